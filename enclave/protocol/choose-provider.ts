@@ -1,0 +1,26 @@
+import type { ProviderEntry } from './messages.ts'
+
+/**
+ * Gives the first provider of the table with a pattern that matches the whole model id, or null.
+ * `*` matches any run of characters, also none; everything else matches itself, case-sensitively.
+ * Used by the enclave to route and by the gateway to pick the credential; the enclave's choice decides.
+ */
+export function chooseProvider(table: readonly ProviderEntry[], model: string): ProviderEntry | null {
+  return table.find((entry) => entry.models.some((pattern) => matchesPattern(pattern, model))) ?? null
+}
+
+/** Linear-time glob match: literal pieces are searched left to right, so hostile ids cannot make it backtrack. */
+function matchesPattern(pattern: string, model: string): boolean {
+  const [head = '', ...rest] = pattern.split('*')
+  if (rest.length === 0) return model === pattern
+  const tail = rest.pop() ?? ''
+  if (model.length < head.length + tail.length || !model.startsWith(head) || !model.endsWith(tail))
+    return false
+  let position = head.length
+  for (const piece of rest) {
+    const found = model.indexOf(piece, position)
+    if (found < 0 || found + piece.length > model.length - tail.length) return false
+    position = found + piece.length
+  }
+  return true
+}

@@ -1,0 +1,144 @@
+import type { Receipt } from '../../attestation/receipt.ts'
+
+/**
+ * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (design.md, The house).
+ * Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted; the gateway's values
+ * (context, limits) only ever influence what the gateway itself receives.
+ */
+export const PROTOCOL_VERSION = 1
+
+/** Paths of the enclave's socket, by the call they serve. */
+export const ENCLAVE_PATHS = {
+  /** GET → Identity */
+  identity: '/v1/identity',
+  /** POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or EnclaveFault */
+  completions: '/v1/completions',
+  /** POST PullRequest → PullReply */
+  pull: '/v1/log/pull',
+  /** GET ?nonce=<hex> → { document: base64 } */
+  attestation: '/v1/attestation',
+} as const
+
+/** Request header of a completion call: base64url of the JSON of a CompletionCall. */
+export const CALL_HEADER = 'x-affidavit-call'
+
+/** One row of the measured provider table. */
+export type ProviderEntry = {
+  /** Stable lower-case name, e.g. `openai`; operator credentials are kept under it. */
+  readonly name: string
+  /** Scheme, host and port, e.g. `https://api.openai.com`. http only on loopback. */
+  readonly origin: string
+  /** Absolute path of its OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
+  readonly path: string
+  /** Model patterns, `*` matching any run of characters; the first entry with a match serves the call. */
+  readonly models: readonly string[]
+}
+
+/** What the attestation document's `user_data` is the digest of: SHA-256 of the JCS of exactly this object. */
+export type BootConfiguration = {
+  readonly protocol_version: number
+  readonly providers: readonly ProviderEntry[]
+  /** SHA-256 (hex) of the PEM bundle of CAs that provider TLS is verified against. */
+  readonly ca_sha256: string
+  readonly chain_id: number
+  /** 0x, lower case. */
+  readonly contract: string
+}
+
+export type Identity = {
+  readonly boot_configuration: BootConfiguration
+  /** 0x + 65 bytes uncompressed secp256k1 point. */
+  readonly public_key: string
+  /** The signing account's address, 0x, lower case; the log's id. */
+  readonly notary: string
+  /** Current attestation document, standard base64. */
+  readonly attestation: string
+  /** Leaves in the log so far, and how many of them the gateway has acknowledged. */
+  readonly log: { readonly size: number; readonly acknowledged: number }
+}
+
+export type CompletionCall = {
+  /** Opaque to the enclave; handed back with the sealed completion. At most CONTEXT_BYTES_MAX. */
+  readonly context: string
+  /** The provider the credential is for. The enclave refuses when the model chooses another one. */
+  readonly provider: string
+  /** Sent to the provider as `Authorization: Bearer <credential>`; null sends none. */
+  readonly credential: string | null
+}
+
+export const CONTEXT_BYTES_MAX = 4096
+
+/** Outcome of one completion call that ended with a leaf in the log. */
+export type SealedNotice = {
+  readonly notary: string
+  readonly index: number
+  readonly outcome: Receipt['outcome']
+}
+
+/**
+ * Server-sent events of a streamed completion call, in order:
+ * `data: <chunk>` any number of times (chunks exactly as the caller gets them, canonical JSON);
+ * then either `event: sealed` with a SealedNotice (outcome complete),
+ * or `event: fault` with an EnclaveFault followed by `event: sealed` (outcome upstream_error).
+ * A connection that ends without `sealed` left no record.
+ */
+export const STREAM_EVENTS = { sealed: 'sealed', fault: 'fault' } as const
+
+/** Why a completion call gave no answer. `status` is what the caller of the gateway should see. */
+export type EnclaveFault = {
+  readonly status: number
+  readonly code: EnclaveFaultCode
+  readonly message: string
+  /** For invalid_request: where in the body, as in interface.md part 7. */
+  readonly loc?: readonly (string | number)[]
+}
+
+export type EnclaveFaultCode =
+  | 'invalid_request' //          422  body is not faithful JSON, or not an object with model and messages
+  | 'unsupported_model' //        404  no provider serves this model
+  | 'provider_mismatch' //        409  the gateway named another provider than the model chooses
+  | 'provider_refused' //         4xx  the provider's own client error, with its status and message
+  | 'provider_error' //           502  the provider answered 5xx, a redirect, or something that is no completion
+  | 'provider_unreachable' //     502  DNS, connect or TLS failure
+  | 'provider_timeout' //         504  connect, first-byte or idle timeout
+  | 'answer_too_large' //         502  the provider's answer went over the limit
+  | 'log_full' //                 503  too many unacknowledged completions
+  | 'not_ready' //                503  no attestation document, or shutting down
+  | 'internal_error' //           500
+
+export type PullRequest = {
+  /** First index wanted. Everything below it is thereby acknowledged and forgotten by the enclave. */
+  readonly from: number
+  /** Wait at most this long for the first completion when there is none yet, milliseconds. */
+  readonly wait_ms: number
+  /** At most so many completions (the reply's head covers exactly those up to the last one given). */
+  readonly max: number
+  /** Digest of a document the gateway holds already; it is left out of `documents`. */
+  readonly known_document: string | null
+}
+
+/** A completion that is in the enclave's log, as handed to the gateway (again and again until acknowledged). */
+export type SealedCompletion = {
+  readonly index: number
+  /** Canonical JSON text of the request without unset members, as hashed. */
+  readonly request: string
+  /** Canonical JSON text of the response, as hashed. */
+  readonly response: string
+  /** Canonical JSON text of the Receipt; the leaf is over its UTF-8 bytes. */
+  readonly receipt: string
+  /** 0x + 65 bytes r||s||v, EIP-191 over the 32 bytes of `hash`. */
+  readonly signature: string
+  /** SHA-256 (hex) of the attestation document that was valid when it was sealed. */
+  readonly document: string
+  readonly context: string
+}
+
+export type PullReply = {
+  readonly notary: string
+  readonly public_key: string
+  /** Null when `completions` is empty. `size` = last index given + 1. */
+  readonly head: { readonly size: number; readonly root: string; readonly signature: string } | null
+  readonly completions: readonly SealedCompletion[]
+  /** Attestation documents that `completions` name, base64 by digest, but for `known_document`. */
+  readonly documents: Readonly<Record<string, string>>
+}
