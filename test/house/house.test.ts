@@ -1,0 +1,94 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { checkImports, listImports } from './import-rules.ts'
+
+const root = join(import.meta.dirname, '../..')
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+  cwd: root,
+  encoding: 'utf8',
+})
+  .split('\n')
+  .filter((file) => file !== '')
+const sources = files.filter((file) => /^(attestation|enclave|src|contracts|migrations)\/.*\.ts$/.test(file))
+const read = (file: string) => readFileSync(join(root, file), 'utf8')
+
+function violationsOf(file: string, source: string): readonly string[] {
+  return checkImports(file, listImports(file, source)).map(({ rule }) => rule)
+}
+
+describe('import directions', () => {
+  it('are kept by every source file', () => {
+    expect(sources.length).toBeGreaterThan(10)
+    expect(sources.flatMap((file) => checkImports(file, listImports(file, read(file))))).toEqual([])
+  })
+
+  it.each([
+    ['attestation/x.ts', "import 'node:fs'"],
+    ['attestation/x.ts', "import { z } from 'zod'"],
+    ['attestation/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
+    ['attestation/a/x.ts', "export * from '../../src/app.ts'"],
+    ['enclave/protocol/x.ts', "import { a } from '../log/log.ts'"],
+    ['enclave/x.ts', "import { a } from '../src/app.ts'"],
+    ['enclave/x.ts', "import { request } from 'undici'"],
+    ['src/x.ts', "import { a } from '../enclave/account.ts'"],
+    ['src/x.ts', "await import('../enclave/main.ts')"],
+    ['src/x.ts', "import '../test/x.ts'"],
+    ['src/x.ts', 'await import(name)'],
+    ['src/services/x.ts', "import { Kysely } from 'kysely'"],
+    ['src/routes/x.ts', "import { a } from '../stores/records.ts'"],
+    ['src/services/x.ts', "import { a } from '../routes/verified.ts'"],
+    ['src/stores/x.ts', "import { a } from '../services/committer.ts'"],
+    ['src/app.ts', "import { a } from './main.ts'"],
+    ['migrations/x.ts', "import { a } from 'pg'"],
+  ])('refuses in %s: %s', (file, source) => {
+    expect(violationsOf(file, source)).toHaveLength(1)
+  })
+
+  it.each([
+    ['attestation/a/x.ts', "import { b } from '../bytes.ts'"],
+    ['enclave/x.ts', "import { b } from '../attestation/bytes.ts'; import 'node:http'"],
+    ['src/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
+    ['src/stores/x.ts', "import { Kysely } from 'kysely'"],
+  ])('allows in %s: %s', (file, source) => {
+    expect(violationsOf(file, source)).toEqual([])
+  })
+})
+
+describe('house rules', () => {
+  it('reads process.env in config files alone', () => {
+    const readers = sources.filter(
+      (file) => /process\.env\b/.test(read(file)) && !file.endsWith('/config.ts'),
+    )
+    expect(readers).toEqual([])
+  })
+
+  it('keeps every source file under 300 lines', () => {
+    expect(sources.filter((file) => read(file).split('\n').length > 300)).toEqual([])
+  })
+
+  it('has no file that is a drawer for anything', () => {
+    expect(files.filter((file) => /(^|\/)(utils?|helpers?|common|misc)(\.ts|\/)/.test(file))).toEqual([])
+  })
+
+  it('has a README in every top folder and every area with more than five sources', () => {
+    const count = new Map<string, number>()
+    for (const file of sources) count.set(dirname(file), (count.get(dirname(file)) ?? 0) + 1)
+    const areas = [...count]
+      .filter(([folder, sum]) => sum > 5 || !folder.includes('/'))
+      .map(([folder]) => folder)
+    const missing = [...areas, 'test'].filter((folder) => !files.includes(`${folder}/README.md`))
+    expect(missing).toEqual([])
+  })
+
+  it('names no machine path and no registry in what it ships', () => {
+    const marks = [
+      ['', 'work', 'main'].join('/'),
+      ['registry', 'npmjs'].join('.'),
+      ['', 'work', 'shared'].join('/'),
+    ]
+    const texts = files.filter((file) => /\.(ts|md|json|sol|yml|yaml|sh)$|^\.ci\/run$/.test(file))
+    expect(texts.filter((file) => marks.some((mark) => read(file).includes(mark)))).toEqual([])
+  })
+})
