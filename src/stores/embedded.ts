@@ -1,0 +1,27 @@
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { PGliteDialect } from 'kysely'
+import { lockFolder } from './folder-lock.ts'
+import { parseInt8 } from './int8.ts'
+import type { OpenedDatabase } from './postgres.ts'
+
+/**
+ * Opens the embedded PGlite in a folder of our own, which is made when it is missing. Rejects with DataFolderInUse when
+ * another process holds it: two would destroy each other's files.
+ */
+export async function openEmbedded(dataFolder: string): Promise<OpenedDatabase> {
+  await mkdir(dataFolder, { recursive: true })
+  const lock = await lockFolder(dataFolder)
+  try {
+    // Loaded only here: 20 MB of WebAssembly that a gateway on a real Postgres never needs.
+    const { PGlite, types } = await import('@electric-sql/pglite')
+    const pglite = await PGlite.create({
+      dataDir: path.join(dataFolder, 'pgdata'),
+      parsers: { [types.INT8]: parseInt8 },
+    })
+    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, release: lock.release }
+  } catch (error) {
+    await lock.release()
+    throw error
+  }
+}
