@@ -1,0 +1,154 @@
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  X509Certificate,
+} from 'node:crypto'
+import { link, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { encodeName, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
+import { CERTIFICATE_PROFILES } from './certificate-profiles.ts'
+import { NsmError } from './nsm.ts'
+
+/** A root of trust for development: no default policy trusts it; a verifier has to be given its certificate. */
+export type DevelopmentRoot = Issuer & {
+  /** DER. */
+  readonly certificate: Uint8Array
+  /** Unix seconds. */
+  readonly notAfter: number
+}
+
+/** Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken for it. */
+export const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
+
+/**
+ * Gives the root kept in `rootFile` (PEM: private key and certificate, mode 0600), made on first use, so that
+ * documents stay checkable after a restart. Two processes that start together end up with the same root. Beside
+ * it lies its certificate alone (rootCertificateFile), for `--root`. With null the root lives in memory only.
+ * `nowMs` is Unix milliseconds. Throws NsmError InvalidRoot.
+ */
+export async function openDevelopmentRoot(rootFile: string | null, nowMs: number): Promise<DevelopmentRoot> {
+  if (rootFile === null) return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), nowMs)
+  const stored = await readRootFile(rootFile)
+  if (stored === null) await createOnce(rootFile, makeDevelopmentRoot(nowMs))
+  const pem = stored ?? (await readRootFile(rootFile)) ?? ''
+  const root = parseDevelopmentRoot(pem, nowMs)
+  await writeCertificate(rootCertificateFile(rootFile), root.certificate)
+  return root
+}
+
+/** Where the certificate of the root in `rootFile` lies: `root.pem` → `root.crt.pem`. */
+export function rootCertificateFile(rootFile: string): string {
+  return `${rootFile.replace(/\.pem$/, '')}.crt.pem`
+}
+
+/** Gives the PEM of a new root: PKCS#8 key, then certificate. */
+export function makeDevelopmentRoot(nowMs: number): string {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
+  const profile = CERTIFICATE_PROFILES.root
+  const issued = Math.floor(nowMs / 1000)
+  const certificate = issueCertificate(
+    {
+      profile,
+      subject: ROOT_NAME,
+      publicKey,
+      serial: randomBytes(16),
+      notBefore: issued - profile.backdateSeconds,
+      notAfter: issued + profile.lifeSeconds,
+      crlUri: '',
+    },
+    { name: ROOT_NAME, keyId: keyIdOf(publicKey), privateKey },
+  )
+  return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${encodePem(certificate)}`
+}
+
+const ROOT_NAME = encodeName([
+  ['C', 'US'],
+  ['O', 'Affidavit'],
+  ['OU', 'Development'],
+  ['CN', DEVELOPMENT_ROOT_COMMON_NAME],
+])
+
+function parseDevelopmentRoot(pem: string, nowMs: number): DevelopmentRoot {
+  try {
+    const privateKey = createPrivateKey(pem)
+    const certificate = new X509Certificate(pem)
+    const notAfter = Math.floor(certificate.validToDate.getTime() / 1000)
+    if (!certificate.checkPrivateKey(privateKey) || !certificate.raw.includes(Buffer.from(ROOT_NAME)))
+      throw new Error('expected a development root certificate and its own key')
+    if (
+      nowMs < certificate.validFromDate.getTime() ||
+      notAfter - nowMs / 1000 < CERTIFICATE_PROFILES.root.renewSeconds
+    )
+      throw new Error(
+        `valid ${certificate.validFrom} to ${certificate.validTo} only; remove it to have a new one made`,
+      )
+    return {
+      name: ROOT_NAME,
+      keyId: keyIdOf(createPublicKey(privateKey)),
+      privateKey,
+      certificate: new Uint8Array(certificate.raw),
+      notAfter,
+    }
+  } catch (error) {
+    throw invalidRoot('the development root cannot be used', error)
+  }
+}
+
+/** Null when there is no such file. */
+async function readRootFile(rootFile: string): Promise<string | null> {
+  try {
+    const { mode } = await stat(rootFile)
+    if (process.platform !== 'win32' && (mode & 0o077) !== 0)
+      throw new Error(`expected mode 0600, got ${(mode & 0o777).toString(8)}: others can read the key`)
+    return await readFile(rootFile, 'utf8')
+  } catch (error) {
+    if (isNodeError(error) && error.code === 'ENOENT') return null
+    throw invalidRoot(`cannot read the development root ${rootFile}`, error)
+  }
+}
+
+/** Creates the file whole or not at all; leaves the file of whoever came first. */
+async function createOnce(rootFile: string, pem: string): Promise<void> {
+  const draft = `${rootFile}.${randomBytes(6).toString('hex')}`
+  try {
+    await mkdir(dirname(rootFile), { recursive: true })
+    await writeFile(draft, pem, { mode: 0o600, flag: 'wx' })
+    await link(draft, rootFile)
+  } catch (error) {
+    if (!isNodeError(error) || error.code !== 'EEXIST')
+      throw invalidRoot(`cannot create the development root ${rootFile}`, error)
+  } finally {
+    await rm(draft, { force: true })
+  }
+}
+
+async function writeCertificate(file: string, certificate: Uint8Array): Promise<void> {
+  const pem = encodePem(certificate)
+  if ((await readFile(file, 'utf8').catch(() => null)) === pem) return
+  const draft = `${file}.${randomBytes(6).toString('hex')}`
+  try {
+    await writeFile(draft, pem, { flag: 'wx' })
+    await rename(draft, file)
+  } catch (error) {
+    throw invalidRoot(`cannot write the development root's certificate ${file}`, error)
+  }
+}
+
+function encodePem(certificate: Uint8Array): string {
+  const lines = Buffer.from(certificate)
+    .toString('base64')
+    .replace(/.{64}(?=.)/g, '$&\n')
+  return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`
+}
+
+function invalidRoot(message: string, cause: unknown): NsmError {
+  return new NsmError('InvalidRoot', `${message}: ${cause instanceof Error ? cause.message : 'unknown'}`, {
+    cause,
+  })
+}
+
+function isNodeError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'code' in error
+}
