@@ -1,0 +1,101 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import type { ProvenCompletion } from './callers.ts'
+
+type Place = {
+  readonly origin: string
+  readonly key: string
+  readonly rpcUrl: string
+  readonly contract: string
+}
+type HistoryRecord = {
+  readonly id: string
+  readonly hash: string
+  readonly tx_hash: string
+  readonly public_key: string
+  readonly receipt: { readonly index: number }
+}
+
+const ANCHOR_TIMEOUT_MS = 60_000
+
+/**
+ * Gives everything that is wrong with the service after a run: a proven completion that is not in the history, is there
+ * twice, does not verify, has another transaction, or whose anchor the chain does not know as successful.
+ */
+export async function auditRun(
+  place: Place,
+  proven: readonly ProvenCompletion[],
+): Promise<readonly string[]> {
+  const history = await fetchHistory(place)
+  const leaves = Map.groupBy(history, (record) => `${record.public_key} ${record.receipt.index}`)
+  const doubled = [...leaves]
+    .filter(([, records]) => records.length > 1)
+    .map(([leaf]) => `twice in history: ${leaf}`)
+  const faults: string[] = [...doubled]
+  for (const completion of proven) {
+    const [record] = leaves.get(`${completion.publicKey} ${completion.index}`) ?? []
+    if (!record) faults.push(`lost: ${completion.hash} (leaf ${completion.index})`)
+    else if (record.hash !== completion.hash)
+      faults.push(`other hash at leaf ${completion.index}: ${record.hash}`)
+    else if (record.tx_hash !== completion.txHash) faults.push(`other transaction: ${completion.hash}`)
+    else faults.push(...(await verifyFetched(place, completion)))
+  }
+  const anchors = new Set(history.map((record) => record.tx_hash))
+  for (const txHash of anchors) faults.push(...(await checkAnchor(place, txHash)))
+  return faults
+}
+
+async function verifyFetched(place: Place, { hash }: ProvenCompletion): Promise<readonly string[]> {
+  const response = await get(place, `/v1/verified/chat/completions/${hash}`)
+  if (response.status !== 200) return [`not found by hash: ${hash} (${response.status})`]
+  const report = await verifyRecord(parseStrictJson(new Uint8Array(await response.arrayBuffer())))
+  return report.checks
+    .filter(({ outcome }) => outcome === 'failed')
+    .map(({ name, detail }) => `does not verify: ${hash}: ${name}: ${detail}`)
+}
+
+async function fetchHistory(place: Place): Promise<readonly HistoryRecord[]> {
+  const records: HistoryRecord[] = []
+  let cursor: string | null = null
+  do {
+    const query: string = cursor === null ? '' : `&cursor=${cursor}`
+    const response = await get(place, `/v1/verified/chat/completions?limit=500${query}`)
+    if (response.status !== 200) throw new Error(`history: ${response.status} ${await response.text()}`)
+    const page = (await response.json()) as { completions: HistoryRecord[]; cursor: string | null }
+    records.push(...page.completions)
+    cursor = page.cursor
+  } while (cursor !== null)
+  return records
+}
+
+function get({ origin, key }: Place, path: string): Promise<Response> {
+  return fetch(`${origin}${path}`, {
+    headers: { authorization: `Bearer ${key}` },
+    signal: AbortSignal.timeout(20_000),
+  })
+}
+
+async function checkAnchor(place: Place, txHash: string): Promise<readonly string[]> {
+  const deadline = performance.now() + ANCHOR_TIMEOUT_MS
+  while (performance.now() < deadline) {
+    const receipt = await fetchReceipt(place.rpcUrl, txHash)
+    if (receipt?.status === '0x1')
+      return receipt.to.toLowerCase() === place.contract.toLowerCase()
+        ? []
+        : [`anchor to another contract: ${txHash}`]
+    if (receipt) return [`anchor failed on chain: ${txHash}`]
+    await sleep(100)
+  }
+  return [`not anchored: ${txHash}`]
+}
+
+async function fetchReceipt(rpcUrl: string, txHash: string): Promise<{ status: string; to: string } | null> {
+  const response = await fetch(rpcUrl, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_getTransactionReceipt', params: [txHash] }),
+  })
+  const { result } = (await response.json()) as { result: { status: string; to: string } | null }
+  return result
+}
