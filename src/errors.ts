@@ -1,0 +1,120 @@
+/** How an error code is answered: its status, and what a client should know about trying again. */
+type ErrorRule = {
+  readonly status: number
+  /** Sent as `retry-after`, seconds. */
+  readonly retryAfterSeconds?: number
+  /** Sent as `x-should-retry`, which the official SDKs obey: false where a retry costs money and cannot help. */
+  readonly shouldRetry?: false
+}
+
+/** Every code that leaves the gateway in the error envelope, and its HTTP status. The only such table. */
+export const ERROR_RULES = {
+  malformed_request: { status: 400 },
+  authorization_missing: { status: 401 },
+  invalid_credentials: { status: 401 },
+  provider_credential_missing: { status: 403 },
+  history_restricted: { status: 403 },
+  not_found: { status: 404 },
+  unsupported_model: { status: 404 },
+  method_not_allowed: { status: 405 },
+  request_timeout: { status: 408 },
+  payload_too_large: { status: 413 },
+  unsupported_media_type: { status: 415 },
+  headers_too_large: { status: 431 },
+  internal_server_error: { status: 500 },
+  not_implemented: { status: 501 },
+  /** The provider's own 4xx: ApiError.status carries which one; this is what remains of an absurd one. */
+  provider_refused: { status: 502 },
+  provider_error: { status: 502 },
+  provider_unreachable: { status: 502 },
+  answer_too_large: { status: 502, shouldRetry: false },
+  provider_credential_rejected: { status: 502, shouldRetry: false },
+  enclave_unavailable: { status: 503, retryAfterSeconds: 1 },
+  log_full: { status: 503, retryAfterSeconds: 1 },
+  not_ready: { status: 503, retryAfterSeconds: 1 },
+  overloaded: { status: 503, retryAfterSeconds: 1 },
+  shutting_down: { status: 503, retryAfterSeconds: 1 },
+  /** Sealed by the enclave, but not stored in time: it will be in the history, a retry would pay twice. */
+  commit_delayed: { status: 503, shouldRetry: false },
+  provider_timeout: { status: 504 },
+  enclave_timeout: { status: 504 },
+} as const satisfies Readonly<Record<string, ErrorRule>>
+
+export type ErrorCode = keyof typeof ERROR_RULES
+
+/** A refusal the caller is told about: `message` is shown to them, so it holds no secret and no internal. */
+export class ApiError extends Error {
+  override readonly name = 'ApiError'
+  readonly code: ErrorCode
+  readonly status: number
+
+  constructor(code: ErrorCode, message: string, status: number = ERROR_RULES[code].status) {
+    super(message)
+    this.code = code
+    this.status = status
+  }
+}
+
+/** One fault of a request: where (`['body', 'messages', 0, 'role']`), in words, and a stable type. */
+export type FaultDetail = {
+  readonly loc: readonly (string | number)[]
+  readonly msg: string
+  readonly type: string
+}
+
+/** A request that fails validation; answered 422 with `detail` (interface, part 7). */
+export class ValidationError extends Error {
+  override readonly name = 'ValidationError'
+  readonly detail: readonly FaultDetail[]
+
+  constructor(detail: readonly FaultDetail[]) {
+    super('the request fails validation')
+    this.detail = detail
+  }
+}
+
+/** The caller closed the connection: there is nobody left to answer. */
+export class CallerLeftError extends Error {
+  override readonly name = 'CallerLeftError'
+
+  constructor() {
+    super('the caller closed the connection')
+  }
+}
+
+/** An error as the caller sees it. */
+export type ErrorReply = {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  /** JSON text. */
+  readonly body: string
+}
+
+/** Answer to any thrown value. What is not ours is a 500 that says nothing; the caller of this logs it. */
+export function errorReply(error: unknown): ErrorReply {
+  if (error instanceof ValidationError)
+    return { status: 422, headers: {}, body: JSON.stringify({ detail: error.detail }) }
+  const known =
+    error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
+  return { status: known.status, headers: headersOf(known), body: errorEnvelope(known) }
+}
+
+/** JSON text of the error envelope. Also the data line of a stream's `event: error`, whose clients read error.message. */
+export function errorEnvelope(error: ApiError): string {
+  const { status, code, message } = error
+  return JSON.stringify({ response: 'NOK', error: { status_code: status, code, message } })
+}
+
+/** The envelope's error for anything that ends a stream after its head was sent. */
+export function asApiError(error: unknown): ApiError {
+  return error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
+}
+
+function headersOf({ code }: ApiError): Readonly<Record<string, string>> {
+  const rule: ErrorRule = ERROR_RULES[code]
+  return {
+    ...(rule.retryAfterSeconds === undefined ? {} : { 'retry-after': String(rule.retryAfterSeconds) }),
+    ...(rule.shouldRetry === undefined ? {} : { 'x-should-retry': 'false' }),
+    ...(rule.status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+  }
+}

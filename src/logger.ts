@@ -1,0 +1,110 @@
+import { type DestinationStream, type LevelWithSilent, pino } from 'pino'
+
+type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
+
+/**
+ * What the gateway logs with: members that a search can find, and a constant message. There are no child loggers,
+ * because pino does not pass a child's members through the redaction.
+ */
+export type Logger = {
+  readonly debug: LogMethod
+  readonly info: LogMethod
+  readonly warn: LogMethod
+  readonly error: LogMethod
+}
+
+/**
+ * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can forget it:
+ * members with a secret or a customer's text in them are replaced at any depth, errors are reduced to name, code,
+ * message and stack, and what looks like a key or a bearer token is masked in the finished line.
+ *
+ * It does NOT recognise a prompt inside a free text message: messages are constants, values go into members.
+ * `destination` is a pino destination or any stream; by default standard output.
+ */
+export function createLogger(options: {
+  readonly level: LevelWithSilent
+  readonly destination?: DestinationStream
+}): Logger {
+  return pino(
+    {
+      level: options.level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }), log: redactMembers },
+      serializers: { err: (value: unknown) => value },
+      hooks: {
+        streamWrite: maskSecrets,
+        // Without a message of its own, pino takes the error's, which may quote what could not be read.
+        logMethod(args, method) {
+          if (args.length === 1 && typeof args[0] === 'object') method.call(this, args[0], 'no message')
+          else method.apply(this, args)
+        },
+      },
+    },
+    options.destination ?? pino.destination({ dest: 1, sync: true }),
+  )
+}
+
+/** Members whose values never reach a log, compared without case, `_` and `-`. */
+export const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
+  ...['authorization', 'finetuneauthorization', 'cookie', 'headers', 'xaffidavitcall'],
+  ...['credential', 'credentials', 'apikey', 'secret', 'password', 'token', 'privatekey', 'relayerkey'],
+  ...['prompt', 'messages', 'content', 'body', 'request', 'response', 'choices', 'tools', 'query', 'params'],
+])
+
+/** Deeper values, longer lists and longer texts are cut, so that a log line stays a line. */
+export const LOG_DEPTH_MAX = 5
+export const LOG_ITEMS_MAX = 50
+export const LOG_TEXT_LENGTH_MAX = 2048
+
+const MASK = '[redacted]'
+
+function redactMembers(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return redactObject(members, 0)
+}
+
+function redactObject(object: Readonly<Record<string, unknown>>, depth: number): Record<string, unknown> {
+  const result: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(object).slice(0, LOG_ITEMS_MAX))
+    result[name] = isRedacted(name) ? MASK : redactValue(value, depth + 1)
+  return result
+}
+
+function isRedacted(name: string): boolean {
+  return REDACTED_MEMBERS.has(name) || REDACTED_MEMBERS.has(name.replaceAll(/[-_]/g, '').toLowerCase())
+}
+
+function redactValue(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return cut(value)
+  if (typeof value === 'bigint') return value.toString()
+  if (typeof value !== 'object' || value === null) return value
+  if (value instanceof Uint8Array) return `${value.length} bytes`
+  if (depth > LOG_DEPTH_MAX) return '[deeper]'
+  if (value instanceof Error) return describeError(value, depth)
+  if (Array.isArray(value)) return value.slice(0, LOG_ITEMS_MAX).map((item) => redactValue(item, depth + 1))
+  return redactObject(value as Readonly<Record<string, unknown>>, depth)
+}
+
+/** Drivers hang statements and parameters on their errors, and the JSON parser quotes its input: neither is kept. */
+function describeError(error: Error, depth: number): Record<string, unknown> {
+  const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }
+  const frames = (error.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line))
+  return {
+    type: error.name,
+    ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
+    message: error instanceof SyntaxError ? '[text withheld]' : cut(error.message),
+    stack: cut(frames.map((line) => line.trim()).join('\n')),
+    ...(cause instanceof Error ? { cause: redactValue(cause, depth + 1) } : {}),
+  }
+}
+
+function cut(text: string): string {
+  return text.length > LOG_TEXT_LENGTH_MAX ? `${text.slice(0, LOG_TEXT_LENGTH_MAX)}…` : text
+}
+
+/** Gateway keys (afd_…), provider keys (sk-…, and others of that build) and bearer tokens. */
+const SECRET_PATTERN = /\bafd_[a-z2-7]{16}_[\w-]{20,}|\b(?:sk|gsk|xai)-[\w-]{16,}|\bBearer\s+[\w.~+/=-]{8,}/gi
+
+function maskSecrets(line: string): string {
+  return line.replaceAll(SECRET_PATTERN, MASK)
+}
