@@ -1,3 +1,6 @@
+import { FormatError } from './errors.ts'
+import { hasExactMembers, isJsonObject, type Json } from './json/value.ts'
+
 /** What the enclave states of one completion beyond the five proof fields (design.md, Receipt). */
 export type Receipt = {
   readonly version: 1
@@ -26,4 +29,111 @@ export type ReceiptTls = {
   readonly spki_sha256: string
   readonly subject: string
   readonly issuer: string
+}
+
+/**
+ * The receipt that `value` is: exactly these members, hashes as 64 lower-case hex digits, counts and times as whole
+ * numbers from 0, `tls` null only with an http origin. Throws FormatError `invalid_receipt` naming the member.
+ *
+ * Does NOT prove that an enclave made it: that takes the leaf in its log (verifyLogProof).
+ */
+export function parseReceipt(value: Json): Receipt {
+  const receipt = membersOf(value, 'receipt', RECEIPT_MEMBERS)
+  if (receipt.version !== 1) throw invalid('version', 'the number 1')
+  return {
+    version: 1,
+    index: parseCount(receipt.index, 'index'),
+    hash: parseHash(receipt.hash, 'hash'),
+    request_hash: parseHash(receipt.request_hash, 'request_hash'),
+    response_hash: parseHash(receipt.response_hash, 'response_hash'),
+    forwarded_hash: parseHash(receipt.forwarded_hash, 'forwarded_hash'),
+    received_hash: parseHash(receipt.received_hash, 'received_hash'),
+    provider: parseProvider(receipt.provider),
+    model: parseModel(receipt.model),
+    outcome: parseOutcome(receipt.outcome),
+    started_at: parseCount(receipt.started_at, 'started_at'),
+    finished_at: parseCount(receipt.finished_at, 'finished_at'),
+  }
+}
+
+const RECEIPT_MEMBERS = [
+  'version',
+  'index',
+  'hash',
+  'request_hash',
+  'response_hash',
+  'forwarded_hash',
+  'received_hash',
+  'provider',
+  'model',
+  'outcome',
+  'started_at',
+  'finished_at',
+] as const
+
+const OUTCOMES: readonly Receipt['outcome'][] = ['complete', 'client_disconnected', 'upstream_error']
+
+function parseProvider(value: Json): Receipt['provider'] {
+  const provider = membersOf(value, 'provider', ['name', 'origin', 'tls'])
+  const origin = parseText(provider.origin, 'provider.origin')
+  const tls = provider.tls === null ? null : parseTls(provider.tls)
+  if (!origin.startsWith(tls === null ? 'http://' : 'https://'))
+    throw invalid('provider.tls', 'null for an http origin and an object for an https origin')
+  return { name: parseText(provider.name, 'provider.name'), origin, tls }
+}
+
+function parseTls(value: Json): ReceiptTls {
+  const tls = membersOf(value, 'provider.tls', ['protocol', 'spki_sha256', 'subject', 'issuer'])
+  return {
+    protocol: parseText(tls.protocol, 'provider.tls.protocol'),
+    spki_sha256: parseHash(tls.spki_sha256, 'provider.tls.spki_sha256'),
+    subject: parseText(tls.subject, 'provider.tls.subject'),
+    issuer: parseText(tls.issuer, 'provider.tls.issuer'),
+  }
+}
+
+function parseModel(value: Json): Receipt['model'] {
+  const model = membersOf(value, 'model', ['requested', 'returned'])
+  return {
+    requested: parseText(model.requested, 'model.requested'),
+    returned: model.returned === null ? null : parseText(model.returned, 'model.returned'),
+  }
+}
+
+function parseOutcome(value: Json): Receipt['outcome'] {
+  const outcome = OUTCOMES.find((known) => known === value)
+  if (outcome === undefined) throw invalid('outcome', `one of ${OUTCOMES.join(', ')}`)
+  return outcome
+}
+
+function parseHash(value: Json, name: string): string {
+  if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value))
+    throw invalid(name, '64 lower-case hex digits')
+  return value
+}
+
+function parseCount(value: Json, name: string): number {
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
+    throw invalid(name, 'a whole number from 0 to 2^53-1')
+  return value
+}
+
+function parseText(value: Json, name: string): string {
+  if (typeof value !== 'string') throw invalid(name, 'a string')
+  return value
+}
+
+/** `value`'s members, which are exactly `names`. */
+function membersOf<Name extends string>(
+  value: Json,
+  where: string,
+  names: readonly Name[],
+): Readonly<Record<Name, Json>> {
+  if (!isJsonObject(value) || !hasExactMembers(value, names))
+    throw invalid(where, `an object of ${names.join(', ')}`)
+  return value
+}
+
+function invalid(name: string, expectation: string): FormatError {
+  return new FormatError('invalid_receipt', `expected ${name} to be ${expectation}`)
 }

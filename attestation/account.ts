@@ -1,0 +1,104 @@
+import { secp256k1 } from '@noble/curves/secp256k1.js'
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { concatBytes, encodeHex, encodeUtf8, equalBytes } from './bytes.ts'
+import { FormatError, ProofError } from './errors.ts'
+
+/** Bytes of an uncompressed secp256k1 point: 0x04, x, y. */
+export const PUBLIC_KEY_BYTES = 65
+
+/** Bytes of a signature: r, s, v. */
+export const SIGNATURE_BYTES = 65
+
+/** Bytes of every hash that is signed. */
+export const HASH_BYTES = 32
+
+/** What a valid signature establishes. */
+export type SignatureFacts = {
+  /** The account that signed: 0x and 40 lower-case hex digits. */
+  readonly address: string
+  /** Always true: a high s is refused, so that a signature has no second form. */
+  readonly lowS: true
+}
+
+/**
+ * Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits, no checksum case.
+ * Throws FormatError `invalid_public_key`, also when the point is not on the curve.
+ */
+export function addressOf(publicKey: Uint8Array): string {
+  checkPublicKey(publicKey)
+  return `0x${encodeHex(keccak_256(publicKey.subarray(1)).subarray(-20))}`
+}
+
+/**
+ * What is signed for a completion's `hash` (32 raw bytes): EIP-191 version 0x45 (`personal_sign`), 32 bytes.
+ * Throws FormatError `invalid_hash`.
+ */
+export function completionDigest(hash: Uint8Array): Uint8Array {
+  if (hash.length !== HASH_BYTES)
+    throw new FormatError('invalid_hash', `expected a hash of ${HASH_BYTES} bytes, got ${hash.length}`)
+  return keccak_256(concatBytes(PERSONAL_MESSAGE_PREFIX, hash))
+}
+
+/**
+ * Verifies that the account of `publicKey` signed the completion hash. Throws FormatError as completionDigest and
+ * verifyDigestSignature do, ProofError `wrong_signer`.
+ *
+ * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor when it signed.
+ */
+export function verifyCompletionSignature(signed: {
+  readonly hash: Uint8Array
+  readonly signature: Uint8Array
+  readonly publicKey: Uint8Array
+}): SignatureFacts {
+  const { hash, signature, publicKey } = signed
+  const address = addressOf(publicKey)
+  const signer = recoverPublicKey({ digest: completionDigest(hash), signature })
+  if (!equalBytes(signer, publicKey))
+    throw new ProofError('wrong_signer', 'expected a signature by the given public key')
+  return { address, lowS: true }
+}
+
+/**
+ * Public key (65 bytes) of the account that made `signature` over `digest` (32 bytes): any well-formed signature
+ * gives some key, so compare it. Throws FormatError `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out
+ * of range), `high_s` (EIP-2: s over half the order), ProofError `unrecoverable` (no point has this r).
+ */
+export function recoverPublicKey(signed: {
+  readonly digest: Uint8Array
+  readonly signature: Uint8Array
+}): Uint8Array {
+  const { digest, signature } = signed
+  if (signature.length !== SIGNATURE_BYTES)
+    throw new FormatError('invalid_signature', `expected ${SIGNATURE_BYTES} bytes, got ${signature.length}`)
+  const v = signature[SIGNATURE_BYTES - 1]
+  if (v !== 27 && v !== 28) throw new FormatError('invalid_signature', 'expected 27 or 28 as the last byte')
+  const parsed = parseSignature(signature.subarray(0, SIGNATURE_BYTES - 1))
+  if (parsed.hasHighS()) throw new FormatError('high_s', 'expected s of at most half the order of the curve')
+  try {
+    return parsed
+      .addRecoveryBit(v - 27)
+      .recoverPublicKey(digest)
+      .toBytes(false)
+  } catch {
+    throw new ProofError('unrecoverable', 'expected r to be the x coordinate of a point')
+  }
+}
+
+const PERSONAL_MESSAGE_PREFIX = encodeUtf8('\x19Ethereum Signed Message:\n32')
+
+function parseSignature(compact: Uint8Array): InstanceType<typeof secp256k1.Signature> {
+  try {
+    return secp256k1.Signature.fromBytes(compact, 'compact')
+  } catch {
+    throw new FormatError('invalid_signature', 'expected r and s between 1 and the order of the curve')
+  }
+}
+
+function checkPublicKey(publicKey: Uint8Array): void {
+  const isValid =
+    publicKey.length === PUBLIC_KEY_BYTES &&
+    publicKey[0] === 4 &&
+    secp256k1.utils.isValidPublicKey(publicKey, false)
+  if (!isValid)
+    throw new FormatError('invalid_public_key', 'expected an uncompressed secp256k1 point of 65 bytes')
+}

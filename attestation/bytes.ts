@@ -1,0 +1,116 @@
+import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
+import { FormatError } from './errors.ts'
+
+/** Lower-case hex of `bytes`, two digits a byte, no prefix. */
+export function encodeHex(bytes: Uint8Array): string {
+  let text = ''
+  for (const byte of bytes) text += HEX_OF_BYTE[byte]
+  return text
+}
+
+/** Bytes of hex `text` of either case, with or without 0x. Throws FormatError `invalid_hex`. */
+export function decodeHex(text: string): Uint8Array {
+  const start = text.startsWith('0x') ? 2 : 0
+  const length = (text.length - start) / 2
+  if (!Number.isInteger(length)) throw new FormatError('invalid_hex', 'expected an even number of hex digits')
+  const bytes = new Uint8Array(length)
+  for (let index = 0; index < length; index++) {
+    const high = hexDigit(text.charCodeAt(start + 2 * index))
+    const low = hexDigit(text.charCodeAt(start + 2 * index + 1))
+    if (high < 0 || low < 0) throw new FormatError('invalid_hex', `expected hex digits in byte ${index}`)
+    bytes[index] = high * 16 + low
+  }
+  return bytes
+}
+
+/** Standard base64 (RFC 4648 section 4) of `bytes`, padded. */
+export function encodeBase64(bytes: Uint8Array): string {
+  let text = ''
+  for (let index = 0; index < bytes.length; index += 3) {
+    const left = bytes.length - index
+    const group = ((bytes[index] ?? 0) << 16) | ((bytes[index + 1] ?? 0) << 8) | (bytes[index + 2] ?? 0)
+    text += base64Digit(group >> 18) + base64Digit(group >> 12)
+    text += left > 1 ? base64Digit(group >> 6) : '='
+    text += left > 2 ? base64Digit(group) : '='
+  }
+  return text
+}
+
+/**
+ * Bytes of standard base64 (RFC 4648 section 4): padded, no white space, no other alphabet, unused bits zero, so
+ * that no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
+ */
+export function decodeBase64(text: string): Uint8Array {
+  if (text.length % 4 !== 0) throw new FormatError('invalid_base64', 'expected a multiple of 4 characters')
+  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
+  const bytes = new Uint8Array((text.length / 4) * 3 - padding)
+  const digits = text.length - padding
+  let bits = 0
+  let bitCount = 0
+  let length = 0
+  for (let index = 0; index < digits; index++) {
+    const value = VALUE_OF_BASE64[text.charCodeAt(index)] ?? -1
+    if (value < 0) throw new FormatError('invalid_base64', `unexpected character at ${index}`)
+    bits = ((bits << 6) | value) & 0xffff
+    bitCount += 6
+    if (bitCount < 8) continue
+    bitCount -= 8
+    bytes[length++] = bits >> bitCount
+  }
+  if ((bits & ((1 << bitCount) - 1)) !== 0)
+    throw new FormatError('invalid_base64', 'unused bits of the last digit are not zero')
+  return bytes
+}
+
+/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for those before. */
+export function encodeUtf8(text: string): Uint8Array {
+  return utf8.encode(text)
+}
+
+/** `parts` one after the other, in a new array. */
+export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
+  const joined = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
+  let offset = 0
+  for (const part of parts) {
+    joined.set(part, offset)
+    offset += part.length
+  }
+  return joined
+}
+
+/** Whether both hold the same bytes. Takes the same time wherever they differ; unequal lengths return at once. */
+export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
+  if (left.length !== right.length) return false
+  let difference = 0
+  for (let index = 0; index < left.length; index++) difference |= (left[index] ?? 0) ^ (right[index] ?? 0)
+  return difference === 0
+}
+
+/** SHA-256 (FIPS 180-4) of `data`, 32 bytes. */
+export function sha256(data: Uint8Array): Uint8Array {
+  return nobleSha256(data)
+}
+
+const utf8 = new TextEncoder()
+
+const HEX_OF_BYTE = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+
+const BASE64_DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+
+const VALUE_OF_BASE64 = valuesOf(BASE64_DIGITS)
+
+function valuesOf(alphabet: string): Int8Array {
+  const values = new Int8Array(128).fill(-1)
+  for (let value = 0; value < alphabet.length; value++) values[alphabet.charCodeAt(value)] = value
+  return values
+}
+
+function base64Digit(bits: number): string {
+  return BASE64_DIGITS.charAt(bits & 63)
+}
+
+function hexDigit(code: number): number {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30
+  const lower = code | 0x20
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x61 + 10 : -1
+}

@@ -1,0 +1,71 @@
+import { JsonError } from './json-error.ts'
+import { isJsonArray, type Json, type JsonObject } from './value.ts'
+
+/** How deep a value may be for canonicalizeJson: far over what the parsers let through, far under the call stack. */
+export const CANONICAL_DEPTH_MAX = 1024
+
+/**
+ * RFC 8785 (JCS) text of `value`: no white space, members sorted by the UTF-16 code units of their names, numbers
+ * as ECMAScript writes doubles (-0 as 0), the shortest escapes. Hash its UTF-8 bytes.
+ *
+ * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`, with path [] and
+ * offset 0, since a value has no text to point into.
+ */
+export function canonicalizeJson(value: Json): string {
+  return writeValue(value, 0)
+}
+
+function writeValue(value: Json, depth: number): string {
+  switch (typeof value) {
+    case 'string':
+      return writeString(value)
+    case 'number':
+      return writeNumber(value)
+    case 'boolean':
+      return value ? 'true' : 'false'
+    case 'object':
+      if (value === null) return 'null'
+      if (depth >= CANONICAL_DEPTH_MAX)
+        throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
+      return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
+    default:
+      // Not reachable by the type, but silence here would be a value that is in the object and not in its hash.
+      throw new TypeError(`expected a JSON value, got ${typeof value}`)
+  }
+}
+
+function writeObject(object: JsonObject, depth: number): string {
+  // The default order of sort() is the order of UTF-16 code units, as RFC 8785 section 3.2.3 asks.
+  const names = Object.keys(object).sort()
+  let text = '{'
+  for (const name of names) {
+    if (text.length > 1) text += ','
+    text += `${writeString(name)}:${writeValue(object[name] as Json, depth)}`
+  }
+  return `${text}}`
+}
+
+function writeArray(array: readonly Json[], depth: number): string {
+  let text = '['
+  for (let index = 0; index < array.length; index++) {
+    if (index > 0) text += ','
+    text += writeValue(array[index] as Json, depth)
+  }
+  return `${text}]`
+}
+
+function writeString(text: string): string {
+  if (!text.isWellFormed()) throw refuse('lone_surrogate', 'expected whole surrogate pairs')
+  // JSON.stringify escapes exactly what RFC 8785 section 3.2.2.2 asks for, in the same form.
+  return JSON.stringify(text)
+}
+
+function writeNumber(value: number): string {
+  if (!Number.isFinite(value)) throw refuse('number_overflow', 'expected a finite number')
+  // Number::toString of ECMAScript is the number form of RFC 8785 section 3.2.2.3; it writes -0 as 0.
+  return String(value)
+}
+
+function refuse(code: 'lone_surrogate' | 'number_overflow' | 'too_deep', message: string): JsonError {
+  return new JsonError(code, message, { path: [], offset: 0 })
+}

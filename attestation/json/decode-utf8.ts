@@ -1,0 +1,27 @@
+import { JsonError } from './json-error.ts'
+
+/** Text of UTF-8 `bytes`, a byte order mark kept as U+FEFF. Throws JsonError `invalid_utf8`. */
+export function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return fatalDecoder.decode(bytes)
+  } catch {
+    const offset = offsetOfFault(bytes)
+    throw new JsonError('invalid_utf8', 'expected UTF-8', { path: [], offset })
+  }
+}
+
+const fatalDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+const lenientDecoder = new TextDecoder('utf-8', { ignoreBOM: true })
+
+/** First byte that a lenient decoder replaces by U+FFFD although the bytes do not spell U+FFFD. */
+function offsetOfFault(bytes: Uint8Array): number {
+  let offset = 0
+  for (const character of lenientDecoder.decode(bytes)) {
+    const code = character.codePointAt(0) ?? 0
+    const isReplacement = code === 0xfffd
+    const isSpelled = bytes[offset] === 0xef && bytes[offset + 1] === 0xbf && bytes[offset + 2] === 0xbd
+    if (isReplacement && !isSpelled) return offset
+    offset += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
+  }
+  return offset
+}

@@ -1,0 +1,24 @@
+/**
+ * Whether `literal`, a number as written in JSON, has exactly the decimal value that canonical JSON writes for the
+ * double it is read as, so that nothing was lost by reading it. True of 1E30, 4.50 and 100; false of
+ * 9007199254740993, 1e-400 and 0.1000000000000000001.
+ */
+export function isExactNumber(literal: string, value: number): boolean {
+  if (!Number.isFinite(value)) return false
+  const written = decimalOf(literal)
+  const kept = decimalOf(String(value))
+  return written.digits === kept.digits && written.exponent === kept.exponent
+}
+
+/** |number| = 0.digits × 10^exponent, with no zero at either end of the digits; zero has none. */
+function decimalOf(literal: string): { readonly digits: string; readonly exponent: number } {
+  const unsigned = literal.startsWith('-') ? literal.slice(1) : literal
+  const [mantissa = '', power = '0'] = unsigned.split(/[eE]/)
+  const [whole = '', fraction = ''] = mantissa.split('.')
+  const all = whole + fraction
+  const start = all.search(/[1-9]/)
+  if (start < 0) return { digits: '', exponent: 0 }
+  let end = all.length
+  while (all.charCodeAt(end - 1) === 0x30) end--
+  return { digits: all.slice(start, end), exponent: whole.length - start + Number(power) }
+}

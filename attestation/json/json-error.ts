@@ -1,0 +1,32 @@
+import { FormatError } from '../errors.ts'
+
+/** Why a text is not acceptable JSON. */
+export type JsonErrorCode =
+  | 'invalid_utf8' //     bytes that are not UTF-8
+  | 'syntax' //           not JSON (RFC 8259), or a byte order mark before it
+  | 'duplicate_key' //    two members of one object have the same name
+  | 'unsafe_integer' //   a number beyond ±(2^53-1) that a double does not hold as it was written
+  | 'inexact_number' //   stored evidence only: a number that a double does not hold as it was written
+  | 'number_overflow' //  a number beyond the largest double
+  | 'lone_surrogate' //   half of a surrogate pair in a string or name
+  | 'too_deep' //         more arrays and objects inside each other than allowed
+
+/** Where and why JSON was refused. */
+export class JsonError extends FormatError {
+  override readonly name = 'JsonError'
+  declare readonly code: JsonErrorCode
+  /** Member names and array indexes from the top to the value. The caller's own text: show it to no one else. */
+  readonly path: readonly (string | number)[]
+  /** Bytes before the fault; UTF-16 code units when the input was a string. */
+  readonly offset: number
+
+  constructor(
+    code: JsonErrorCode,
+    message: string,
+    at: { readonly path: readonly (string | number)[]; readonly offset: number },
+  ) {
+    super(code, `${message}, at offset ${at.offset}`)
+    this.path = at.path
+    this.offset = at.offset
+  }
+}

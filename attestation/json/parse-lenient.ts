@@ -1,0 +1,71 @@
+import { JsonError } from './json-error.ts'
+import { JSON_DEPTH_MAX } from './parse-strict.ts'
+import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
+
+/**
+ * The value of a provider's answer, brought into a form that canonical JSON can represent: bytes that are not
+ * UTF-8 and lone surrogates become U+FFFD, a number becomes the nearest finite double, of members with one name
+ * the last wins, and a byte order mark is dropped. `__proto__` is a member like any other.
+ *
+ * Throws JsonError `syntax` (path [], offset 0: the platform's parser tells no position that can be relied on)
+ * and `too_deep` over JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
+ */
+export function parseLenientJson(input: Uint8Array | string): Json {
+  const text = (typeof input === 'string' ? input : decoder.decode(input)).toWellFormed()
+  return normalize(parse(text), 0)
+}
+
+const decoder = new TextDecoder('utf-8')
+
+function parse(text: string): Json {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new JsonError('syntax', 'expected JSON', { path: [], offset: 0 })
+  }
+}
+
+/** Gives `value` itself when nothing in it needs a change, which is nearly always. */
+function normalize(value: Json, depth: number): Json {
+  if (typeof value === 'string') return value.toWellFormed()
+  if (typeof value === 'number') return Number.isFinite(value) ? value : Math.sign(value) * Number.MAX_VALUE
+  if (typeof value !== 'object' || value === null) return value
+  if (depth >= JSON_DEPTH_MAX)
+    throw new JsonError(
+      'too_deep',
+      `expected at most ${JSON_DEPTH_MAX} arrays and objects inside each other`,
+      {
+        path: [],
+        offset: 0,
+      },
+    )
+  return isJsonArray(value) ? normalizeArray(value, depth + 1) : normalizeObject(value, depth + 1)
+}
+
+function normalizeArray(array: readonly Json[], depth: number): Json {
+  let changed: Json[] | null = null
+  for (let index = 0; index < array.length; index++) {
+    const item = array[index] as Json
+    const normal = normalize(item, depth)
+    if (normal === item) continue
+    changed ??= [...array]
+    changed[index] = normal
+  }
+  return changed ?? array
+}
+
+function normalizeObject(object: JsonObject, depth: number): Json {
+  const names = Object.keys(object)
+  let changed: Record<string, Json> | null = null
+  for (const [index, name] of names.entries()) {
+    const value = object[name] as Json
+    const normal = normalize(value, depth)
+    if (changed === null) {
+      if (normal === value && name.isWellFormed()) continue
+      changed = {}
+      for (const before of names.slice(0, index)) setMember(changed, before, object[before] as Json)
+    }
+    setMember(changed, name.toWellFormed(), normal)
+  }
+  return changed ?? object
+}

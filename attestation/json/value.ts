@@ -1,0 +1,38 @@
+/** Any JSON value (RFC 8259), as read. Numbers are IEEE doubles. */
+export type Json = null | boolean | number | string | readonly Json[] | JsonObject
+
+/** A JSON object. Every member is an own property, also one that is called `__proto__`. */
+export type JsonObject = { readonly [name: string]: Json }
+
+/** Whether `value` is an object: neither an array nor null. */
+export function isJsonObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Whether `value` is an array. (`Array.isArray` alone does not narrow readonly arrays.) */
+export function isJsonArray(value: Json | undefined): value is readonly Json[] {
+  return Array.isArray(value)
+}
+
+/** `object`'s own member `name`, or undefined; never something that every object inherits. */
+export function memberOf(object: JsonObject, name: string): Json | undefined {
+  return Object.hasOwn(object, name) ? object[name] : undefined
+}
+
+/** Whether `object` has exactly the members `names`: none missing, none more. */
+export function hasExactMembers<Name extends string>(
+  object: JsonObject,
+  names: readonly Name[],
+): object is JsonObject & Readonly<Record<Name, Json>> {
+  return Object.keys(object).length === names.length && names.every((name) => Object.hasOwn(object, name))
+}
+
+/**
+ * Sets a member of an object under construction. The name is the attacker's: assigning `__proto__` would replace
+ * the object's prototype instead of making a member.
+ */
+export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {
+  if (name === '__proto__')
+    Object.defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true })
+  else object[name] = value
+}

@@ -1,0 +1,70 @@
+import { HASH_BYTES } from '../account.ts'
+import { FormatError } from '../errors.ts'
+import { foldSubtrees, hashChildren } from './hash.ts'
+
+/**
+ * The right edge of a log: how many leaves it has, and the hashes of the perfect subtrees they fall into, largest
+ * (leftmost) first, one for each 1 bit of `size`. All that is needed to append, in O(log size) memory.
+ */
+export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array[] }
+
+/**
+ * A perfect subtree of a log: the 2^level leaves from index × 2^level on. Level 0 are the leaves. Once complete it
+ * never changes, so it can be stored.
+ */
+export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
+
+/** The edge of a log without leaves. */
+export const emptyEdge: Edge = { size: 0, hashes: [] }
+
+/**
+ * The edge after `leafHashes` (32 bytes each, from hashLeaf) are appended, and every perfect subtree that became
+ * complete thereby: the leaves themselves first, and a subtree always after its two halves. Throws FormatError
+ * `invalid_edge` when `edge` has not one hash for each 1 bit of its size, `invalid_leaf` on a hash of another length.
+ */
+export function appendLeaves(
+  edge: Edge,
+  leafHashes: readonly Uint8Array[],
+): { readonly edge: Edge; readonly nodes: readonly LogNode[] } {
+  checkEdge(edge)
+  const hashes = [...edge.hashes]
+  const nodes: LogNode[] = []
+  let size = edge.size
+  for (const leafHash of leafHashes) {
+    if (leafHash.length !== HASH_BYTES)
+      throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
+    nodes.push({ level: 0, index: size, hash: leafHash })
+    let hash = leafHash
+    // Each trailing 1 bit of the old size is a subtree that the new leaf completes to one of twice its size.
+    let index = size
+    for (let level = 1; index % 2 === 1; level++) {
+      const left = hashes.pop()
+      if (left === undefined)
+        throw new FormatError('invalid_edge', 'expected one hash for each 1 bit of the size')
+      hash = hashChildren(left, hash)
+      index = (index - 1) / 2
+      nodes.push({ level, index, hash })
+    }
+    hashes.push(hash)
+    size++
+  }
+  return { edge: { size, hashes }, nodes }
+}
+
+/** Merkle root (32 bytes) of the log with this edge, RFC 9162 section 2.1.1. */
+export function rootOf(edge: Edge): Uint8Array {
+  return foldSubtrees(edge.hashes)
+}
+
+function checkEdge(edge: Edge): void {
+  if (!Number.isSafeInteger(edge.size) || edge.size < 0 || edge.hashes.length !== countOnes(edge.size))
+    throw new FormatError('invalid_edge', 'expected one hash for each 1 bit of the size')
+  if (edge.hashes.some((hash) => hash.length !== HASH_BYTES))
+    throw new FormatError('invalid_edge', `expected hashes of ${HASH_BYTES} bytes`)
+}
+
+function countOnes(size: number): number {
+  let count = 0
+  for (let rest = size; rest > 0; rest = Math.floor(rest / 2)) count += rest % 2
+  return count
+}

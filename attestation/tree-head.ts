@@ -1,0 +1,78 @@
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { addressOf, HASH_BYTES, recoverPublicKey } from './account.ts'
+import { concatBytes, decodeHex, encodeUtf8 } from './bytes.ts'
+import { FormatError, ProofError } from './errors.ts'
+
+/** State of a notary's log: how many leaves, and their Merkle root (32 bytes). */
+export type TreeHead = { readonly size: number; readonly root: Uint8Array }
+
+/** Where a notary's heads are anchored. Part of what is signed, so a head of one chain is none on another. */
+export type LogDomain = {
+  readonly chainId: number
+  /** The anchor contract: 0x and 40 lower-case hex digits. */
+  readonly contract: string
+}
+
+/**
+ * EIP-712 digest (32 bytes) of a tree head: domain { name "Affidavit", version "1", chainId, verifyingContract },
+ * type TreeHead(uint64 size,bytes32 root). Throws FormatError `invalid_tree_head` and `invalid_log_domain`.
+ */
+export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
+  if (!isCount(head.size) || head.root.length !== HASH_BYTES)
+    throw new FormatError(
+      'invalid_tree_head',
+      `expected a size of 0 to 2^53-1 and a root of ${HASH_BYTES} bytes`,
+    )
+  const structHash = keccak_256(concatBytes(TREE_HEAD_TYPE_HASH, encodeUint256(head.size), head.root))
+  return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), structHash))
+}
+
+/**
+ * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain and contract,
+ * and gives the head. Throws FormatError as treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
+ *
+ * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no other history:
+ * for that, compare it with the heads on the chain (verifyConsistency).
+ */
+export function verifyTreeHead(signed: {
+  readonly domain: LogDomain
+  readonly head: TreeHead
+  readonly signature: Uint8Array
+  readonly notary: string
+}): TreeHead {
+  const digest = treeHeadDigest(signed.domain, signed.head)
+  const signer = addressOf(recoverPublicKey({ digest, signature: signed.signature }))
+  if (signer !== signed.notary) throw new ProofError('wrong_signer', "expected the notary's own signature")
+  return signed.head
+}
+
+const TYPED_DATA_PREFIX = new Uint8Array([0x19, 0x01])
+const DOMAIN_TYPE_HASH = hashText(
+  'EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)',
+)
+const NAME_HASH = hashText('Affidavit')
+const VERSION_HASH = hashText('1')
+const TREE_HEAD_TYPE_HASH = hashText('TreeHead(uint64 size,bytes32 root)')
+
+function domainSeparator(domain: LogDomain): Uint8Array {
+  if (!isCount(domain.chainId) || !/^0x[0-9a-f]{40}$/.test(domain.contract))
+    throw new FormatError('invalid_log_domain', 'expected a chain id and a lower-case contract address')
+  const contract = concatBytes(new Uint8Array(12), decodeHex(domain.contract))
+  return keccak_256(
+    concatBytes(DOMAIN_TYPE_HASH, NAME_HASH, VERSION_HASH, encodeUint256(domain.chainId), contract),
+  )
+}
+
+function encodeUint256(value: number): Uint8Array {
+  const bytes = new Uint8Array(32)
+  new DataView(bytes.buffer).setBigUint64(24, BigInt(value))
+  return bytes
+}
+
+function isCount(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0
+}
+
+function hashText(text: string): Uint8Array {
+  return keccak_256(encodeUtf8(text))
+}
