@@ -1,0 +1,23 @@
+import { hash } from 'node:crypto'
+
+/** Gives the next number of a deterministic sequence, 0 ≤ number < 1. */
+export type Random = () => number
+
+/**
+ * Gives a sequence that depends on the text alone (mulberry32 started from the text's SHA-256).
+ * For demonstration output; not for anything secret.
+ */
+export function createRandom(seedText: string): Random {
+  let state = Number.parseInt(hash('sha256', seedText, 'hex').slice(0, 8), 16)
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+/** Gives one of the items; the list must not be empty. */
+export function pickFrom<Item>(items: readonly [Item, ...Item[]], random: Random): Item {
+  return items[Math.floor(random() * items.length)] ?? items[0]
+}

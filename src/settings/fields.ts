@@ -1,0 +1,61 @@
+import { z } from 'zod'
+
+/** Gives a field for a whole number written in digits, from `min` to `max`. */
+export function integer({ min, max }: { readonly min: number; readonly max: number }) {
+  return z
+    .string()
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: (issue) => `expected a whole number from ${min} to ${max}, got ${quote(issue.input)}`,
+    })
+    .transform(Number)
+}
+
+/** Gives a field for a decimal number such as `0.5` or `200`, above zero and at most `max`. */
+export function positiveNumber({ max }: { readonly max: number }) {
+  return z
+    .string()
+    .refine((text) => /^\d{1,15}(\.\d{1,9})?$/.test(text) && Number(text) > 0 && Number(text) <= max, {
+      error: (issue) => `expected a number above 0 and at most ${max}, got ${quote(issue.input)}`,
+    })
+    .transform(Number)
+}
+
+/** A TCP port; 0 means any free one. */
+export const port = integer({ min: 0, max: 65_535 })
+
+/** Gives a field that is `true` or `false`. */
+export const flag = z
+  .enum(['true', 'false'], { error: (issue) => `expected true or false, got ${quote(issue.input)}` })
+  .transform((text) => text === 'true')
+
+/** Gives a field that is one of the words. */
+export function oneOf<const Words extends readonly [string, ...string[]]>(words: Words) {
+  return z.enum(words, { error: (issue) => `expected one of ${words.join(', ')}, got ${quote(issue.input)}` })
+}
+
+/** Gives a field for an absolute URL with one of the schemes. The value is not repeated: URLs carry passwords. */
+export function url(schemes: readonly string[]) {
+  return z
+    .string()
+    .refine((text) => URL.canParse(text) && schemes.includes(new URL(text).protocol.slice(0, -1)), {
+      error: `expected a URL that begins with ${schemes.map((scheme) => `${scheme}:`).join(' or ')}`,
+    })
+}
+
+/** Gives a field with a fixed form; the value is not repeated, so it fits secrets too. */
+export function form(pattern: RegExp, expected: string) {
+  return z.string().regex(pattern, { error: `expected ${expected}` })
+}
+
+/** A credential: printable ASCII without blanks, because it travels in a header. */
+export const secret = form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters')
+
+/** Any text; for paths and names. */
+export const text = z.string()
+
+const QUOTED_MAX = 80
+
+function quote(value: unknown): string {
+  const shown = String(value)
+  return JSON.stringify(shown.length > QUOTED_MAX ? `${shown.slice(0, QUOTED_MAX)}…` : shown)
+}
