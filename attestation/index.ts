@@ -1,0 +1,37 @@
+/** What third parties use of this folder. README.md says what each check proves and what it does not. */
+export { addressOf, completionDigest, type SignatureFacts, verifyCompletionSignature } from './account.ts'
+export {
+  type Assembly,
+  addChunk,
+  assembleCompletion,
+  emptyAssembly,
+  finishAssembly,
+} from './assemble-completion.ts'
+export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
+export { type CompletionHash, hashCompletion, PROOF_MEMBERS, stripUnsetMembers } from './completion-hash.ts'
+export { FormatError, ProofError } from './errors.ts'
+export { canonicalizeJson } from './json/canonical.ts'
+export { JsonError, type JsonErrorCode } from './json/json-error.ts'
+export { parseLenientJson } from './json/parse-lenient.ts'
+export { parseExactJson, parseStrictJson } from './json/parse-strict.ts'
+export type { Json, JsonObject } from './json/value.ts'
+export { hashReceipt, type LogProof, parseLogProof, verifyLogProof } from './log-proof.ts'
+export { appendLeaves, type Edge, emptyEdge, type LogNode, rootOf } from './merkle/edge.ts'
+export { hashChildren, hashLeaf } from './merkle/hash.ts'
+export {
+  buildProof,
+  consistencyNodes,
+  inclusionNodes,
+  type NodeCoordinate,
+  type ProofNode,
+} from './merkle/proof-nodes.ts'
+export { verifyConsistency, verifyInclusion } from './merkle/verify.ts'
+export { parseReceipt, type Receipt, type ReceiptTls } from './receipt.ts'
+export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
+export {
+  type RecordCheck,
+  type RecordCheckName,
+  type RecordOptions,
+  type RecordReport,
+  verifyRecord,
+} from './verify-record.ts'

@@ -1,0 +1,245 @@
+import { addressOf, verifyCompletionSignature } from './account.ts'
+import { decodeBase64, decodeHex, equalBytes } from './bytes.ts'
+import { type CompletionHash, hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
+import { FormatError, ProofError } from './errors.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
+import { parseReceipt, type Receipt } from './receipt.ts'
+
+/** What a record is checked for, in the order of the report. */
+export type RecordCheckName =
+  | 'request hash' //     the request hashes to the receipt's request_hash
+  | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
+  | 'hash' //             both hash to the record's hash
+  | 'public key' //       a secp256k1 point, in the one form it has
+  | 'signature' //        by that key, over the recomputed hash
+  | 'receipt' //          well-formed, and of this completion
+  | 'created_at' //       the second in which the receipt says the completion finished
+  | 'attestation key' //  the attestation document names that key
+  | 'receipt in log' //   the receipt, every member of it, is the leaf at its index of the notary's log
+  | 'tree head' //        that key signed the head of that log
+  | 'anchor' //           tx_hash is a transaction that anchored the head
+
+/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
+export type RecordCheck = {
+  readonly name: RecordCheckName
+  readonly outcome: 'passed' | 'failed' | 'not checked'
+  readonly detail: string
+}
+
+/** Outcome of verifyRecord. */
+export type RecordReport = {
+  readonly checks: readonly RecordCheck[]
+  /** Nothing failed. Checks that were not made do not count: read them. */
+  readonly ok: boolean
+}
+
+/** What verifyRecord takes beside the record. */
+export type RecordOptions = {
+  /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
+  readonly request?: Json
+  /** Reads an attestation document without judging it; throws when it cannot. Default: the key is not checked. */
+  readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
+}
+
+/**
+ * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt` and `log`), or,
+ * when `options.request` is given, a create response (2.3). Never throws: whatever is missing or malformed fails
+ * the check it is needed for.
+ *
+ * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or round.
+ *
+ * Does NOT prove: that the attestation document is genuine and of expected measurements (verifyAttestation); that
+ * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; anything
+ * of the receipt beyond its hashes and model when the record has no `log`.
+ */
+export function verifyRecord(record: Json, options: RecordOptions = {}): RecordReport {
+  const subject = readSubject(record, options.request)
+  const checks = [
+    check('request hash', () => checkRequestHash(subject)),
+    check('response hash', () => checkResponseHash(subject)),
+    check('hash', () => checkHash(subject)),
+    check('public key', () => `account ${addressOf(need(subject.publicKey))}`),
+    check('signature', () => checkSignature(subject)),
+    check('receipt', () => checkReceipt(subject)),
+    check('created_at', () => checkCreatedAt(subject)),
+    check('attestation key', () => checkAttestationKey(subject, options.decodeAttestation)),
+    check('receipt in log', () => checkReceiptInLog(subject)),
+    check('tree head', () => checkTreeHead(subject)),
+    check('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
+  ]
+  return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
+}
+
+/** A record's parts as far as they could be read. Whatever needs an unreadable part fails with its fault. */
+type Subject = {
+  readonly isStored: boolean
+  readonly members: JsonObject
+  readonly hashes: Attempt<CompletionHash>
+  readonly publicKey: Attempt<Uint8Array>
+  readonly receipt: Attempt<Receipt>
+  readonly request: Attempt<JsonObject>
+  readonly response: Attempt<JsonObject>
+}
+
+type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
+
+/** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
+type Finding = string | { readonly notChecked: string }
+
+function readSubject(record: Json, createRequest: Json | undefined): Subject {
+  const isStored = createRequest === undefined
+  const members = isJsonObject(record) ? record : {}
+  const request = attempt(() =>
+    parseObject(isStored ? memberOf(members, 'request') : createRequest, 'request'),
+  )
+  const response = attempt(() => parseObject(isStored ? memberOf(members, 'response') : record, 'response'))
+  return {
+    isStored,
+    members,
+    request,
+    response,
+    hashes: attempt(() => hashCompletion({ request: need(request), response: need(response) })),
+    publicKey: attempt(() => parseHex(members, 'public_key', PUBLIC_KEY_FORM)),
+    receipt: attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null)),
+  }
+}
+
+function checkRequestHash(subject: Subject): Finding {
+  const { requestHash } = need(subject.hashes)
+  requireEqual(need(subject.receipt).request_hash, requestHash, "the receipt's request_hash", 'the request')
+  return `SHA-256 ${requestHash}`
+}
+
+function checkResponseHash(subject: Subject): Finding {
+  const response = need(subject.response)
+  const unhashed = PROOF_MEMBERS.find((name) => subject.isStored && Object.hasOwn(response, name))
+  if (unhashed !== undefined)
+    throw new FormatError(
+      'unhashed_member',
+      `expected no ${unhashed} in the response: it is not hashed there`,
+    )
+  const { responseHash } = need(subject.hashes)
+  requireEqual(
+    need(subject.receipt).response_hash,
+    responseHash,
+    "the receipt's response_hash",
+    'the response',
+  )
+  return `SHA-256 ${responseHash}`
+}
+
+function checkHash(subject: Subject): Finding {
+  const { hash } = need(subject.hashes)
+  requireEqual(memberOf(subject.members, 'hash'), hash, "the record's hash", 'request and response')
+  return `SHA-256 ${hash}`
+}
+
+function checkSignature(subject: Subject): Finding {
+  const { address } = verifyCompletionSignature({
+    hash: decodeHex(need(subject.hashes).hash),
+    signature: parseHex(subject.members, 'signature', SIGNATURE_FORM),
+    publicKey: need(subject.publicKey),
+  })
+  return `signed by ${address}`
+}
+
+function checkReceipt(subject: Subject): Finding {
+  const receipt = need(subject.receipt)
+  const { hash, requestHash, responseHash } = need(subject.hashes)
+  requireEqual(receipt.hash, hash, "the receipt's hash", 'request and response')
+  requireEqual(receipt.request_hash, requestHash, "the receipt's request_hash", 'the request')
+  requireEqual(receipt.response_hash, responseHash, "the receipt's response_hash", 'the response')
+  const requested = memberOf(need(subject.request), 'model')
+  const returned = memberOf(need(subject.response), 'model') ?? null
+  if (receipt.model.requested !== requested)
+    throw new ProofError('wrong_model', "expected the receipt's model.requested to be the request's model")
+  if (receipt.model.returned !== returned)
+    throw new ProofError('wrong_model', "expected the receipt's model.returned to be the response's model")
+  return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}`
+}
+
+function checkCreatedAt(subject: Subject): Finding {
+  if (!subject.isStored) return skip('a create response has no created_at')
+  const finishedAt = Math.floor(need(subject.receipt).finished_at / 1000)
+  if (memberOf(subject.members, 'created_at') !== finishedAt)
+    throw new ProofError('wrong_time', "expected created_at to be the receipt's finished_at in whole seconds")
+  return new Date(finishedAt * 1000).toISOString()
+}
+
+function checkAttestationKey(subject: Subject, decode: RecordOptions['decodeAttestation']): Finding {
+  const text = memberOf(subject.members, 'attestation')
+  if (typeof text !== 'string') throw new FormatError('missing_member', 'expected attestation to be a string')
+  const document = decodeBase64(text)
+  if (decode === undefined) return skip('no reader of attestation documents was given')
+  const { publicKey } = decode(document)
+  if (publicKey === null || !equalBytes(publicKey, need(subject.publicKey)))
+    throw new ProofError('wrong_key', "expected the attestation document to carry the record's public_key")
+  return 'the document carries this key; whether it is genuine is not part of this check'
+}
+
+function checkReceiptInLog(subject: Subject): Finding {
+  const log = memberOf(subject.members, 'log')
+  if (log === undefined || log === null) return skip(NO_LOG)
+  const { index, size } = verifyReceiptInLog({ proof: parseLogProof(log), receipt: need(subject.receipt) })
+  return `leaf ${index} of ${size}`
+}
+
+function checkTreeHead(subject: Subject): Finding {
+  const log = memberOf(subject.members, 'log')
+  if (log === undefined || log === null) return skip(NO_LOG)
+  const proof = parseLogProof(log)
+  verifyLogHead({ proof, publicKey: need(subject.publicKey) })
+  return `size ${proof.size}, for contract ${proof.contract} on chain ${proof.chain_id}`
+}
+
+const NO_LOG =
+  "the record has no log: nothing binds the receipt's index, forwarded_hash, received_hash, provider, outcome and times"
+
+const PUBLIC_KEY_FORM = /^0x[0-9a-f]{130}$/
+const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/
+
+function check(name: RecordCheckName, find: () => Finding): RecordCheck {
+  const attempted = attempt(find)
+  if ('fault' in attempted) {
+    const { fault } = attempted
+    return { name, outcome: 'failed', detail: fault instanceof Error ? fault.message : 'unknown fault' }
+  }
+  return typeof attempted.value === 'string'
+    ? { name, outcome: 'passed', detail: attempted.value }
+    : { name, outcome: 'not checked', detail: attempted.value.notChecked }
+}
+
+function skip(reason: string): Finding {
+  return { notChecked: reason }
+}
+
+function attempt<Value>(produce: () => Value): Attempt<Value> {
+  try {
+    return { value: produce() }
+  } catch (fault) {
+    return { fault }
+  }
+}
+
+function need<Value>(attempted: Attempt<Value>): Value {
+  if ('fault' in attempted) throw attempted.fault
+  return attempted.value
+}
+
+function parseObject(value: Json | undefined, what: string): JsonObject {
+  if (!isJsonObject(value)) throw new FormatError('missing_member', `expected the ${what} to be an object`)
+  return value
+}
+
+function parseHex(members: JsonObject, name: string, form: RegExp): Uint8Array {
+  const text = memberOf(members, name)
+  if (typeof text !== 'string' || !form.test(text))
+    throw new FormatError('invalid_hex', `expected ${name} to be of the form ${form.source}`)
+  return decodeHex(text)
+}
+
+function requireEqual(given: Json | undefined, computed: string, what: string, source: string): void {
+  if (given !== computed)
+    throw new ProofError('wrong_hash', `expected ${what} to be ${computed}, as computed from ${source}`)
+}
