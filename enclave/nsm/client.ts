@@ -58,7 +58,8 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      transport.close()
+      // A call under way still uses the transport; those queued behind it fail as Closed.
+      tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }
 }

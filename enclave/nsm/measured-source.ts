@@ -70,5 +70,5 @@ async function listDigests(root: string, files: readonly string[]): Promise<stri
 
 function digestRegister(list: string): Uint8Array {
   const inner = createHash('sha384').update(list, 'utf8').digest()
-  return createHash('sha384').update(new Uint8Array(48)).update(inner).digest()
+  return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }

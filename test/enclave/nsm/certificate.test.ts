@@ -1,0 +1,125 @@
+import { readFileSync } from 'node:fs'
+import { Decoder } from 'cbor-x'
+import { Certificate } from 'pkijs'
+import { describe, expect, it } from 'vitest'
+import { createCertificateChain } from '../../../enclave/nsm/certificate-chain.ts'
+import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES } from '../../../enclave/nsm/certificate-profiles.ts'
+import { openDevelopmentRoot } from '../../../enclave/nsm/development-root.ts'
+
+/** Certificates of a document that AWS signed on 2026-08-03, root first. */
+const aws = readChain(readFileSync(new URL('../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
+const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
+const IDENTITY = { instanceId: 'i-018e0c27541e1f15a', enclaveId: Buffer.from('019fc8255f07a185', 'hex') }
+const chain = createCertificateChain(await openDevelopmentRoot(null, NOW_MS), IDENTITY)(NOW_MS)
+const ours = [...chain.cabundle, chain.certificate].map((der) => Certificate.fromBER(new Uint8Array(der)))
+const roles = CERTIFICATE_ROLES.map((role, index) => ({ role, index }))
+
+function readChain(document: Uint8Array): readonly Certificate[] {
+  const decoder = new Decoder({ mapsAsObjects: true })
+  const payload = decoder.decode(decoder.decode(document)[2])
+  return [...payload.cabundle, payload.certificate].map((der: Uint8Array) =>
+    Certificate.fromBER(new Uint8Array(der)),
+  )
+}
+
+function at(certificates: readonly Certificate[], index: number): Certificate {
+  const certificate = certificates[index]
+  if (certificate === undefined) throw new Error(`no certificate ${index}`)
+  return certificate
+}
+
+const hex = (bytes: ArrayBuffer) => Buffer.from(bytes).toString('hex')
+const VALUE_OIDS = new Set(['2.5.29.19', '2.5.29.15'])
+
+/** Extensions in their order; the values of basic constraints and key usage too, the others' lengths. */
+function describeExtensions(certificate: Certificate) {
+  return (certificate.extensions ?? []).map((extension) => ({
+    oid: extension.extnID,
+    critical: extension.critical,
+    value: VALUE_OIDS.has(extension.extnID) ? hex(extension.extnValue.valueBlock.valueHex) : '',
+  }))
+}
+
+const commonName = (certificate: Certificate) =>
+  String(certificate.subject.typesAndValues.find(({ type }) => type === '2.5.4.3')?.value.valueBlock.value)
+
+describe.each(roles)('the $role certificate', ({ role, index }) => {
+  it('has the extensions of the real one, in the same order, equally critical', () => {
+    expect(describeExtensions(at(ours, index))).toEqual(describeExtensions(at(aws, index)))
+  })
+
+  it('has the same algorithms, version, and attribute and string types in its names', () => {
+    const shape = (certificate: Certificate) => ({
+      version: certificate.version,
+      outer: certificate.signatureAlgorithm.toJSON(),
+      inner: certificate.signature.toJSON(),
+      key: certificate.subjectPublicKeyInfo.algorithm.toJSON(),
+      names: [certificate.issuer, certificate.subject].map((name) =>
+        name.typesAndValues.map(({ type, value }) => [type, value.constructor.name]),
+      ),
+    })
+    expect(shape(at(ours, index))).toEqual(shape(at(aws, index)))
+  })
+
+  it('lives as long as AWS says, give or take what is backdated', () => {
+    const lifeSeconds = (certificate: Certificate) =>
+      (certificate.notAfter.value.getTime() - certificate.notBefore.value.getTime()) / 1000
+    const { lifeSeconds: life, backdateSeconds } = CERTIFICATE_PROFILES[role]
+    expect(lifeSeconds(at(ours, index))).toBe(life + backdateSeconds)
+    // Zonal ones of AWS live for 5 days and some 13 to 19 hours.
+    const slack = role === 'zonal' ? 12 * 3600 : 0
+    expect(Math.abs(lifeSeconds(at(ours, index)) - lifeSeconds(at(aws, index)))).toBeLessThanOrEqual(slack)
+  })
+})
+
+describe('names', () => {
+  it('have the forms of AWS, in our own domain', () => {
+    expect(ours.slice(1).map(commonName)).toEqual([
+      expect.stringMatching(/^[0-9a-f]{16}\.dev-local-1\.affidavit\.nitro-enclaves$/),
+      expect.stringMatching(/^[0-9a-f]{16}\.zonal\.dev-local-1\.affidavit\.nitro-enclaves$/),
+      'i-018e0c27541e1f15a.dev-local-1.affidavit.nitro-enclaves',
+      'i-018e0c27541e1f15a-enc019fc8255f07a185.dev-local-1.affidavit',
+    ])
+  })
+
+  it('never claim to be Amazon', () => {
+    for (const certificate of ours)
+      for (const { value } of certificate.subject.typesAndValues)
+        expect(String(value.valueBlock.value)).not.toMatch(/amazon|aws/i)
+  })
+
+  it('have common names within the 64 characters of RFC 5280', () => {
+    for (const certificate of ours) expect(commonName(certificate).length).toBeLessThanOrEqual(64)
+  })
+})
+
+describe('serial numbers', () => {
+  it('are positive and at most 20 bytes (RFC 5280, 4.1.2.2)', () => {
+    for (const certificate of ours) {
+      const bytes = certificate.serialNumber.valueBlock.valueHexView
+      expect(bytes.length).toBeLessThanOrEqual(20)
+      expect(bytes[0] ?? 0xff).toBeLessThan(0x80)
+    }
+  })
+
+  it('of the leaf hold the enclave id and the second of issue, as on AWS', () => {
+    const serial = Buffer.from(at(ours, 4).serialNumber.valueBlock.valueHexView).toString('hex')
+    expect(serial).toBe(
+      `019fc8255f07a185${Math.floor(NOW_MS / 1000)
+        .toString(16)
+        .padStart(16, '0')}`,
+    )
+  })
+})
+
+describe('key identifiers', () => {
+  it('are made by the method of AWS, and chain upwards', () => {
+    const identifier = (certificate: Certificate, oid: string) =>
+      hex(
+        certificate.extensions?.find(({ extnID }) => extnID === oid)?.extnValue.valueBlock.valueHex ??
+          new ArrayBuffer(0),
+      ).slice(-40)
+    for (const index of [1, 2, 3])
+      expect(identifier(at(ours, index), '2.5.29.35')).toBe(identifier(at(ours, index - 1), '2.5.29.14'))
+  })
+})

@@ -1,0 +1,87 @@
+import { createHash } from 'node:crypto'
+import { cp, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { measureSource } from '../../../enclave/nsm/measured-source.ts'
+
+let folder: string
+let root: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-source-'))
+  root = join(folder, 'checkout')
+  await mkdir(join(root, 'attestation'), { recursive: true })
+  await mkdir(join(root, 'enclave', 'deep'), { recursive: true })
+  await writeFile(join(root, 'attestation', 'a.ts'), 'a')
+  await writeFile(join(root, 'enclave', 'deep', 'b.ts'), 'b')
+  await writeFile(join(root, 'enclave', 'README.md'), 'read me')
+  await writeFile(join(root, 'package-lock.json'), '{}')
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+const RUNTIME = ['node v24.0.0', 'platform linux-x64']
+const measure = (runtime = RUNTIME) => measureSource({ root, runtime })
+const sha384 = (data: string | Uint8Array) => createHash('sha384').update(data).digest()
+const register = (list: string) => new Uint8Array(sha384(Buffer.concat([new Uint8Array(48), sha384(list)])))
+
+describe('measureSource', () => {
+  it('is the digest of the documented lists', async () => {
+    const runtime = `${RUNTIME.join('\n')}\n${sha384('{}').toString('hex')}  package-lock.json\n`
+    const application = [
+      `${sha384('a').toString('hex')}  attestation/a.ts\n`,
+      `${sha384('b').toString('hex')}  enclave/deep/b.ts\n`,
+    ].join('')
+    expect(await measure()).toEqual({
+      pcr0: register(runtime + application),
+      pcr1: register(runtime),
+      pcr2: register(application),
+    })
+  })
+
+  it('is the same for a copy of the checkout elsewhere', async () => {
+    const before = await measure()
+    await cp(root, join(folder, 'copy'), { recursive: true })
+    expect(await measureSource({ root: join(folder, 'copy'), runtime: RUNTIME })).toEqual(before)
+  })
+
+  it.each([
+    ['a changed byte', () => writeFile(join(root, 'attestation', 'a.ts'), 'A')],
+    ['an added file', () => writeFile(join(root, 'enclave', 'deep', 'c.json'), '')],
+    ['a removed file', () => rm(join(root, 'enclave', 'deep', 'b.ts'))],
+    ['a renamed file', () => rename(join(root, 'attestation', 'a.ts'), join(root, 'attestation', 'z.ts'))],
+  ])('shows %s in PCR0 and PCR2 but not in PCR1', async (_, change) => {
+    const before = await measure()
+    await change()
+    const after = await measure()
+    expect(after.pcr0).not.toEqual(before.pcr0)
+    expect(after.pcr2).not.toEqual(before.pcr2)
+    expect(after.pcr1).toEqual(before.pcr1)
+  })
+
+  it('shows another dependency or another Node in PCR0 and PCR1 but not in PCR2', async () => {
+    const before = await measure()
+    const otherNode = await measure(['node v24.0.1', 'platform linux-x64'])
+    await writeFile(join(root, 'package-lock.json'), '{"a":1}')
+    for (const after of [otherNode, await measure()]) {
+      expect(after.pcr0).not.toEqual(before.pcr0)
+      expect(after.pcr1).not.toEqual(before.pcr1)
+      expect(after.pcr2).toEqual(before.pcr2)
+    }
+  })
+
+  it('does not detect a changed README', async () => {
+    const before = await measure()
+    await writeFile(join(root, 'enclave', 'README.md'), 'other')
+    expect(await measure()).toEqual(before)
+  })
+
+  it('refuses a symbolic link, behind which anything may lie', async () => {
+    await symlink('/etc/hostname', join(root, 'enclave', 'link.ts'))
+    await expect(measure()).rejects.toMatchObject({ name: 'NsmError', code: 'InvalidSource' })
+  })
+
+  it.each(['enclave', 'package-lock.json'])('refuses a checkout without %s', async (name) => {
+    await rm(join(root, name), { recursive: true })
+    await expect(measure()).rejects.toMatchObject({ code: 'InvalidSource' })
+  })
+})

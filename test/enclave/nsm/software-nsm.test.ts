@@ -1,0 +1,144 @@
+import { verify, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { Decoder, Encoder } from 'cbor-x'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { measureSource } from '../../../enclave/nsm/measured-source.ts'
+import type { Nsm } from '../../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../../enclave/nsm/software-nsm.ts'
+
+const measuredRoot = resolve(import.meta.dirname, '../../..')
+const aws = new Uint8Array(readFileSync(new URL('../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
+const NOW_MS = Date.parse('2026-11-21T08:00:00.123Z')
+const INPUT = { publicKey: new Uint8Array(65).fill(4), userData: new Uint8Array(), nonce: null }
+
+type Payload = Map<string, unknown>
+const decoder = new Decoder({ mapsAsObjects: false, useRecords: false })
+function decodeDocument(document: Uint8Array) {
+  const [header, unprotected, payload, signature] = decoder.decode(document) as [
+    Uint8Array,
+    unknown,
+    Uint8Array,
+    Uint8Array,
+  ]
+  return { header, unprotected, payload, signature, members: decoder.decode(payload) as Payload }
+}
+
+let folder: string
+let nsm: Nsm
+let now = NOW_MS
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-nsm-'))
+  nsm = await openSoftwareNsm({ rootFile: join(folder, 'root.pem'), measuredRoot, now: () => now })
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+describe('a document of the software module', () => {
+  it('has the envelope of a real one', async () => {
+    const [ours, real] = [decodeDocument(await nsm.attest(INPUT)), decodeDocument(aws)]
+    expect(ours.header).toEqual(real.header)
+    expect(ours.unprotected).toEqual(real.unprotected)
+    expect(ours.signature.length).toBe(real.signature.length)
+    expect([ours.payload[0], ours.payload.at(-1)]).toEqual([real.payload[0], real.payload.at(-1)])
+  })
+
+  it('has the members of a real one, in the same order and of the same types', async () => {
+    const shape = (members: Payload) =>
+      [...members].map(([key, value]) => [
+        key,
+        value instanceof Map ? [...value.keys()] : (value?.constructor.name ?? null),
+      ])
+    const ours = decodeDocument(await nsm.attest({ publicKey: null, userData: null, nonce: null }))
+    expect(shape(ours.members)).toEqual(shape(decodeDocument(aws).members))
+  })
+
+  it('is signed by its leaf over the exact bytes it carries', async () => {
+    const { header, payload, signature, members } = decodeDocument(await nsm.attest(INPUT))
+    const toBeSigned = new Encoder().encode([
+      'Signature1',
+      Buffer.from(header),
+      Buffer.alloc(0),
+      Buffer.from(payload),
+    ])
+    const { publicKey } = new X509Certificate(members.get('certificate') as Uint8Array)
+    expect(verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature)).toBe(true)
+    toBeSigned.writeUInt8(toBeSigned.readUInt8(100) ^ 1, 100)
+    expect(verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature)).toBe(false)
+  })
+
+  it('carries what it was asked to, and tells empty from absent', async () => {
+    const { members } = decodeDocument(await nsm.attest(INPUT))
+    expect(new Uint8Array(members.get('public_key') as Uint8Array)).toEqual(INPUT.publicKey)
+    expect(members.get('user_data')).toHaveLength(0)
+    expect(members.get('nonce')).toBeNull()
+    expect(members.get('timestamp')).toBe(BigInt(NOW_MS))
+    expect(members.get('digest')).toBe('SHA384')
+  })
+
+  it("names the module in the leaf and the instance in the leaf's issuer", async () => {
+    const { members } = decodeDocument(await nsm.attest(INPUT))
+    const { moduleId } = await nsm.describe()
+    expect(members.get('module_id')).toBe(moduleId)
+    expect(moduleId).toMatch(/^i-[0-9a-f]{17}-enc[0-9a-f]{16}$/)
+    const leaf = new X509Certificate(members.get('certificate') as Uint8Array)
+    expect(leaf.subject).toContain(`CN=${moduleId}.`)
+    expect(leaf.issuer).toContain(`CN=${moduleId.split('-enc')[0]}.`)
+  })
+
+  it("holds the measurements of this repository's source, which are not those of debug mode", async () => {
+    const runtime = [`node ${process.version}`, `platform ${process.platform}-${process.arch}`]
+    const measured = await measureSource({ root: measuredRoot, runtime })
+    const pcrs = decodeDocument(await nsm.attest(INPUT)).members.get('pcrs') as Map<number, Uint8Array>
+    expect([0, 1, 2].map((index) => Buffer.from(pcrs.get(index) ?? []).toString('hex'))).toEqual(
+      [measured.pcr0, measured.pcr1, measured.pcr2].map((value) => Buffer.from(value).toString('hex')),
+    )
+    expect([...pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
+  })
+
+  it('lists a register from 16 on once it is locked', async () => {
+    await nsm.extendPcr({ index: 17, data: Uint8Array.of(1) })
+    await nsm.lockPcr(17)
+    const pcrs = decodeDocument(await nsm.attest(INPUT)).members.get('pcrs') as Map<number, Uint8Array>
+    expect([...pcrs.keys()].slice(-2)).toEqual([15, 17])
+    expect(new Uint8Array(pcrs.get(17) ?? [])).toEqual((await nsm.describePcr(17)).value)
+  })
+
+  it('is signed by a renewed leaf four hours later', async () => {
+    const before = decodeDocument(await nsm.attest(INPUT)).members.get('certificate')
+    now = NOW_MS + 4 * 3600_000
+    const after = decodeDocument(await nsm.attest(INPUT)).members.get('certificate') as Uint8Array
+    now = NOW_MS
+    expect(after).not.toEqual(before)
+    expect(new X509Certificate(after).validToDate.getTime()).toBeGreaterThan(NOW_MS + 4 * 3600_000)
+  })
+})
+
+describe('openSoftwareNsm', () => {
+  it('keeps its root over a restart and boots a new instance', async () => {
+    const options = { rootFile: join(folder, 'root.pem'), measuredRoot, now: () => NOW_MS }
+    const again = await openSoftwareNsm(options)
+    const root = (document: Uint8Array) =>
+      (decodeDocument(document).members.get('cabundle') as Uint8Array[])[0]
+    expect(root(await again.attest(INPUT))).toEqual(root(await nsm.attest(INPUT)))
+    expect((await again.describe()).moduleId).not.toBe((await nsm.describe()).moduleId)
+  })
+
+  it('keeps a root in memory only when told to', async () => {
+    const options = { rootFile: null, measuredRoot, now: () => NOW_MS }
+    const [first, second] = await Promise.all([openSoftwareNsm(options), openSoftwareNsm(options)])
+    const root = (document: Uint8Array) =>
+      (decodeDocument(document).members.get('cabundle') as Uint8Array[])[0]
+    expect(root(await first.attest(INPUT))).not.toEqual(root(await second.attest(INPUT)))
+  })
+
+  it('gives randomness, and refuses everything once closed', async () => {
+    const short = await openSoftwareNsm({ rootFile: null, measuredRoot, now: () => NOW_MS })
+    expect(short.kind).toBe('software')
+    expect(await short.random(32)).toHaveLength(32)
+    expect(await short.random(0)).toHaveLength(0)
+    short.close()
+    await expect(short.attest(INPUT)).rejects.toMatchObject({ code: 'Closed' })
+  })
+})
