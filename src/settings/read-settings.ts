@@ -19,21 +19,23 @@ export class ConfigurationError extends Error {
 
 /**
  * Gives the settings that a schema reads from variables; a variable set to the empty string counts as unset.
- * Throws one ConfigurationError with every fault of every variable.
+ * `findFaults` sees the variables that are set, as they were written, and gives what is wrong with them together.
+ * Throws one ConfigurationError with every fault of both.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
   environment: Environment,
+  findFaults: (given: Environment) => readonly string[] = () => [],
 ): z.output<Schema> {
   const known = Object.keys(schema.shape)
   const given = Object.fromEntries(
     known.map((name) => [name, environment[name]]).filter(([, value]) => value !== undefined && value !== ''),
   )
   const result = schema.safeParse(given)
-  if (result.success) return result.data
-  throw new ConfigurationError(
-    result.error.issues.map((issue) => [issue.path.join('.'), issue.message].filter(Boolean).join(': ')),
-  )
+  const issues = result.error?.issues ?? []
+  const faults = [...issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`), ...findFaults(given)]
+  if (result.success && faults.length === 0) return result.data
+  throw new ConfigurationError(faults)
 }
 
 function bullets(lines: readonly string[]): string {

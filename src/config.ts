@@ -1,0 +1,246 @@
+import { resolve } from 'node:path'
+import { z } from 'zod'
+import { flag, form, integer, oneOf, port, positiveNumber, secret, text, url } from './settings/fields.ts'
+import { type Environment, readSettings } from './settings/read-settings.ts'
+
+const MINUTE_MS = 60_000
+const MAX_FEE_PER_GAS_GWEI = 500
+const MAX_PRIORITY_FEE_GWEI = 2
+
+/** Every variable of the gateway's process. Empty counts as unset. Those of the enclave: enclave/config.ts. */
+const schema = z.object({
+  /** `production` refuses to start with anything embedded, simulated or for demonstration. Default: development. */
+  NODE_ENV: text.optional(),
+  /** Address to listen on. Default 127.0.0.1: whoever opens it to others should have decided to. */
+  HOST: text.default('127.0.0.1'),
+  /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
+  PORT: port.default(3000),
+  /** Folder for what is kept between starts: embedded database, local chain, development key. Default ./.affidavit. */
+  DATA_DIR: text.default('.affidavit'),
+  /**
+   * Least severe log lines that are written. Default info: one line per request. `silent` writes none.
+   */
+  LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+
+  /** Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in DATA_DIR. */
+  DATABASE_URL: url(['postgres', 'postgresql']).optional(),
+
+  /** JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it. */
+  CHAIN_RPC_URL: url(['http', 'https']).optional(),
+  /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
+  RELAYER_PRIVATE_KEY: form(/^(0x)?[0-9a-fA-F]{64}$/, '32 bytes in hex').optional(),
+  /** Address of the deployed anchor contract, 0x and 40 hex digits. */
+  CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
+  /**
+   * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is signed for it. Default:
+   * whatever the endpoint says; with it, the gateway also starts while the endpoint cannot be reached.
+   */
+  CHAIN_ID: integer({ min: 1, max: 999_999_999_999_999 }).optional(),
+  /** TCP port of the local chain. Default 8545, where tools look for one; 0 takes any free one, which is printed. */
+  CHAIN_PORT: port.default(8545),
+  /**
+   * Blocks on top of an anchor's after which it is no longer expected to be reorganised away (it is watched even so).
+   * Default 12 with CHAIN_RPC_URL, a common choice for Ethereum; 1 on the local chain, which has no reorganisations.
+   */
+  CONFIRMATIONS: integer({ min: 1, max: 10_000 }).optional(),
+  /**
+   * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so its cap must
+   * outlast price spikes; the chain charges the going price only (EIP-1559).
+   */
+  MAX_FEE_PER_GAS_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_FEE_PER_GAS_GWEI),
+  /** Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor. */
+  MAX_PRIORITY_FEE_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_PRIORITY_FEE_GWEI),
+
+  /** Unix socket of the enclave, `unix:/path/to/socket`. Default: an enclave process with a simulated security module. */
+  ENCLAVE_URL: form(/^unix:\/.{1,106}$/, 'unix: and the absolute path of a socket').optional(),
+
+  /** The operator's credentials at the providers; a caller's Fine-Tune-Authorization goes first. Default: none. */
+  OPENAI_API_KEY: secret.optional(),
+  ANTHROPIC_API_KEY: secret.optional(),
+  GEMINI_API_KEY: secret.optional(),
+  /** Another name for GEMINI_API_KEY, which goes first. */
+  GOOGLE_API_KEY: secret.optional(),
+  MISTRAL_API_KEY: secret.optional(),
+  DEEPSEEK_API_KEY: secret.optional(),
+  XAI_API_KEY: secret.optional(),
+  GROQ_API_KEY: secret.optional(),
+  TOGETHER_API_KEY: secret.optional(),
+  OPENROUTER_API_KEY: secret.optional(),
+
+  /** Fixes the API key that is made on first start, for scripts. Default: a random one, kept in DATA_DIR/api-key. */
+  DEV_API_KEY: form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks').optional(),
+  /** Whether every account may list everybody's completions with `filter=all`. Default true, as the interface has it. */
+  HISTORY_ALL: flag.default(true),
+  /** Pause after which a silent stream gets a comment, milliseconds. Default 15000: below what proxies cut off at. */
+  KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
+  /** Largest request body, bytes. Default 10485760 (10 MiB). */
+  BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
+  /**
+   * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly kill after 30 s.
+   */
+  SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
+})
+
+type Settings = z.output<typeof schema>
+
+/** Settings of the gateway's process, as values. The variables are described in this file. */
+export type GatewayConfig = {
+  readonly isProduction: boolean
+  readonly host: string
+  readonly port: number
+  /** Absolute. */
+  readonly dataFolder: string
+  readonly logLevel: Settings['LOG_LEVEL']
+  /** Null: embedded in the data folder. */
+  readonly databaseUrl: string | null
+  readonly chain: ChainConfig
+  readonly fees: { readonly maxFeePerGasWei: bigint; readonly maxPriorityFeePerGasWei: bigint }
+  readonly confirmations: number
+  readonly enclave: EnclaveSource
+  /** Credential by provider name, as in the enclave's provider table. */
+  readonly credentials: ReadonlyMap<string, string>
+  readonly devApiKey: string | null
+  readonly isHistoryOpen: boolean
+  readonly keepAliveMs: number
+  readonly bodyBytesMax: number
+  readonly shutdownGraceMs: number
+}
+
+export type ChainConfig =
+  | { readonly kind: 'local'; readonly port: number }
+  | {
+      readonly kind: 'remote'
+      readonly rpcUrl: string
+      /** 0x, lower case. */
+      readonly relayerKey: string
+      /** 0x, lower case. */
+      readonly contract: string
+      readonly chainId: number | null
+    }
+
+export type EnclaveSource =
+  /** Started by the gateway with these variables of its own (enclave/config.ts), and no others. */
+  | { readonly kind: 'local'; readonly variables: Readonly<Record<string, string>> }
+  | { readonly kind: 'remote'; readonly socketPath: string }
+
+/** Gives the gateway's settings, or throws ConfigurationError with every fault. */
+export function readGatewayConfig(environment: Environment = process.env): GatewayConfig {
+  const settings = readSettings(schema, environment, findFaults)
+  return {
+    isProduction: settings.NODE_ENV === 'production',
+    host: settings.HOST,
+    port: settings.PORT,
+    dataFolder: resolve(settings.DATA_DIR),
+    logLevel: settings.LOG_LEVEL,
+    databaseUrl: settings.DATABASE_URL ?? null,
+    chain: chainOf(settings),
+    fees: {
+      maxFeePerGasWei: gweiToWei(settings.MAX_FEE_PER_GAS_GWEI),
+      maxPriorityFeePerGasWei: gweiToWei(settings.MAX_PRIORITY_FEE_GWEI),
+    },
+    confirmations: settings.CONFIRMATIONS ?? (settings.CHAIN_RPC_URL === undefined ? 1 : 12),
+    enclave: enclaveOf(settings, environment),
+    credentials: credentialsOf(settings),
+    devApiKey: settings.DEV_API_KEY ?? null,
+    isHistoryOpen: settings.HISTORY_ALL,
+    keepAliveMs: settings.KEEP_ALIVE_MS,
+    bodyBytesMax: settings.BODY_BYTES_MAX,
+    shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
+  }
+}
+
+const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
+
+function findFaults(given: Environment): readonly string[] {
+  const isProduction = given.NODE_ENV === 'production'
+  return [...chainFaults(given), ...feeFaults(given), ...(isProduction ? productionFaults(given) : [])]
+}
+
+function chainFaults(given: Environment): readonly string[] {
+  const missing = REMOTE_CHAIN.filter((name) => given[name] === undefined)
+  const present = REMOTE_CHAIN.filter((name) => given[name] !== undefined)
+  if (present.length > 0)
+    return missing.map((name) => `${name}: expected together with ${present.join(' and ')}`)
+  return given.CHAIN_ID === undefined
+    ? []
+    : [`CHAIN_ID: expected only together with ${REMOTE_CHAIN.join(', ')}`]
+}
+
+function feeFaults(given: Environment): readonly string[] {
+  const cap = Number(given.MAX_FEE_PER_GAS_GWEI ?? MAX_FEE_PER_GAS_GWEI)
+  const tip = Number(given.MAX_PRIORITY_FEE_GWEI ?? MAX_PRIORITY_FEE_GWEI)
+  return tip > cap ? [`MAX_PRIORITY_FEE_GWEI: expected at most MAX_FEE_PER_GAS_GWEI, ${cap}`] : []
+}
+
+/** One fault for each embedded, simulated or demonstration part that would be started. */
+function productionFaults(given: Environment): readonly string[] {
+  const faults: string[] = []
+  if (given.DATABASE_URL === undefined)
+    faults.push('DATABASE_URL: expected in production, which refuses the embedded database')
+  if (REMOTE_CHAIN.every((name) => given[name] === undefined))
+    faults.push(`${REMOTE_CHAIN.join(', ')}: expected in production, which refuses the local chain`)
+  if (given.ENCLAVE_URL === undefined)
+    faults.push(
+      'ENCLAVE_URL: expected in production, which refuses an enclave with a simulated security module',
+      'ENCLAVE_URL: expected in production, which refuses the demo provider',
+    )
+  if (given.DEV_API_KEY !== undefined)
+    faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')
+  return faults
+}
+
+function chainOf(settings: Settings): ChainConfig {
+  const { CHAIN_RPC_URL: rpcUrl, RELAYER_PRIVATE_KEY: key, CONTRACT_ADDRESS: contract } = settings
+  if (rpcUrl === undefined || key === undefined || contract === undefined)
+    return { kind: 'local', port: settings.CHAIN_PORT }
+  const relayerKey = `0x${key.replace(/^0x/, '').toLowerCase()}`
+  return {
+    kind: 'remote',
+    rpcUrl,
+    relayerKey,
+    contract: contract.toLowerCase(),
+    chainId: settings.CHAIN_ID ?? null,
+  }
+}
+
+/** Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets the others itself. */
+const ENCLAVE_VARIABLES = [
+  'PROVIDERS_FILE',
+  'PROVIDER_CA_FILE',
+  'CONNECT_TIMEOUT_MS',
+  'FIRST_BYTE_TIMEOUT_MS',
+  'IDLE_TIMEOUT_MS',
+  'ANSWER_TIMEOUT_MS',
+  'DRAIN_TIMEOUT_MS',
+  'ANSWER_BYTES_MAX',
+  'PENDING_BYTES_MAX',
+  'ATTESTATION_RENEW_MS',
+] as const
+
+function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
+  if (settings.ENCLAVE_URL !== undefined)
+    return { kind: 'remote', socketPath: settings.ENCLAVE_URL.replace(/^unix:(\/\/(?=\/))?/, '') }
+  const given = ENCLAVE_VARIABLES.flatMap((name) =>
+    environment[name] ? [[name, environment[name]] as const] : [],
+  )
+  return { kind: 'local', variables: Object.fromEntries(given) }
+}
+
+function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
+  const byName: readonly (readonly [string, string | undefined])[] = [
+    ['openai', settings.OPENAI_API_KEY],
+    ['anthropic', settings.ANTHROPIC_API_KEY],
+    ['google', settings.GEMINI_API_KEY ?? settings.GOOGLE_API_KEY],
+    ['mistral', settings.MISTRAL_API_KEY],
+    ['deepseek', settings.DEEPSEEK_API_KEY],
+    ['xai', settings.XAI_API_KEY],
+    ['groq', settings.GROQ_API_KEY],
+    ['together', settings.TOGETHER_API_KEY],
+    ['openrouter', settings.OPENROUTER_API_KEY],
+  ]
+  return new Map(byName.filter((entry): entry is readonly [string, string] => entry[1] !== undefined))
+}
+
+function gweiToWei(gwei: number): bigint {
+  return BigInt(Math.round(gwei * 1e9))
+}

@@ -1,0 +1,180 @@
+import { readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { readGatewayConfig } from '../../src/config.ts'
+import { ConfigurationError } from '../../src/settings/read-settings.ts'
+
+const REMOTE_CHAIN = {
+  CHAIN_RPC_URL: 'https://rpc.example.com',
+  RELAYER_PRIVATE_KEY: `0x${'A1'.repeat(32)}`,
+  CONTRACT_ADDRESS: `0x${'B2'.repeat(20)}`,
+}
+
+function faultsOf(environment: Record<string, string>): readonly string[] {
+  try {
+    readGatewayConfig(environment)
+  } catch (fault) {
+    if (fault instanceof ConfigurationError) return fault.faults
+    throw fault
+  }
+  return []
+}
+
+describe('readGatewayConfig', () => {
+  it('starts every part itself when nothing is set', () => {
+    const config = readGatewayConfig({ DATABASE_URL: '', PORT: '' })
+    expect(config).toMatchObject({
+      isProduction: false,
+      host: '127.0.0.1',
+      port: 3000,
+      dataFolder: resolve('.affidavit'),
+      databaseUrl: null,
+      chain: { kind: 'local', port: 8545 },
+      confirmations: 1,
+      enclave: { kind: 'local', variables: {} },
+      devApiKey: null,
+      isHistoryOpen: true,
+      bodyBytesMax: 10_485_760,
+    })
+    expect(config.credentials.size).toBe(0)
+  })
+
+  it('uses the real parts that are named', () => {
+    const config = readGatewayConfig({
+      ...REMOTE_CHAIN,
+      CHAIN_ID: '11155111',
+      DATABASE_URL: 'postgres://u:p@db.example.com/affidavit',
+      ENCLAVE_URL: 'unix:/run/enclave.sock',
+      HISTORY_ALL: 'false',
+      MAX_FEE_PER_GAS_GWEI: '0.5',
+      MAX_PRIORITY_FEE_GWEI: '0.000000001',
+    })
+    expect(config).toMatchObject({
+      databaseUrl: 'postgres://u:p@db.example.com/affidavit',
+      chain: {
+        kind: 'remote',
+        rpcUrl: 'https://rpc.example.com',
+        relayerKey: `0x${'a1'.repeat(32)}`,
+        contract: `0x${'b2'.repeat(20)}`,
+        chainId: 11155111,
+      },
+      confirmations: 12,
+      enclave: { kind: 'remote', socketPath: '/run/enclave.sock' },
+      isHistoryOpen: false,
+      fees: { maxFeePerGasWei: 500_000_000n, maxPriorityFeePerGasWei: 1n },
+    })
+  })
+
+  it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])('takes %s for the enclave', (url) => {
+    expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
+      kind: 'remote',
+      socketPath: '/a/b.sock',
+    })
+  })
+
+  it.each(['http://127.0.0.1:9', 'unix:relative.sock', `unix:/${'x'.repeat(107)}`])(
+    'refuses %s for the enclave',
+    (url) => {
+      expect(faultsOf({ ENCLAVE_URL: url })).toHaveLength(1)
+    },
+  )
+
+  it('keeps credentials by provider name', () => {
+    const config = readGatewayConfig({ OPENAI_API_KEY: 'sk-1', GOOGLE_API_KEY: 'g-2', XAI_API_KEY: '' })
+    expect([...config.credentials]).toEqual([
+      ['openai', 'sk-1'],
+      ['google', 'g-2'],
+    ])
+    expect(readGatewayConfig({ GOOGLE_API_KEY: 'a', GEMINI_API_KEY: 'b' }).credentials.get('google')).toBe(
+      'b',
+    )
+  })
+
+  it('gives the enclave its own variables and no secret', () => {
+    const config = readGatewayConfig({
+      OPENAI_API_KEY: 'sk-1',
+      IDLE_TIMEOUT_MS: '500',
+      PROVIDERS_FILE: 'a.json',
+    })
+    expect(config.enclave).toEqual({
+      kind: 'local',
+      variables: { IDLE_TIMEOUT_MS: '500', PROVIDERS_FILE: 'a.json' },
+    })
+  })
+
+  it.each(Object.keys(REMOTE_CHAIN))('refuses %s without the other two', (name) => {
+    const given = { [name]: REMOTE_CHAIN[name as keyof typeof REMOTE_CHAIN] }
+    expect(faultsOf(given)).toHaveLength(2)
+    expect(faultsOf(given).every((fault) => fault.endsWith(`: expected together with ${name}`))).toBe(true)
+  })
+
+  it('refuses CHAIN_ID without a chain to compare it with', () => {
+    expect(faultsOf({ CHAIN_ID: '1' })).toEqual([
+      expect.stringContaining('CHAIN_ID: expected only together with'),
+    ])
+  })
+
+  it('refuses a tip above the cap', () => {
+    expect(faultsOf({ MAX_FEE_PER_GAS_GWEI: '1' })).toEqual([
+      expect.stringContaining('MAX_PRIORITY_FEE_GWEI'),
+    ])
+  })
+
+  it('refuses everything embedded, simulated or for demonstration in production, in one report', () => {
+    expect(
+      faultsOf({ NODE_ENV: 'production', DEV_API_KEY: 'abcdefgh' }).map((fault) => fault.split(',').at(-1)),
+    ).toEqual([
+      ' which refuses the embedded database',
+      ' which refuses the local chain',
+      ' which refuses an enclave with a simulated security module',
+      ' which refuses the demo provider',
+      ' which refuses a fixed key',
+    ])
+  })
+
+  it('accepts production with the real parts', () => {
+    const given = { ...REMOTE_CHAIN, DATABASE_URL: 'postgres://db/a', ENCLAVE_URL: 'unix:/run/enclave.sock' }
+    expect(readGatewayConfig({ NODE_ENV: 'production', ...given }).isProduction).toBe(true)
+  })
+
+  it('reports faults of single variables together with faults of combinations', () => {
+    const faults = faultsOf({
+      NODE_ENV: 'production',
+      PORT: 'x',
+      CHAIN_RPC_URL: 'ftp://x',
+      BODY_BYTES_MAX: '1',
+    })
+    for (const name of [
+      'PORT',
+      'CHAIN_RPC_URL',
+      'BODY_BYTES_MAX',
+      'DATABASE_URL',
+      'RELAYER_PRIVATE_KEY',
+      'ENCLAVE_URL',
+    ])
+      expect(faults.some((fault) => fault.startsWith(`${name}: `))).toBe(true)
+  })
+
+  it('never repeats a key', () => {
+    const hush = 'hush'.repeat(60)
+    const faults = faultsOf({
+      RELAYER_PRIVATE_KEY: hush,
+      OPENAI_API_KEY: `${hush} ${hush}`,
+      DEV_API_KEY: hush,
+    })
+    expect(faults.length).toBeGreaterThanOrEqual(3)
+    expect(faults.join()).not.toContain('hush')
+  })
+})
+
+describe('src/config.ts', () => {
+  it('says of every variable what it means', () => {
+    const source = readFileSync(join(import.meta.dirname, '../../src/config.ts'), 'utf8')
+    const lines = source.slice(0, source.indexOf('type Settings')).split('\n')
+    const fields = lines.filter((line) => /^ {2}[A-Z_]+: /.test(line))
+    expect(fields.length).toBeGreaterThan(20)
+    // Provider keys share the docstring of the first of them.
+    const bare = fields.filter((field) => !lines[lines.indexOf(field) - 1]?.trim().endsWith('*/'))
+    expect(bare.filter((field) => !/_API_KEY: secret/.test(field))).toEqual([])
+  })
+})
