@@ -1,0 +1,165 @@
+import { Decoder } from 'cbor-x/decode-no-eval'
+import { AttestationError } from './attestation-error.ts'
+import { CborError, type CborFault, scanCbor } from './cbor-scanner.ts'
+
+/** Largest document in bytes. The largest that AWS signs (all three fields full) has about 7,600. */
+export const DOCUMENT_BYTES_MAX = 24_576
+export const PAYLOAD_BYTES_MAX = 16_384
+/** r || s of ECDSA over P-384. */
+export const SIGNATURE_BYTES = 96
+
+/** The three signed or signing parts of a COSE_Sign1 (RFC 9052 section 4.2), exactly as received. */
+export type CoseSign1 = {
+  readonly protectedHeader: Uint8Array<ArrayBuffer>
+  readonly payload: Uint8Array<ArrayBuffer>
+  readonly signature: Uint8Array<ArrayBuffer>
+}
+
+/**
+ * Gives the parts of the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly encoded, ES384
+ * only, no unprotected header, nothing after it (rules 1 to 6). Nothing is verified here: the parts are claims.
+ * Throws AttestationError.
+ */
+export function decodeCose(bytes: Uint8Array): CoseSign1 {
+  if (bytes.length > DOCUMENT_BYTES_MAX) {
+    throw new AttestationError(
+      'document_too_large',
+      `expected at most ${DOCUMENT_BYTES_MAX} bytes, got ${bytes.length}`,
+    )
+  }
+  const start = bytes[0] === TAG_18 ? 1 : 0
+  const end = scanEnvelope(bytes, start)
+  const parts: unknown = decoder.decode(bytes.subarray(start, end))
+  if (!Array.isArray(parts) || parts.length !== 4) {
+    throw new AttestationError('envelope_shape', 'expected an array of exactly four items')
+  }
+  if (end !== bytes.length) {
+    throw new AttestationError('envelope_trailing_bytes', `${bytes.length - end} bytes after the envelope`)
+  }
+  const [protectedHeader, unprotectedHeader, payload, signature]: unknown[] = parts
+  const header = protectedHeaderOf(protectedHeader)
+  checkUnprotectedHeader(unprotectedHeader)
+  return {
+    protectedHeader: header,
+    payload: partOf(payload, { name: 'payload', bytesMin: 1, bytesMax: PAYLOAD_BYTES_MAX }),
+    signature: partOf(signature, { name: 'signature', bytesMin: SIGNATURE_BYTES, bytesMax: SIGNATURE_BYTES }),
+  }
+}
+
+/**
+ * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers beyond 2^53-1
+ * bigint. The build without eval runs under a browser's content security policy; records and tags never occur here,
+ * because the scanner refuses tags.
+ */
+export function decodeScannedCbor(bytes: Uint8Array): unknown {
+  return decoder.decode(bytes)
+}
+
+/** The refusal for a fault in the encoding, where no rule but that of strict CBOR speaks. */
+export function refuseCbor(error: CborError, where: string): AttestationError {
+  return new AttestationError(CODE_OF_FAULT[error.fault], `${where}: ${error.message}`)
+}
+
+const decoder = new Decoder({ mapsAsObjects: false, useRecords: false })
+
+/** Tag 18 (COSE_Sign1) in its minimal, single-byte form. */
+const TAG_18 = 0xd2
+
+const ALGORITHM_LABEL = 1
+const CRIT_LABEL = 2
+const ES384 = -35
+
+const CODE_OF_FAULT = {
+  truncated: 'cbor_truncated',
+  not_minimal: 'cbor_not_minimal',
+  reserved: 'cbor_reserved',
+  tag: 'cbor_tag',
+  float: 'cbor_float',
+  simple: 'cbor_simple',
+  chunked_string: 'cbor_chunked_string',
+  indefinite: 'cbor_indefinite',
+  stray_break: 'cbor_stray_break',
+  too_deep: 'cbor_too_deep',
+  key_type: 'cbor_key_type',
+  duplicate_key: 'cbor_duplicate_key',
+  invalid_utf8: 'cbor_invalid_utf8',
+} as const satisfies Readonly<Record<CborFault, string>>
+
+function scanEnvelope(bytes: Uint8Array, offset: number): number {
+  try {
+    return scanCbor(bytes, { offset, indefiniteTop: false })
+  } catch (error) {
+    if (!(error instanceof CborError)) throw error
+    if (error.fault === 'tag' && error.offset <= 1 && error.path.length === 0) {
+      throw new AttestationError('envelope_tag', 'expected no tag, or tag 18 once')
+    }
+    throw refuseCbor(error, 'envelope')
+  }
+}
+
+function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
+  if (!(value instanceof Uint8Array)) {
+    throw new AttestationError('protected_header_malformed', 'expected a byte string')
+  }
+  const header = decodeHeader(value)
+  if (!(header instanceof Map)) {
+    throw new AttestationError('protected_header_malformed', 'expected one map in the byte string')
+  }
+  if (header.has(CRIT_LABEL)) {
+    throw new AttestationError('protected_header_crit', 'expected no crit, because none is understood')
+  }
+  if (header.get(ALGORITHM_LABEL) !== ES384) {
+    throw new AttestationError('protected_header_algorithm', `expected algorithm ${ES384} (ES384)`)
+  }
+  if (header.size !== 1) {
+    throw new AttestationError('protected_header_unexpected_key', 'expected the algorithm and nothing else')
+  }
+  return ownBytes(value)
+}
+
+/** Null when the byte string does not hold exactly one item. */
+function decodeHeader(bytes: Uint8Array): unknown {
+  try {
+    const end = bytes.length === 0 ? 0 : scanCbor(bytes, { offset: 0, indefiniteTop: false })
+    return end === 0 || end !== bytes.length ? null : decoder.decode(bytes)
+  } catch (error) {
+    if (!(error instanceof CborError)) throw error
+    if (error.fault === 'duplicate_key' && error.path.length === 0) {
+      throw new AttestationError('protected_header_duplicate_key', 'expected each label once')
+    }
+    throw refuseCbor(error, 'protected header')
+  }
+}
+
+function checkUnprotectedHeader(value: unknown): void {
+  if (!(value instanceof Map)) {
+    throw new AttestationError('unprotected_header_malformed', 'expected a map')
+  }
+  if (value.size !== 0) {
+    throw new AttestationError('unprotected_header_not_empty', 'expected no label that nobody signed')
+  }
+}
+
+type PartBounds = {
+  readonly name: 'payload' | 'signature'
+  readonly bytesMin: number
+  readonly bytesMax: number
+}
+
+function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8Array<ArrayBuffer> {
+  if (!(value instanceof Uint8Array)) {
+    throw new AttestationError(`${name}_malformed`, `expected ${name} to be a byte string`)
+  }
+  if (value.length < bytesMin || value.length > bytesMax) {
+    throw new AttestationError(
+      `${name}_size`,
+      `expected ${name} of ${bytesMin} to ${bytesMax} bytes, got ${value.length}`,
+    )
+  }
+  return ownBytes(value)
+}
+
+/** A copy nobody else holds, so that what was checked stays what is verified. */
+function ownBytes(value: Uint8Array): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(value)
+}
