@@ -68,6 +68,15 @@ export type CompletionCall = {
 
 export const CONTEXT_BYTES_MAX = 4096
 
+/** Longest credential of a completion call. */
+export const CREDENTIAL_BYTES_MAX = 4096
+
+/** Longest body of a completion call, as at the gateway (the interface's body limit). */
+export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
+
+/** Longest wait that a PullRequest may ask for, milliseconds. */
+export const PULL_WAIT_MAX_MS = 60_000
+
 /** Outcome of one completion call that ended with a leaf in the log. */
 export type SealedNotice = {
   readonly notary: string
@@ -91,10 +100,14 @@ export type EnclaveFault = {
   readonly message: string
   /** For invalid_request: where in the body, as in interface.md part 7. */
   readonly loc?: readonly (string | number)[]
+  /** For provider_refused: the provider's own error code (or type), when it gave one. Provider-controlled text. */
+  readonly provider_code?: string
+  /** For provider_refused: the provider's `retry-after`, when it was given in whole seconds. */
+  readonly retry_after_seconds?: number
 }
 
 export type EnclaveFaultCode =
-  | 'invalid_request' //          422  body is not faithful JSON, or not an object with model and messages
+  | 'invalid_request' //          422  body is not faithful JSON, or not an object with model and messages (413: too long)
   | 'unsupported_model' //        404  no provider serves this model
   | 'provider_mismatch' //        409  the gateway named another provider than the model chooses
   | 'provider_refused' //         4xx  the provider's own client error, with its status and message
@@ -104,6 +117,9 @@ export type EnclaveFaultCode =
   | 'answer_too_large' //         502  the provider's answer went over the limit
   | 'log_full' //                 503  too many unacknowledged completions
   | 'not_ready' //                503  no attestation document, or shutting down
+  | 'too_busy' //                 503  too many calls at once
+  | 'invalid_call' //             400  the gateway's own call is malformed: path, header, query or pull request
+  | 'log_conflict' //             409  a pull from below what was acknowledged, or from above what was handed over
   | 'internal_error' //           500
 
 export type PullRequest = {
