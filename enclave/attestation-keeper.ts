@@ -1,0 +1,117 @@
+import { createHash, X509Certificate } from 'node:crypto'
+import { decode } from 'cbor-x'
+import { encodeBase64 } from '../attestation/bytes.ts'
+import { CallFault } from './call-fault.ts'
+import { describeError, type Log } from './logger.ts'
+import type { Nsm } from './nsm/nsm.ts'
+
+/** A document is not used any more when its leaf certificate has only so long to live. */
+export const LEAF_MARGIN_MS = 5 * 60_000
+
+/** Wait after a renewal that failed. */
+export const RETRY_MS = 5_000
+
+/** Calls for a document over a nonce that may wait for the module; it answers one at a time. */
+export const NONCE_CALLS_MAX = 16
+
+/** An attestation document, and until when records may carry it. */
+export type AttestationDocument = {
+  /** SHA-256 (hex) of its bytes. */
+  readonly digest: string
+  /** Standard base64 of its bytes. */
+  readonly base64: string
+  /** notAfter of its leaf certificate, Unix milliseconds. */
+  readonly leafNotAfterMs: number
+}
+
+export type AttestationKeeper = {
+  /** The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS more. */
+  readonly current: () => AttestationDocument | null
+  /**
+   * A fresh document (base64) over the caller's nonce. Throws CallFault `too_busy` when NONCE_CALLS_MAX calls wait, and
+   * `not_ready` when the module fails.
+   */
+  readonly attestNonce: (nonce: Uint8Array) => Promise<string>
+  readonly stop: () => void
+}
+
+/** Never renewed more often, whatever the module hands out. */
+const DELAY_MIN_MS = 1_000
+
+type KeeperOptions = {
+  readonly nsm: Pick<Nsm, 'attest'>
+  readonly publicKey: Uint8Array
+  /** Digest of the boot configuration. */
+  readonly userData: Uint8Array
+  readonly renewMs: number
+  /** The enclave's clock, Unix milliseconds. */
+  readonly now: () => number
+  readonly log: Log
+}
+
+/**
+ * Makes the first document, and then one whenever the newest is `renewMs` old or three margins from its end, trying
+ * again every RETRY_MS. Throws what the module throws when the first one cannot be made.
+ */
+export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
+  const { nsm, publicKey, userData, renewMs, now, log } = options
+  let document = await attestAccount()
+  let timer = setTimeout(renew, delayOf(document))
+  let nonceCalls = 0
+
+  async function attestAccount(): Promise<AttestationDocument> {
+    return describeDocument(await nsm.attest({ publicKey, userData, nonce: null }))
+  }
+
+  function delayOf({ leafNotAfterMs }: AttestationDocument): number {
+    return Math.max(DELAY_MIN_MS, Math.min(renewMs, leafNotAfterMs - 3 * LEAF_MARGIN_MS - now()))
+  }
+
+  async function renew(): Promise<void> {
+    let delayMs = RETRY_MS
+    try {
+      document = await attestAccount()
+      delayMs = delayOf(document)
+      log('info', 'attestation renewed', { document: document.digest })
+    } catch (error) {
+      log('error', 'attestation not renewed', describeError(error))
+    }
+    if (!isStopped) timer = setTimeout(renew, delayMs)
+  }
+
+  let isStopped = false
+  return {
+    current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS ? document : null),
+    attestNonce: async (nonce) => {
+      if (nonceCalls >= NONCE_CALLS_MAX)
+        throw new CallFault('too_busy', 'Too many attestation documents at once.')
+      nonceCalls++
+      try {
+        return encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
+      } catch (error) {
+        log('error', 'nonce not attested', describeError(error))
+        throw new CallFault('not_ready', 'The security module gives no attestation document now.')
+      } finally {
+        nonceCalls--
+      }
+    },
+    stop: () => {
+      isStopped = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/**
+ * Reads what the keeper must know of a document by the enclave's own module. No check: whoever relies on the document
+ * verifies it (verifyAttestation).
+ */
+function describeDocument(bytes: Uint8Array): AttestationDocument {
+  const [, , payload] = decode(bytes) as readonly [unknown, unknown, Uint8Array]
+  const { certificate } = decode(payload) as { readonly certificate: Uint8Array }
+  return {
+    digest: createHash('sha256').update(bytes).digest('hex'),
+    base64: encodeBase64(bytes),
+    leafNotAfterMs: new X509Certificate(certificate).validToDate.getTime(),
+  }
+}

@@ -1,0 +1,52 @@
+import type { EnclaveFault, EnclaveFaultCode } from './protocol/messages.ts'
+
+/** HTTP status of each code; provider_refused has the provider's own. */
+export const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'>, number>> = {
+  invalid_request: 422,
+  unsupported_model: 404,
+  provider_mismatch: 409,
+  provider_error: 502,
+  provider_unreachable: 502,
+  provider_timeout: 504,
+  answer_too_large: 502,
+  log_full: 503,
+  not_ready: 503,
+  too_busy: 503,
+  invalid_call: 400,
+  log_conflict: 409,
+  internal_error: 500,
+}
+
+/**
+ * A call that gives no answer, and why, as the gateway is told. Messages are for the caller of the gateway: they may
+ * repeat what a provider said, never a prompt or a credential. They are never logged.
+ */
+export class CallFault extends Error {
+  override readonly name = 'CallFault'
+  readonly fault: EnclaveFault
+
+  constructor(
+    code: keyof typeof FAULT_STATUS,
+    message: string,
+    more: { readonly status?: number; readonly loc?: readonly (string | number)[] } = {},
+  ) {
+    super(message)
+    this.fault = { status: FAULT_STATUS[code], code, message, ...more }
+  }
+}
+
+/** A provider's own 4xx, told apart because its status and words are the provider's. */
+export class ProviderRefusal extends Error {
+  override readonly name = 'ProviderRefusal'
+  readonly fault: EnclaveFault
+
+  constructor(refusal: Omit<EnclaveFault, 'code' | 'loc'>) {
+    super(refusal.message)
+    this.fault = { ...refusal, code: 'provider_refused' }
+  }
+}
+
+/** The gateway closed the connection, or stopped reading: nobody waits for the answer any more. */
+export class CallerGone extends Error {
+  override readonly name = 'CallerGone'
+}

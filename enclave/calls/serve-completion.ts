@@ -1,0 +1,242 @@
+import type { ServerResponse } from 'node:http'
+import type { Receipt } from '../../attestation/receipt.ts'
+import type { Account } from '../account.ts'
+import type { AttestationKeeper } from '../attestation-keeper.ts'
+import { CallerGone, CallFault } from '../call-fault.ts'
+import type { Limits } from '../config.ts'
+import { sendJson } from '../http-messages.ts'
+import type { NotaryLog } from '../log/notary-log.ts'
+import { type FinishedCompletion, sealCompletion } from '../log/seal.ts'
+import type { Reservation, Space } from '../log/space.ts'
+import { chooseProvider } from '../protocol/choose-provider.ts'
+import {
+  type CompletionCall,
+  type ProviderEntry,
+  type SealedNotice,
+  STREAM_EVENTS,
+} from '../protocol/messages.ts'
+import { parseRefusal, REFUSAL_BYTES_MAX } from '../providers/refusal.ts'
+import type { ProviderAnswer, Transport } from '../providers/transport.ts'
+import { parseAnswer } from './parse-answer.ts'
+import type { ParsedRequest } from './parse-request.ts'
+import { readBody } from './read-body.ts'
+import { relayStream } from './relay-stream.ts'
+import { openSink } from './stream-sink.ts'
+import { createWatchdog, type Watchdog } from './watchdog.ts'
+
+/** How long the body of a refusal may take, milliseconds; then the refusal goes on without the provider's words. */
+export const REFUSAL_TIMEOUT_MS = 10_000
+
+/** What completion calls work with. */
+export type CompletionCore = {
+  readonly providers: readonly ProviderEntry[]
+  readonly limits: Limits
+  readonly transport: Transport
+  readonly account: Account
+  readonly log: NotaryLog
+  readonly space: Space
+  readonly attestation: AttestationKeeper
+  /** The enclave's clock, Unix milliseconds. */
+  readonly now: () => number
+  /** A new `chatcmpl-…` id, for a provider that gives none. */
+  readonly makeId: () => string
+}
+
+/** One call as it arrived. */
+export type ArrivedCall = {
+  readonly call: CompletionCall
+  readonly parsed: ParsedRequest
+  readonly requestBytes: number
+}
+
+/**
+ * Makes one completion: chooses the provider, asks it (once: nothing is ever sent twice), answers the gateway, and
+ * appends a leaf to the log. What the gateway gets is in messages.ts. The provider's request is ended at once when the
+ * gateway closes the connection. Throws CallFault, ProviderRefusal or CallerGone when there is no leaf; the response
+ * may have begun by then.
+ */
+export async function serveCompletion(
+  core: CompletionCore,
+  { call, parsed, requestBytes }: ArrivedCall,
+  response: ServerResponse,
+): Promise<void> {
+  if (response.destroyed) throw new CallerGone('the gateway closed the connection')
+  const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
+  if (core.attestation.current() === null) throw notAttested()
+  const space = core.space.reserve(requestBytes)
+  if (space === null) throw new CallFault('log_full', 'Too many completions wait to be stored.')
+  const cancel = new AbortController()
+  const watchdog = createWatchdog(cancel)
+  const deadline = setTimeout(() => {
+    cancel.abort(new CallFault('provider_timeout', 'The provider took too long for its answer.'))
+  }, core.limits.answerTimeoutMs)
+  const abandon = () => cancel.abort(new CallerGone('the gateway closed the connection'))
+  response.once('close', abandon)
+  try {
+    await askProvider({
+      core,
+      call,
+      parsed,
+      provider,
+      space,
+      cancel,
+      watchdog,
+      response,
+      startedAtMs: core.now(),
+    })
+  } finally {
+    response.off('close', abandon)
+    clearTimeout(deadline)
+    watchdog.rest()
+    space.release()
+  }
+}
+
+/** A call that is under way. */
+type RunningCall = {
+  readonly core: CompletionCore
+  readonly call: CompletionCall
+  readonly parsed: ParsedRequest
+  readonly provider: ProviderEntry
+  readonly space: Reservation
+  readonly cancel: AbortController
+  readonly watchdog: Watchdog
+  readonly response: ServerResponse
+  readonly startedAtMs: number
+}
+
+function findProvider(
+  table: readonly ProviderEntry[],
+  { model, expected }: { readonly model: string; readonly expected: string },
+): ProviderEntry {
+  const provider = chooseProvider(table, model)
+  if (provider === null) throw new CallFault('unsupported_model', 'No provider serves this model.')
+  if (provider.name === expected) return provider
+  throw new CallFault(
+    'provider_mismatch',
+    `The model is served by ${provider.name}; the credential is for another.`,
+  )
+}
+
+async function askProvider(running: RunningCall): Promise<void> {
+  const { core, call, parsed, provider, cancel, watchdog } = running
+  watchdog.expect('an answer', core.limits.firstByteTimeoutMs)
+  const answer = await core.transport.send({
+    provider,
+    credential: call.credential,
+    body: parsed.forwarded,
+    isStream: parsed.isStream,
+    cancel,
+  })
+  try {
+    await checkHead(running, answer)
+    await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
+  } finally {
+    // A body that was not read to its end holds its connection.
+    if (!answer.body.readableEnded) answer.body.destroy()
+  }
+}
+
+/** Throws unless the answer can be a completion. */
+async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<void> {
+  const { status, headers } = answer
+  if (status >= 400 && status < 500)
+    throw parseRefusal({ status, headers, body: await readRefusal(running, answer) })
+  if (status !== 200) throw new CallFault('provider_error', `The provider answered with status ${status}.`)
+  const encoding = headers['content-encoding'] ?? 'identity'
+  if (encoding !== 'identity')
+    throw new CallFault('provider_error', 'The provider compressed its answer although it was asked not to.')
+}
+
+async function readRefusal(running: RunningCall, { body }: ProviderAnswer): Promise<Uint8Array> {
+  const { cancel, space, watchdog } = running
+  watchdog.expect('its reason', REFUSAL_TIMEOUT_MS)
+  const terms = {
+    signal: cancel.signal,
+    bytesMax: REFUSAL_BYTES_MAX,
+    space,
+    watchdog,
+    idleTimeoutMs: REFUSAL_TIMEOUT_MS,
+  }
+  try {
+    return (await readBody(body, terms)).bytes
+  } catch (error) {
+    if (error instanceof CallFault) return new Uint8Array()
+    throw error
+  }
+}
+
+async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promise<void> {
+  const { core, cancel, space, watchdog } = running
+  const { answerBytesMax: bytesMax, idleTimeoutMs } = core.limits
+  const body = await readBody(answer.body, {
+    signal: cancel.signal,
+    bytesMax,
+    space,
+    watchdog,
+    idleTimeoutMs,
+  })
+  const completion = parseAnswer(body.bytes, makeFallback(running))
+  const notice = seal(running, answer, {
+    response: completion,
+    receivedHash: body.hash,
+    outcome: 'complete',
+  })
+  sendJson(running.response, 200, notice)
+}
+
+async function answerStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
+  const { core, parsed, cancel, space, watchdog, response } = running
+  const { answerBytesMax: bytesMax, idleTimeoutMs, drainTimeoutMs } = core.limits
+  const { usageAsked, choicesAsked } = parsed
+  const sink = openSink(response, { cancel, drainTimeoutMs })
+  const relayed = await relayStream({
+    body: answer.body,
+    bodyTerms: { signal: cancel.signal, bytesMax, space },
+    stream: { usageAsked, choicesAsked, fallback: makeFallback(running) },
+    sink,
+    watchdog,
+    idleTimeoutMs,
+  })
+  const notice = seal(running, answer, relayed)
+  const fault = relayed.fault === null ? '' : encodeEvent(STREAM_EVENTS.fault, relayed.fault.fault)
+  sink.end(fault + encodeEvent(STREAM_EVENTS.sealed, notice))
+}
+
+/** Text of a server-sent event with a name. */
+export function encodeEvent(event: string, data: object): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+}
+
+function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
+  return { id: core.makeId(), created: Math.floor(startedAtMs / 1000), model: parsed.model }
+}
+
+function seal(
+  { core, call, parsed, provider, startedAtMs }: RunningCall,
+  { tls }: ProviderAnswer,
+  result: Pick<FinishedCompletion, 'response' | 'receivedHash' | 'outcome'>,
+): SealedNotice {
+  const document = core.attestation.current()
+  if (document === null) throw notAttested()
+  const answeredBy: Receipt['provider'] = { name: provider.name, origin: provider.origin, tls }
+  return sealCompletion(
+    { account: core.account, log: core.log, document },
+    {
+      request: parsed.request,
+      response: result.response,
+      forwardedHash: parsed.forwardedHash,
+      receivedHash: result.receivedHash,
+      provider: answeredBy,
+      requestedModel: parsed.model,
+      outcome: result.outcome,
+      startedAtMs,
+      finishedAtMs: core.now(),
+      context: call.context,
+    },
+  )
+}
+
+function notAttested(): CallFault {
+  return new CallFault('not_ready', 'The enclave has no valid attestation document now.')
+}

@@ -1,0 +1,55 @@
+import type { ServerResponse } from 'node:http'
+import { CallerGone } from '../call-fault.ts'
+
+/** The gateway's end of a streamed call. */
+export type StreamSink = {
+  /** Sends text, the response's head before the first; says whether there is room for more. */
+  readonly write: (text: string) => boolean
+  /**
+   * Resolves when there is room again. A gateway that does not make room within the drain timeout cancels the call as
+   * CallerGone. Resolves too when the call is cancelled.
+   */
+  readonly drained: () => Promise<void>
+  readonly end: (text: string) => void
+}
+
+/** Opens the sink over a response whose head was not sent. Before the first write, faults can still have a status. */
+export function openSink(
+  response: ServerResponse,
+  options: { readonly cancel: AbortController; readonly drainTimeoutMs: number },
+): StreamSink {
+  const { cancel, drainTimeoutMs } = options
+  const begin = () => {
+    if (!response.headersSent) response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+  }
+  return {
+    write: (text) => {
+      begin()
+      return response.write(text)
+    },
+    drained: () => waitForDrain(response, cancel, drainTimeoutMs),
+    end: (text) => {
+      begin()
+      response.end(text)
+    },
+  }
+}
+
+function waitForDrain(response: ServerResponse, cancel: AbortController, timeoutMs: number): Promise<void> {
+  const { signal } = cancel
+  if (signal.aborted) return Promise.resolve()
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer)
+      response.off('drain', finish)
+      signal.removeEventListener('abort', finish)
+      resolve()
+    }
+    const timer = setTimeout(
+      () => cancel.abort(new CallerGone(`no reading within ${timeoutMs} ms`)),
+      timeoutMs,
+    )
+    response.on('drain', finish)
+    signal.addEventListener('abort', finish)
+  })
+}

@@ -1,0 +1,221 @@
+import { readFileSync } from 'node:fs'
+import type { ProviderEntry } from './protocol/messages.ts'
+import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
+import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
+import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'
+
+/**
+ * Everything that can be set about an enclave process. Each field names its variable; an empty variable counts as
+ * unset. What a relying party must know (providers, CAs, chain, contract) is in the boot configuration that the
+ * attestation document names; the rest only decides how long and how much.
+ */
+export type EnclaveConfig = {
+  /** NODE_ENV: `production` refuses everything simulated and every plain-http provider. Default: development. */
+  readonly isProduction: boolean
+  /** ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit). Required. */
+  readonly socketPath: string
+  /**
+   * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development). Default: software, since a
+   * developer's machine has no device; in production it must be set, to device, so that nobody gets it by omission.
+   */
+  readonly nsm: 'device' | 'software'
+  /**
+   * NSM_ROOT_FILE: where the software NSM keeps its development root. Default: in memory, which no check can use after a
+   * restart. Not in production.
+   */
+  readonly nsmRootFile: string | null
+  /** CHAIN_ID: the EVM chain that tree heads are signed for, 1 to 2^53-1. Required: a guess would be signed. */
+  readonly chainId: number
+  /** CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required, as CHAIN_ID. */
+  readonly contract: string
+  /**
+   * PROVIDERS_FILE: JSON array of ProviderEntry that replaces the built-in table. Default: the built-in table.
+   * DEMO_PROVIDER_ORIGIN: adds an entry for `demo/*` at this loopback origin, before all others; not in production.
+   */
+  readonly providers: readonly ProviderEntry[]
+  /** PROVIDER_CA_FILE: PEM bundle that provider TLS is verified against. Default: the bundle in Node.js. */
+  readonly cas: TrustedCas
+  readonly limits: Limits
+  /**
+   * ATTESTATION_RENEW_MS: age at which the attestation document is renewed, milliseconds. Default 3600000 (1 h): a
+   * leaf lives 3 h, so renewal may fail for two hours before calls are refused.
+   */
+  readonly attestationRenewMs: number
+  /**
+   * SHUTDOWN_GRACE_MS: how long SIGTERM waits for running calls and for the gateway to fetch what is sealed,
+   * milliseconds. Default 30000: what orchestrators commonly give before SIGKILL.
+   */
+  readonly shutdownGraceMs: number
+}
+
+/** How long and how much one call, and all together, may take. Milliseconds and bytes. */
+export type Limits = {
+  /** CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow handshake. */
+  readonly connectTimeoutMs: number
+  /**
+   * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and comments are none).
+   * Default 600000 (10 min): reasoning models think that long before a non-streamed answer, and the common SDKs
+   * themselves give up after 10 min.
+   */
+  readonly firstByteTimeoutMs: number
+  /** IDLE_TIMEOUT_MS: between data of an answer that has begun. Default 60000: no provider pauses that long. */
+  readonly idleTimeoutMs: number
+  /** ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an answer that drips for ever. */
+  readonly answerTimeoutMs: number
+  /** DRAIN_TIMEOUT_MS: a gateway that does not read on for so long counts as gone. Default 60000, as the idle timeout. */
+  readonly drainTimeoutMs: number
+  /**
+   * ANSWER_BYTES_MAX: body of one answer, as received. Default 25165824 (24 MiB): a stream of 64k tokens, each in a
+   * chunk of 300 bytes, is 19 MiB.
+   */
+  readonly answerBytesMax: number
+  /**
+   * PENDING_BYTES_MAX: completions that the gateway has not acknowledged, and room for those under way. At the limit new
+   * calls are refused; one that has begun is finished. Default 268435456 (256 MiB): minutes of a busy gateway without
+   * its database, in a process of 512 MiB.
+   */
+  readonly pendingBytesMax: number
+}
+
+/** The configuration is wrong. `faults` has all faults, a sentence each, for whoever set the variables. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+  readonly faults: readonly string[]
+
+  constructor(faults: readonly string[]) {
+    super(faults.join('\n'))
+    this.faults = faults
+  }
+}
+
+/** The configuration that the variables give, with the files they name. Throws ConfigError with all faults. */
+export function readConfig(
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+  readFile: (path: string) => Uint8Array = readFileSync,
+): EnclaveConfig {
+  const variables = new Variables(environment, readFile)
+  const isProduction = environment.NODE_ENV === 'production'
+  const config: EnclaveConfig = {
+    isProduction,
+    socketPath: variables.required('ENCLAVE_SOCKET', parseSocketPath, ''),
+    nsm: variables.read('NSM', parseNsm, 'software'),
+    nsmRootFile: variables.read('NSM_ROOT_FILE', (text) => text, null),
+    chainId: variables.required('CHAIN_ID', (text) => parseInteger(text, 1, Number.MAX_SAFE_INTEGER), 0),
+    contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
+    providers: readProviders(variables),
+    cas: variables.readFile('PROVIDER_CA_FILE', parseCas) ?? bundledCas(),
+    limits: readLimits(variables),
+    attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, { min: 1_000, max: 9_000_000 }),
+    shutdownGraceMs: variables.integer('SHUTDOWN_GRACE_MS', 30_000, { min: 0, max: HOUR_MS }),
+  }
+  const faults = [...variables.faults, ...(isProduction ? productionFaults(config, environment) : [])]
+  if (faults.length > 0) throw new ConfigError(faults)
+  return config
+}
+
+const HOUR_MS = 3_600_000
+const GIBIBYTE = 2 ** 30
+
+function readLimits(variables: Variables): Limits {
+  const time = { min: 1, max: 24 * HOUR_MS }
+  return {
+    connectTimeoutMs: variables.integer('CONNECT_TIMEOUT_MS', 10_000, time),
+    firstByteTimeoutMs: variables.integer('FIRST_BYTE_TIMEOUT_MS', 600_000, time),
+    idleTimeoutMs: variables.integer('IDLE_TIMEOUT_MS', 60_000, time),
+    answerTimeoutMs: variables.integer('ANSWER_TIMEOUT_MS', HOUR_MS, time),
+    drainTimeoutMs: variables.integer('DRAIN_TIMEOUT_MS', 60_000, time),
+    answerBytesMax: variables.integer('ANSWER_BYTES_MAX', 24 * 2 ** 20, { min: 1024, max: GIBIBYTE / 4 }),
+    pendingBytesMax: variables.integer('PENDING_BYTES_MAX', 256 * 2 ** 20, {
+      min: 2 ** 20,
+      max: 64 * GIBIBYTE,
+    }),
+  }
+}
+
+function readProviders(variables: Variables): readonly ProviderEntry[] {
+  const table = variables.readFile('PROVIDERS_FILE', parseProviderTable) ?? BUILT_IN_PROVIDERS
+  const origin = variables.read('DEMO_PROVIDER_ORIGIN', parseDemoOrigin, null)
+  if (origin === null) return table
+  if (table.length === PROVIDERS_MAX || table.some(({ name }) => name === 'demo'))
+    variables.faults.push('DEMO_PROVIDER_ORIGIN: PROVIDERS_FILE has an entry called demo, or is full')
+  return [{ name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'] }, ...table]
+}
+
+function productionFaults(
+  config: EnclaveConfig,
+  environment: Readonly<Record<string, string | undefined>>,
+): readonly string[] {
+  const faults: string[] = []
+  if (config.nsm !== 'device') faults.push('NSM: expected device in production')
+  if (config.nsmRootFile !== null) faults.push('NSM_ROOT_FILE: a development root has no place in production')
+  if (environment.DEMO_PROVIDER_ORIGIN) faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
+  if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
+    faults.push('PROVIDERS_FILE: expected https origins alone in production')
+  return faults
+}
+
+/** Reads variables one by one, and keeps the faults until all are read. */
+class Variables {
+  readonly faults: string[] = []
+  private readonly environment: Readonly<Record<string, string | undefined>>
+  private readonly openFile: (path: string) => Uint8Array
+
+  constructor(
+    environment: Readonly<Record<string, string | undefined>>,
+    openFile: (path: string) => Uint8Array,
+  ) {
+    this.environment = environment
+    this.openFile = openFile
+  }
+
+  read<Value, Fallback>(name: string, parse: (text: string) => Value, fallback: Fallback): Value | Fallback {
+    const text = this.environment[name]
+    if (text === undefined || text === '') return fallback
+    try {
+      return parse(text)
+    } catch (error) {
+      this.faults.push(`${name}: ${error instanceof Error ? error.message : 'unreadable'}`)
+      return fallback
+    }
+  }
+
+  /** `standIn` is never used: a fault was noted, and readConfig throws. */
+  required<Value>(name: string, parse: (text: string) => Value, standIn: Value): Value {
+    if (!this.environment[name]) this.faults.push(`${name}: required`)
+    return this.read(name, parse, standIn)
+  }
+
+  integer(name: string, fallback: number, range: { readonly min: number; readonly max: number }): number {
+    return this.read(name, (text) => parseInteger(text, range.min, range.max), fallback)
+  }
+
+  readFile<Value>(name: string, parse: (bytes: Uint8Array) => Value): Value | null {
+    return this.read(name, (path) => parse(this.openFile(path)), null)
+  }
+}
+
+function parseInteger(text: string, min: number, max: number): number {
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
+  if (!(value >= min && value <= max)) throw new Error(`expected a whole number from ${min} to ${max}`)
+  return value
+}
+
+function parseSocketPath(text: string): string {
+  if (Buffer.byteLength(text) > 107) throw new Error('expected a path of at most 107 bytes')
+  return text
+}
+
+function parseNsm(text: string): 'device' | 'software' {
+  if (text !== 'device' && text !== 'software') throw new Error('expected device or software')
+  return text
+}
+
+function parseAddress(text: string): string {
+  if (!/^0x[0-9a-fA-F]{40}$/.test(text)) throw new Error('expected 0x and 40 hex digits')
+  return text.toLowerCase()
+}
+
+function parseDemoOrigin(text: string): string {
+  if (!parseOrigin(text).startsWith('http:')) throw new Error('expected an http origin on a loopback host')
+  return text
+}

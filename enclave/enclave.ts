@@ -1,0 +1,104 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { encodeHex } from '../attestation/bytes.ts'
+import { makeAccount } from './account.ts'
+import { keepAttestation } from './attestation-keeper.ts'
+import { bootConfiguration, digestBootConfiguration } from './boot-configuration.ts'
+import type { CompletionCore } from './calls/serve-completion.ts'
+import type { EnclaveConfig } from './config.ts'
+import { listenOnSocket } from './listen-socket.ts'
+import { NotaryLog } from './log/notary-log.ts'
+import { Space } from './log/space.ts'
+import type { Log } from './logger.ts'
+import type { Nsm } from './nsm/nsm.ts'
+import { createTransport } from './providers/transport.ts'
+import { createEnclaveServer, type Gate } from './server.ts'
+
+/** An enclave that listens. */
+export type Enclave = {
+  /** Address of the signing account, 0x, lower case. */
+  readonly notary: string
+  /** 0x + 65 bytes uncompressed point. */
+  readonly publicKey: string
+  /**
+   * Ends it in good order: new completions are refused (`not_ready`), running ones finish, and the gateway can still
+   * pull and acknowledge what is sealed; when nothing is left to do, or after `graceMs`, everything is closed.
+   * Gives how many sealed completions were not acknowledged: they are lost.
+   */
+  readonly stop: (graceMs: number) => Promise<{ readonly unacknowledged: number }>
+}
+
+/**
+ * Starts an enclave: a new account from the module's randomness, its attestation document over the boot configuration,
+ * and the server on the Unix socket. Throws NsmError and SocketError.
+ */
+export async function startEnclave(
+  config: Pick<
+    EnclaveConfig,
+    'socketPath' | 'chainId' | 'contract' | 'providers' | 'cas' | 'limits' | 'attestationRenewMs'
+  >,
+  { nsm, now, log }: { readonly nsm: Nsm; readonly now: () => number; readonly log: Log },
+): Promise<Enclave> {
+  const { limits, chainId, contract } = config
+  const account = await makeAccount(nsm.random)
+  const boot = bootConfiguration(config)
+  const attestation = await keepAttestation({
+    nsm,
+    publicKey: account.publicKey,
+    userData: digestBootConfiguration(boot),
+    renewMs: config.attestationRenewMs,
+    now,
+    log,
+  })
+  const space = new Space(limits.pendingBytesMax)
+  const core: CompletionCore = {
+    providers: config.providers,
+    limits,
+    transport: createTransport({ cas: config.cas.pem, connectTimeoutMs: limits.connectTimeoutMs }),
+    account,
+    log: new NotaryLog({ account, domain: { chainId, contract }, space }),
+    space,
+    attestation,
+    now,
+    makeId: () => `chatcmpl-${randomBytes(16).toString('hex')}`,
+  }
+  const gate: Gate = { running: 0, isClosed: false }
+  const publicKey = `0x${encodeHex(account.publicKey)}`
+  const server = createEnclaveServer({ core, boot, gate, publicKey, log })
+  const closeAll = async () => {
+    attestation.stop()
+    const closed = new Promise((resolve) => server.close(resolve))
+    core.log.wake()
+    await Promise.race([closed, sleep(CLOSE_MS)])
+    server.closeAllConnections()
+    core.transport.close()
+    nsm.close()
+  }
+  try {
+    await listenOnSocket(server, config.socketPath)
+  } catch (error) {
+    await closeAll()
+    throw error
+  }
+  return {
+    notary: account.notary,
+    publicKey,
+    stop: async (graceMs) => {
+      gate.isClosed = true
+      await waitUntil(() => gate.running === 0 && core.log.acknowledged === core.log.size, graceMs)
+      await closeAll()
+      return { unacknowledged: core.log.size - core.log.acknowledged }
+    },
+  }
+}
+
+/** How long answers that were just sent may take to be taken. */
+const CLOSE_MS = 500
+
+/** How often a stopping enclave looks whether it is done. */
+const POLL_MS = 20
+
+async function waitUntil(isDone: () => boolean, timeoutMs: number): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (!isDone() && performance.now() < deadline) await sleep(POLL_MS)
+}

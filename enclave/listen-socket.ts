@@ -1,0 +1,58 @@
+import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
+import type { Server } from 'node:http'
+import { connect } from 'node:net'
+
+/** The socket cannot be listened on. Whoever starts the enclave has to mend it. */
+export class SocketError extends Error {
+  override readonly name = 'SocketError'
+  readonly code: 'in_use' | 'not_a_socket' | 'unusable'
+
+  constructor(code: 'in_use' | 'not_a_socket' | 'unusable', message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/**
+ * Makes `server` listen on a Unix socket that only this user may open (0600). A socket file that an enclave left when it
+ * was killed is replaced; one that is still answered on, or a file that is no socket, is left alone. Throws SocketError.
+ */
+export async function listenOnSocket(server: Server, path: string): Promise<void> {
+  await removeStaleSocket(path)
+  // The file is made with these bits; set afterwards, there would be a moment in which others can connect.
+  const umask = process.umask(0o177)
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', (error) => reject(new SocketError('unusable', `${path}: ${codeOf(error)}`)))
+      server.listen(path, resolve)
+    })
+  } finally {
+    process.umask(umask)
+  }
+  chmodSync(path, 0o600)
+}
+
+async function removeStaleSocket(path: string): Promise<void> {
+  const stat = lstatSync(path, { throwIfNoEntry: false })
+  if (stat === undefined) return
+  if (!stat.isSocket()) throw new SocketError('not_a_socket', `${path}: exists, and is no socket`)
+  if (await isAnswered(path)) throw new SocketError('in_use', `${path}: another process listens on it`)
+  unlinkSync(path)
+}
+
+function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path)
+    const finish = (answered: boolean) => {
+      socket.destroy()
+      resolve(answered)
+    }
+    socket.once('connect', () => finish(true))
+    // Only a refusal shows that nobody listens: a full queue or a missing permission does not.
+    socket.once('error', (error) => finish(codeOf(error) !== 'ECONNREFUSED'))
+  })
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+}

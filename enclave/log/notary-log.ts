@@ -1,0 +1,163 @@
+import { encodeHex } from '../../attestation/bytes.ts'
+import { appendLeaves, type Edge, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
+import { type LogDomain, treeHeadDigest } from '../../attestation/tree-head.ts'
+import type { Account } from '../account.ts'
+import type { AttestationDocument } from '../attestation-keeper.ts'
+import { CallFault } from '../call-fault.ts'
+import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messages.ts'
+import type { Space } from './space.ts'
+
+/** Text of the completions in one pull reply, bytes; a single larger one is still given. */
+export const PULL_BYTES_MAX = 8 * 1024 * 1024
+
+/** A completion that is appended, without what the log itself knows of it. */
+export type NewEntry = {
+  readonly completion: Omit<SealedCompletion, 'document'>
+  /** hashLeaf over the receipt's text. */
+  readonly leafHash: Uint8Array
+  readonly document: AttestationDocument
+}
+
+/**
+ * The notary's log: an append-only Merkle tree of which the enclave keeps the edge at the acknowledged size, and every
+ * completion from there on. Those are handed over again and again until the gateway acknowledges them by asking for
+ * what follows, so that nothing is lost when the gateway dies; what was acknowledged is forgotten. All of it is gone
+ * when the process ends: a new enclave has a new account and a new log.
+ */
+export class NotaryLog {
+  private readonly account: Account
+  private readonly domain: LogDomain
+  private readonly space: Space
+  private edge: Edge = emptyEdge
+  private pending: PendingEntry[] = []
+  /** Leaves that were handed over at least once. */
+  private givenSize = 0
+  private waiting = new Set<() => void>()
+
+  constructor(options: { readonly account: Account; readonly domain: LogDomain; readonly space: Space }) {
+    this.account = options.account
+    this.domain = options.domain
+    this.space = options.space
+  }
+
+  /** Leaves so far; the index of the next one. */
+  get size(): number {
+    return this.edge.size + this.pending.length
+  }
+
+  /** Leaves that the gateway has acknowledged. */
+  get acknowledged(): number {
+    return this.edge.size
+  }
+
+  /** Appends a completion whose index is `size`. */
+  append({ completion, leafHash, document }: NewEntry): void {
+    if (completion.index !== this.size)
+      throw new Error(`expected index ${this.size} for the next leaf, got ${completion.index}`)
+    const bytes = bytesOf(completion)
+    this.pending.push({ completion: { ...completion, document: document.digest }, leafHash, document, bytes })
+    this.space.add(bytes)
+    this.wake()
+  }
+
+  /**
+   * Forgets everything below `from`: the gateway has it. Throws CallFault `log_conflict` when the log already goes on
+   * at a later index, or when `from` was never handed over (forgetting that would lose it).
+   */
+  acknowledge(from: number): void {
+    if (from < this.acknowledged)
+      throw new CallFault(
+        'log_conflict',
+        `Index ${from} was acknowledged; the log goes on at ${this.acknowledged}.`,
+      )
+    if (from > this.givenSize)
+      throw new CallFault(
+        'log_conflict',
+        `Index ${from} was not handed over yet; only ${this.givenSize} were.`,
+      )
+    const forgotten = this.pending.splice(0, from - this.acknowledged)
+    this.edge = appendLeaves(
+      this.edge,
+      forgotten.map(({ leafHash }) => leafHash),
+    ).edge
+    for (const { bytes } of forgotten) this.space.remove(bytes)
+  }
+
+  /**
+   * Acknowledges everything below `from`, and gives the completions from there on with a head signed over exactly
+   * those given. Throws CallFault as acknowledge does.
+   */
+  pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
+    this.acknowledge(from)
+    const given = this.pending.slice(0, this.countFitting(max))
+    const [first] = given
+    this.givenSize = Math.max(this.givenSize, from + given.length)
+    return {
+      notary: this.account.notary,
+      public_key: `0x${encodeHex(this.account.publicKey)}`,
+      head: first ? this.signHead(given) : null,
+      completions: given.map(({ completion }) => completion),
+      documents: Object.fromEntries(
+        given.flatMap(({ document }) =>
+          document.digest === known ? [] : [[document.digest, document.base64]],
+        ),
+      ),
+    }
+  }
+
+  /** Ends all waiting, as if time were up. */
+  wake(): void {
+    for (const finish of this.waiting) finish()
+  }
+
+  /** Resolves when there is a leaf at index `from`, when `waitMs` are over, or when `signal` is aborted. */
+  waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
+    if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
+    return new Promise((resolve) => {
+      const finish = () => {
+        clearTimeout(timer)
+        this.waiting.delete(finish)
+        signal.removeEventListener('abort', finish)
+        resolve()
+      }
+      const timer = setTimeout(finish, waitMs)
+      this.waiting.add(finish)
+      signal.addEventListener('abort', finish)
+    })
+  }
+
+  private countFitting(max: number): number {
+    let bytes = 0
+    const end = this.pending.findIndex((entry, position) => {
+      bytes += entry.bytes
+      return position >= max || (position > 0 && bytes > PULL_BYTES_MAX)
+    })
+    return end < 0 ? this.pending.length : end
+  }
+
+  private signHead(given: readonly PendingEntry[]): PullReply['head'] {
+    const { edge } = appendLeaves(
+      this.edge,
+      given.map(({ leafHash }) => leafHash),
+    )
+    const head = { size: edge.size, root: rootOf(edge) }
+    const signature = this.account.sign(treeHeadDigest(this.domain, head))
+    return { size: head.size, root: encodeHex(head.root), signature: `0x${encodeHex(signature)}` }
+  }
+}
+
+type PendingEntry = {
+  readonly completion: SealedCompletion
+  readonly leafHash: Uint8Array
+  readonly document: AttestationDocument
+  readonly bytes: number
+}
+
+function bytesOf(completion: Omit<SealedCompletion, 'document'>): number {
+  return (
+    Buffer.byteLength(completion.request) +
+    Buffer.byteLength(completion.response) +
+    Buffer.byteLength(completion.receipt) +
+    Buffer.byteLength(completion.context)
+  )
+}

@@ -1,0 +1,63 @@
+import { join } from 'node:path'
+import { ConfigError, type EnclaveConfig, readConfig } from './config.ts'
+import { startEnclave } from './enclave.ts'
+import { SocketError } from './listen-socket.ts'
+import { createLog, describeError } from './logger.ts'
+import { openDeviceNsm } from './nsm/device-nsm.ts'
+import { type Nsm, NsmError } from './nsm/nsm.ts'
+import { openSoftwareNsm } from './nsm/software-nsm.ts'
+
+/**
+ * The enclave process: README.md of this folder. Standard output gets one line, the ready line; standard error the log,
+ * a JSON object a line. Exit codes: 0 after SIGTERM or SIGINT, 1 after anything else.
+ */
+const log = createLog((line) => process.stderr.write(line), Date.now)
+
+// A verifier in an unknown state must not sign on: a dead one is noticed and replaced.
+process.on('uncaughtException', (error) => die('uncaught exception', error))
+process.on('unhandledRejection', (error) => die('unhandled rejection', error))
+// Started by a gateway, over a channel, it is of no use without it: the next gateway starts an enclave of its own.
+process.on('disconnect', () => die('gateway gone', null))
+if (process.connected === false) die('gateway gone', null)
+
+await run().catch((error: unknown) => die('not started', error))
+
+async function run(): Promise<void> {
+  const config = readConfig()
+  const nsm = await openNsm(config)
+  const enclave = await startEnclave(config, { nsm, now: Date.now, log })
+  const { notary, publicKey } = enclave
+  const ready = { event: 'ready', socket: config.socketPath, notary, public_key: publicKey, nsm: nsm.kind }
+  process.stdout.write(`${JSON.stringify({ ...ready, pid: process.pid })}\n`)
+  log('info', 'ready', { notary, nsm: nsm.kind })
+
+  let isStopping = false
+  const stop = async (signal: string) => {
+    if (isStopping) return
+    isStopping = true
+    log('info', 'stopping', { signal })
+    const { unacknowledged } = await enclave.stop(config.shutdownGraceMs)
+    log(unacknowledged > 0 ? 'warn' : 'info', 'stopped', { unacknowledged })
+    process.exit(0)
+  }
+  process.on('SIGTERM', () => stop('SIGTERM'))
+  process.on('SIGINT', () => stop('SIGINT'))
+}
+
+function openNsm({ nsm, nsmRootFile }: EnclaveConfig): Promise<Nsm> {
+  if (nsm === 'device') return openDeviceNsm()
+  return openSoftwareNsm({
+    rootFile: nsmRootFile,
+    measuredRoot: join(import.meta.dirname, '..'),
+    now: Date.now,
+  })
+}
+
+function die(event: string, error: unknown): never {
+  if (error instanceof ConfigError) for (const fault of error.faults) log('error', 'configuration', { fault })
+  // These say what to mend, and were written by us, of our own configuration.
+  else if (error instanceof SocketError || error instanceof NsmError)
+    log('error', event, { code: error.code, message: error.message })
+  else log('error', event, error === null ? {} : describeError(error))
+  process.exit(1)
+}

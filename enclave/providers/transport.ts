@@ -1,0 +1,155 @@
+import http, { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
+import https from 'node:https'
+import { createSecureContext, TLSSocket } from 'node:tls'
+import type { ReceiptTls } from '../../attestation/receipt.ts'
+import { CallFault } from '../call-fault.ts'
+import type { ProviderEntry } from '../protocol/messages.ts'
+import { tlsEvidence } from './tls-evidence.ts'
+
+/**
+ * How long an unused connection is kept, milliseconds. Servers close idle ones after 5 s and more; a call on a
+ * connection that is just being closed fails, and is never sent again (a completion must not be made twice), so
+ * connections are given up before their servers do.
+ */
+export const IDLE_CONNECTION_MS = 4_000
+
+/** Unused connections kept for each origin. */
+export const IDLE_CONNECTIONS_MAX = 256
+
+/** One request to a provider. */
+export type ProviderCall = {
+  readonly provider: ProviderEntry
+  /** Sent as a bearer token; null sends none. */
+  readonly credential: string | null
+  readonly body: Uint8Array
+  readonly isStream: boolean
+  /** Ends the call at any time, with a CallFault or CallerGone as its reason. */
+  readonly cancel: AbortController
+}
+
+/** The head of a provider's answer, and its body to be read. Everything in it is the provider's: attacker-controlled. */
+export type ProviderAnswer = {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  /** Null over plain http. */
+  readonly tls: ReceiptTls | null
+  readonly body: IncomingMessage
+}
+
+export type Transport = {
+  /**
+   * Sends a call and gives the answer's head, whatever its status: redirects are not followed, nothing is sent twice.
+   * Throws CallFault `provider_unreachable` (DNS, connect, TLS), `provider_timeout` (no connection in time),
+   * `provider_error` (connection lost, or not HTTP), or the reason it was cancelled for.
+   */
+  readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
+  /** Closes the unused connections; calls under way are lost. */
+  readonly close: () => void
+}
+
+/**
+ * Makes the transport: connections are kept and reused, TLS is 1.2 or newer and verified against `cas` (PEM) and the
+ * origin's host name, whatever NODE_TLS_REJECT_UNAUTHORIZED or NODE_EXTRA_CA_CERTS say. TLS sessions are not
+ * resumed, so the evidence of each connection is of a full handshake.
+ */
+export function createTransport(options: {
+  readonly cas: string
+  readonly connectTimeoutMs: number
+}): Transport {
+  const pool = { keepAlive: true, timeout: IDLE_CONNECTION_MS, maxFreeSockets: IDLE_CONNECTIONS_MAX }
+  // Parsed once: parsing the bundle anew for each connection costs milliseconds.
+  const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
+  const plainAgent = new http.Agent(pool)
+  const tlsAgent = new https.Agent({ ...pool, secureContext, rejectUnauthorized: true, maxCachedSessions: 0 })
+  return {
+    send: (call) => {
+      const url = new URL(call.provider.origin + call.provider.path)
+      const head = { method: 'POST', headers: requestHeaders(call) }
+      const request =
+        url.protocol === 'https:'
+          ? https.request(url, { ...head, agent: tlsAgent })
+          : http.request(url, { ...head, agent: plainAgent })
+      return exchange(request, call, options.connectTimeoutMs)
+    },
+    close: () => {
+      plainAgent.destroy()
+      tlsAgent.destroy()
+    },
+  }
+}
+
+/** All headers that a provider ever gets, beside Host and Connection. Nothing of the caller's own is among them. */
+function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
+  return {
+    accept: isStream ? 'text/event-stream' : 'application/json',
+    'accept-encoding': 'identity',
+    'content-type': 'application/json',
+    'content-length': String(body.length),
+    'user-agent': 'affidavit',
+    ...(credential === null ? {} : { authorization: `Bearer ${credential}` }),
+  }
+}
+
+function exchange(
+  request: ClientRequest,
+  call: ProviderCall,
+  connectTimeoutMs: number,
+): Promise<ProviderAnswer> {
+  const { provider, cancel } = call
+  const { signal } = cancel
+  return new Promise((resolve, reject) => {
+    const destroy = () => request.destroy()
+    if (signal.aborted) destroy()
+    signal.addEventListener('abort', destroy)
+    let isConnected = false
+    const timer = setTimeout(() => {
+      cancel.abort(
+        new CallFault('provider_timeout', `Provider ${provider.name} did not accept a connection in time.`),
+      )
+    }, connectTimeoutMs)
+    const connected = () => {
+      isConnected = true
+      clearTimeout(timer)
+    }
+    request.once('socket', (socket) => {
+      if (request.reusedSocket) connected()
+      else socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', connected)
+    })
+    // Stays for the life of the request: an error after the head was read arrives here too, and at the body's reader.
+    request.on('error', (error) => {
+      clearTimeout(timer)
+      reject(signal.aborted ? signal.reason : toFault(error, { provider, isConnected }))
+    })
+    request.once('response', (body) => {
+      clearTimeout(timer)
+      try {
+        resolve(readHead(body))
+      } catch (error) {
+        body.destroy()
+        reject(error)
+      }
+    })
+    request.end(call.body)
+  })
+}
+
+function readHead(body: IncomingMessage): ProviderAnswer {
+  const { socket } = body
+  return {
+    status: body.statusCode ?? 0,
+    headers: body.headers,
+    tls: socket instanceof TLSSocket ? tlsEvidence(socket) : null,
+    body,
+  }
+}
+
+function toFault(
+  error: Error & { readonly code?: unknown },
+  call: { readonly provider: ProviderEntry; readonly isConnected: boolean },
+): CallFault {
+  // The code alone: messages of network errors may repeat what the other side sent.
+  const code = typeof error.code === 'string' ? error.code : 'unknown error'
+  return call.isConnected
+    ? new CallFault('provider_error', `Provider ${call.provider.name} broke the connection off (${code}).`)
+    : new CallFault('provider_unreachable', `Provider ${call.provider.name} cannot be reached (${code}).`)
+}

@@ -1,0 +1,50 @@
+import { createHash, X509Certificate } from 'node:crypto'
+import { rootCertificates } from 'node:tls'
+import { FormatError } from '../../attestation/errors.ts'
+
+/** The certificate authorities that provider TLS is verified against. Part of the boot configuration. */
+export type TrustedCas = {
+  /** PEM, certificate after certificate. */
+  readonly pem: string
+  /** SHA-256 (hex) of the UTF-8 bytes of `pem`. */
+  readonly sha256: string
+}
+
+/**
+ * The CA set that this Node.js carries (Mozilla's, as of its release): its certificates in their order, each followed
+ * by a newline, so that anyone with the same Node.js gets the same digest.
+ */
+export function bundledCas(): TrustedCas {
+  return digestPem(rootCertificates.map((certificate) => `${certificate}\n`).join(''))
+}
+
+/**
+ * The CA set of a PEM file, byte for byte as it is. Throws FormatError `invalid_ca_file` when it holds no
+ * certificate, or one that cannot be read. Does NOT check that they are CAs, or valid now: TLS does.
+ */
+export function parseCas(bytes: Uint8Array): TrustedCas {
+  const pem = Buffer.from(bytes).toString('utf8')
+  const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
+  const marks = pem.match(/-----BEGIN /g) ?? []
+  if (certificates.length === 0 || certificates.length !== marks.length)
+    throw new FormatError('invalid_ca_file', 'expected PEM certificates and nothing else')
+  const unreadable = certificates.findIndex((certificate) => !isCertificate(certificate))
+  if (unreadable >= 0)
+    throw new FormatError(
+      'invalid_ca_file',
+      `expected X.509 certificates; number ${unreadable + 1} cannot be read`,
+    )
+  return { pem, sha256: createHash('sha256').update(bytes).digest('hex') }
+}
+
+function digestPem(pem: string): TrustedCas {
+  return { pem, sha256: createHash('sha256').update(pem).digest('hex') }
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    return new X509Certificate(pem).raw.length > 0
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,146 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { decodeHex } from '../attestation/bytes.ts'
+import { CallerGone, CallFault, ProviderRefusal } from './call-fault.ts'
+import { decodeCall, decodePull } from './calls/decode-call.ts'
+import { parseRequest } from './calls/parse-request.ts'
+import { type CompletionCore, encodeEvent, serveCompletion } from './calls/serve-completion.ts'
+import { readRequest, sendJson } from './http-messages.ts'
+import { describeError, type Log } from './logger.ts'
+import {
+  type BootConfiguration,
+  CALL_HEADER,
+  ENCLAVE_PATHS,
+  type EnclaveFault,
+  type Identity,
+  REQUEST_BYTES_MAX,
+  STREAM_EVENTS,
+} from './protocol/messages.ts'
+
+/** Completion calls at once. More would only wait for the same two cores. */
+export const CALLS_MAX = 1_024
+
+/** Body of a pull request, bytes. */
+const PULL_REQUEST_BYTES_MAX = 4_096
+
+/** Headers of a call: the context and the credential, in JSON, in base64url. */
+const HEADER_BYTES_MAX = 64 * 1024
+
+/** How long a request may take to arrive, milliseconds: it comes from the same machine. */
+const REQUEST_TIMEOUT_MS = 60_000
+
+/** How long an unused connection of the gateway is kept, milliseconds: longer than its own pool keeps it. */
+const KEEP_ALIVE_MS = 120_000
+
+/** Calls that run, and whether new ones are taken. */
+export type Gate = { running: number; isClosed: boolean }
+
+export type ServerOptions = {
+  readonly core: CompletionCore
+  readonly boot: BootConfiguration
+  readonly gate: Gate
+  readonly publicKey: string
+  readonly log: Log
+}
+
+/** The server of messages.ts, not listening yet. Only the gateway may reach it: what it is told, it believes of no one else. */
+export function createEnclaveServer(options: ServerOptions): Server {
+  const settings = {
+    maxHeaderSize: HEADER_BYTES_MAX,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+  }
+  return createServer(settings, (request, response) => {
+    // Writing to a connection that the gateway has closed is an error here, and of no interest.
+    response.on('error', () => undefined)
+    serve(options, request, response).catch((error: unknown) => sendFault(options.log, response, error))
+  })
+}
+
+async function serve(
+  options: ServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://enclave')
+  switch (`${request.method} ${pathname}`) {
+    case `POST ${ENCLAVE_PATHS.completions}`:
+      return completions(options, request, response)
+    case `POST ${ENCLAVE_PATHS.pull}`:
+      return pull(options, request, response)
+    case `GET ${ENCLAVE_PATHS.identity}`:
+      return sendJson(response, 200, describeIdentity(options))
+    case `GET ${ENCLAVE_PATHS.attestation}`: {
+      const nonce = decodeNonce(searchParams.get('nonce') ?? '')
+      return sendJson(response, 200, { document: await options.core.attestation.attestNonce(nonce) })
+    }
+    default:
+      throw new CallFault('invalid_call', 'expected a path and method of the protocol', { status: 404 })
+  }
+}
+
+async function completions(
+  { core, gate }: ServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  if (gate.isClosed) throw new CallFault('not_ready', 'The enclave is shutting down.')
+  if (gate.running >= CALLS_MAX) throw new CallFault('too_busy', 'Too many completions at once.')
+  gate.running++
+  try {
+    const call = decodeCall(request.headers[CALL_HEADER])
+    const body = await readRequest(request, REQUEST_BYTES_MAX)
+    await serveCompletion(core, { call, parsed: parseRequest(body), requestBytes: body.length }, response)
+  } finally {
+    gate.running--
+  }
+}
+
+async function pull(
+  options: ServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const { log } = options.core
+  const asked = decodePull(await readRequest(request, PULL_REQUEST_BYTES_MAX))
+  // Before waiting: what is acknowledged need not be kept while nothing new comes.
+  log.acknowledge(asked.from)
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
+  await log.waitFor(asked.from, asked.wait_ms, gone.signal)
+  if (!gone.signal.aborted) sendJson(response, 200, log.pull(asked))
+}
+
+function describeIdentity({ core, boot, publicKey }: ServerOptions): Identity {
+  const document = core.attestation.current()
+  if (document === null)
+    throw new CallFault('not_ready', 'The enclave has no valid attestation document now.')
+  return {
+    boot_configuration: boot,
+    public_key: publicKey,
+    notary: core.account.notary,
+    attestation: document.base64,
+    log: { size: core.log.size, acknowledged: core.log.acknowledged },
+  }
+}
+
+function decodeNonce(text: string): Uint8Array {
+  if (/^([0-9a-fA-F]{2}){16,64}$/.test(text)) return decodeHex(text)
+  throw new CallFault('invalid_call', 'expected a nonce of 16 to 64 bytes in hex')
+}
+
+function sendFault(log: Log, response: ServerResponse, error: unknown): void {
+  if (error instanceof CallerGone) {
+    response.destroy()
+    return
+  }
+  const fault = faultOf(error)
+  if (fault.code === 'internal_error') log('error', 'call failed', describeError(error))
+  if (response.headersSent) response.end(encodeEvent(STREAM_EVENTS.fault, fault))
+  else sendJson(response, fault.status, fault)
+}
+
+/** Whatever is not expected says nothing outside. */
+function faultOf(error: unknown): EnclaveFault {
+  if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
+  return new CallFault('internal_error', 'The enclave failed; its log has more.').fault
+}

@@ -1,0 +1,112 @@
+import { ByteBuffer } from '../byte-buffer.ts'
+
+/** One server-sent event that carried data. `event` is '' when the stream named none. */
+export type ServerEvent = { readonly event: string; readonly data: string }
+
+/** Longest event of a provider's stream: its pending line and the data lines before it, bytes. */
+export const EVENT_BYTES_MAX = 4 * 1024 * 1024
+
+/** An event of the stream goes over the limit. The stream cannot be read on. */
+export class EventTooLargeError extends Error {
+  override readonly name = 'EventTooLargeError'
+}
+
+/**
+ * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the packets are: lines end
+ * with LF, CRLF or CR; text is decoded a line at a time, so no character is cut; bytes that are not UTF-8 become
+ * U+FFFD. The bytes are the provider's: attacker-controlled. Comments, `id`, `retry` and unknown fields are skipped.
+ *
+ * Unlike the standard, `end` also gives an event that no blank line ends, because providers leave it out.
+ */
+export class EventParser {
+  private readonly eventBytesMax: number
+  /** Beginning of a line whose end is in a later packet. */
+  private readonly pending = new ByteBuffer()
+  private dataLines: string[] = []
+  private dataBytes = 0
+  private eventName = ''
+  private isFirstLine = true
+  /** The line before ended with CR: an LF that follows belongs to it. */
+  private skipsLineFeed = false
+
+  constructor({ eventBytesMax = EVENT_BYTES_MAX }: { readonly eventBytesMax?: number } = {}) {
+    this.eventBytesMax = eventBytesMax
+  }
+
+  /** Takes the next bytes and gives the events they complete. Throws EventTooLargeError. */
+  push(bytes: Uint8Array): readonly ServerEvent[] {
+    const events: ServerEvent[] = []
+    let start = 0
+    for (let index = 0; index < bytes.length; index++) {
+      const byte = bytes[index]
+      if (byte === LINE_FEED && this.skipsLineFeed) {
+        this.skipsLineFeed = false
+        start = index + 1
+        continue
+      }
+      this.skipsLineFeed = false
+      if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) continue
+      this.skipsLineFeed = byte === CARRIAGE_RETURN
+      this.endLine(bytes.subarray(start, index), events)
+      start = index + 1
+    }
+    this.checkSize(bytes.length - start)
+    if (start < bytes.length) this.pending.append(bytes.subarray(start))
+    return events
+  }
+
+  /** Says that the stream ended cleanly, and gives the event that was pending, if any. */
+  end(): readonly ServerEvent[] {
+    const events: ServerEvent[] = []
+    if (this.pending.length > 0) this.endLine(NO_BYTES, events)
+    this.endEvent(events)
+    return events
+  }
+
+  private endLine(rest: Uint8Array, events: ServerEvent[]): void {
+    this.checkSize(rest.length)
+    const line = this.decodeLine(rest)
+    if (line === '') this.endEvent(events)
+    else if (!line.startsWith(':')) this.readField(line)
+  }
+
+  private decodeLine(rest: Uint8Array): string {
+    if (this.pending.length > 0) this.pending.append(rest)
+    const line = decoder.decode(this.pending.length > 0 ? this.pending.take() : rest)
+    const isMarked = this.isFirstLine && line.startsWith(BYTE_ORDER_MARK)
+    this.isFirstLine = false
+    return isMarked ? line.slice(1) : line
+  }
+
+  private checkSize(moreBytes: number): void {
+    if (this.dataBytes + this.pending.length + moreBytes > this.eventBytesMax)
+      throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
+  }
+
+  private readField(line: string): void {
+    const colon = line.indexOf(':')
+    const name = colon < 0 ? line : line.slice(0, colon)
+    const start = line.charAt(colon + 1) === ' ' ? colon + 2 : colon + 1
+    const value = colon < 0 ? '' : line.slice(start)
+    if (name === 'event') this.eventName = value
+    if (name !== 'data') return
+    this.dataLines.push(value)
+    // At least 1, so that empty data lines without end are bounded too.
+    this.dataBytes += value.length + 1
+  }
+
+  private endEvent(events: ServerEvent[]): void {
+    if (this.dataLines.length > 0) events.push({ event: this.eventName, data: this.dataLines.join('\n') })
+    this.dataLines = []
+    this.dataBytes = 0
+    this.eventName = ''
+  }
+}
+
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
+const BYTE_ORDER_MARK = '\uFEFF'
+const NO_BYTES = new Uint8Array()
+
+/** Keeps the byte order mark, which the parser drops at the stream's beginning only. */
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

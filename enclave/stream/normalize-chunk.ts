@@ -1,0 +1,190 @@
+import { stripProofMembers } from '../../attestation/completion-hash.ts'
+import { FormatError } from '../../attestation/errors.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+
+/** What the caller asked of a stream, and what stands in for members that the provider never sends. */
+export type StreamTerms = {
+  /** The caller set `stream_options.include_usage` himself. */
+  readonly usageAsked: boolean
+  /** The caller's `n`. */
+  readonly choicesAsked: number
+  readonly fallback: { readonly id: string; readonly created: number; readonly model: string }
+}
+
+/** What must be known of the chunks before in order to bring the next one into form. */
+export type ChunkState = {
+  readonly id: string | null
+  readonly created: number | null
+  readonly model: string | null
+  /** Indexes of the choices whose first chunk was given, and of those that have a finish_reason. */
+  readonly begun: ReadonlySet<number>
+  readonly finished: ReadonlySet<number>
+  /** The newest usage the provider stated. Some state it once, some in each chunk. */
+  readonly usage: JsonObject | null
+  /** Members of chunks without choices, which the next chunk with choices takes along. */
+  readonly carried: JsonObject
+}
+
+/** The state before any chunk. */
+export const NO_CHUNKS: ChunkState = {
+  id: null,
+  created: null,
+  model: null,
+  begun: new Set(),
+  finished: new Set(),
+  usage: null,
+  carried: {},
+}
+
+/**
+ * Brings a provider's chunk (any JSON object; attacker-controlled) into the form of interface 2.2 and part 6, as zero,
+ * one or two chunks: one id, created and model throughout; the first chunk of a choice has role and empty content
+ * and nothing else; later ones have no role; logprobs and finish_reason are null when missing; usage is null, and
+ * kept for finishChunks; members that only the enclave or the gateway may speak (the proof's) are removed. A chunk
+ * without choices gives none, so no choice-less chunk comes before the first one. Other unknown members pass.
+ *
+ * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape.
+ */
+export function normalizeChunk(
+  terms: StreamTerms,
+  before: ChunkState,
+  chunk: JsonObject,
+): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
+  const { id, object: _, created, model, choices, usage, ...others } = chunk
+  const rest = stripProofMembers(others)
+  const state: ChunkState = {
+    ...before,
+    id: before.id ?? (typeof id === 'string' && id !== '' ? id : null),
+    created:
+      before.created ?? (typeof created === 'number' && Number.isSafeInteger(created) ? created : null),
+    model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
+    usage: isJsonObject(usage) ? usage : before.usage,
+  }
+  const parsed = parseChoices(choices)
+  if (parsed.length === 0) return { state: { ...state, carried: { ...state.carried, ...rest } }, chunks: [] }
+  return emitChoices({ terms, state: fixIdentity(terms, state), choices: parsed, rest })
+}
+
+/**
+ * What follows the last chunk: `visible` is the usage chunk (empty choices) that a caller gets who asked for it,
+ * `hidden` the same for the record alone. Both null when the provider stated no usage. With `visible`, the caller's
+ * chunks assemble to exactly the recorded response; without it, to that response without its usage.
+ */
+export function finishChunks(
+  terms: StreamTerms,
+  state: ChunkState,
+): { readonly visible: JsonObject | null; readonly hidden: JsonObject | null } {
+  const { usage } = state
+  if (usage === null) return { visible: null, hidden: null }
+  if (!terms.usageAsked) return { visible: null, hidden: { choices: [], usage } }
+  return { visible: makeChunk(fixIdentity(terms, state), state.carried, [], usage), hidden: null }
+}
+
+/**
+ * Whether a stream that ended cleanly but without `[DONE]` is complete: all choices asked for have begun, and all
+ * that have begun have a finish_reason.
+ */
+export function isFinished(terms: StreamTerms, state: ChunkState): boolean {
+  return state.begun.size >= Math.max(1, terms.choicesAsked) && state.finished.size === state.begun.size
+}
+
+type ParsedChoice = {
+  readonly index: number
+  readonly delta: JsonObject
+  readonly finishReason: string | null
+  readonly logprobs: Json
+  readonly rest: JsonObject
+}
+
+function parseChoices(choices: Json | undefined): readonly ParsedChoice[] {
+  if (choices === undefined || choices === null) return []
+  if (!isJsonArray(choices)) throw invalid('expected choices to be an array')
+  return choices.map(parseChoice)
+}
+
+function parseChoice(choice: Json, position: number): ParsedChoice {
+  if (!isJsonObject(choice)) throw invalid('expected each choice to be an object')
+  const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = choice
+  const index = givenIndex ?? position
+  if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
+    throw invalid('expected the index of a choice to be a whole number from 0')
+  const delta = givenDelta ?? {}
+  if (!isJsonObject(delta)) throw invalid('expected delta to be an object')
+  const finishReason = reason === undefined || reason === '' ? null : reason
+  if (finishReason !== null && typeof finishReason !== 'string')
+    throw invalid('expected finish_reason to be a string or null')
+  return { index, delta, finishReason, logprobs: logprobs ?? null, rest }
+}
+
+function emitChoices(input: {
+  readonly terms: StreamTerms
+  readonly state: ChunkState & Identity
+  readonly choices: readonly ParsedChoice[]
+  readonly rest: JsonObject
+}): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
+  const { state, choices } = input
+  const opening: JsonObject[] = []
+  const following: JsonObject[] = []
+  const begun = new Set(state.begun)
+  const finished = new Set(state.finished)
+  for (const choice of choices) {
+    const isFirst = !begun.has(choice.index)
+    begun.add(choice.index)
+    if (choice.finishReason !== null) finished.add(choice.index)
+    if (isFirst) opening.push(openChoice(choice))
+    if (!isFirst || !isEmptyOpening(choice)) following.push(continueChoice(choice))
+  }
+  const members = { ...state.carried, ...input.rest }
+  const chunks = [opening, following]
+    .filter((group) => group.length > 0)
+    .map((group) => makeChunk(state, members, group, null))
+  return { state: { ...state, begun, finished, carried: {} }, chunks }
+}
+
+/** Whether the provider's first delta of a choice says no more than that the choice begins. */
+function isEmptyOpening({ delta, finishReason, logprobs }: ParsedChoice): boolean {
+  const { role: _, ...rest } = delta
+  return (
+    finishReason === null &&
+    logprobs === null &&
+    Object.values(rest).every((value) => value === null || value === '')
+  )
+}
+
+function openChoice(choice: ParsedChoice): JsonObject {
+  const { index, delta, rest } = choice
+  const role = { role: 'assistant', content: '' }
+  const opening = { index, logprobs: null, finish_reason: null }
+  if (!isEmptyOpening(choice)) return { ...opening, delta: role }
+  return { ...rest, ...opening, delta: { ...delta, ...role } }
+}
+
+function continueChoice({ index, delta, finishReason, logprobs, rest }: ParsedChoice): JsonObject {
+  const { role: _, ...unnamed } = delta
+  return { ...rest, index, delta: unnamed, logprobs, finish_reason: finishReason }
+}
+
+type Identity = { readonly id: string; readonly created: number; readonly model: string }
+
+/** Settles id, created and model: what no chunk has said by now comes from the fallback, for good. */
+function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & Identity {
+  return {
+    ...state,
+    id: state.id ?? fallback.id,
+    created: state.created ?? fallback.created,
+    model: state.model ?? fallback.model,
+  }
+}
+
+function makeChunk(
+  { id, created, model }: Identity,
+  members: JsonObject,
+  choices: readonly JsonObject[],
+  usage: JsonObject | null,
+): JsonObject {
+  return { ...members, id, object: 'chat.completion.chunk', created, model, choices, usage }
+}
+
+function invalid(message: string): FormatError {
+  return new FormatError('invalid_chunk', message)
+}
