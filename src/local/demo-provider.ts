@@ -1,0 +1,37 @@
+import { join } from 'node:path'
+import type { DemoReady } from '../demo/ready.ts'
+import type { Logger } from '../logger.ts'
+import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+
+const MAIN = join(import.meta.dirname, '../demo/main.ts')
+const START_TIMEOUT_MS = 20_000
+const STOP_TIMEOUT_MS = 2_000
+
+/**
+ * Starts the demo provider in a process of its own, with the variables that are meant for it (src/demo/config.ts).
+ * One that died comes back at the same address, because the enclave's provider table is fixed. Rejects with StartFailure.
+ */
+export function startDemoProvider(
+  variables: Readonly<Record<string, string>>,
+  log: Logger,
+): Promise<SupervisedProcess<DemoReady>> {
+  return superviseProcess(
+    {
+      name: 'demo provider',
+      file: MAIN,
+      environmentOf: (last) => ({
+        ...variables,
+        ...(last === null ? {} : { DEMO_PORT: new URL(last.origin).port }),
+      }),
+      parseReady: (notice) => (isReady(notice) ? notice : null),
+      describeFault: (line) => line,
+      startTimeoutMs: START_TIMEOUT_MS,
+      stopTimeoutMs: STOP_TIMEOUT_MS,
+    },
+    log,
+  )
+}
+
+function isReady(notice: unknown): notice is DemoReady {
+  return typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+}

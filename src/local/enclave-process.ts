@@ -1,0 +1,88 @@
+import { join } from 'node:path'
+import type { Logger } from '../logger.ts'
+import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+
+/** What the enclave's process says in its ready line (enclave/main.ts). */
+export type EnclaveReady = {
+  readonly event: 'ready'
+  readonly socket: string
+  readonly notary: string
+  readonly nsm: string
+}
+
+export type EnclaveOptions = {
+  /** Where it listens; the kernel takes about 100 bytes. */
+  readonly socketPath: string
+  readonly chainId: number
+  readonly contract: string
+  /** Null: no demonstration. */
+  readonly demoOrigin: string | null
+  /** Where the simulated security module keeps its root. */
+  readonly nsmRootFile: string
+  /** How long it waits for running calls when it is stopped. */
+  readonly shutdownGraceMs: number
+  /** What the operator set for it (enclave/config.ts). */
+  readonly variables: Readonly<Record<string, string>>
+}
+
+const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
+const START_TIMEOUT_MS = 30_000
+const STOP_MARGIN_MS = 2_000
+
+/**
+ * Starts an enclave process with a simulated security module. It gets the variables given here and no others: the
+ * gateway's secrets are none of its business. One that died is started again, with a new key and a new log.
+ * Rejects with StartFailure, which repeats what the enclave said of its configuration.
+ */
+export function startEnclaveProcess(
+  options: EnclaveOptions,
+  log: Logger,
+): Promise<SupervisedProcess<EnclaveReady>> {
+  const environment = {
+    ...options.variables,
+    ENCLAVE_SOCKET: options.socketPath,
+    NSM: 'software',
+    NSM_ROOT_FILE: options.nsmRootFile,
+    CHAIN_ID: String(options.chainId),
+    CONTRACT_ADDRESS: options.contract,
+    DEMO_PROVIDER_ORIGIN: options.demoOrigin ?? '',
+    SHUTDOWN_GRACE_MS: String(options.shutdownGraceMs),
+  }
+  return superviseProcess(
+    {
+      name: 'enclave',
+      file: MAIN,
+      environmentOf: () => environment,
+      parseReady,
+      describeFault,
+      startTimeoutMs: START_TIMEOUT_MS,
+      stopTimeoutMs: options.shutdownGraceMs + STOP_MARGIN_MS,
+    },
+    log,
+  )
+}
+
+function parseReady(notice: unknown): EnclaveReady | null {
+  const value = typeof notice === 'string' ? parseObject(notice) : null
+  if (value?.event !== 'ready') return null
+  const { socket, notary, nsm } = value
+  if (typeof socket !== 'string' || typeof notary !== 'string' || typeof nsm !== 'string') return null
+  return { event: 'ready', socket, notary, nsm }
+}
+
+/** Its log is JSON lines; those of level error say what is wrong in `fault` or `message`. */
+function describeFault(line: string): string | null {
+  const value = parseObject(line)
+  if (value === null) return line
+  if (value.level !== 'error') return null
+  return String(value.fault ?? value.message ?? value.event)
+}
+
+function parseObject(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? { ...value } : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,161 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from '../logger.ts'
+
+/** How to run a process, and how to know that it can be used. */
+export type ProcessPlan<Ready> = {
+  /** For people and logs. */
+  readonly name: string
+  /** TypeScript file that is run by this Node.js. */
+  readonly file: string
+  /** All variables it gets; `last` is what it said when it was ready the time before. */
+  readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
+  /** Reads what a line of its output or a message over its channel says; null when it is not the ready notice. */
+  readonly parseReady: (notice: unknown) => Ready | null
+  /** What a line of its log says, as one line for people; null when it is no fault. */
+  readonly describeFault: (line: string) => string | null
+  readonly startTimeoutMs: number
+  /** From SIGTERM to SIGKILL. */
+  readonly stopTimeoutMs: number
+}
+
+/** A process that is kept running. */
+export type SupervisedProcess<Ready> = {
+  /** What it said when it was first ready. */
+  readonly ready: Ready
+  /** Null between two lives. */
+  pid(): number | null
+  /** Ends it for good. */
+  stop(): Promise<void>
+}
+
+/** A part could not be started. The message names the part and what it said. */
+export class StartFailure extends Error {
+  override readonly name = 'StartFailure'
+}
+
+/** Pause before a process that ended is started again: doubled from the first to the last. */
+export const RESTART_PAUSE_MIN_MS = 100
+export const RESTART_PAUSE_MAX_MS = 10_000
+/** After a life of this length the next pause is the shortest again. */
+export const STEADY_LIFE_MS = 60_000
+
+/**
+ * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session of its own, so that
+ * Ctrl-C in a terminal reaches the gateway alone, and an IPC channel whose end tells it that the gateway is gone.
+ * Rejects with StartFailure when it does not become ready the first time.
+ */
+export async function superviseProcess<Ready>(
+  plan: ProcessPlan<Ready>,
+  log: Logger,
+): Promise<SupervisedProcess<Ready>> {
+  const first = await startProcess(plan, null, log)
+  let current: Life<Ready> | null = first
+  let isStopping = false
+  const stopping = new AbortController()
+  const keeping = keepRunning()
+
+  async function keepRunning(): Promise<void> {
+    let pauseMs = RESTART_PAUSE_MIN_MS
+    let last = first.ready
+    while (!isStopping) {
+      const startedAt = performance.now()
+      const life = current ?? (await startProcess(plan, last, log).catch(() => null))
+      if (life !== null) {
+        current = life
+        last = life.ready
+        if (isStopping) return
+        await life.ended
+        current = null
+        if (isStopping) return
+      }
+      if (performance.now() - startedAt > STEADY_LIFE_MS) pauseMs = RESTART_PAUSE_MIN_MS
+      log.error({ process: plan.name, pause_ms: pauseMs }, 'process ended, starting it again')
+      await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
+      pauseMs = Math.min(pauseMs * 2, RESTART_PAUSE_MAX_MS)
+    }
+  }
+
+  return {
+    ready: first.ready,
+    pid: () => current?.child.pid ?? null,
+    stop: async () => {
+      isStopping = true
+      stopping.abort()
+      if (current !== null) await endProcess(current, plan.stopTimeoutMs)
+      await keeping
+      // It may have been on its way up while the stop was asked for.
+      if (current !== null) await endProcess(current, plan.stopTimeoutMs)
+    },
+  }
+}
+
+type Life<Ready> = { readonly child: ChildProcess; readonly ready: Ready; readonly ended: Promise<void> }
+
+async function startProcess<Ready>(
+  plan: ProcessPlan<Ready>,
+  last: Ready | null,
+  log: Logger,
+): Promise<Life<Ready>> {
+  const child = spawn(process.execPath, [plan.file], {
+    env: plan.environmentOf(last),
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    detached: true,
+  })
+  const faults: string[] = []
+  const ended = new Promise<void>((resolve) => {
+    child.once('close', () => resolve())
+    child.once('error', () => resolve())
+  })
+  const ready = new Promise<Ready>((resolve) => {
+    const offer = (notice: unknown) => {
+      const value = plan.parseReady(notice)
+      if (value !== null) resolve(value)
+    }
+    child.on('message', offer)
+    if (child.stdout) createInterface({ input: child.stdout }).on('line', offer)
+    if (child.stderr) createInterface({ input: child.stderr }).on('line', (line) => forward(line))
+  })
+  function forward(line: string): void {
+    const fault = plan.describeFault(line)
+    if (fault !== null && faults.length < FAULTS_MAX) faults.push(fault)
+    logLine(log, plan.name, line)
+  }
+  const outcome = await Promise.race([
+    ready.then((value) => ({ kind: 'ready' as const, value })),
+    ended.then(() => ({ kind: 'ended' as const })),
+    sleep(plan.startTimeoutMs, { kind: 'late' as const }, { ref: false }),
+  ])
+  if (outcome.kind === 'ready') return { child, ready: outcome.value, ended }
+  child.kill('SIGKILL')
+  const what =
+    outcome.kind === 'late' ? `was not ready within ${plan.startTimeoutMs} ms` : 'ended while starting'
+  throw new StartFailure([`${plan.name} ${what}`, ...faults].join('\n  - '))
+}
+
+const FAULTS_MAX = 50
+
+async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): Promise<void> {
+  child.kill('SIGTERM')
+  const isEnded = await Promise.race([ended.then(() => true), sleep(timeoutMs, false, { ref: false })])
+  if (!isEnded) child.kill('SIGKILL')
+  await ended
+}
+
+/** Lines of a JSON log keep their level and members, so that the gateway's log can be searched as one. */
+function logLine(log: Logger, name: string, line: string): void {
+  const { level, event, time: _, ...facts } = parseLine(line)
+  const write = level === 'error' || level === 'warn' || level === 'info' ? log[level] : log.warn
+  write({ process: name, ...facts }, typeof event === 'string' ? event : 'output')
+}
+
+function parseLine(line: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(line)
+    if (typeof value === 'object' && value !== null) return { ...value }
+  } catch {
+    // Not every line is ours: Node.js writes warnings and stacks as they are.
+  }
+  return { line }
+}

@@ -1,0 +1,136 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type ProcessPlan,
+  StartFailure,
+  type SupervisedProcess,
+  superviseProcess,
+} from '../../../src/local/supervised-process.ts'
+import type { Logger } from '../../../src/logger.ts'
+
+type Ready = { readonly pid: number; readonly told: string }
+type Line = {
+  readonly level: string
+  readonly members: Readonly<Record<string, unknown>>
+  readonly message: string
+}
+
+let folder = ''
+let lines: Line[] = []
+const running: SupervisedProcess<Ready>[] = []
+const write = (level: string) => (members: Readonly<Record<string, unknown>>, message: string) => {
+  lines.push({ level, members, message })
+}
+const log: Logger = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  lines = []
+})
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((supervised) => supervised.stop()))
+  await rm(folder, { recursive: true })
+})
+
+const READY = "console.log(JSON.stringify({ pid: process.pid, told: process.env.TOLD ?? '' }));"
+const LIVES = "setInterval(() => {}, 1000); process.on('disconnect', () => process.exit(0));"
+
+async function supervise(
+  source: string,
+  more: Partial<ProcessPlan<Ready>> = {},
+): Promise<SupervisedProcess<Ready>> {
+  const file = join(folder, 'child.ts')
+  await writeFile(file, source)
+  const supervised = await superviseProcess<Ready>(
+    {
+      name: 'child',
+      file,
+      environmentOf: (last) => ({ TOLD: last === null ? '' : `after ${last.pid}` }),
+      parseReady: (notice) =>
+        typeof notice === 'string' && notice.startsWith('{') ? JSON.parse(notice) : null,
+      describeFault: (line) => line,
+      startTimeoutMs: 5_000,
+      stopTimeoutMs: 1_000,
+      ...more,
+    },
+    log,
+  )
+  running.push(supervised)
+  return supervised
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+describe('superviseProcess', () => {
+  it('gives what the process said when it was ready, and ends it', async () => {
+    const supervised = await supervise(READY + LIVES)
+    expect(supervised.ready.pid).toBe(supervised.pid())
+    await supervised.stop()
+    expect(isAlive(supervised.ready.pid)).toBe(false)
+    expect(supervised.pid()).toBeNull()
+  })
+
+  it('gives the process only the variables of the plan', async () => {
+    const source = 'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
+    const { ready } = await supervise(source + LIVES)
+    expect(ready.told).toBe('TOLD')
+  })
+
+  it('starts a process that was killed again, telling it what it said before', async () => {
+    const supervised = await supervise(`console.error(process.env.TOLD); ${READY} ${LIVES}`)
+    const first = supervised.ready.pid
+    process.kill(first, 'SIGKILL')
+    await expect.poll(() => supervised.pid(), { timeout: 5_000 }).not.toBe(first)
+    await expect
+      .poll(() => lines.some(({ members }) => members.line === `after ${first}`), { timeout: 5_000 })
+      .toBe(true)
+    expect(
+      lines.some(({ level, message }) => level === 'error' && message.includes('starting it again')),
+    ).toBe(true)
+  })
+
+  it('rejects with what the process said when it ends before it is ready', async () => {
+    const starting = supervise("console.error('no good'); process.exit(3)")
+    await expect(starting).rejects.toThrow(StartFailure)
+    await expect(starting).rejects.toThrow(/child ended while starting\n {2}- no good/)
+  })
+
+  it('rejects when the process is not ready in time, and ends it', async () => {
+    const starting = supervise(`console.error(process.pid); ${LIVES}`, { startTimeoutMs: 500 })
+    await expect(starting).rejects.toThrow('was not ready within 500 ms')
+    const pid = Number(lines[0]?.members.line)
+    await expect.poll(() => isAlive(pid)).toBe(false)
+  })
+
+  it('kills a process that does not stop when asked to', async () => {
+    const stubborn = `process.on('SIGTERM', () => {}); ${READY} ${LIVES}`
+    const supervised = await supervise(stubborn, { stopTimeoutMs: 200 })
+    await supervised.stop()
+    expect(isAlive(supervised.ready.pid)).toBe(false)
+  })
+
+  it('keeps level and members of JSON log lines', async () => {
+    await supervise(`console.error('{"level":"warn","event":"odd","time":"x","size":3}'); ${READY} ${LIVES}`)
+    await expect
+      .poll(() => lines)
+      .toContainEqual({ level: 'warn', members: { process: 'child', size: 3 }, message: 'odd' })
+  })
+
+  it('can be stopped while it waits to start the process again', async () => {
+    const supervised = await supervise(`${READY} setTimeout(() => process.exit(1), 50);`)
+    await expect.poll(() => lines.some(({ message }) => message.includes('starting it again'))).toBe(true)
+    await supervised.stop()
+    const count = lines.length
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(lines.length).toBe(count)
+  })
+})
