@@ -18,7 +18,7 @@ export type CoseSign1 = {
 /**
  * Gives the parts of the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly encoded, ES384
  * only, no unprotected header, nothing after it (rules 1 to 6). Nothing is verified here: the parts are claims.
- * Throws AttestationError.
+ * They are copies, so that what was checked stays what is verified. Throws AttestationError.
  */
 export function decodeCose(bytes: Uint8Array): CoseSign1 {
   if (bytes.length > DOCUMENT_BYTES_MAX) {
@@ -27,14 +27,15 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
       `expected at most ${DOCUMENT_BYTES_MAX} bytes, got ${bytes.length}`,
     )
   }
-  const start = bytes[0] === TAG_18 ? 1 : 0
-  const end = scanEnvelope(bytes, start)
-  const parts: unknown = decoder.decode(bytes.subarray(start, end))
+  const own = new Uint8Array(bytes)
+  const start = own[0] === TAG_18 ? 1 : 0
+  const end = scanEnvelope(own, start)
+  const parts: unknown = decoder.decode(own.subarray(start, end))
   if (!Array.isArray(parts) || parts.length !== 4) {
     throw new AttestationError('envelope_shape', 'expected an array of exactly four items')
   }
-  if (end !== bytes.length) {
-    throw new AttestationError('envelope_trailing_bytes', `${bytes.length - end} bytes after the envelope`)
+  if (end !== own.length) {
+    throw new AttestationError('envelope_trailing_bytes', `${own.length - end} bytes after the envelope`)
   }
   const [protectedHeader, unprotectedHeader, payload, signature]: unknown[] = parts
   const header = protectedHeaderOf(protectedHeader)
@@ -114,7 +115,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
   if (header.size !== 1) {
     throw new AttestationError('protected_header_unexpected_key', 'expected the algorithm and nothing else')
   }
-  return ownBytes(value)
+  return new Uint8Array(value)
 }
 
 /** Null when the byte string does not hold exactly one item. */
@@ -156,10 +157,5 @@ function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8
       `expected ${name} of ${bytesMin} to ${bytesMax} bytes, got ${value.length}`,
     )
   }
-  return ownBytes(value)
-}
-
-/** A copy nobody else holds, so that what was checked stays what is verified. */
-function ownBytes(value: Uint8Array): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(value)
+  return new Uint8Array(value)
 }

@@ -159,7 +159,7 @@ function pcrsOf(value: unknown): ReadonlyMap<number, Uint8Array> {
     if (!(pcr instanceof Uint8Array) || pcr.length !== PCR_BYTES) {
       throw new AttestationError('pcr_value_invalid', `expected PCR${index} to be ${PCR_BYTES} bytes`)
     }
-    pcrs.push([index, Uint8Array.from(pcr)])
+    pcrs.push([index, new Uint8Array(pcr)])
   }
   const missing = [0, 1, 2].find((index) => !value.has(index))
   if (missing !== undefined) throw new AttestationError('pcr_missing', `expected PCR${missing} to be there`)
@@ -167,7 +167,7 @@ function pcrsOf(value: unknown): ReadonlyMap<number, Uint8Array> {
 }
 
 function leafOf(value: unknown): Uint8Array<ArrayBuffer> {
-  if (isBytes(value, { bytesMin: 1, bytesMax: CERTIFICATE_BYTES_MAX })) return Uint8Array.from(value)
+  if (isBytes(value, { bytesMin: 1, bytesMax: CERTIFICATE_BYTES_MAX })) return new Uint8Array(value)
   throw new AttestationError(
     'certificate_size',
     `expected certificate to be 1 to ${CERTIFICATE_BYTES_MAX} bytes`,
@@ -185,7 +185,7 @@ function cabundleOf(value: unknown): readonly Uint8Array<ArrayBuffer>[] {
     )
   }
   return items.map((item, index) => {
-    if (isBytes(item, { bytesMin: 1, bytesMax: CERTIFICATE_BYTES_MAX })) return Uint8Array.from(item)
+    if (isBytes(item, { bytesMin: 1, bytesMax: CERTIFICATE_BYTES_MAX })) return new Uint8Array(item)
     throw new AttestationError(
       'cabundle_certificate_size',
       `expected cabundle[${index}] to be 1 to ${CERTIFICATE_BYTES_MAX} bytes`,
@@ -198,7 +198,7 @@ type OptionalField = { readonly name: 'public_key' | 'user_data' | 'nonce'; read
 function optionalBytesOf(fields: Fields, { name, bytesMin }: OptionalField): Uint8Array | null {
   const value = fields.get(name)
   if (value === undefined || value === null) return null
-  if (isBytes(value, { bytesMin, bytesMax: FIELD_BYTES_MAX })) return Uint8Array.from(value)
+  if (isBytes(value, { bytesMin, bytesMax: FIELD_BYTES_MAX })) return new Uint8Array(value)
   throw new AttestationError(
     `${name}_invalid`,
     `expected ${name} to be null or ${bytesMin} to ${FIELD_BYTES_MAX} bytes`,

@@ -1,0 +1,121 @@
+import { encodeHex, equalBytes, sha256 } from '../bytes.ts'
+import { AttestationError } from './attestation-error.ts'
+import { type Certificate, parseCertificate } from './certificate.ts'
+import { parseCertificateSignature } from './certificate-signature.ts'
+import type { ChainCache, LinkedChain } from './chain-cache.ts'
+import { checkLinks } from './chain-links.ts'
+import type { AttestationDocument } from './document.ts'
+import { importPoint, type P384Key, verifyP384 } from './p384.ts'
+import type { RevokedCertificate } from './policy.ts'
+
+/** What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints. */
+export type ChainExpectation = {
+  readonly roots: readonly Uint8Array[]
+  readonly revoked: readonly RevokedCertificate[]
+  readonly atMs: number
+  readonly cache: ChainCache | null
+}
+
+/** A chain that holds, root first, with the key of its leaf. */
+export type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
+
+/**
+ * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), all certificates being valid
+ * at `atMs`. It does not prove that no authority has revoked one since: nothing is fetched. Throws AttestationError.
+ */
+export async function verifyChain(
+  { cabundle, certificate }: AttestationDocument,
+  { roots, revoked, atMs, cache }: ChainExpectation,
+): Promise<VerifiedChain> {
+  checkRoot(cabundle, roots)
+  const ders = [...cabundle, certificate]
+  const known = cache?.get(ders)
+  const certificates = known?.certificates ?? parseChain(ders)
+  checkValidity(certificates, atMs)
+  checkRevocation(certificates, revoked)
+  const leafKey = known?.leafKey ?? (await verifyLinks(certificates))
+  if (!known) cache?.set(ders, { certificates, leafKey })
+  return { certificates, leafKey, leaf: lastOf(certificates) }
+}
+
+function checkRoot([first, ...others]: readonly Uint8Array[], roots: readonly Uint8Array[]): void {
+  if (first && isPinned(first, roots)) return
+  throw others.some((der) => isPinned(der, roots))
+    ? new AttestationError('chain_order', 'expected the trusted root to be cabundle[0]')
+    : new AttestationError('root_untrusted', 'expected cabundle[0] to be a trusted root')
+}
+
+function isPinned(der: Uint8Array, roots: readonly Uint8Array[]): boolean {
+  const fingerprint = sha256(der)
+  return roots.some((root) => equalBytes(root, fingerprint))
+}
+
+function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certificate[] {
+  const certificates = ders.map((der, index) =>
+    parseCertificate(der, index === ders.length - 1 ? 'leaf' : `cabundle[${index}]`),
+  )
+  if (new Set(certificates.map(({ sha256 }) => encodeHex(sha256))).size < certificates.length) {
+    throw new AttestationError('chain_repeated_certificate', 'expected each certificate once')
+  }
+  checkLinks(certificates)
+  return certificates
+}
+
+/** Inclusive at both ends (RFC 5280 section 4.1.2.5). */
+function checkValidity(certificates: readonly Certificate[], atMs: number): void {
+  const early = certificates.find(({ notBeforeMs }) => atMs < notBeforeMs)
+  if (early) throw new AttestationError('certificate_not_yet_valid', `${early.where} is not valid yet`)
+  const late = certificates.find(({ notAfterMs }) => atMs > notAfterMs)
+  if (late) throw new AttestationError('certificate_expired', `${late.where} has expired`)
+}
+
+function checkRevocation(certificates: readonly Certificate[], revoked: readonly RevokedCertificate[]): void {
+  const found = certificates.find(({ issuer, serial }) =>
+    revoked.some(
+      (entry) =>
+        equalBytes(entry.issuer, issuer.encoding) && equalBytes(trimmed(entry.serial), trimmed(serial)),
+    ),
+  )
+  if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
+}
+
+function trimmed(serial: Uint8Array): Uint8Array {
+  const start = serial.findIndex((byte) => byte !== 0)
+  return start < 0 ? new Uint8Array() : serial.subarray(start)
+}
+
+/**
+ * Walks down from the pinned root, whose own signature adds nothing to the pin. One link at a time, so that a forger
+ * makes us verify one signature and no more; the next key is imported meanwhile.
+ */
+async function verifyLinks(certificates: readonly Certificate[]): Promise<P384Key> {
+  const [root, ...descendants] = certificates
+  let key = await importKey(root)
+  for (const certificate of descendants) {
+    const signature = parseCertificateSignature(certificate)
+    const [holds, next] = await Promise.all([
+      verifyP384({ key, signature, data: certificate.signed }),
+      importKey(certificate),
+    ])
+    if (!holds) {
+      const message = `${certificate.where}: expected a signature by the certificate before it`
+      throw new AttestationError('certificate_signature_invalid', message)
+    }
+    key = next
+  }
+  return key
+}
+
+async function importKey(certificate: Certificate | undefined): Promise<P384Key> {
+  const key = certificate ? await importPoint(certificate.point) : null
+  if (key === null) {
+    throw new AttestationError('certificate_point', `${certificate?.where}: expected a point on P-384`)
+  }
+  return key
+}
+
+function lastOf(certificates: readonly Certificate[]): Certificate {
+  const leaf = certificates.at(-1)
+  if (!leaf) throw new AttestationError('certificate_size', 'expected a certificate')
+  return leaf
+}

@@ -1,0 +1,89 @@
+import { equalBytes } from '../bytes.ts'
+import { AttestationError } from './attestation-error.ts'
+import type { Certificate } from './certificate.ts'
+import type { AttestationDocument } from './document.ts'
+import type { MeasurementSet, ResolvedPolicy } from './policy.ts'
+
+/**
+ * Checks when the document was made (rule 21): within its leaf's life always, and near `atMs` unless the mode is
+ * historical. Both times are Unix milliseconds. Throws AttestationError.
+ */
+export function checkFreshness(
+  { timestampMs }: AttestationDocument,
+  {
+    policy,
+    leaf,
+    atMs,
+  }: { readonly policy: ResolvedPolicy; readonly leaf: Certificate; readonly atMs: number },
+): void {
+  if (timestampMs < leaf.notBeforeMs || timestampMs > leaf.notAfterMs) {
+    throw new AttestationError('timestamp_outside_leaf', "expected the timestamp within the leaf's validity")
+  }
+  if (policy.mode === 'historical') return
+  if (timestampMs < atMs - policy.maxAgeMs) {
+    const message = `expected an age of at most ${policy.maxAgeMs} ms, got ${atMs - timestampMs}`
+    throw new AttestationError('document_too_old', message)
+  }
+  if (timestampMs > atMs + policy.futureSkewMs) {
+    const message = `expected at most ${policy.futureSkewMs} ms into the future, got ${timestampMs - atMs}`
+    throw new AttestationError('document_from_future', message)
+  }
+}
+
+/** Checks the nonce in constant time (rule 22). An absent nonce is not an empty one. Throws AttestationError. */
+export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array | null): void {
+  if (expected === null) return
+  if (nonce === null) throw new AttestationError('nonce_missing', 'expected a nonce, got none')
+  if (!equalBytes(nonce, expected)) throw new AttestationError('nonce_mismatch', 'expected another nonce')
+}
+
+/**
+ * Whether the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read such an enclave's memory, and
+ * nothing says which code it runs.
+ */
+export function isDebugMode({ pcrs }: AttestationDocument): boolean {
+  return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
+}
+
+/** Refuses debug mode unless the caller opted in (rule 23). Throws AttestationError. */
+export function checkDebugMode(document: AttestationDocument, allowDebug: boolean): void {
+  if (allowDebug || !isDebugMode(document)) return
+  throw new AttestationError('debug_mode', 'expected an enclave that is not in debug mode')
+}
+
+/**
+ * Gives the index of the first set whose values are all in the document (rules 23 and 24), or null for `'any'`. A value
+ * of zeros is what an unmeasured PCR holds, so it satisfies nothing. Throws AttestationError.
+ */
+export function checkMeasurements(
+  { pcrs }: AttestationDocument,
+  expected: 'any' | readonly MeasurementSet[],
+): number | null {
+  if (expected === 'any') return null
+  if (expected.length === 0 || expected.some((set) => set.size === 0)) {
+    const message = 'expected at least one measurement in each set to compare with, got none'
+    throw new AttestationError('measurements_not_given', message)
+  }
+  const refusals = expected.map((set) => refusalOf(pcrs, set))
+  const found = refusals.indexOf(null)
+  if (found >= 0) return found
+  throw refusals[0] ?? new AttestationError('measurement_mismatch', 'expected another measurement')
+}
+
+function refusalOf(pcrs: ReadonlyMap<number, Uint8Array>, set: MeasurementSet): AttestationError | null {
+  for (const [index, value] of set) {
+    const pcr = pcrs.get(index)
+    if (!pcr) return new AttestationError('measurement_missing', `expected PCR${index}, which is not there`)
+    if (isZero(value)) {
+      return new AttestationError('measurement_zero', `PCR${index}: zeros do not satisfy an expectation`)
+    }
+    if (!equalBytes(pcr, value)) {
+      return new AttestationError('measurement_mismatch', `PCR${index}: expected another measurement`)
+    }
+  }
+  return null
+}
+
+function isZero(value: Uint8Array): boolean {
+  return value.every((byte) => byte === 0)
+}

@@ -1,0 +1,74 @@
+import { verifyChain } from './chain.ts'
+import { CHAINS_MAX_DEFAULT, type ChainCache, createChainCache } from './chain-cache.ts'
+import { checkDebugMode, checkFreshness, checkMeasurements, checkNonce } from './checks.ts'
+import { decodeCose } from './cose.ts'
+import { parseDocument } from './document.ts'
+import { type AttestationFacts, gatherFacts } from './facts.ts'
+import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
+import { verifySignature } from './signature.ts'
+
+/** Verifies documents and remembers the chains that held, so that the next document of an enclave costs one signature. */
+export type AttestationVerifier = {
+  /** As verifyAttestation. */
+  verify(bytes: Uint8Array, policy: AttestationPolicy, at: Date): Promise<AttestationFacts>
+}
+
+/**
+ * Gives the facts that the AWS Nitro attestation document in attacker-controlled `bytes` (COSE_Sign1, binary) establishes
+ * under `policy` at the time `at`; in historical mode `at` is not used. All rules of this folder's README are checked, in the
+ * order decode, parse, chain, signature, policy.
+ *
+ * It does not prove that the code is any good, only which code it is by its measurements; nor that the document is new,
+ * unless a nonce is asked for; nor that the caller talks to that enclave, unless the key in `publicKey` is used for it; nor that no
+ * certificate was revoked. Throws AttestationError for a document to refuse, PolicyError for a call to fix.
+ */
+export async function verifyAttestation(
+  bytes: Uint8Array,
+  policy: AttestationPolicy,
+  at: Date,
+): Promise<AttestationFacts> {
+  return await verify({ bytes, policy, at, cache: null })
+}
+
+/**
+ * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found again by the exact bytes of its
+ * certificates; trusted root, validity and revocation are checked at each use as if it were new.
+ */
+export function createAttestationVerifier({
+  chainsMax = CHAINS_MAX_DEFAULT,
+}: {
+  readonly chainsMax?: number
+} = {}): AttestationVerifier {
+  const cache = createChainCache(chainsMax)
+  return {
+    verify: async (bytes, policy, at) => await verify({ bytes, policy, at, cache }),
+  }
+}
+
+type Verification = {
+  readonly bytes: Uint8Array
+  readonly policy: AttestationPolicy
+  readonly at: Date
+  readonly cache: ChainCache | null
+}
+
+async function verify({ bytes, policy: demanded, at, cache }: Verification): Promise<AttestationFacts> {
+  const policy = resolvePolicy(demanded)
+  const callerMs = timeOf(at)
+  const cose = decodeCose(bytes)
+  const document = parseDocument(cose.payload)
+  const atMs = policy.mode === 'historical' ? document.timestampMs : callerMs
+  const { leafKey, ...chain } = await verifyChain(document, { ...policy, atMs, cache })
+  await verifySignature(cose, leafKey)
+  checkFreshness(document, { policy, leaf: chain.leaf, atMs })
+  checkNonce(document, policy.nonce)
+  checkDebugMode(document, policy.allowDebug)
+  const matchedSet = checkMeasurements(document, policy.measurements)
+  return gatherFacts({ document, ...chain, policy, matchedSet, verifiedAtMs: atMs })
+}
+
+function timeOf(at: Date): number {
+  const atMs = at.getTime()
+  if (Number.isNaN(atMs)) throw new PolicyError('expected a valid time')
+  return atMs
+}
