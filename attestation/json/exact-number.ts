@@ -5,10 +5,15 @@
  */
 export function isExactNumber(literal: string, value: number): boolean {
   if (!Number.isFinite(value)) return false
+  // Up to 15 digits always survive a double that is not subnormal (DBL_DIG of C), whatever the exponent.
+  if (literal.length <= 15 && Math.abs(value) >= SMALLEST_NORMAL) return true
   const written = decimalOf(literal)
   const kept = decimalOf(String(value))
   return written.digits === kept.digits && written.exponent === kept.exponent
 }
+
+/** 2^-1022 */
+const SMALLEST_NORMAL = 2.2250738585072014e-308
 
 /** |number| = 0.digits × 10^exponent, with no zero at either end of the digits; zero has none. */
 function decimalOf(literal: string): { readonly digits: string; readonly exponent: number } {

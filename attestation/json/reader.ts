@@ -169,26 +169,39 @@ export class JsonReader {
   private readNumber(): number {
     const { text } = this
     const start = this.position
-    const isNegative = text.charCodeAt(start) === MINUS
-    const wholeStart = isNegative ? start + 1 : start
+    const wholeStart = text.charCodeAt(start) === MINUS ? start + 1 : start
     const wholeEnd = this.digitsEnd(wholeStart, 'expected a digit')
     if (text.charCodeAt(wholeStart) === 0x30 && wholeEnd - wholeStart > 1)
       this.fail('syntax', 'expected no leading zero', wholeStart)
-    let end = wholeEnd
-    if (text.charCodeAt(end) === 0x2e) end = this.digitsEnd(end + 1, 'expected a digit after the point')
-    if ((text.charCodeAt(end) | 0x20) === 0x65) {
-      const sign = text.charCodeAt(end + 1)
-      end = this.digitsEnd(sign === 0x2b || sign === MINUS ? end + 2 : end + 1, 'expected an exponent')
+    const next = text.charCodeAt(wholeEnd)
+    const isInteger = next !== POINT && (next | 0x20) !== 0x65
+    if (isInteger && wholeEnd - wholeStart <= 15) {
+      this.position = wholeEnd
+      return this.shortInteger(start, wholeStart, wholeEnd)
     }
+    const end = isInteger ? wholeEnd : this.fractionEnd(wholeEnd)
     const literal = text.slice(start, end)
     const value = Number(literal)
-    const isInteger = end === wholeEnd
-    if (!isInteger || end - start > 15) {
-      const fault = this.input.numberFault(literal, value, isInteger)
-      if (fault !== null) this.fail(fault, NUMBER_EXPECTATIONS[fault])
-    }
+    const fault = this.input.numberFault(literal, value, isInteger)
+    if (fault !== null) this.fail(fault, NUMBER_EXPECTATIONS[fault])
     this.position = end
     return value
+  }
+
+  /** Up to 15 digits add up exactly, so that the usual number costs no string. */
+  private shortInteger(start: number, wholeStart: number, end: number): number {
+    let value = 0
+    for (let index = wholeStart; index < end; index++) value = value * 10 + this.text.charCodeAt(index) - 0x30
+    return start === wholeStart ? value : -value
+  }
+
+  private fractionEnd(wholeEnd: number): number {
+    const { text } = this
+    let end = wholeEnd
+    if (text.charCodeAt(end) === POINT) end = this.digitsEnd(end + 1, 'expected a digit after the point')
+    if ((text.charCodeAt(end) | 0x20) !== 0x65) return end
+    const sign = text.charCodeAt(end + 1)
+    return this.digitsEnd(sign === 0x2b || sign === MINUS ? end + 2 : end + 1, 'expected an exponent')
   }
 
   private digitsEnd(start: number, expectation: string): number {
@@ -228,6 +241,7 @@ export class JsonReader {
 
 const QUOTE = 0x22
 const MINUS = 0x2d
+const POINT = 0x2e
 const BACKSLASH = 0x5c
 
 /** What may follow a backslash, but for u: " \ / b f n r t */

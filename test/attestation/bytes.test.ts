@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  concatBytes,
+  decodeBase64,
+  decodeHex,
+  encodeBase64,
+  encodeHex,
+  encodeUtf8,
+  equalBytes,
+  sha256,
+} from '../../attestation/bytes.ts'
+import { FormatError } from '../../attestation/errors.ts'
+
+const bytes = fc.uint8Array({ maxLength: 300 })
+
+describe('hex', () => {
+  it('is what the platform writes, and reads back in either case and with 0x', () => {
+    fc.assert(
+      fc.property(bytes, (value) => {
+        const text = encodeHex(value)
+        expect(text).toBe(Buffer.from(value).toString('hex'))
+        expect(decodeHex(text)).toEqual(value)
+        expect(decodeHex(`0x${text.toUpperCase()}`)).toEqual(value)
+      }),
+    )
+  })
+
+  it.each(['a', '0x0', 'g0', '0g', ' 00', '00 ', '0X00', '0x0x', '-1', '٠٠', '1e1', '\u{1d7d8}'])(
+    'refuses %j',
+    (text) => {
+      expect(() => decodeHex(text)).toThrow(FormatError)
+    },
+  )
+})
+
+describe('base64', () => {
+  it('is what the platform writes, and reads back', () => {
+    fc.assert(
+      fc.property(bytes, (value) => {
+        const text = encodeBase64(value)
+        expect(text).toBe(Buffer.from(value).toString('base64'))
+        expect(decodeBase64(text)).toEqual(value)
+      }),
+    )
+  })
+
+  it.each([
+    ['no padding', 'YQ'],
+    ['too much padding', 'YQ==='],
+    ['padding alone', '===='],
+    ['three padding characters', 'Y==='],
+    ['padding inside', 'YQ==YQ=='],
+    ['padding before a digit', 'Y=Q='],
+    ['the URL alphabet', 'ab-_'],
+    ['white space', 'YWJj\nYWJj'.padEnd(12, '=')],
+    ['a space', 'YW J'],
+    ['other characters', 'YWJ\u0100'],
+    ['bits behind the last byte', 'YR=='],
+    ['bits behind the last two bytes', 'YWF='],
+  ])('refuses %s', (_, text) => {
+    expect(() => decodeBase64(text)).toThrow(FormatError)
+  })
+
+  it('accepts no two texts for the same bytes', () => {
+    const digit = fc.constantFrom(...'AQgwBCDZaz0189+/=')
+    fc.assert(
+      fc.property(fc.string({ unit: digit, minLength: 4, maxLength: 8 }), (text) => {
+        let decoded: Uint8Array
+        try {
+          decoded = decodeBase64(text)
+        } catch (error) {
+          expect(error).toBeInstanceOf(FormatError)
+          return
+        }
+        expect(encodeBase64(decoded)).toBe(text)
+      }),
+      { numRuns: 5000 },
+    )
+  })
+})
+
+describe('bytes', () => {
+  it('joins parts into a new array', () => {
+    const part = new Uint8Array([1, 2])
+    const joined = concatBytes(part, new Uint8Array(), new Uint8Array([3]))
+    part[0] = 9
+    expect(joined).toEqual(new Uint8Array([1, 2, 3]))
+    expect(concatBytes()).toEqual(new Uint8Array())
+  })
+
+  it('are equal when lengths and all bytes are', () => {
+    fc.assert(
+      fc.property(bytes, bytes, (left, right) => {
+        expect(equalBytes(left, left.slice())).toBe(true)
+        expect(equalBytes(left, right)).toBe(Buffer.compare(left, right) === 0)
+      }),
+    )
+    expect(equalBytes(new Uint8Array([1, 2, 3]), new Uint8Array([1, 2]))).toBe(false)
+    expect(equalBytes(new Uint8Array([1, 2, 3]), new Uint8Array([1, 2, 4]))).toBe(false)
+  })
+
+  it('hash as the platform hashes', () => {
+    fc.assert(
+      fc.property(bytes, (value) => {
+        expect(encodeHex(sha256(value))).toBe(createHash('sha256').update(value).digest('hex'))
+      }),
+    )
+  })
+
+  it('are UTF-8 of a text', () => {
+    expect(encodeUtf8('aä€😀')).toEqual(new Uint8Array(Buffer.from('aä€😀')))
+  })
+})

@@ -1,0 +1,129 @@
+import { createHash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { encodeUtf8 } from '../../attestation/bytes.ts'
+import {
+  hashCompletion,
+  PROOF_MEMBERS,
+  stripProofMembers,
+  stripUnsetMembers,
+} from '../../attestation/completion-hash.ts'
+import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+
+const request: JsonObject = {
+  model: 'demo/echo',
+  messages: [{ role: 'user', content: 'Grüße ☃' }],
+  temperature: 0.1,
+  extra: { nested: null },
+}
+const response: JsonObject = {
+  id: 'c1',
+  choices: [],
+  created: 1,
+  model: 'demo/echo',
+  object: 'chat.completion',
+}
+
+describe('hashCompletion', () => {
+  it('is SHA-256 over both hashes, each over canonical JSON', () => {
+    const requestDigest = createHash('sha256')
+      .update(String(canonicalize(request)))
+      .digest()
+    const responseDigest = createHash('sha256')
+      .update(String(canonicalize(response)))
+      .digest()
+    expect(hashCompletion({ request, response })).toEqual({
+      requestHash: requestDigest.toString('hex'),
+      responseHash: responseDigest.toString('hex'),
+      hash: createHash('sha256').update(requestDigest).update(responseDigest).digest('hex'),
+      canonicalRequest: canonicalize(request),
+      canonicalResponse: canonicalize(response),
+    })
+  })
+
+  it('is the same with a native SHA-256', () => {
+    const native = (data: Uint8Array) => new Uint8Array(createHash('sha256').update(data).digest())
+    expect(hashCompletion({ request, response }, native)).toEqual(hashCompletion({ request, response }))
+  })
+
+  it('is the same for the caller’s body and for the echo that shows unset members as null', () => {
+    const echo: JsonObject = {
+      ...request,
+      seed: null,
+      stop: null,
+      messages: [{ content: 'Grüße ☃', role: 'user', name: null, function_call: null }],
+    }
+    expect(hashCompletion({ request: echo, response })).toEqual(hashCompletion({ request, response }))
+  })
+
+  it('is the same for a create response and for the response that is stored', () => {
+    const proof = Object.fromEntries(PROOF_MEMBERS.map((name) => [name, 'anything']))
+    expect(hashCompletion({ request, response: { ...response, ...proof } })).toEqual(
+      hashCompletion({ request, response }),
+    )
+  })
+
+  it('differs for a null below the top level and for every other change', () => {
+    const { hash } = hashCompletion({ request, response })
+    const changes: readonly JsonObject[] = [
+      { ...request, extra: {} },
+      { ...request, temperature: 0.2 },
+      { ...request, messages: [{ role: 'user', content: 'Grüße' }] },
+      { ...request, messages: [{ role: 'user', content: 'Grüße ☃' }, {}] },
+    ]
+    for (const changed of changes) expect(hashCompletion({ request: changed, response }).hash).not.toBe(hash)
+    expect(hashCompletion({ request: response, response: request }).hash).not.toBe(hash)
+  })
+})
+
+describe('stripUnsetMembers', () => {
+  it('leaves out null at the top level and at the top level of messages only', () => {
+    const given = parse(
+      '{"a":null,"b":{"c":null},"d":[null],"messages":[{"e":null,"f":{"g":null}},null,[null],"x"]}',
+    )
+    const stripped = parse('{"b":{"c":null},"d":[null],"messages":[{"f":{"g":null}},null,[null],"x"]}')
+    expect(stripUnsetMembers(given)).toEqual(stripped)
+  })
+
+  it('leaves out messages that are null, and lets messages that are no array be', () => {
+    expect(stripUnsetMembers({ messages: null, model: 'm' })).toEqual({ model: 'm' })
+    expect(stripUnsetMembers({ messages: { role: null } })).toEqual({ messages: { role: null } })
+  })
+
+  it('keeps __proto__ as a member', () => {
+    const stripped = stripUnsetMembers(
+      parse('{"__proto__":{"a":1},"b":null,"messages":[{"__proto__":1,"c":null}]}'),
+    )
+    expect(JSON.stringify(stripped)).toBe('{"__proto__":{"a":1},"messages":[{"__proto__":1}]}')
+  })
+
+  it('does the same again when done twice, and changes nothing it was given', () => {
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.array(fc.jsonValue()),
+        (members, messages) => {
+          const given = { ...members, messages } as JsonObject
+          const before = JSON.stringify(given)
+          const once = stripUnsetMembers(given)
+          expect(stripUnsetMembers(once)).toEqual(once)
+          expect(JSON.stringify(given)).toBe(before)
+        },
+      ),
+    )
+  })
+})
+
+describe('stripProofMembers', () => {
+  it('leaves out the proof members at the top level and nothing else', () => {
+    const given = { ...response, hash: 'x', log: {}, nested: { hash: 'y' }, hashes: 1 }
+    expect(stripProofMembers(given)).toEqual({ ...response, nested: { hash: 'y' }, hashes: 1 })
+    expect(stripProofMembers(response)).toBe(response)
+  })
+})
+
+function parse(text: string): JsonObject {
+  return parseStrictJson(encodeUtf8(text)) as JsonObject
+}
