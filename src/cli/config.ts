@@ -1,0 +1,31 @@
+import { resolve } from 'node:path'
+import { z } from 'zod'
+import { secret, text, url } from '../settings/fields.ts'
+import { type Environment, readSettings } from '../settings/read-settings.ts'
+
+const schema = z.object({
+  /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
+  DATABASE_URL: url(['postgres', 'postgresql']).optional(),
+  /** The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the gateway's. */
+  DATA_DIR: text.default('.affidavit'),
+  /** API key for a URL of `verify`; `--key` goes first. Default: none. A variable, so that it is in no shell history. */
+  AFFIDAVIT_API_KEY: secret.optional(),
+})
+
+/** Settings of the command line that do not change from call to call. */
+export type CliConfig = {
+  readonly databaseUrl: string | null
+  /** Absolute. */
+  readonly dataFolder: string
+  readonly apiKey: string | null
+}
+
+/** Gives the command line's settings, or throws ConfigurationError with every fault. */
+export function readCliConfig(environment: Environment = process.env): CliConfig {
+  const settings = readSettings(schema, environment)
+  return {
+    databaseUrl: settings.DATABASE_URL ?? null,
+    dataFolder: resolve(settings.DATA_DIR),
+    apiKey: settings.AFFIDAVIT_API_KEY ?? null,
+  }
+}

@@ -1,0 +1,15 @@
+import { Command } from 'commander'
+import { registerCompletions } from './commands/completions.ts'
+import { registerVerify } from './commands/verify.ts'
+
+/** Gives the whole command line. Every command is a file of commands/ that registers itself here. */
+export function createProgram(): Command {
+  const program = new Command('affidavit')
+    .description('Check sworn evidence of completions, and run the gateway that hands it out.')
+    .helpCommand(false)
+    .showHelpAfterError('(--help tells more)')
+    .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
+  registerVerify(program)
+  registerCompletions(program)
+  return program
+}

@@ -1,0 +1,99 @@
+import { open } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { printable } from './printable.ts'
+
+/** Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be larger than all those. */
+export const SOURCE_BYTES_MAX = 256 * 1024 * 1024
+/** Longest that a URL may take, milliseconds. */
+export const FETCH_TIMEOUT_MS = 60_000
+
+export type SourceOptions = {
+  /** Sent as a bearer token to a URL; null sends none. */
+  readonly apiKey: string | null
+  /** What `-` reads. */
+  readonly stdin: Readable
+  readonly bytesMax?: number
+  readonly timeoutMs?: number
+}
+
+/**
+ * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not followed, and a key leaves
+ * this machine over https alone. Throws CliError when there is nothing to read or too much of it.
+ */
+export async function readSource(source: string, options: SourceOptions): Promise<Uint8Array> {
+  const bytesMax = options.bytesMax ?? SOURCE_BYTES_MAX
+  if (source === '-') return collect(options.stdin, bytesMax)
+  if (/^https?:\/\//i.test(source)) return fetchSource(source, { ...options, bytesMax })
+  return readFile(source, bytesMax)
+}
+
+async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
+  try {
+    await using file = await open(path)
+    return await collect(file.createReadStream({ autoClose: false }), bytesMax)
+  } catch (fault) {
+    if (fault instanceof CliError) throw fault
+    throw new CliError(`cannot read ${path}: ${reasonOf(fault)}`, EXIT_CODES.usage)
+  }
+}
+
+async function fetchSource(
+  source: string,
+  options: SourceOptions & { bytesMax: number },
+): Promise<Uint8Array> {
+  const url = parseUrl(source)
+  if (options.apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
+    throw new CliError(
+      'expected https for a URL beyond this machine: the API key would be readable',
+      EXIT_CODES.usage,
+    )
+  const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
+  const signal = AbortSignal.timeout(options.timeoutMs ?? FETCH_TIMEOUT_MS)
+  try {
+    const response = await fetch(url, { headers, signal, redirect: 'manual' })
+    const bytes = response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
+    if (response.status === 200) return bytes
+    throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}`)
+  } catch (fault) {
+    if (fault instanceof CliError) throw fault
+    throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`)
+  }
+}
+
+function parseUrl(source: string): URL {
+  if (!URL.canParse(source)) throw new CliError(`expected a URL, got ${printable(source)}`, EXIT_CODES.usage)
+  return new URL(source)
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)
+}
+
+/** The message of our own error envelope, when the answer is one. */
+function describeAnswer(bytes: Uint8Array): string {
+  try {
+    const { error } = JSON.parse(new TextDecoder().decode(bytes))
+    return typeof error?.message === 'string' ? `: ${printable(error.message)}` : ''
+  } catch {
+    return ''
+  }
+}
+
+async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
+  const kept: Uint8Array[] = []
+  let size = 0
+  for await (const part of parts) {
+    size += part.length
+    if (size > bytesMax) throw new CliError(`expected at most ${bytesMax} bytes of input`)
+    kept.push(part)
+  }
+  return Buffer.concat(kept)
+}
+
+function reasonOf(fault: unknown): string {
+  if (!(fault instanceof Error)) return 'unknown fault'
+  if (fault.name === 'TimeoutError') return 'it took too long'
+  const cause = fault.cause instanceof Error ? fault.cause : fault
+  return printable('code' in cause && typeof cause.code === 'string' ? cause.code : cause.message)
+}

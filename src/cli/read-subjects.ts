@@ -1,0 +1,97 @@
+import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { isProofMember } from '../../attestation/completion-hash.ts'
+import { JsonError } from '../../attestation/json/json-error.ts'
+import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
+import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { printable } from './printable.ts'
+
+/** One thing to check: a stored record, or an answer with the request that it answers. */
+export type Subject = { readonly record: Json; readonly request?: Json }
+
+/**
+ * Gives what there is to check in an input: a stored record, a page of the history (each of its records), an answer of
+ * the verified endpoint, or the event stream of one as it came; the last two with the request's body. Throws CliError for
+ * anything else.
+ */
+export function readSubjects(input: Uint8Array, requestBody: Uint8Array | null): readonly Subject[] {
+  if (isEventStream(input)) {
+    const request = readRequest(requestBody)
+    return [{ record: readStream(input, request), request }]
+  }
+  const value = readJson(() => parseExactJson(input), 'the input')
+  if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
+  const page = memberOf(value, 'completions')
+  if (isJsonArray(page)) {
+    if (page.length === 0) throw new CliError('the page has no records: there is nothing to check')
+    return page.map((record) => ({ record }))
+  }
+  if (memberOf(value, 'request') !== undefined) return [{ record: value }]
+  if (memberOf(value, 'choices') === undefined)
+    throw new CliError('expected a record, a page of records, or an answer of the verified endpoint')
+  return [{ record: value, request: readRequest(requestBody) }]
+}
+
+function isEventStream(input: Uint8Array): boolean {
+  const start = Buffer.from(input.subarray(0, 16)).toString('latin1').trimStart()
+  return /^(data|event|id|retry)?:/.test(start)
+}
+
+function readRequest(body: Uint8Array | null): Json {
+  if (body !== null) return readJson(() => parseStrictJson(body), 'the request')
+  throw new CliError(
+    'an answer does not repeat its request: give the body that was sent with --request FILE',
+    EXIT_CODES.usage,
+  )
+}
+
+/** The answer that a stream's chunks add up to, with the proof that its last chunk carries. */
+function readStream(input: Uint8Array, request: Json): JsonObject {
+  const data = readEventData(input)
+  if (data.at(-1) !== '[DONE]') throw new CliError('the stream is not whole: expected it to end with [DONE]')
+  const chunks = data.slice(0, -1).map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
+  if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
+  const proof = chunks.at(-1)
+  if (proof === undefined || memberOf(proof, 'hash') === undefined)
+    throw new CliError('expected the last chunk before [DONE] to carry the proof')
+  if (!asksForUsage(request))
+    throw new CliError(
+      'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
+        `fetch the record of hash ${printable(String(proof.hash))} instead`,
+    )
+  const proofMembers = Object.entries(proof).filter(([name]) => isProofMember(name))
+  return { ...assembleCompletion(chunks.slice(0, -1)), ...Object.fromEntries(proofMembers) }
+}
+
+/** Not by regular expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves as it is. */
+function readEventData(input: Uint8Array): readonly string[] {
+  const events = new TextDecoder().decode(input).split(/\r\n\r\n|\n\n|\r\r/)
+  return events.flatMap((event) => {
+    const lines = event.split(/\r\n|\n|\r/)
+    if (lines.some((line) => /^event: ?error/.test(line)))
+      throw new CliError('the stream ends with an error: its record, if any, is in the history')
+    const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.replace(/^data: ?/, ''))
+    return data.length === 0 ? [] : [data.join('\n')]
+  })
+}
+
+function asksForUsage(request: Json): boolean {
+  const options = isJsonObject(request) ? memberOf(request, 'stream_options') : undefined
+  return isJsonObject(options) && memberOf(options, 'include_usage') === true
+}
+
+function readJson(parse: () => Json, what: string): Json {
+  try {
+    return parse()
+  } catch (fault) {
+    if (fault instanceof JsonError)
+      throw new CliError(`${what} is not JSON that means one thing only: ${fault.message}`)
+    throw fault
+  }
+}

@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { CliError, EXIT_CODES } from '../../../src/cli/exit-codes.ts'
+import { readSource, type SourceOptions } from '../../../src/cli/read-source.ts'
+
+let folder = ''
+let origin = ''
+let answer: (request: IncomingMessage, response: ServerResponse) => void = () => undefined
+const server = createServer((request, response) => answer(request, response))
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+})
+afterEach(async () => {
+  server.close()
+  server.closeAllConnections()
+  await rm(folder, { recursive: true })
+})
+
+const options: SourceOptions = { apiKey: null, stdin: Readable.from([]) }
+
+async function textOf(source: string, more: Partial<SourceOptions> = {}): Promise<string> {
+  return Buffer.from(await readSource(source, { ...options, ...more })).toString()
+}
+
+async function refusalOf(source: string, more: Partial<SourceOptions> = {}): Promise<CliError> {
+  const fault = await textOf(source, more).catch((caught: unknown) => caught)
+  if (fault instanceof CliError) return fault
+  throw fault
+}
+
+describe('readSource', () => {
+  it('reads files, standard input and URLs', async () => {
+    await writeFile(join(folder, 'a'), 'from a file')
+    answer = (_, response) => response.end('from a URL')
+    expect(await textOf(join(folder, 'a'))).toBe('from a file')
+    expect(await textOf('-', { stdin: Readable.from([Buffer.from('from '), Buffer.from('stdin')]) })).toBe(
+      'from stdin',
+    )
+    expect(await textOf(`${origin}/record`)).toBe('from a URL')
+  })
+
+  it('calls a file that is not there a usage error', async () => {
+    const refusal = await refusalOf(join(folder, 'none'))
+    expect(refusal.exitCode).toBe(EXIT_CODES.usage)
+    expect(refusal.message).toContain('ENOENT')
+  })
+
+  it('sends the key to the URL', async () => {
+    answer = (request, response) => response.end(request.headers.authorization ?? 'none')
+    expect(await textOf(origin, { apiKey: 'k' })).toBe('Bearer k')
+    expect(await textOf(origin)).toBe('none')
+  })
+
+  it('does not send a key in the clear beyond this machine', async () => {
+    const refusal = await refusalOf('http://gateway.example.com/x', { apiKey: 'hush' })
+    expect(refusal.message).toContain('expected https')
+    expect(refusal.message).not.toContain('hush')
+  })
+
+  it('does not follow redirects', async () => {
+    answer = (_, response) => response.writeHead(302, { location: '/elsewhere' }).end()
+    expect((await refusalOf(origin)).message).toContain('answered 302')
+  })
+
+  it('tells the message of the error envelope, without its control characters', async () => {
+    answer = (_, response) => response.writeHead(404).end('{"error":{"message":"not \\u001b[31mhere"}}')
+    expect((await refusalOf(origin)).message).toMatch(/answered 404: not \\u\{1b\}\[31mhere$/)
+  })
+
+  it.each(['-', 'file', 'url'])('stops at the limit of bytes (%s)', async (kind) => {
+    await writeFile(join(folder, 'a'), 'x'.repeat(101))
+    answer = (_, response) => response.end('x'.repeat(101))
+    const sources: Record<string, string> = { '-': '-', file: join(folder, 'a'), url: origin }
+    const stdin = Readable.from([Buffer.alloc(101)])
+    const refusal = await refusalOf(sources[kind] ?? '', { bytesMax: 100, stdin })
+    expect(refusal.message).toContain('at most 100 bytes')
+  })
+
+  it('gives up on a URL that never ends', async () => {
+    answer = (_, response) => response.write('x')
+    expect((await refusalOf(origin, { timeoutMs: 200 })).message).toContain('took too long')
+  })
+
+  it('names what it could not connect to', async () => {
+    server.close()
+    server.closeAllConnections()
+    expect((await refusalOf(origin)).message).toContain('ECONNREFUSED')
+    server.listen(0, '127.0.0.1')
+  })
+})
