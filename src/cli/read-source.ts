@@ -24,8 +24,13 @@ export type SourceOptions = {
 export async function readSource(source: string, options: SourceOptions): Promise<Uint8Array> {
   const bytesMax = options.bytesMax ?? SOURCE_BYTES_MAX
   if (source === '-') return collect(options.stdin, bytesMax)
-  if (/^https?:\/\//i.test(source)) return fetchSource(source, { ...options, bytesMax })
+  if (isUrl(source)) return fetchSource(source, { ...options, bytesMax })
   return readFile(source, bytesMax)
+}
+
+/** Whether a source is fetched from the network. */
+export function isUrl(source: string): boolean {
+  return /^https?:\/\//i.test(source)
 }
 
 async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {

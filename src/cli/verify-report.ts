@@ -16,22 +16,25 @@ export type SubjectReport = {
   readonly checks: readonly Check[]
   /** Nothing failed. */
   readonly ok: boolean
-  /** Whether the attestation document was verified, so that it is known which code holds the key. */
-  readonly isHolderKnown: boolean
+  readonly holder: Holder
 }
 
-/** The check that tells whether the holder of the key is known. */
-export const ATTESTATION_CHECK = 'attestation'
+/** What is known of who holds the record's key: code of the expected measurements, some enclave's code, or nothing. */
+export type Holder = 'expected code' | 'any code' | 'unknown'
 
-/** Gives the report of one record from the library's checks and further ones. */
-export function judgeReport(record: Json, report: RecordReport, more: readonly Check[]): SubjectReport {
+/** Gives the report of one record from the library's checks and the one of its attestation document. */
+export function judgeReport(
+  record: Json,
+  report: RecordReport,
+  attestation: { readonly check: Check; readonly holder: Holder },
+): SubjectReport {
   const hash = isJsonObject(record) ? memberOf(record, 'hash') : undefined
-  const checks = [...report.checks, ...more]
+  const checks = [...report.checks, attestation.check]
   return {
     hash: typeof hash === 'string' ? hash : null,
     checks,
-    ok: report.ok && checks.every(({ outcome }) => outcome !== 'failed'),
-    isHolderKnown: checks.some(({ name, outcome }) => name === ATTESTATION_CHECK && outcome === 'passed'),
+    ok: checks.every(({ outcome }) => outcome !== 'failed'),
+    holder: attestation.holder,
   }
 }
 
@@ -49,24 +52,27 @@ export function printText(reports: readonly SubjectReport[]): string {
 
 /** Gives the reports as one JSON object, for programs. */
 export function printJson(reports: readonly SubjectReport[]): string {
-  const records = reports.map(({ isHolderKnown, ...report }) => ({
-    ...report,
-    is_holder_known: isHolderKnown,
-  }))
-  return `${JSON.stringify({ ok: reports.every(({ ok }) => ok), conclusion: conclude(reports), records }, null, 2)}\n`
+  const report = { ok: reports.every(({ ok }) => ok), conclusion: conclude(reports), records: reports }
+  return `${JSON.stringify(report, null, 2)}\n`
 }
 
 const MARKS = { passed: 'passed     ', failed: 'FAILED     ', 'not checked': 'not checked' } as const
 
+/** Says what it comes to, and no more than that. */
 function conclude(reports: readonly SubjectReport[]): string {
+  const count = reports.length === 1 ? 'the record' : `all ${reports.length} records`
   const failed = reports.filter(({ ok }) => !ok).length
-  const all = reports.length === 1 ? 'the record' : `all ${reports.length} records`
   if (failed > 0)
-    return reports.length === 1 ? 'INVALID: a check failed.' : `INVALID: ${failed} of ${all.slice(4)} failed.`
-  if (reports.every(({ isHolderKnown }) => isHolderKnown))
-    return `VALID: ${all} verified; code of the expected measurements held the key.`
-  return (
-    `CONSISTENT: nothing failed in ${all}, but who holds the key was not established: the attestation document ` +
-    'was not verified. Give the measurements you expect with --pcr, or --any-measurement.'
-  )
+    return reports.length === 1
+      ? 'INVALID: a check failed.'
+      : `INVALID: checks failed in ${failed} of ${reports.length} records.`
+  const holders = new Set(reports.map(({ holder }) => holder))
+  if (holders.has('unknown'))
+    return (
+      `CONSISTENT: nothing failed in ${count}, but who holds the key was not established. ` +
+      'Say what you expect of the attestation document with --pcr, or --any-measurement.'
+    )
+  if (holders.has('any code'))
+    return `VALID: ${count} verified; the key was held in an enclave, but any code was accepted there.`
+  return `VALID: ${count} verified; the key was held by code of the expected measurements.`
 }

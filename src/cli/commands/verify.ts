@@ -1,25 +1,37 @@
 import type { Command } from 'commander'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
+import {
+  type AttestationOptions,
+  addAttestationOptions,
+  demandsAttestation,
+  readAttestationPolicy,
+} from '../attestation-options.ts'
+import { checkAttestation } from '../check-attestation.ts'
 import { readCliConfig } from '../config.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { readSource } from '../read-source.ts'
+import { isUrl, readSource } from '../read-source.ts'
 import { readSubjects, type Subject } from '../read-subjects.ts'
 import { judgeReport, printJson, printText, type SubjectReport } from '../verify-report.ts'
 
-type VerifyOptions = { readonly request?: string; readonly key?: string; readonly json?: boolean }
+type VerifyOptions = AttestationOptions & {
+  readonly request?: string
+  readonly key?: string
+  readonly json?: boolean
+}
 
-/** Adds `verify SOURCE`, which checks records by themselves; README.md of this folder says what its outcome means. */
+/** Adds `verify SOURCE`, which checks records by themselves; README.md of src/cli says what its outcome means. */
 export function registerVerify(program: Command): void {
-  program
+  const command = program
     .command('verify')
-    .description(
-      'check a record: hashes, signature, receipt, and that the attestation document names the key',
-    )
+    .description('check a record: hashes, signature, receipt, log, and who holds the key')
     .argument('<source>', 'a file, an http(s) URL, or - for standard input')
     .option('--request <file>', 'body of the request, when the source is an answer rather than a record')
     .option('--key <key>', 'API key for a URL (better: in AFFIDAVIT_API_KEY)')
     .option('--json', 'print one JSON object')
+  addAttestationOptions(command)
+    .addHelpText('after', HELP)
     .action(async (source: string, options: VerifyOptions) => {
       const reports = await verifySource(source, options)
       process.stdout.write(options.json ? printJson(reports) : printText(reports))
@@ -27,21 +39,31 @@ export function registerVerify(program: Command): void {
     })
 }
 
+const HELP = `
+The source is a record, a page of the history, or (with --request) an answer or event stream as it came.
+The attestation document is verified when --pcr, --any-measurement or --root is given, at its own time.
+Exit codes: 0 nothing failed, 1 a check failed or there was nothing to check, 2 usage.`
+
 async function verifySource(source: string, options: VerifyOptions): Promise<readonly SubjectReport[]> {
-  const apiKey = options.key ?? readCliConfig().apiKey
-  const input = await readSource(source, { apiKey, stdin: process.stdin })
-  const body =
-    options.request === undefined
-      ? null
-      : await readSource(options.request, { apiKey: null, stdin: process.stdin })
-  return readSubjects(input, body).map(verifySubject)
+  const policy = demandsAttestation(options) ? await readAttestationPolicy(options) : null
+  const input = await readSource(source, { apiKey: keyFor(source, options), stdin: process.stdin })
+  const body = options.request === undefined ? null : await readSource(options.request, LOCAL)
+  return Promise.all(readSubjects(input, body).map((subject) => verifySubject(subject, policy)))
 }
 
-function verifySubject({ record, request }: Subject): SubjectReport {
+const LOCAL = { apiKey: null, stdin: process.stdin } as const
+
+/** The environment is looked at for a URL alone: a file needs no key, and no complaint about one. */
+function keyFor(source: string, options: VerifyOptions): string | null {
+  if (!isUrl(source)) return null
+  return options.key ?? readCliConfig().apiKey
+}
+
+async function verifySubject(
+  { record, request }: Subject,
+  policy: AttestationPolicy | null,
+): Promise<SubjectReport> {
   const given = request === undefined ? {} : { request }
-  return judgeReport(
-    record,
-    verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload }),
-    [],
-  )
+  const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
+  return judgeReport(record, report, await checkAttestation(record, policy))
 }
