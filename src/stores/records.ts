@@ -1,3 +1,12 @@
+import { type RawBuilder, type Selectable, sql } from 'kysely'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { buildProof, inclusionNodes } from '../../attestation/merkle/proof-nodes.ts'
+import type { Receipt } from '../../attestation/receipt.ts'
+import { createDocumentReader } from './attestation-documents.ts'
+import type { Database } from './database.ts'
+import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes.ts'
+import type { Queries, Tables } from './tables.ts'
+
 /** Where a record stands in its log: the signed head of the commit that stored it, and the way from the leaf to it. */
 export type LogProof = {
   /** Leaves under the head. */
@@ -37,7 +46,7 @@ export type StoredRecord = {
   readonly requestId: string | null
   /** Unix seconds: when the enclave finished it. */
   readonly createdAt: number
-  readonly outcome: 'complete' | 'client_disconnected' | 'upstream_error'
+  readonly outcome: Receipt['outcome']
   readonly logProof: LogProof
 }
 
@@ -60,4 +69,115 @@ export type RecordsStore = {
   list(
     query: RecordScope & { readonly limit: number; readonly cursor: string | null },
   ): Promise<RecordPage | 'unknown_cursor'>
+}
+
+/** The history, read on the database's shared connections. */
+export function createRecordsStore({ queries }: Pick<Database, 'queries'>): RecordsStore {
+  const readDocuments = createDocumentReader(queries)
+
+  /** `page` chooses the records; the joins then cost no more than it gives. */
+  async function read(
+    page: RawBuilder<unknown>,
+    order: RawBuilder<unknown>,
+  ): Promise<readonly StoredRecord[]> {
+    const { rows } = await sql<RecordRow>`
+      select r.*, l.notary, l.public_key, a.tx_hash, a.size as head_size, a.root as head_root,
+        a.signature as head_signature
+      from (${page}) r
+      join logs l on l.id = r.log_id
+      join anchors a on a.relayer = r.relayer and a.nonce = r.nonce
+      order by ${order}`.execute(queries)
+    const [attestationOf, hashAt] = await Promise.all([
+      readDocuments(rows.map((row) => row.document_digest)),
+      readNodes(queries, rows.flatMap(pathCoordinates)),
+    ])
+    return rows.map((row) => toRecord(row, { attestation: attestationOf(row.document_digest), hashAt }))
+  }
+
+  async function findFirst(where: RawBuilder<unknown>): Promise<StoredRecord | null> {
+    const page = sql`select * from records where ${where} order by position limit 1`
+    return (await read(page, sql`r.position`))[0] ?? null
+  }
+
+  return {
+    findByHash: (hash, scope) => findFirst(sql`hash = ${decodeHex(hash)} and ${isWithin(scope)}`),
+    findByIndex: (notary, index) =>
+      findFirst(sql`log_id = (select id from logs where notary = ${notary}) and index = ${index}`),
+    async list({ accountId, limit, cursor }) {
+      const scope = { accountId }
+      const before = cursor === null ? null : await findPosition(queries, cursor, scope)
+      if (before === undefined) return 'unknown_cursor'
+      const older = before === null ? sql`true` : sql`position < ${before}`
+      // One more than asked for tells whether anything is left.
+      const page = sql`
+        select * from records where ${isWithin(scope)} and ${older} order by position desc limit ${limit + 1}`
+      const records = await read(page, sql`r.position desc`)
+      if (records.length <= limit) return { records, cursor: null }
+      const shown = records.slice(0, limit)
+      return { records: shown, cursor: shown.at(-1)?.id ?? null }
+    },
+  }
+}
+
+type RecordRow = Selectable<Tables['records']> & {
+  readonly notary: string
+  readonly public_key: Uint8Array
+  readonly tx_hash: Uint8Array
+  readonly head_size: number
+  readonly head_root: Uint8Array
+  readonly head_signature: Uint8Array
+}
+
+function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
+  return accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
+}
+
+const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Where the record with this id stands; undefined when it is none of this list. */
+async function findPosition(queries: Queries, id: string, scope: RecordScope): Promise<number | undefined> {
+  if (!UUID_FORM.test(id)) return undefined
+  const { rows } = await sql<{ position: number }>`
+    select position from records where id = ${id}::uuid and ${isWithin(scope)}`.execute(queries)
+  return rows[0]?.position
+}
+
+function pathCoordinates({
+  log_id: logId,
+  index,
+  head_size: size,
+}: RecordRow): readonly StoredNodeCoordinate[] {
+  return inclusionNodes(index, size).flatMap((subtrees) => subtrees.map((node) => ({ ...node, logId })))
+}
+
+function toRecord(
+  row: RecordRow,
+  { attestation, hashAt }: { readonly attestation: string; readonly hashAt: HashLookup },
+): StoredRecord {
+  const path = buildProof(inclusionNodes(row.index, row.head_size), (node) =>
+    hashAt({ ...node, logId: row.log_id }),
+  )
+  return {
+    id: row.id,
+    notary: row.notary,
+    index: row.index,
+    hash: encodeHex(row.hash),
+    request: row.request,
+    response: row.response,
+    receipt: row.receipt,
+    publicKey: `0x${encodeHex(row.public_key)}`,
+    signature: `0x${encodeHex(row.signature)}`,
+    txHash: `0x${encodeHex(row.tx_hash)}`,
+    attestation,
+    accountId: row.account_id,
+    requestId: row.request_id,
+    createdAt: row.created_at,
+    outcome: row.outcome,
+    logProof: {
+      size: row.head_size,
+      root: encodeHex(row.head_root),
+      signature: `0x${encodeHex(row.head_signature)}`,
+      path: path.map(encodeHex),
+    },
+  }
 }

@@ -1,4 +1,5 @@
 import type { GeneratedAlways, Kysely } from 'kysely'
+import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
  * Rows as the driver gives them, on both databases alike: bigint is a number (or a RangeError beyond 2^53-1), bytea a
@@ -77,7 +78,7 @@ type RecordRow = {
   readonly document_digest: Uint8Array
   readonly relayer: string
   readonly nonce: number
-  readonly outcome: string
+  readonly outcome: Receipt['outcome']
   readonly created_at: number
 }
 
