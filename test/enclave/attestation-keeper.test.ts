@@ -1,0 +1,150 @@
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  type AttestationKeeper,
+  keepAttestation,
+  LEAF_MARGIN_MS,
+  NONCE_CALLS_MAX,
+  RETRY_MS,
+} from '../../enclave/attestation-keeper.ts'
+import type { AttestationInput, Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+
+const HOUR_MS = 3_600_000
+const publicKey = new Uint8Array(65).fill(4)
+const userData = new Uint8Array(32).fill(7)
+
+let nsm: Nsm
+let keeper: AttestationKeeper | undefined
+const failure: { error: Error | null } = { error: null }
+const inputs: AttestationInput[] = []
+const events: string[] = []
+
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: new Date('2026-01-01T00:00:00Z') })
+  inputs.length = 0
+  events.length = 0
+  failure.error = null
+  nsm = await openSoftwareNsm({
+    rootFile: null,
+    measuredRoot: join(import.meta.dirname, '../..'),
+    now: Date.now,
+  })
+})
+
+afterEach(() => {
+  keeper?.stop()
+  vi.useRealTimers()
+})
+
+async function keep(renewMs = HOUR_MS): Promise<AttestationKeeper> {
+  const attest = async (input: AttestationInput) => {
+    inputs.push(input)
+    if (failure.error) throw failure.error
+    return nsm.attest(input)
+  }
+  const log = (_: string, event: string) => events.push(event)
+  keeper = await keepAttestation({ nsm: { attest }, publicKey, userData, renewMs, now: Date.now, log })
+  return keeper
+}
+
+/** Lets the timers run, and what they begin end. */
+async function pass(durationMs: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(durationMs)
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+}
+
+describe('keepAttestation', () => {
+  it('makes a document over key and configuration, with its digest', async () => {
+    const document = (await keep()).current()
+    expect(inputs).toEqual([{ publicKey, userData, nonce: null }])
+    const bytes = Buffer.from(document?.base64 ?? '', 'base64')
+    expect(document?.digest).toBe(createHash('sha256').update(bytes).digest('hex'))
+    expect(document?.leafNotAfterMs).toBeGreaterThan(Date.now() + 2 * HOUR_MS)
+  })
+
+  it('throws when the first document cannot be made', async () => {
+    failure.error = new Error('no module')
+    await expect(keep()).rejects.toThrow('no module')
+  })
+
+  it('renews it when it is as old as configured, again and again', async () => {
+    const kept = await keep()
+    const first = kept.current()
+    await pass(HOUR_MS - 1000)
+    expect(kept.current()).toBe(first)
+    await pass(1000)
+    const second = kept.current()
+    expect(second?.digest).not.toBe(first?.digest)
+    await pass(HOUR_MS)
+    expect(kept.current()?.digest).not.toBe(second?.digest)
+    expect(inputs).toHaveLength(3)
+  })
+
+  it('renews it well before its leaf ends, however long it may be kept', async () => {
+    const kept = await keep(2.5 * HOUR_MS)
+    const first = kept.current()
+    await pass((first?.leafNotAfterMs ?? 0) - 3 * LEAF_MARGIN_MS - Date.now())
+    expect(kept.current()?.digest).not.toBe(first?.digest)
+  })
+
+  it('tries again while the module fails, and meanwhile keeps the old one', async () => {
+    const kept = await keep()
+    const first = kept.current()
+    failure.error = new Error('busy')
+    await pass(HOUR_MS + 3 * RETRY_MS)
+    expect(inputs.length).toBeGreaterThanOrEqual(4)
+    expect(kept.current()).toBe(first)
+    expect(events).toContain('attestation not renewed')
+    failure.error = null
+    await pass(RETRY_MS)
+    expect(kept.current()?.digest).not.toBe(first?.digest)
+  })
+
+  it('has none when the leaf is about to end and the module still fails', async () => {
+    const kept = await keep()
+    const end = kept.current()?.leafNotAfterMs ?? 0
+    failure.error = new Error('gone')
+    await pass(end - LEAF_MARGIN_MS - 1 - Date.now())
+    expect(kept.current()).not.toBe(null)
+    await pass(1)
+    expect(kept.current()).toBe(null)
+  })
+
+  it('renews no more after it was stopped', async () => {
+    const kept = await keep()
+    kept.stop()
+    await pass(2 * HOUR_MS)
+    expect(inputs).toHaveLength(1)
+  })
+})
+
+describe('attestNonce', () => {
+  it('gives a fresh document over the nonce', async () => {
+    const kept = await keep()
+    const nonce = new Uint8Array(32).fill(9)
+    const document = await kept.attestNonce(nonce)
+    expect(inputs.at(-1)).toEqual({ publicKey, userData, nonce })
+    expect(Buffer.from(document, 'base64').includes(nonce)).toBe(true)
+    expect(kept.current()?.base64).not.toBe(document)
+  })
+
+  it('refuses more calls than may wait, and takes calls again when those are answered', async () => {
+    const kept = await keep()
+    const waiting = Array.from({ length: NONCE_CALLS_MAX }, () => kept.attestNonce(new Uint8Array(16)))
+    await expect(kept.attestNonce(new Uint8Array(16))).rejects.toMatchObject({
+      fault: { status: 503, code: 'too_busy' },
+    })
+    await Promise.all(waiting)
+    await expect(kept.attestNonce(new Uint8Array(16))).resolves.toMatch(/^[A-Za-z0-9+/]+=*$/)
+  })
+
+  it('is not ready when the module fails, and says nothing of why', async () => {
+    const kept = await keep()
+    failure.error = new Error('secret detail')
+    const refused = await kept.attestNonce(new Uint8Array(16)).catch((error: unknown) => error)
+    expect(refused).toMatchObject({ fault: { status: 503, code: 'not_ready' } })
+    expect(JSON.stringify(refused)).not.toContain('secret detail')
+  })
+})

@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { CallFault } from '../../../enclave/call-fault.ts'
+import { parseRequest } from '../../../enclave/calls/parse-request.ts'
+
+const parse = (text: string) => parseRequest(Buffer.from(text))
+
+function faultOf(body: string | Uint8Array) {
+  try {
+    parseRequest(Buffer.from(body))
+  } catch (error) {
+    if (error instanceof CallFault) return error.fault
+    throw error
+  }
+  return null
+}
+
+describe('parseRequest', () => {
+  it('forwards the very bytes of a call without stream', () => {
+    const text = '{ "model":"m", "messages":[], "temperature": 1.0, "stream": false, "stream_options": null }'
+    const parsed = parse(text)
+    expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
+    expect(parsed.forwardedHash).toBe(createHash('sha256').update(text).digest('hex'))
+    expect(parsed).toMatchObject({ model: 'm', isStream: false, usageAsked: false, choicesAsked: 1 })
+  })
+
+  it('asks for usage on a stream, and keeps the request as the caller wrote it', () => {
+    const parsed = parse('{"model":"m","messages":[],"stream":true,"n":3}')
+    expect(Buffer.from(parsed.forwarded).toString()).toBe(
+      '{"model":"m","messages":[],"stream":true,"n":3,"stream_options":{"include_usage":true}}',
+    )
+    expect(parsed.forwardedHash).toBe(createHash('sha256').update(parsed.forwarded).digest('hex'))
+    expect(parsed.request).toEqual({ model: 'm', messages: [], stream: true, n: 3 })
+    expect(parsed).toMatchObject({ isStream: true, usageAsked: false, choicesAsked: 3 })
+  })
+
+  it('forwards the very bytes of a stream whose caller asked for usage himself', () => {
+    const text = '{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": true}}'
+    const parsed = parse(text)
+    expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
+    expect(parsed.usageAsked).toBe(true)
+  })
+
+  it('streams for true alone', () => {
+    expect(parse('{"model":"m","messages":[],"stream":"true"}').isStream).toBe(false)
+  })
+
+  it.each([
+    ['no UTF-8', Buffer.from([0x7b, 0xff]), []],
+    ['no JSON', '{"model":', []],
+    ['no object', '[]', []],
+    ['no model', '{"messages":[]}', ['model']],
+    ['a model that is no string', '{"model":1,"messages":[]}', ['model']],
+    ['no messages', '{"model":"m"}', ['messages']],
+    ['a member twice', '{"model":"m","messages":[{"role":"user","role":"user"}]}', ['messages', 0, 'role']],
+    ['an integer beyond 2^53', '{"model":"m","messages":[],"seed":9007199254740993}', ['seed']],
+    ['a number that overflows', '{"model":"m","messages":[],"seed":1e999}', ['seed']],
+    ['half a surrogate pair', '{"model":"m","messages":["\\ud800"]}', ['messages', 0]],
+  ])('refuses %s and says where', (_, body, where) => {
+    const fault = faultOf(body)
+    expect(fault).toMatchObject({ status: 422, code: 'invalid_request' })
+    expect(fault?.loc?.slice(0, 1 + where.length)).toEqual(['body', ...where])
+  })
+})

@@ -1,0 +1,70 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Json } from '../../../attestation/json/value.ts'
+import { setIncludeUsage } from '../../../enclave/calls/set-include-usage.ts'
+
+function set(body: string): string {
+  const { stream_options: options = null } = JSON.parse(body) as { readonly stream_options?: Json }
+  return Buffer.from(setIncludeUsage(Buffer.from(body), options)).toString('utf8')
+}
+
+describe('setIncludeUsage', () => {
+  it('appends the member and leaves every other byte alone', () => {
+    expect(set('{"model": "m",\n "temperature": 1.0, "é": "\\u0000" }\n')).toBe(
+      '{"model": "m",\n "temperature": 1.0, "é": "\\u0000" ,"stream_options":{"include_usage":true}}\n',
+    )
+  })
+
+  it.each([
+    [
+      'null',
+      '{"a":1,"stream_options":null,"b":[1.0]}',
+      '{"a":1,"stream_options":{"include_usage":true},"b":[1.0]}',
+    ],
+    ['false', '{"stream_options":{"include_usage":false}}', '{"stream_options":{"include_usage":true}}'],
+    [
+      'other options',
+      '{"stream_options":{"x":[{}],"include_usage":false},"b":1e2}',
+      '{"stream_options":{"x":[{}],"include_usage":true},"b":1e2}',
+    ],
+    [
+      'escaped in its name',
+      '{"stream\\u005foptions":null}',
+      '{"stream\\u005foptions":{"include_usage":true}}',
+    ],
+    [
+      'last, before white space',
+      '{"b":1,"stream_options" : {} }',
+      '{"b":1,"stream_options" :{"include_usage":true}}',
+    ],
+    ['no object', '{"stream_options":"x","b":1}', '{"stream_options":{"include_usage":true},"b":1}'],
+  ])('replaces options that are %s in their place', (_, body, expected) => {
+    expect(set(body)).toBe(expected)
+  })
+
+  it('is not misled by the name in a nested object, in a value, or in a string with quotes and braces', () => {
+    const body =
+      '{"a":{"stream_options":{}},"b":"stream_options","c":"\\"stream_options\\":{},","d":["stream_options"]}'
+    expect(set(body)).toBe(`${body.slice(0, -1)},"stream_options":{"include_usage":true}}`)
+  })
+
+  it('changes include_usage alone, in any object and any layout', () => {
+    const options = fc.oneof(fc.constant(null), fc.dictionary(fc.string(), fc.jsonValue()))
+    const rest = fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 })
+    fc.assert(
+      fc.property(
+        rest,
+        fc.option(options, { nil: undefined }),
+        fc.constantFrom(0, 1, '\t'),
+        (members, value, space) => {
+          const object = { ...members, ...(value === undefined ? {} : { stream_options: value }), model: 'm' }
+          const after = JSON.parse(set(JSON.stringify(object, null, space)))
+          expect(after).toEqual(
+            JSON.parse(JSON.stringify({ ...object, stream_options: { ...value, include_usage: true } })),
+          )
+        },
+      ),
+      { numRuns: 500 },
+    )
+  })
+})

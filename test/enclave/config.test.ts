@@ -1,0 +1,177 @@
+import { describe, expect, it } from 'vitest'
+import { ConfigError, readConfig } from '../../enclave/config.ts'
+import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
+import { bundledCas } from '../../enclave/providers/trusted-cas.ts'
+import { createAuthority } from '../support/certificates.ts'
+
+const needed = {
+  ENCLAVE_SOCKET: '/tmp/enclave.sock',
+  CHAIN_ID: '31337',
+  CONTRACT_ADDRESS: '0x5FbDB2315678afecb367f032d93F642f64180aa3',
+}
+const production = { ...needed, NODE_ENV: 'production', NSM: 'device' }
+const entry = { name: 'a', origin: 'https://a.example', path: '/v1', models: ['*'] }
+
+function read(environment: Readonly<Record<string, string>>, files: Readonly<Record<string, string>> = {}) {
+  return readConfig(environment, (path) => {
+    const text = files[path]
+    if (text === undefined) throw new Error(`ENOENT: no such file, ${path}`)
+    return Buffer.from(text)
+  })
+}
+
+function faultsOf(environment: Readonly<Record<string, string>>, files?: Readonly<Record<string, string>>) {
+  try {
+    read(environment, files)
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults
+    throw error
+  }
+  return []
+}
+
+describe('readConfig', () => {
+  it('needs a socket, a chain and a contract, and has defaults for the rest', () => {
+    expect(read(needed)).toEqual({
+      isProduction: false,
+      socketPath: '/tmp/enclave.sock',
+      nsm: 'software',
+      nsmRootFile: null,
+      chainId: 31337,
+      contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
+      providers: BUILT_IN_PROVIDERS,
+      cas: bundledCas(),
+      limits: {
+        connectTimeoutMs: 10_000,
+        firstByteTimeoutMs: 600_000,
+        idleTimeoutMs: 60_000,
+        answerTimeoutMs: 3_600_000,
+        drainTimeoutMs: 60_000,
+        answerBytesMax: 25_165_824,
+        pendingBytesMax: 268_435_456,
+      },
+      attestationRenewMs: 3_600_000,
+      shutdownGraceMs: 30_000,
+    })
+  })
+
+  it('takes an empty variable for an unset one', () => {
+    expect(read({ ...needed, NSM: '', IDLE_TIMEOUT_MS: '', PROVIDERS_FILE: '' })).toEqual(read(needed))
+    expect(faultsOf({ ...needed, CHAIN_ID: '' })).toEqual(['CHAIN_ID: required'])
+  })
+
+  it('reads every other variable', async () => {
+    const { certificate } = await createAuthority()
+    const set = {
+      NSM: 'device',
+      PROVIDERS_FILE: 'table.json',
+      PROVIDER_CA_FILE: 'ca.pem',
+      CONNECT_TIMEOUT_MS: '1',
+      FIRST_BYTE_TIMEOUT_MS: '2',
+      IDLE_TIMEOUT_MS: '3',
+      ANSWER_TIMEOUT_MS: '4',
+      DRAIN_TIMEOUT_MS: '5',
+      ANSWER_BYTES_MAX: '2048',
+      PENDING_BYTES_MAX: '2000000',
+      ATTESTATION_RENEW_MS: '1000',
+      SHUTDOWN_GRACE_MS: '0',
+    }
+    const config = read(
+      { ...needed, ...set },
+      { 'table.json': JSON.stringify([entry]), 'ca.pem': certificate },
+    )
+    expect(config).toMatchObject({
+      nsm: 'device',
+      providers: [entry],
+      cas: { pem: certificate },
+      limits: {
+        connectTimeoutMs: 1,
+        firstByteTimeoutMs: 2,
+        idleTimeoutMs: 3,
+        answerTimeoutMs: 4,
+        drainTimeoutMs: 5,
+        answerBytesMax: 2048,
+        pendingBytesMax: 2_000_000,
+      },
+      attestationRenewMs: 1000,
+      shutdownGraceMs: 0,
+    })
+  })
+
+  it('puts the demo provider before all others', () => {
+    const { providers } = read({ ...needed, DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:4000' })
+    expect(providers[0]).toEqual({
+      name: 'demo',
+      origin: 'http://127.0.0.1:4000',
+      path: '/v1/chat/completions',
+      models: ['demo/*'],
+    })
+    expect(providers.slice(1)).toEqual(BUILT_IN_PROVIDERS)
+  })
+
+  it('reports all faults at once', () => {
+    const faults = faultsOf({
+      NSM: 'tpm',
+      IDLE_TIMEOUT_MS: '1.5',
+      ANSWER_BYTES_MAX: '-1',
+      PROVIDERS_FILE: 'none',
+    })
+    expect(faults.map((fault) => fault.split(':')[0]).sort()).toEqual([
+      'ANSWER_BYTES_MAX',
+      'CHAIN_ID',
+      'CONTRACT_ADDRESS',
+      'ENCLAVE_SOCKET',
+      'IDLE_TIMEOUT_MS',
+      'NSM',
+      'PROVIDERS_FILE',
+    ])
+  })
+
+  it.each([
+    ['a socket path over 107 bytes', { ENCLAVE_SOCKET: `/${'é'.repeat(54)}` }],
+    ['chain id 0', { CHAIN_ID: '0' }],
+    ['a chain id beyond 2^53', { CHAIN_ID: '9007199254740993' }],
+    ['a chain id in hex', { CHAIN_ID: '0x1' }],
+    ['a short address', { CONTRACT_ADDRESS: '0x5FbDB2315678' }],
+    ['a demo provider on another machine', { DEMO_PROVIDER_ORIGIN: 'https://demo.example' }],
+    ['a demo provider over plain http on another machine', { DEMO_PROVIDER_ORIGIN: 'http://10.0.0.1' }],
+    ['a limit of 0', { CONNECT_TIMEOUT_MS: '0' }],
+    ['a document renewed after its leaf has expired', { ATTESTATION_RENEW_MS: '10800000' }],
+  ])('refuses %s', (_, change) => {
+    expect(faultsOf({ ...needed, ...change })).toHaveLength(1)
+  })
+
+  it.each([
+    ['a provider file that is no JSON', { PROVIDERS_FILE: 'f' }, '['],
+    [
+      'a provider file with a wrong entry',
+      { PROVIDERS_FILE: 'f' },
+      JSON.stringify([{ ...entry, origin: 'http://a.example' }]),
+    ],
+    ['a CA file without certificates', { PROVIDER_CA_FILE: 'f' }, ''],
+    [
+      'a second demo provider',
+      { PROVIDERS_FILE: 'f', DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' },
+      JSON.stringify([{ ...entry, name: 'demo' }]),
+    ],
+  ])('refuses %s', (_, change, text) => {
+    expect(faultsOf({ ...needed, ...change }, { f: text })).toHaveLength(1)
+  })
+})
+
+describe('in production', () => {
+  it('a real module and https providers are accepted', () => {
+    expect(read(production)).toMatchObject({ isProduction: true, nsm: 'device' })
+  })
+
+  it.each([
+    ['the software NSM', { NSM: 'software' }],
+    ['an NSM that was not set', { NSM: '' }],
+    ['a development root', { NSM_ROOT_FILE: 'root.pem' }],
+    ['a demo provider', { DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' }],
+    ['a provider over plain http', { PROVIDERS_FILE: 'f' }],
+  ])('%s is refused', (_, change) => {
+    const table = JSON.stringify([{ ...entry, origin: 'http://127.0.0.1:1' }])
+    expect(faultsOf({ ...production, ...change }, { f: table })).toHaveLength(1)
+  })
+})

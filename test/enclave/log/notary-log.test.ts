@@ -1,0 +1,223 @@
+import { randomBytes } from 'node:crypto'
+import fc from 'fast-check'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { decodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
+import { appendLeaves, emptyEdge, rootOf } from '../../../attestation/merkle/edge.ts'
+import { hashLeaf } from '../../../attestation/merkle/hash.ts'
+import { verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { type Account, makeAccount } from '../../../enclave/account.ts'
+import { NotaryLog, PULL_BYTES_MAX } from '../../../enclave/log/notary-log.ts'
+import { Space } from '../../../enclave/log/space.ts'
+import type { PullReply } from '../../../enclave/protocol/messages.ts'
+
+const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
+const documents = ['d0', 'd1'].map((digest) => ({ digest, base64: `base64 of ${digest}`, leafNotAfterMs: 0 }))
+const all = { max: 1000, known_document: null }
+
+let account: Account
+beforeAll(async () => {
+  account = await makeAccount(async (length) => new Uint8Array(randomBytes(length)))
+})
+
+function makeLog() {
+  const space = new Space(1e9)
+  return { space, log: new NotaryLog({ account, domain, space }) }
+}
+
+function append(log: NotaryLog, options: { readonly bytes?: number; readonly document?: number } = {}): void {
+  const index = log.size
+  const receipt = `receipt ${index}`
+  const document = documents[options.document ?? 0]
+  if (document === undefined) throw new Error('no such document')
+  log.append({
+    completion: {
+      index,
+      request: 'r'.repeat(options.bytes ?? 10),
+      response: 's',
+      receipt,
+      signature: '0x',
+      context: `context ${index}`,
+    },
+    leafHash: hashLeaf(encodeUtf8(receipt)),
+    document,
+  })
+}
+
+const indexesOf = ({ completions }: PullReply) => completions.map(({ index }) => index)
+
+/** Checks a reply's head against the leaves from the very first on. */
+function expectHead(reply: PullReply, size: number): void {
+  const leaves = Array.from({ length: size }, (_, index) => hashLeaf(encodeUtf8(`receipt ${index}`)))
+  const root = rootOf(appendLeaves(emptyEdge, leaves).edge)
+  expect(reply.head?.size).toBe(size)
+  expect(decodeHex(reply.head?.root ?? '')).toEqual(root)
+  const signature = decodeHex(reply.head?.signature ?? '')
+  expect(verifyTreeHead({ domain, head: { size, root }, signature, notary: account.notary }).size).toBe(size)
+}
+
+describe('NotaryLog', () => {
+  it('has no head while it is empty', () => {
+    const { log } = makeLog()
+    expect(log.pull({ from: 0, ...all })).toMatchObject({
+      notary: account.notary,
+      head: null,
+      completions: [],
+    })
+    expect([log.size, log.acknowledged]).toEqual([0, 0])
+  })
+
+  it('gives completions in order with a head over exactly those', () => {
+    const { log } = makeLog()
+    for (let count = 0; count < 5; count++) append(log)
+    const reply = log.pull({ from: 0, max: 3, known_document: null })
+    expect(indexesOf(reply)).toEqual([0, 1, 2])
+    expect(reply.completions[1]).toEqual({
+      index: 1,
+      request: 'rrrrrrrrrr',
+      response: 's',
+      receipt: 'receipt 1',
+      signature: '0x',
+      document: 'd0',
+      context: 'context 1',
+    })
+    expectHead(reply, 3)
+  })
+
+  it('gives the same again until they are acknowledged', () => {
+    const { log } = makeLog()
+    append(log)
+    append(log)
+    const first = log.pull({ from: 0, ...all })
+    append(log)
+    const second = log.pull({ from: 0, ...all })
+    expect(second.completions.slice(0, 2)).toEqual(first.completions)
+    expectHead(second, 3)
+    expect(log.acknowledged).toBe(0)
+  })
+
+  it('forgets what is acknowledged, and its bytes', () => {
+    const { log, space } = makeLog()
+    append(log, { bytes: 1000 })
+    append(log, { bytes: 2000 })
+    log.pull({ from: 0, ...all })
+    const reply = log.pull({ from: 1, ...all })
+    expect(indexesOf(reply)).toEqual([1])
+    expectHead(reply, 2)
+    expect(space.used).toBeGreaterThan(2000)
+    expect(space.used).toBeLessThan(2100)
+    expect(log.pull({ from: 2, ...all }).completions).toEqual([])
+    expect(space.used).toBe(0)
+    expect([log.size, log.acknowledged]).toEqual([2, 2])
+  })
+
+  it('refuses an index that was acknowledged, and one that was not handed over', () => {
+    const { log } = makeLog()
+    append(log)
+    append(log)
+    const conflict = expect.objectContaining({
+      fault: expect.objectContaining({ status: 409, code: 'log_conflict' }),
+    })
+    expect(() => log.pull({ from: 1, ...all })).toThrow(conflict)
+    expect(() => log.pull({ from: 3, ...all })).toThrow(conflict)
+    log.pull({ from: 0, max: 1, known_document: null })
+    expect(() => log.pull({ from: 2, ...all })).toThrow(conflict)
+    log.pull({ from: 1, ...all })
+    expect(() => log.pull({ from: 0, ...all })).toThrow(conflict)
+    expect(indexesOf(log.pull({ from: 1, ...all }))).toEqual([1])
+  })
+
+  it('gives the documents that the completions name, but for the known one', () => {
+    const { log } = makeLog()
+    append(log)
+    append(log, { document: 1 })
+    expect(log.pull({ from: 0, ...all }).documents).toEqual({ d0: 'base64 of d0', d1: 'base64 of d1' })
+    expect(log.pull({ from: 0, max: 9, known_document: 'd0' }).documents).toEqual({ d1: 'base64 of d1' })
+    expect(log.pull({ from: 0, max: 1, known_document: 'd0' }).documents).toEqual({})
+  })
+
+  it('keeps a reply within its bytes, but always gives one', () => {
+    const { log } = makeLog()
+    append(log, { bytes: PULL_BYTES_MAX + 1 })
+    append(log, { bytes: PULL_BYTES_MAX / 2 })
+    append(log, { bytes: PULL_BYTES_MAX / 2 })
+    expect(indexesOf(log.pull({ from: 0, ...all }))).toEqual([0])
+    const reply = log.pull({ from: 1, ...all })
+    expect(indexesOf(reply)).toEqual([1])
+    expectHead(reply, 2)
+  })
+
+  it('refuses a leaf out of order', () => {
+    const { log } = makeLog()
+    append(log)
+    const completion = { index: 0, request: '', response: '', receipt: '', signature: '', context: '' }
+    const [document] = documents
+    if (document === undefined) throw new Error('no document')
+    expect(() => log.append({ completion, leafHash: new Uint8Array(32), document })).toThrow(
+      'expected index 1',
+    )
+  })
+
+  it('loses and repeats nothing, whatever is pulled when', () => {
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('append' as const), count: fc.integer({ min: 1, max: 5 }) }),
+      // `committed`: whether the gateway lives to acknowledge it with its next pull.
+      fc.record({
+        kind: fc.constant('pull' as const),
+        max: fc.integer({ min: 1, max: 7 }),
+        committed: fc.boolean(),
+      }),
+    )
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 25 }), (steps) => {
+        const { log } = makeLog()
+        const stored: string[] = []
+        for (const action of steps) {
+          if (action.kind === 'append') for (let count = 0; count < action.count; count++) append(log)
+          else {
+            const reply = log.pull({ from: stored.length, max: action.max, known_document: null })
+            if (reply.head) expectHead(reply, stored.length + reply.completions.length)
+            if (action.committed) stored.push(...reply.completions.map(({ receipt }) => receipt))
+          }
+        }
+        for (;;) {
+          const reply = log.pull({ from: stored.length, max: 10, known_document: null })
+          if (reply.completions.length === 0) break
+          stored.push(...reply.completions.map(({ receipt }) => receipt))
+        }
+        expect(stored).toEqual(Array.from({ length: log.size }, (_, index) => `receipt ${index}`))
+        expect(log.acknowledged).toBe(log.size)
+      }),
+      { numRuns: 60 },
+    )
+  })
+})
+
+describe('waiting for a leaf', () => {
+  const never = new AbortController().signal
+
+  it('ends at once when there is one, and without time to wait', async () => {
+    const { log } = makeLog()
+    await log.waitFor(0, 0, never)
+    append(log)
+    await log.waitFor(0, 60_000, never)
+  })
+
+  it('ends when one is appended', async () => {
+    const { log } = makeLog()
+    const waiting = log.waitFor(0, 60_000, never).then(() => log.size)
+    append(log)
+    expect(await waiting).toBe(1)
+  })
+
+  it('ends when the time is over, when it is aborted, and when the log is woken', async () => {
+    const { log } = makeLog()
+    const abort = new AbortController()
+    const waits = [log.waitFor(0, 10, never), log.waitFor(0, 60_000, abort.signal)]
+    abort.abort()
+    await Promise.all(waits)
+    const woken = log.waitFor(0, 60_000, never)
+    log.wake()
+    await woken
+    expect(log.size).toBe(0)
+  })
+})

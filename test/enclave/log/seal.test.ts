@@ -1,0 +1,102 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { verifyCompletionSignature } from '../../../attestation/account.ts'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import { parseReceipt } from '../../../attestation/receipt.ts'
+import { makeAccount } from '../../../enclave/account.ts'
+import { NotaryLog } from '../../../enclave/log/notary-log.ts'
+import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/seal.ts'
+import { Space } from '../../../enclave/log/space.ts'
+
+const hex = (text: string) => createHash('sha256').update(text).digest('hex')
+const finished: FinishedCompletion = {
+  request: {
+    model: 'm',
+    messages: [{ role: 'user', content: 'Hi', name: null }],
+    temperature: 1,
+    user: null,
+  },
+  response: { id: 'x', model: 'made', choices: [], hash: 'forged', note: '\u0000😀' },
+  forwardedHash: hex('forwarded'),
+  receivedHash: hex('received'),
+  provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
+  requestedModel: 'm',
+  outcome: 'complete',
+  startedAtMs: 1_700_000_000_000,
+  finishedAtMs: 1_700_000_001_000,
+  context: 'context',
+}
+
+async function makeNotary() {
+  const account = await makeAccount(async (length) => new Uint8Array(randomBytes(length)))
+  const domain = { chainId: 1, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
+  const log = new NotaryLog({ account, domain, space: new Space(1e9) })
+  return { account, log, document: { digest: hex('document'), base64: 'ZG9j', leafNotAfterMs: 0 } }
+}
+
+describe('sealCompletion', () => {
+  it('makes the leaf that design.md describes', async () => {
+    const notary = await makeNotary()
+    expect(sealCompletion(notary, finished)).toEqual({
+      notary: notary.account.notary,
+      index: 0,
+      outcome: 'complete',
+    })
+    const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
+    const request = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'
+    const response = '{"choices":[],"id":"x","model":"made","note":"\\u0000😀"}'
+    const requestHash = hex(request)
+    const responseHash = hex(response)
+    const hash = createHash('sha256')
+      .update(Buffer.from(requestHash + responseHash, 'hex'))
+      .digest('hex')
+    expect(sealed).toMatchObject({
+      index: 0,
+      request,
+      response,
+      document: hex('document'),
+      context: 'context',
+    })
+    expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
+      version: 1,
+      index: 0,
+      hash,
+      request_hash: requestHash,
+      response_hash: responseHash,
+      forwarded_hash: hex('forwarded'),
+      received_hash: hex('received'),
+      provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
+      model: { requested: 'm', returned: 'made' },
+      outcome: 'complete',
+      started_at: 1_700_000_000_000,
+      finished_at: 1_700_000_001_000,
+    })
+    const signature = decodeHex(sealed?.signature ?? '')
+    const { publicKey } = notary.account
+    expect(() => verifyCompletionSignature({ hash: decodeHex(hash), signature, publicKey })).not.toThrow()
+  })
+
+  it('gives the same hash and another leaf to the same completion made twice', async () => {
+    const notary = await makeNotary()
+    const notices = [sealCompletion(notary, finished), sealCompletion(notary, finished)]
+    expect(notices.map(({ index }) => index)).toEqual([0, 1])
+    const { completions } = notary.log.pull({ from: 0, max: 2, known_document: null })
+    const [first, second] = completions.map(({ receipt }) => JSON.parse(receipt) as { readonly hash: string })
+    expect(second?.hash).toBe(first?.hash)
+    expect(completions[0]?.receipt).not.toBe(completions[1]?.receipt)
+  })
+
+  it('states null for a model that the provider did not name', async () => {
+    const notary = await makeNotary()
+    sealCompletion(notary, { ...finished, response: { model: 7 } })
+    const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
+    expect(JSON.parse(sealed?.receipt ?? '')).toMatchObject({ model: { requested: 'm', returned: null } })
+  })
+
+  it('appends nothing when the completion cannot be represented', async () => {
+    const notary = await makeNotary()
+    expect(() => sealCompletion(notary, { ...finished, response: { text: '\ud800' } })).toThrow()
+    expect(notary.log.size).toBe(0)
+  })
+})

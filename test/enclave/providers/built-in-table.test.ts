@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest'
+import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
+import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
+import { parseProviderTable } from '../../../enclave/providers/parse-table.ts'
+
+describe('the built-in provider table', () => {
+  it('would be accepted as a provider file', () => {
+    expect(parseProviderTable(Buffer.from(JSON.stringify(BUILT_IN_PROVIDERS)))).toEqual(BUILT_IN_PROVIDERS)
+  })
+
+  it('is https throughout', () => {
+    expect(BUILT_IN_PROVIDERS.filter(({ origin }) => !origin.startsWith('https://'))).toEqual([])
+  })
+
+  it.each([
+    ['gpt-4o', 'openai'],
+    ['gpt-5-mini-2025-08-07', 'openai'],
+    ['o1', 'openai'],
+    ['o3-mini', 'openai'],
+    ['o4-mini', 'openai'],
+    ['chatgpt-4o-latest', 'openai'],
+    ['ft:gpt-4o-mini-2024-07-18:acme::abc123', 'openai'],
+    ['ft:o4-mini-2025-04-16:acme::abc123', 'openai'],
+    ['claude-sonnet-4-5-20250929', 'anthropic'],
+    ['gemini-2.5-flash', 'google'],
+    ['models/gemini-2.5-pro', 'google'],
+    ['gemma-3-27b-it', 'google'],
+    ['mistral-large-latest', 'mistral'],
+    ['codestral-latest', 'mistral'],
+    ['ft:open-mistral-7b:587a6b29:20240514:7e773925', 'mistral'],
+    ['deepseek-chat', 'deepseek'],
+    ['deepseek-reasoner', 'deepseek'],
+    ['grok-4', 'xai'],
+    ['llama-3.3-70b-versatile', 'groq'],
+    ['meta-llama/llama-4-scout-17b-16e-instruct', 'groq'],
+    ['openai/gpt-oss-120b', 'groq'],
+    ['moonshotai/kimi-k2-instruct-0905', 'groq'],
+    ['deepseek-r1-distill-llama-70b', 'groq'],
+    ['mistral-saba-24b', 'groq'],
+    ['meta-llama/Llama-3.3-70B-Instruct-Turbo', 'together'],
+    ['meta-llama/Meta-Llama-3.1-8B-Instruct-Turbo', 'together'],
+    ['Qwen/Qwen2.5-7B-Instruct-Turbo', 'together'],
+    ['deepseek-ai/DeepSeek-V3', 'together'],
+    ['mistralai/Mistral-7B-Instruct-v0.3', 'together'],
+    ['openrouter/auto', 'openrouter'],
+    ['openai/gpt-4o', 'openrouter'],
+    ['anthropic/claude-sonnet-4.5', 'openrouter'],
+    ['google/gemini-2.5-flash', 'openrouter'],
+    ['meta-llama/llama-3.3-70b-instruct', 'openrouter'],
+    ['mistralai/mistral-small', 'openrouter'],
+    ['deepseek/deepseek-chat', 'openrouter'],
+    ['x-ai/grok-4', 'openrouter'],
+    ['qwen/qwen3-coder', 'openrouter'],
+  ])('sends %s to %s', (model, provider) => {
+    expect(chooseProvider(BUILT_IN_PROVIDERS, model)?.name).toBe(provider)
+  })
+
+  it.each(['', 'demo/echo', 'no-such-model', 'GPT-4o', 'evil/gpt-4o', 'o11', 'https://example.com/gpt-4o'])(
+    'sends %j nowhere',
+    (model) => {
+      expect(chooseProvider(BUILT_IN_PROVIDERS, model)).toBe(null)
+    },
+  )
+
+  it('has no pattern that an earlier provider makes useless', () => {
+    const useless = BUILT_IN_PROVIDERS.flatMap(({ name, models }) =>
+      models.filter(
+        (pattern) => chooseProvider(BUILT_IN_PROVIDERS, pattern.replaceAll('*', 'x'))?.name !== name,
+      ),
+    )
+    expect(useless).toEqual([])
+  })
+})

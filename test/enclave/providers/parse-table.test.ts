@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest'
+import { parseOrigin, parseProviderTable } from '../../../enclave/providers/parse-table.ts'
+
+const entry = { name: 'a', origin: 'https://a.example', path: '/v1/chat/completions', models: ['a-*'] }
+const parse = (table: unknown) => parseProviderTable(Buffer.from(JSON.stringify(table)))
+const invalidTable = expect.objectContaining({ code: 'invalid_provider_table' })
+
+describe('parseProviderTable', () => {
+  it('gives the entries in their order', () => {
+    const table = [entry, { ...entry, name: 'b', origin: 'https://b.example:8443' }]
+    expect(parse(table)).toEqual(table)
+  })
+
+  it.each([
+    ['no array', entry],
+    ['no entry', []],
+    ['too many entries', Array.from({ length: 65 }, (_, index) => ({ ...entry, name: `a${index}` }))],
+    ['an entry that is no object', [[]]],
+    ['a name twice', [entry, { ...entry, origin: 'https://b.example' }]],
+    ['an unknown member', [{ ...entry, headers: {} }]],
+    ['a missing member', [{ name: 'a', origin: 'https://a.example', path: '/' }]],
+    ['capitals in a name', [{ ...entry, name: 'A' }]],
+    ['a path that is relative', [{ ...entry, path: 'v1' }]],
+    ['a path with a query', [{ ...entry, path: '/v1?a=b' }]],
+    ['a path with a line break', [{ ...entry, path: '/v1\r\n' }]],
+    ['no pattern', [{ ...entry, models: [] }]],
+    ['an empty pattern', [{ ...entry, models: [''] }]],
+    ['a pattern over the limit', [{ ...entry, models: ['a'.repeat(257)] }]],
+    ['plain http to another machine', [{ ...entry, origin: 'http://a.example' }]],
+  ])('refuses %s', (_, table) => {
+    expect(() => parse(table)).toThrow(invalidTable)
+  })
+
+  it('refuses a member that stands twice', () => {
+    expect(() => parseProviderTable(Buffer.from('[{"name":"a","name":"b"}]'))).toThrow(
+      expect.objectContaining({ code: 'duplicate_key' }),
+    )
+  })
+})
+
+describe('parseOrigin', () => {
+  it.each([
+    'https://a.example',
+    'https://a.example:444',
+    'http://127.0.0.1:8080',
+    'http://[::1]:8080',
+    'http://localhost:1',
+  ])('takes %s', (origin) => {
+    expect(parseOrigin(origin)).toBe(origin)
+  })
+
+  it.each([
+    'https://a.example/',
+    'https://user:secret@a.example',
+    'https://A.example',
+    'https://a.example:443',
+    'ftp://a.example',
+    'http://10.0.0.1',
+    'http://169.254.169.254',
+    'http://127.0.0.1.example',
+    'http://localhost.example',
+    'http://0.0.0.0:1',
+    'a.example',
+  ])('refuses %s', (origin) => {
+    expect(() => parseOrigin(origin)).toThrow(invalidTable)
+  })
+})

@@ -1,0 +1,384 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { hashCompletion, PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import {
+  finishChunks,
+  isFinished,
+  NO_CHUNKS,
+  normalizeChunk,
+  type StreamTerms,
+} from '../../../enclave/stream/normalize-chunk.ts'
+
+const terms: StreamTerms = {
+  usageAsked: false,
+  choicesAsked: 1,
+  fallback: { id: 'chatcmpl-fallback', created: 1_700_000_000, model: 'asked' },
+}
+const withUsage: StreamTerms = { ...terms, usageAsked: true }
+
+/** Runs a whole stream: what the caller gets, and what the record adds. */
+function run(chunks: readonly JsonObject[], on: StreamTerms = terms) {
+  let state = NO_CHUNKS
+  const given: JsonObject[] = []
+  for (const chunk of chunks) {
+    const step = normalizeChunk(on, state, chunk)
+    state = step.state
+    given.push(...step.chunks)
+  }
+  const { visible, hidden } = finishChunks(on, state)
+  return { given: visible === null ? given : [...given, visible], hidden, state }
+}
+
+function chunk(delta: JsonObject | null, more: JsonObject = {}, choice: JsonObject = {}): JsonObject {
+  const choices = delta === null ? [] : [{ index: 0, delta, ...choice }]
+  return { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 5, model: 'made', choices, ...more }
+}
+
+const deltasOf = (chunks: readonly JsonObject[]) =>
+  chunks.flatMap(({ choices }) => (choices as readonly JsonObject[]).map(({ delta }) => delta))
+
+describe('the first chunk of a choice', () => {
+  it('passes as it is when it has the role and empty content', () => {
+    const { given } = run([
+      chunk({ role: 'assistant', content: '', refusal: null }),
+      chunk({ content: 'Hi' }),
+    ])
+    expect(deltasOf(given)).toEqual([{ role: 'assistant', content: '', refusal: null }, { content: 'Hi' }])
+  })
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['content', { role: 'assistant', content: 'Hi' }, { content: 'Hi' }],
+    ['content without role', { content: 'Hi' }, { content: 'Hi' }],
+    [
+      'a tool call',
+      { role: 'assistant', content: null, tool_calls: [{ index: 0 }] },
+      { content: null, tool_calls: [{ index: 0 }] },
+    ],
+    [
+      'reasoning',
+      { role: 'assistant', content: '', reasoning_content: 'Hm' },
+      { content: '', reasoning_content: 'Hm' },
+    ],
+  ])('is put before one that brings %s', (_, delta, rest) => {
+    expect(deltasOf(run([chunk(delta)]).given)).toEqual([{ role: 'assistant', content: '' }, rest])
+  })
+
+  it('gets content where the provider sends null or nothing', () => {
+    expect(deltasOf(run([chunk({ role: 'assistant', content: null })]).given)).toEqual([
+      { role: 'assistant', content: '' },
+    ])
+    expect(deltasOf(run([chunk({})]).given)).toEqual([{ role: 'assistant', content: '' }])
+  })
+
+  it('is given for each choice, also when choices begin in one chunk', () => {
+    const both = {
+      ...chunk({}),
+      choices: [
+        { index: 1, delta: { content: 'b' } },
+        { index: 0, delta: { role: 'assistant' } },
+      ],
+    }
+    const { given } = run([both, chunk({ content: 'a' })])
+    expect(
+      given.map(({ choices }) =>
+        (choices as readonly JsonObject[]).map(({ index, delta }) => [index, delta]),
+      ),
+    ).toEqual([
+      [
+        [1, { role: 'assistant', content: '' }],
+        [0, { role: 'assistant', content: '' }],
+      ],
+      [[1, { content: 'b' }]],
+      [[0, { content: 'a' }]],
+    ])
+  })
+
+  it('does not carry a finish_reason or logprobs', () => {
+    const { given } = run([chunk({ content: '' }, {}, { finish_reason: 'stop', logprobs: { content: [] } })])
+    expect(given.map(({ choices }) => choices)).toEqual([
+      [{ index: 0, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
+      [{ index: 0, delta: { content: '' }, logprobs: { content: [] }, finish_reason: 'stop' }],
+    ])
+  })
+})
+
+describe('every chunk', () => {
+  it('has one id, created and model: the first that the provider stated', () => {
+    const { given } = run([
+      chunk({ content: 'a' }, { id: 'one', created: 1, model: 'm1' }),
+      chunk({ content: 'b' }, { id: 'two', created: 2, model: 'm2' }),
+    ])
+    expect(new Set(given.map(({ id, created, model }) => JSON.stringify([id, created, model])))).toEqual(
+      new Set(['["one",1,"m1"]']),
+    )
+  })
+
+  it('has the fallback when the provider states none, also when it does later', () => {
+    const { given } = run([
+      { choices: [{ delta: { content: 'a' } }] },
+      chunk({ content: 'b' }, { id: 'late', created: 9, model: 'late' }),
+    ])
+    for (const item of given) expect(item).toMatchObject(terms.fallback)
+  })
+
+  it('takes the identity that a chunk without choices announced, unless it is empty', () => {
+    const { given } = run([chunk(null, { id: '', model: '', created: 3 }), chunk({ content: 'a' })])
+    expect(given[0]).toMatchObject({ id: 'chatcmpl-1', created: 3, model: 'made' })
+  })
+
+  it('has object, null usage, and null for a missing or empty finish_reason and logprobs', () => {
+    const { given } = run([{ choices: [{ delta: { content: 'a' }, finish_reason: '' }] }])
+    expect(given[1]).toEqual({
+      ...terms.fallback,
+      object: 'chat.completion.chunk',
+      choices: [{ index: 0, delta: { content: 'a' }, logprobs: null, finish_reason: null }],
+      usage: null,
+    })
+  })
+
+  it('has no role after the first', () => {
+    const { given } = run([
+      chunk({ role: 'assistant', content: 'a' }),
+      chunk({ role: 'assistant', content: 'b' }),
+    ])
+    expect(deltasOf(given).slice(1)).toEqual([{ content: 'a' }, { content: 'b' }])
+  })
+
+  it('keeps members unknown here, at the top, in the choice and in the delta', () => {
+    const { given } = run([
+      chunk(
+        { content: 'a', audio: { id: 'x' } },
+        { system_fingerprint: 'fp', x_extra: [1] },
+        { stop_reason: 7 },
+      ),
+    ])
+    expect(given[1]).toMatchObject({
+      system_fingerprint: 'fp',
+      x_extra: [1],
+      choices: [{ stop_reason: 7, delta: { content: 'a', audio: { id: 'x' } } }],
+    })
+  })
+
+  it('has none of the members that only the gateway may speak', () => {
+    const forged = Object.fromEntries(PROOF_MEMBERS.map((name) => [name, 'forged']))
+    const { given } = run(
+      [chunk(null, forged), chunk({ content: 'a' }, forged), chunk(null, { usage: { a: 1 }, ...forged })],
+      withUsage,
+    )
+    expect(given).toHaveLength(3)
+    expect(JSON.stringify(given)).not.toContain('forged')
+  })
+})
+
+describe('chunks without choices', () => {
+  it('never come first: their other members go with the next chunk', () => {
+    const { given } = run([chunk(null, { prompt_filter_results: [1] }), chunk({ content: 'a' })])
+    expect(given[0]).toMatchObject({
+      prompt_filter_results: [1],
+      choices: [{ delta: { role: 'assistant' } }],
+    })
+  })
+
+  it('are not given to a caller who did not ask for usage', () => {
+    const { given, hidden } = run([chunk({ content: 'a' }), chunk(null, { usage: { total_tokens: 3 } })])
+    expect(given).toHaveLength(2)
+    expect(hidden).toEqual({ choices: [], usage: { total_tokens: 3 } })
+  })
+
+  it('give usage last, once, to a caller who asked', () => {
+    const { given, hidden } = run(
+      [chunk({ content: 'a' }), chunk(null, { usage: { total_tokens: 3 } })],
+      withUsage,
+    )
+    expect(hidden).toBe(null)
+    expect(given.map(({ usage }) => usage)).toEqual([null, null, { total_tokens: 3 }])
+    expect(given.at(-1)).toMatchObject({ id: 'chatcmpl-1', choices: [] })
+  })
+})
+
+describe('usage', () => {
+  it.each<[string, readonly JsonObject[]]>([
+    [
+      'in the last chunk with a choice',
+      [chunk({ content: 'a' }), chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' })],
+    ],
+    [
+      'in each chunk, growing',
+      [
+        chunk({ content: 'a' }, { usage: { total_tokens: 2 } }),
+        chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' }),
+      ],
+    ],
+    [
+      'twice',
+      [chunk({ content: 'a' }, { usage: { total_tokens: 3 } }), chunk(null, { usage: { total_tokens: 3 } })],
+    ],
+  ])('that the provider states %s becomes one last chunk', (_, chunks) => {
+    const { given } = run(chunks, withUsage)
+    expect(given.filter(({ usage }) => usage !== null)).toEqual([given.at(-1)])
+    expect(given.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 3 } })
+  })
+
+  it('that was never stated gives no chunk', () => {
+    expect(run([chunk({ content: 'a' })], withUsage).given).toHaveLength(2)
+  })
+})
+
+describe('a stream without [DONE]', () => {
+  const done = (index: number): JsonObject => ({ choices: [{ index, delta: {}, finish_reason: 'stop' }] })
+
+  it('is finished when all choices asked for have a finish_reason', () => {
+    expect(isFinished(terms, run([done(0)]).state)).toBe(true)
+    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)]).state)).toBe(true)
+  })
+
+  it('is not finished without choices, with an open choice, or with one that never began', () => {
+    expect(isFinished(terms, NO_CHUNKS)).toBe(false)
+    expect(isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }]).state)).toBe(false)
+    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0)]).state)).toBe(false)
+  })
+})
+
+describe('chunks of the wrong form', () => {
+  it.each<[string, JsonObject]>([
+    ['choices that are no array', { choices: {} }],
+    ['a choice that is no object', { choices: ['a'] }],
+    ['a delta that is no object', { choices: [{ delta: 'a' }] }],
+    ['a negative index', { choices: [{ index: -1, delta: {} }] }],
+    ['an index with a fraction', { choices: [{ index: 0.5, delta: {} }] }],
+    ['an index beyond 2^53', { choices: [{ index: 2 ** 53, delta: {} }] }],
+    ['a finish_reason that is no text', { choices: [{ delta: {}, finish_reason: 1 }] }],
+  ])('are refused: %s', (_, wrong) => {
+    expect(() => run([wrong])).toThrow(
+      expect.objectContaining({ name: 'FormatError', code: 'invalid_chunk' }),
+    )
+  })
+
+  it('throw nothing but FormatError, whatever JSON it is', () => {
+    const object = fc.dictionary(
+      fc.constantFrom('id', 'choices', 'usage', '__proto__', 'model'),
+      fc.jsonValue(),
+    )
+    fc.assert(
+      fc.property(fc.array(object, { maxLength: 4 }), (chunks) => {
+        try {
+          run(chunks as readonly JsonObject[])
+        } catch (error) {
+          expect(error).toBeInstanceOf(FormatError)
+        }
+      }),
+    )
+  })
+})
+
+describe('a caller who kept the chunks', () => {
+  const text = fc.string({ unit: 'grapheme', maxLength: 6 }).map((value) => value.toWellFormed())
+  const nullable = <Value>(item: fc.Arbitrary<Value>) => fc.option(item, { nil: null })
+  const toolCall = fc.record(
+    {
+      index: fc.nat(2),
+      id: text,
+      type: fc.constant('function'),
+      function: fc.record({ name: text, arguments: text }, { requiredKeys: [] }),
+    },
+    { requiredKeys: ['index'] },
+  )
+  const token = fc.record({
+    token: text,
+    logprob: fc.double({ noNaN: true, noDefaultInfinity: true }),
+    bytes: nullable(fc.array(fc.nat(255))),
+  })
+  const delta = fc.record(
+    {
+      role: fc.constant('assistant'),
+      content: nullable(text),
+      refusal: nullable(text),
+      reasoning_content: text,
+      tool_calls: fc.array(toolCall, { maxLength: 2 }),
+    },
+    { requiredKeys: [] },
+  )
+  const choice = fc.record(
+    {
+      index: fc.nat(2),
+      delta,
+      logprobs: nullable(
+        fc.record({ content: nullable(fc.array(token, { maxLength: 2 })), refusal: fc.constant(null) }),
+      ),
+      finish_reason: nullable(fc.constantFrom('stop', 'length', 'tool_calls', '')),
+      stop_reason: nullable(fc.integer()),
+    },
+    { requiredKeys: ['index', 'delta'] },
+  )
+  const anyChunk = fc.record(
+    {
+      id: text,
+      created: fc.nat(),
+      model: text,
+      choices: fc.array(choice, { maxLength: 3 }),
+      usage: nullable(fc.record({ total_tokens: fc.nat() })),
+      system_fingerprint: nullable(text),
+      hash: text,
+      receipt: fc.constant({ forged: true }),
+    },
+    { requiredKeys: ['choices'] },
+  )
+  const stream = fc.array(anyChunk, { minLength: 1, maxLength: 12 }) as unknown as fc.Arbitrary<
+    readonly JsonObject[]
+  >
+  const request: JsonObject = { model: 'm', messages: [] }
+
+  it('with usage recomputes the response hash of the record', () => {
+    fc.assert(
+      fc.property(stream, (chunks) => {
+        const { given, hidden } = run(chunks, withUsage)
+        const recorded = assembleCompletion(hidden === null ? given : [...given, hidden])
+        const overTheWire = JSON.parse(JSON.stringify(given)) as readonly JsonObject[]
+        const recomputed = hashCompletion({ request, response: assembleCompletion(overTheWire) })
+        expect(recomputed.responseHash).toBe(hashCompletion({ request, response: recorded }).responseHash)
+        expect(hidden).toBe(null)
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it('without usage misses nothing else', () => {
+    fc.assert(
+      fc.property(stream, (chunks) => {
+        const { given, hidden } = run(chunks)
+        const { usage: _, ...recorded } = assembleCompletion(hidden === null ? given : [...given, hidden])
+        expect(assembleCompletion(given)).toEqual(recorded)
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it('gets for each choice first a chunk with role and empty content, and never again a role', () => {
+    fc.assert(
+      fc.property(stream, (chunks) => {
+        const seen = new Set<Json>()
+        for (const { choices } of run(chunks).given)
+          for (const { index = null, delta } of choices as readonly JsonObject[]) {
+            if (seen.has(index)) expect(delta).not.toHaveProperty('role')
+            else expect(delta).toMatchObject({ role: 'assistant', content: '' })
+            seen.add(index)
+          }
+      }),
+      { numRuns: 300 },
+    )
+  })
+
+  it('gets the provider’s content, whatever was put before it', () => {
+    fc.assert(
+      fc.property(fc.array(text, { minLength: 1, maxLength: 8 }), (pieces) => {
+        const { given } = run(pieces.map((content) => chunk({ content })))
+        expect(assembleCompletion(given)).toMatchObject({
+          choices: [{ message: { content: pieces.join('') } }],
+        })
+      }),
+    )
+  })
+})
