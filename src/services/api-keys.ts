@@ -1,0 +1,121 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Account, KeysStore, StoredKey } from '../stores/keys.ts'
+
+/** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */
+export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
+
+/** How long what the database said of a key is believed, milliseconds: a revoked key stops well within a second. */
+export const KEY_AGE_MAX_MS = 500
+
+/** Keys remembered at once, so that made-up ids cannot fill the memory. */
+export const KEYS_CACHED_MAX = 10_000
+
+/** What is shown of a key after its making: never the secret, nor its digest. */
+export type ApiKeyFacts = Omit<StoredKey, 'secretHash'>
+
+/** Who calls, as far as a valid key tells. */
+export type KeyHolder = {
+  readonly accountId: string
+  /** Public id of the key; fit for logs. */
+  readonly keyId: string
+}
+
+/** API keys: making, checking and revoking them. Methods throw the driver's error when the database fails. */
+export type ApiKeys = {
+  /** Gives the holder of a valid, unrevoked key, else null. Does NOT tell why not. */
+  authenticate(text: string): Promise<KeyHolder | null>
+  /** Makes a key for the account of this name, and the account when it is new. `text` is shown this once. */
+  create(key: { readonly accountName: string; readonly name: string }): Promise<{
+    readonly text: string
+    readonly key: ApiKeyFacts
+  }>
+  /** All keys, oldest first. */
+  list(): Promise<readonly ApiKeyFacts[]>
+  /** Revokes a key by its public id; every gateway stops taking it within KEY_AGE_MAX_MS. False when there is none. */
+  revoke(id: string): Promise<boolean>
+  /** Finds or makes the account of this name. */
+  openAccount(name: string): Promise<Account>
+}
+
+/**
+ * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes. `fixedKey` is a key
+ * of any form that is taken besides the stored ones, and not revocable: for development alone.
+ */
+export function createApiKeys(options: {
+  readonly keys: KeysStore
+  readonly now: () => number
+  readonly random: (length: number) => Uint8Array
+  readonly fixedKey?: { readonly text: string; readonly accountId: string } | null
+}): ApiKeys {
+  const { keys, now, random, fixedKey = null } = options
+  const findKey = rememberKeys(keys, now)
+  const unixSeconds = () => Math.floor(now() / 1000)
+
+  const openAccount = (name: string) =>
+    keys.openAccount({ id: crypto.randomUUID(), name, createdAt: unixSeconds() })
+
+  return {
+    openAccount,
+    async authenticate(text) {
+      if (fixedKey !== null && isSameDigest(digestOf(text), digestOf(fixedKey.text)))
+        return { accountId: fixedKey.accountId, keyId: 'fixed' }
+      const id = API_KEY_FORM.exec(text)?.[1]
+      if (id === undefined) return null
+      const key = await findKey(id)
+      if (key === null || key.revokedAt !== null || !isSameDigest(digestOf(text), key.secretHash)) return null
+      return { accountId: key.accountId, keyId: key.id }
+    },
+    async create({ accountName, name }) {
+      const account = await openAccount(accountName)
+      const id = encodeBase32(random(PUBLIC_ID_BYTES))
+      const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
+      const key = { id, accountId: account.id, name, createdAt: unixSeconds() }
+      await keys.addKey({ ...key, secretHash: digestOf(text) })
+      return { text, key: { ...key, accountName: account.name, revokedAt: null } }
+    },
+    list: async () => (await keys.listKeys()).map(({ secretHash: _, ...facts }) => facts),
+    revoke: (id) => keys.revokeKey(id, unixSeconds()),
+  }
+}
+
+const PUBLIC_ID_BYTES = 10
+const SECRET_BYTES = 32
+const BASE32_DIGITS = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** The keys are 256 random bits, so one plain SHA-256 is enough: there is nothing to guess. */
+function digestOf(text: string): Uint8Array {
+  return createHash('sha256').update(text).digest()
+}
+
+function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
+  return left.length === right.length && timingSafeEqual(left, right)
+}
+
+/** RFC 4648 section 6, lower case; `bytes` are a multiple of 5, so there is no padding. */
+function encodeBase32(bytes: Uint8Array): string {
+  const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
+  return (bits.match(/.{5}/g) ?? []).map((digit) => BASE32_DIGITS.charAt(Number.parseInt(digit, 2))).join('')
+}
+
+/** Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody else. */
+function rememberKeys(
+  keys: Pick<KeysStore, 'findKey'>,
+  now: () => number,
+): (id: string) => Promise<StoredKey | null> {
+  const known = new Map<string, { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }>()
+
+  return (id) => {
+    const atMs = now()
+    const entry = known.get(id)
+    if (entry !== undefined && atMs - entry.askedAtMs < KEY_AGE_MAX_MS) return entry.key
+    const key = keys.findKey(id)
+    known.delete(id)
+    known.set(id, { key, askedAtMs: atMs })
+    const [oldest] = known.keys()
+    if (known.size > KEYS_CACHED_MAX && oldest !== undefined) known.delete(oldest)
+    key.catch(() => {
+      if (known.get(id)?.key === key) known.delete(id)
+    })
+    return key
+  }
+}
