@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
-import { crc32 } from 'node:zlib'
+import { open } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { EifError } from '../../../attestation/eif/eif-error.ts'
@@ -8,6 +7,7 @@ import { measureEif } from '../../../attestation/eif/measure-eif.ts'
 import type { EifReport } from '../../../attestation/eif/report.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readFileChunks } from '../file-chunks.ts'
+import { NODE_DIGESTS } from '../node-digests.ts'
 import { printable } from '../printable.ts'
 
 /** Adds `measure IMAGE.eif [--json]`. Exit code 0 for an image that can be measured, 1 for another, 2 for usage. */
@@ -31,13 +31,9 @@ type MeasureResult =
   | { readonly valid: true; readonly report: EifReport }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** Node's own digests: OpenSSL's SHA-384 and zlib's CRC-32. */
-const NODE_DIGESTS = { sha384: () => createHash('sha384'), crc32 }
-
 async function measureFile(path: string): Promise<MeasureResult> {
-  let file: FileHandle | null = null
   try {
-    file = await open(path, 'r')
+    await using file = await open(path)
     const status = await file.stat()
     if (!status.isFile()) throw new CliError(`expected a file: ${printable(path)}`, EXIT_CODES.usage)
     const report = await measureEif({ sizeBytes: status.size, chunks: readFileChunks(file) }, NODE_DIGESTS)
@@ -47,8 +43,6 @@ async function measureFile(path: string): Promise<MeasureResult> {
     if (error instanceof Error && 'syscall' in error)
       throw new CliError(`cannot read ${printable(path)}: ${error.message}`, EXIT_CODES.usage)
     throw error
-  } finally {
-    await file?.close()
   }
 }
 

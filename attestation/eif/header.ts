@@ -1,0 +1,109 @@
+import { EifError } from './eif-error.ts'
+
+/** Bytes of the header at the start of an image; all integers are big-endian. */
+export const EIF_HEADER_BYTES = 548
+
+/** The header's last four bytes hold the CRC-32 of everything else. */
+export const EIF_CRC_OFFSET = 544
+
+export const EIF_SECTION_HEADER_BYTES = 12
+export const EIF_SECTIONS_MAX = 32
+
+export type EifHeader = {
+  readonly version: number
+  /** From a flag that no measurement covers. */
+  readonly architecture: 'x86_64' | 'aarch64'
+  /** What the image asks for unless it is started with other figures; covered by no measurement. */
+  readonly defaultMemoryBytes: bigint
+  readonly defaultCpus: bigint
+  readonly crc32: number
+  /** In the order of the file, back to back from the header to the last byte. */
+  readonly sections: readonly SectionPlace[]
+}
+
+/** Where the table says a section is: its own header at `offset`, then `dataBytes` of data. */
+export type SectionPlace = { readonly offset: number; readonly dataBytes: number }
+
+/**
+ * Reads the header of an attacker-controlled image of `fileBytes` bytes and checks that its table accounts for every
+ * byte of the file once. The hypervisor follows the table, AWS's tools walk the file; only where both see the same
+ * sections in the same order do measurements have one meaning, so every other layout is refused. Throws EifError.
+ */
+export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
+  if (bytes.length < EIF_HEADER_BYTES)
+    throw new EifError(
+      'header_truncated',
+      `expected a header of ${EIF_HEADER_BYTES} bytes, got ${bytes.length}`,
+    )
+  const view = new DataView(bytes.buffer, bytes.byteOffset, EIF_HEADER_BYTES)
+  if (view.getUint32(0) !== MAGIC) throw new EifError('magic', 'expected the file to begin with ".eif"')
+  const version = view.getUint16(4)
+  if (version < VERSION_MIN || version > VERSION_MAX)
+    throw new EifError('version', `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`)
+  const flags = view.getUint16(6)
+  if ((flags & ~FLAG_AARCH64) !== 0)
+    throw new EifError(
+      'header_flags',
+      `expected no flags but the architecture's, got 0x${flags.toString(16)}`,
+    )
+  if (view.getUint16(24) !== 0 || view.getUint32(540) !== 0)
+    throw new EifError('header_reserved', 'expected the reserved fields of the header to be zero')
+  return {
+    version,
+    architecture: flags === FLAG_AARCH64 ? 'aarch64' : 'x86_64',
+    defaultMemoryBytes: view.getBigUint64(8),
+    defaultCpus: view.getBigUint64(16),
+    crc32: view.getUint32(EIF_CRC_OFFSET),
+    sections: parseTable(view, BigInt(fileBytes)),
+  }
+}
+
+/** ".eif" */
+const MAGIC = 0x2e656966
+/** 2 brought the CRC, 3 the signature section, 4 the metadata section (aws-nitro-enclaves-image-format). */
+const VERSION_MIN = 2
+const VERSION_MAX = 4
+const FLAG_AARCH64 = 1
+const COUNT_OFFSET = 26
+const OFFSETS_OFFSET = 28
+const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
+
+/** Sums are exact: an offset and a size that wrap around 64 bits must not come out inside the file. */
+function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
+  const count = view.getUint16(COUNT_OFFSET)
+  if (count < 1 || count > EIF_SECTIONS_MAX)
+    throw new EifError('section_count', `expected 1 to ${EIF_SECTIONS_MAX} sections, got ${count}`)
+  const sections: SectionPlace[] = []
+  let previous = 0n
+  let end = BigInt(EIF_HEADER_BYTES)
+  for (let index = 0; index < EIF_SECTIONS_MAX; index++) {
+    const offset = view.getBigUint64(OFFSETS_OFFSET + 8 * index)
+    const size = view.getBigUint64(SIZES_OFFSET + 8 * index)
+    if (index >= count) {
+      if (offset !== 0n || size !== 0n)
+        throw new EifError(
+          'section_table',
+          `expected entry ${index} of the table to be zero, beyond the last section`,
+        )
+      continue
+    }
+    checkStart({ index, offset, previous, end })
+    previous = offset
+    end = offset + BigInt(EIF_SECTION_HEADER_BYTES) + size
+    if (end > fileBytes)
+      throw new EifError('section_beyond_file', `section ${index} ends at byte ${end} of ${fileBytes}`)
+    sections.push({ offset: Number(offset), dataBytes: Number(size) })
+  }
+  if (end < fileBytes) throw new EifError('trailing_data', `${fileBytes - end} bytes follow the last section`)
+  return sections
+}
+
+function checkStart(at: { index: number; offset: bigint; previous: bigint; end: bigint }): void {
+  const { index, offset, previous, end } = at
+  if (offset > end)
+    throw new EifError('section_gap', `${offset - end} bytes before section ${index} belong to none`)
+  if (offset === end) return
+  if (offset >= EIF_HEADER_BYTES && offset < previous)
+    throw new EifError('section_order', `section ${index} begins before section ${index - 1}`)
+  throw new EifError('section_overlap', `section ${index} begins at byte ${offset}, before byte ${end}`)
+}

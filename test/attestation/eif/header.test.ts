@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest'
+import { parseEifHeader } from '../../../attestation/eif/header.ts'
+import {
+  APPLICATION,
+  buildImage,
+  CMDLINE,
+  KERNEL,
+  type PlannedImage,
+  RAMDISK,
+  USUAL_SECTIONS,
+} from './image-builder.ts'
+
+const SECTIONS = [KERNEL, CMDLINE, RAMDISK]
+const parse = (plan: Partial<PlannedImage>, fileBytes?: number) => {
+  const image = buildImage({ sections: SECTIONS, ...plan })
+  return parseEifHeader(image.subarray(0, 548), fileBytes ?? image.length)
+}
+const refusal = (code: string) => expect.objectContaining({ name: 'EifError', code })
+const CMDLINE_AT = 548n + 12n + BigInt(KERNEL.data.length)
+const RAMDISK_AT = CMDLINE_AT + 12n + BigInt(CMDLINE.data.length)
+
+describe('parseEifHeader', () => {
+  it('gives what the header says and where the sections are', () => {
+    const image = buildImage({ sections: SECTIONS, version: 3 })
+    expect(parseEifHeader(image, image.length)).toEqual({
+      version: 3,
+      architecture: 'x86_64',
+      defaultMemoryBytes: 1n << 30n,
+      defaultCpus: 2n,
+      crc32: new DataView(image.buffer).getUint32(544),
+      sections: [
+        { offset: 548, dataBytes: KERNEL.data.length },
+        { offset: Number(CMDLINE_AT), dataBytes: CMDLINE.data.length },
+        { offset: Number(RAMDISK_AT), dataBytes: RAMDISK.data.length },
+      ],
+    })
+  })
+
+  it('reads a header that lies somewhere inside a larger buffer', () => {
+    const image = buildImage({ sections: SECTIONS })
+    const larger = new Uint8Array(image.length + 5)
+    larger.set(image, 5)
+    expect(parseEifHeader(larger.subarray(5), image.length)).toEqual(parseEifHeader(image, image.length))
+  })
+
+  it.each([2, 3, 4])('accepts version %d', (version) => {
+    expect(parse({ version }).version).toBe(version)
+  })
+
+  it('knows the architecture by its flag', () => {
+    expect(parse({ flags: 1 }).architecture).toBe('aarch64')
+  })
+
+  it('accepts 32 sections', () => {
+    const many = [KERNEL, CMDLINE, ...Array.from({ length: 30 }, () => APPLICATION)]
+    expect(parse({ sections: many }).sections.length).toBe(32)
+  })
+
+  it.each<[string, Partial<PlannedImage>, string]>([
+    ['another magic', { magic: '.eiF' }, 'magic'],
+    ['version 1, which has no CRC', { version: 1 }, 'version'],
+    ['version 5', { version: 5 }, 'version'],
+    ['an unknown flag', { flags: 2 }, 'header_flags'],
+    ['an unknown flag beside the known one', { flags: 0x8001 }, 'header_flags'],
+    ['a reserved field', { reserved: 1 }, 'header_reserved'],
+    ['the unused field', { unused: 1 }, 'header_reserved'],
+    ['no section', { count: 0 }, 'section_count'],
+    ['33 sections', { count: 33 }, 'section_count'],
+    ['a count beyond any table', { count: 0xffff }, 'section_count'],
+    ['an offset beyond the count', { offsets: { 3: 548n } }, 'section_table'],
+    ['a size beyond the count', { sizes: { 31: 1n } }, 'section_table'],
+    ['a count one too low', { count: 2 }, 'section_table'],
+    ['a count one too high', { count: 4 }, 'section_overlap'],
+    ['a gap after the header', { offsets: { 0: 549n } }, 'section_gap'],
+    ['a gap between sections', { offsets: { 1: CMDLINE_AT + 1n } }, 'section_gap'],
+    ['a section inside the header', { offsets: { 0: 540n } }, 'section_overlap'],
+    ['a section over the end of the one before', { offsets: { 1: CMDLINE_AT - 1n } }, 'section_overlap'],
+    ['the same section twice', { offsets: { 1: 548n } }, 'section_overlap'],
+    [
+      'sections listed in another order than they lie in',
+      { offsets: { 2: 548n, 1: CMDLINE_AT } },
+      'section_order',
+    ],
+    [
+      'a size that overlaps the next section',
+      { sizes: { 0: BigInt(KERNEL.data.length) + 1n } },
+      'section_overlap',
+    ],
+    ['a size that leaves a gap', { sizes: { 0: BigInt(KERNEL.data.length) - 1n } }, 'section_gap'],
+    [
+      'a section that ends beyond the file',
+      { sizes: { 2: BigInt(RAMDISK.data.length) + 1n } },
+      'section_beyond_file',
+    ],
+    ['an offset beyond the file', { offsets: { 2: 1n << 40n } }, 'section_gap'],
+    [
+      'a size whose end wraps around 64 bits',
+      { sizes: { 2: (1n << 64n) - RAMDISK_AT - 12n } },
+      'section_beyond_file',
+    ],
+    ['the largest size', { sizes: { 0: (1n << 64n) - 1n } }, 'section_beyond_file'],
+    ['the largest offset', { offsets: { 1: (1n << 64n) - 1n } }, 'section_gap'],
+    ['bytes after the last section', { trailing: Uint8Array.of(0) }, 'trailing_data'],
+  ])('refuses %s', (_, plan, code) => {
+    expect(() => parse(plan)).toThrow(refusal(code))
+  })
+
+  it('refuses a file cut anywhere', () => {
+    const image = buildImage({ sections: USUAL_SECTIONS })
+    for (let length = 548; length < image.length; length++)
+      expect(() => parseEifHeader(image, length)).toThrow(expect.objectContaining({ name: 'EifError' }))
+  })
+
+  it('refuses fewer bytes than a header has', () => {
+    expect(() => parseEifHeader(new Uint8Array(547), 547)).toThrow(refusal('header_truncated'))
+    expect(() => parseEifHeader(new Uint8Array(), 0)).toThrow(refusal('header_truncated'))
+  })
+})

@@ -1,0 +1,157 @@
+import { describe, expect, it } from 'vitest'
+import { parseImageSignature, verifyImageSignature } from '../../../attestation/eif/signature.ts'
+import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../../../enclave/nsm/cbor.ts'
+import {
+  ascii,
+  CURVES,
+  encodeAlgorithm,
+  encodeIntegers,
+  encodePayload,
+  encodePem,
+  encodeSignatureSection,
+  makeSigner,
+  signRegister,
+} from './image-builder.ts'
+
+const PCR0 = new Uint8Array(48).fill(200)
+const signer = makeSigner('P-384')
+const section = encodeSignatureSection(signer.pem, signRegister(signer, PCR0))
+const refusal = (code: string) => expect.objectContaining({ name: 'EifError', code })
+const entry = (certificate: Uint8Array, signature: Uint8Array) =>
+  encodeArray([
+    encodeMap([
+      [encodeText('signing_certificate'), certificate],
+      [encodeText('signature'), signature],
+    ]),
+  ])
+const withCose = (cose: Uint8Array) => encodeSignatureSection(signer.pem, cose)
+
+describe('an image signature', () => {
+  it.each(Object.keys(CURVES) as (keyof typeof CURVES)[])(
+    'by a key on %s is read and verified',
+    async (curve) => {
+      const other = makeSigner(curve)
+      const image = parseImageSignature(encodeSignatureSection(other.pem, signRegister(other, PCR0)))
+      expect(image.certificate.der).toEqual(new Uint8Array(other.der))
+      expect(image.certificate.curve.namedCurve).toBe(curve)
+      await expect(verifyImageSignature(image, PCR0)).resolves.toBeUndefined()
+    },
+  )
+
+  it('over another PCR0 is refused', async () => {
+    const other = PCR0.with(47, 0)
+    await expect(verifyImageSignature(parseImageSignature(section), other)).rejects.toMatchObject({
+      code: 'signature_payload',
+    })
+  })
+
+  it('with a flipped bit is refused', async () => {
+    const cose = signRegister(signer, PCR0, {
+      spoil: (signature) => signature.with(50, (signature[50] ?? 0) ^ 1),
+    })
+    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+      code: 'signature_invalid',
+    })
+  })
+
+  it.each([0, 95, 97])('of %d bytes is refused', async (length) => {
+    const cose = signRegister(signer, PCR0, { spoil: () => new Uint8Array(length) })
+    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+      code: 'signature_invalid',
+    })
+  })
+
+  it("by another key than the certificate's is refused", async () => {
+    const cose = signRegister(makeSigner('P-384'), PCR0)
+    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+      code: 'signature_invalid',
+    })
+  })
+
+  it('does not detect a certificate that has expired, or that nobody knows', async () => {
+    // The builder's certificates are self-made and ended in 2027; only PCR8 shows whose they are.
+    await expect(verifyImageSignature(parseImageSignature(section), PCR0)).resolves.toBeUndefined()
+  })
+})
+
+describe('parseImageSignature', () => {
+  it.each<[string, Uint8Array]>([
+    ['no bytes', new Uint8Array()],
+    ['a trailing byte', Uint8Array.of(...section, 0)],
+    ['no entry', encodeArray([])],
+    ['two entries', Uint8Array.of(0x82, ...section.subarray(1), ...section.subarray(1))],
+    ['an entry that is no map', encodeArray([encodeUnsigned(1)])],
+    [
+      'byte strings in the place of integers',
+      entry(encodeBytes(signer.pem), encodeBytes(signRegister(signer, PCR0))),
+    ],
+    ['an integer beyond a byte', entry(encodeArray([encodeUnsigned(256)]), encodeArray([]))],
+    ['a negative integer', entry(encodeArray([Uint8Array.of(0x20)]), encodeArray([]))],
+    ['one member', encodeArray([encodeMap([[encodeText('signature'), encodeArray([])]])])],
+    [
+      'a third member',
+      encodeArray([
+        encodeMap([
+          [encodeText('signing_certificate'), encodeIntegers(signer.pem)],
+          [encodeText('signature'), encodeIntegers(signRegister(signer, PCR0))],
+          [encodeText('more'), encodeUnsigned(1)],
+        ]),
+      ]),
+    ],
+    ['an array of indefinite length', Uint8Array.of(0x9f, ...section.subarray(1), 0xff)],
+    ['a length beyond the section', Uint8Array.of(0x9b, 0, 0, 0, 1, 0, 0, 0, 0)],
+  ])('refuses a section with %s', (_, bytes) => {
+    expect(() => parseImageSignature(bytes)).toThrow(refusal('signature_malformed'))
+  })
+
+  it.each<[string, Uint8Array, string]>([
+    ['no array', encodeUnsigned(1), 'cose_malformed'],
+    ['three items', encodeArray([1, 2, 3].map(encodeUnsigned)), 'cose_malformed'],
+    ['numbers where byte strings belong', encodeArray([1, 2, 3, 4].map(encodeUnsigned)), 'cose_malformed'],
+    [
+      'tag 18, which the signer does not write',
+      Uint8Array.of(0xd2, ...signRegister(signer, PCR0)),
+      'cose_malformed',
+    ],
+    [
+      'an unprotected header',
+      signRegister(signer, PCR0, { unprotected: encodeAlgorithm(-35) }),
+      'cose_malformed',
+    ],
+    [
+      'a protected header that is no map',
+      signRegister(signer, PCR0, { protectedHeader: encodeUnsigned(1) }),
+      'cose_malformed',
+    ],
+    [
+      "an algorithm of another curve than the key's",
+      signRegister(signer, PCR0, { protectedHeader: encodeAlgorithm(-7) }),
+      'cose_algorithm',
+    ],
+    [
+      'an empty protected header',
+      signRegister(signer, PCR0, { protectedHeader: encodeMap([]) }),
+      'cose_algorithm',
+    ],
+    [
+      'a second protected header',
+      signRegister(signer, PCR0, { protectedHeader: Uint8Array.of(0xa2, 0x01, 0x38, 0x22, 0x02, 0x80) }),
+      'cose_algorithm',
+    ],
+    ['another register', signRegister(signer, PCR0, { payload: encodePayload(1, PCR0) }), 'cose_malformed'],
+    ['a payload that is no map', signRegister(signer, PCR0, { payload: PCR0 }), 'cose_malformed'],
+    ['no payload', signRegister(signer, PCR0, { payload: new Uint8Array() }), 'cose_malformed'],
+  ])('refuses a COSE_Sign1 with %s', (_, cose, code) => {
+    expect(() => parseImageSignature(withCose(cose))).toThrow(refusal(code))
+  })
+
+  it('refuses a certificate that is none', () => {
+    const cose = signRegister(signer, PCR0)
+    expect(() => parseImageSignature(encodeSignatureSection(ascii('no PEM'), cose))).toThrow(
+      refusal('certificate_malformed'),
+    )
+    expect(() =>
+      parseImageSignature(encodeSignatureSection(encodePem(Uint8Array.of(0x30, 0x00)), cose)),
+    ).toThrow(refusal('certificate_malformed'))
+  })
+})

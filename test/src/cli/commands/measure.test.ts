@@ -1,0 +1,127 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Command } from 'commander'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { registerMeasure } from '../../../../src/cli/commands/measure.ts'
+import { ascii, buildImage, CMDLINE, KERNEL, RAMDISK, TYPE } from '../../../attestation/eif/image-builder.ts'
+
+const vectors = join(import.meta.dirname, '../../../vectors/eif')
+const manifest = JSON.parse(await readFile(join(vectors, 'manifest.json'), 'utf8')) as {
+  files: { file: string; pcrs: Record<string, string> }[]
+}
+const pcrsOf = (file: string) => manifest.files.find((entry) => entry.file === file)?.pcrs ?? {}
+
+let folder: string
+let output: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-measure-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+beforeEach(() => {
+  output = ''
+  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    output += String(text)
+    return true
+  })
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+  process.exitCode = undefined
+})
+
+/** Runs the command in this process and gives what it printed and the exit code it set. */
+async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
+  const program = new Command('affidavit').exitOverride().configureOutput({ writeErr: () => undefined })
+  registerMeasure(program)
+  for (const command of program.commands)
+    command.exitOverride().configureOutput({ writeErr: () => undefined })
+  await program.parseAsync(['measure', ...args], { from: 'user' })
+  return { output, exitCode: process.exitCode }
+}
+
+async function imageFile(name: string, metadata: string): Promise<string> {
+  const path = join(folder, name)
+  const sections = [KERNEL, CMDLINE, { type: TYPE.metadata, data: ascii(metadata) }, RAMDISK]
+  await writeFile(path, buildImage({ sections }))
+  return path
+}
+
+describe('affidavit measure', () => {
+  it('prints measurements, sections, metadata and what is not measured, and exits 0', async () => {
+    const { output, exitCode } = await run(join(vectors, 'synthetic-signed.eif'))
+    for (const [index, value] of Object.entries(pcrsOf('synthetic-signed.eif')))
+      expect(output).toContain(`PCR${index}  ${value}\n`)
+    expect(output).toMatch(/ramdisk +2486 +1100\n/)
+    expect(output).toContain('"ImageName": "synthetic"')
+    expect(output).toContain('Signature ES384')
+    expect(output).toContain('The metadata is in no measurement')
+    expect(exitCode).toBe(0)
+  })
+
+  it('prints one JSON object with --json', async () => {
+    const { output, exitCode } = await run(join(vectors, 'synthetic-unsigned.eif'), '--json')
+    const pcrs = pcrsOf('synthetic-unsigned.eif')
+    expect(JSON.parse(output)).toMatchObject({
+      valid: true,
+      code: null,
+      message: null,
+      facts: {
+        size_bytes: 4050,
+        version: 4,
+        architecture: 'x86_64',
+        default_memory_bytes: '1073741824',
+        default_cpus: '2',
+        crc32: expect.stringMatching(/^[0-9a-f]{8}$/),
+        sections: expect.arrayContaining([{ kind: 'cmdline', offset: 1560, size_bytes: 84 }]),
+        measurements: { pcr0: pcrs['0'], pcr1: pcrs['1'], pcr2: pcrs['2'], pcr8: null },
+        signature: null,
+        metadata: { ImageName: 'synthetic' },
+        warnings: expect.arrayContaining([expect.objectContaining({ code: 'not_signed' })]),
+      },
+    })
+    expect(output.trimEnd()).not.toContain('\n')
+    expect(exitCode).toBe(0)
+  })
+
+  it('says that PCR8 of an image that is not signed is zero', async () => {
+    expect((await run(join(vectors, 'synthetic-unsigned.eif'))).output).toContain('PCR8  zero')
+  })
+
+  it('gives no measurement of an image with a wrong checksum, and exits 1', async () => {
+    const { output, exitCode } = await run(join(vectors, 'synthetic-badcrc.eif'))
+    expect(output).toContain('NOT MEASURED\n  crc: ')
+    expect(output).not.toContain('PCR0')
+    expect(exitCode).toBe(1)
+  })
+
+  it('names the code in JSON', async () => {
+    const { output, exitCode } = await run('--json', join(vectors, 'manifest.json'))
+    expect(JSON.parse(output)).toEqual({
+      valid: false,
+      code: 'magic',
+      message: expect.any(String),
+      facts: null,
+    })
+    expect(exitCode).toBe(1)
+  })
+
+  it('lets no metadata move the cursor or colour the terminal', async () => {
+    const hostile = '{"a":"\\u001b[2Jx\u0085\u009b31m\\u202eevil"}'
+    const path = await imageFile('hostile.eif', hostile)
+    const { output } = await run(path)
+    expect(output).toContain('evil')
+    expect(output.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u)
+  })
+
+  it.each([
+    ['a file that is not there', () => join(folder, 'missing.eif')],
+    ['a folder', () => folder],
+  ])('refuses %s as usage', async (_, path) => {
+    await expect(run(path())).rejects.toMatchObject({ name: 'CliError', exitCode: 2 })
+  })
+
+  it('refuses to be called without an image', async () => {
+    await expect(run()).rejects.toMatchObject({ code: 'commander.missingArgument' })
+  })
+})

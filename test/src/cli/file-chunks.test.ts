@@ -1,0 +1,53 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, open, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { FILE_CHUNK_BYTES, readFileChunks } from '../../../src/cli/file-chunks.ts'
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-chunks-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+describe('readFileChunks', () => {
+  it.each([0, 1, FILE_CHUNK_BYTES - 1, FILE_CHUNK_BYTES, FILE_CHUNK_BYTES + 1, 5 * FILE_CHUNK_BYTES + 7])(
+    'gives the %d bytes of a file',
+    async (length) => {
+      const path = join(folder, String(length))
+      const bytes = randomBytes(length)
+      await writeFile(path, bytes)
+      await using file = await open(path)
+      const copies: Uint8Array[] = []
+      for await (const chunk of readFileChunks(file)) copies.push(chunk.slice())
+      expect(Buffer.concat(copies).equals(bytes)).toBe(true)
+    },
+  )
+
+  it('gives chunks in two pieces of memory only, whatever the size of the file', async () => {
+    const path = join(folder, 'memory')
+    await writeFile(path, new Uint8Array(9 * FILE_CHUNK_BYTES))
+    await using file = await open(path)
+    const memory = new Set<ArrayBufferLike>()
+    for await (const chunk of readFileChunks(file)) memory.add(chunk.buffer)
+    expect(memory.size).toBe(2)
+  })
+
+  it('may be left early: the file can be closed at once', async () => {
+    const path = join(folder, 'early')
+    await writeFile(path, new Uint8Array(4 * FILE_CHUNK_BYTES))
+    const file = await open(path)
+    for await (const chunk of readFileChunks(file)) {
+      expect(chunk.length).toBe(FILE_CHUNK_BYTES)
+      break
+    }
+    await expect(file.close()).resolves.toBeUndefined()
+  })
+
+  it('passes on that reading failed', async () => {
+    const file = await open(folder)
+    await expect(readFileChunks(file).next()).rejects.toMatchObject({ code: 'EISDIR' })
+    await file.close()
+  })
+})
