@@ -1,10 +1,13 @@
 import { verify, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Decoder, Encoder } from 'cbor-x'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parseRoots } from '../../../attestation/nitro/roots.ts'
+import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import { openDevelopmentRoot, rootCertificateFile } from '../../../enclave/nsm/development-root.ts'
 import { measureSource } from '../../../enclave/nsm/measured-source.ts'
 import type { Nsm } from '../../../enclave/nsm/nsm.ts'
 import { openSoftwareNsm } from '../../../enclave/nsm/software-nsm.ts'
@@ -112,6 +115,74 @@ describe('a document of the software module', () => {
     now = NOW_MS
     expect(after).not.toEqual(before)
     expect(new X509Certificate(after).validToDate.getTime()).toBeGreaterThan(NOW_MS + 4 * 3600_000)
+  })
+})
+
+describe('the validator', () => {
+  const policy = { measurements: 'any' } as const
+  const input = {
+    publicKey: new Uint8Array(65).fill(4),
+    userData: new Uint8Array(32),
+    nonce: new Uint8Array(16),
+  }
+  const rootsOf = async () => parseRoots(await readFile(rootCertificateFile(join(folder, 'root.pem'))))
+
+  it('accepts a document under the development root, with every binding', async () => {
+    const document = await nsm.attest(input)
+    const at = new Date(NOW_MS)
+    const facts = await verifyAttestation(
+      document,
+      { ...policy, roots: await rootsOf(), nonce: input.nonce },
+      at,
+    )
+    expect(facts).toMatchObject({
+      moduleId: (await nsm.describe()).moduleId,
+      timestampMs: NOW_MS,
+      isDebugMode: false,
+      unknownKeys: [],
+      publicKey: input.publicKey,
+    })
+    const instanceId = facts.moduleId.split('-enc')[0]
+    expect(facts.bindings).toEqual({ instanceId, pcr4: true, leafCommonName: true, issuerCommonName: true })
+  })
+
+  it('accepts it by the measurements of this source, and not by others', async () => {
+    const document = await nsm.attest(input)
+    const expected = new Map([[2, (await nsm.describePcr(2)).value]])
+    const roots = await rootsOf()
+    const at = new Date(NOW_MS)
+    await expect(verifyAttestation(document, { measurements: [expected], roots }, at)).resolves.toBeDefined()
+    const other = new Map([[2, new Uint8Array(48).fill(1)]])
+    await expect(verifyAttestation(document, { measurements: [other], roots }, at)).rejects.toMatchObject({
+      name: 'AttestationError',
+    })
+  })
+
+  it('refuses a document without that root, and under the root of somebody else', async () => {
+    const document = await nsm.attest(input)
+    const at = new Date(NOW_MS)
+    const stranger = new X509Certificate((await openDevelopmentRoot(null, NOW_MS)).certificate)
+    const roots = parseRoots(new Uint8Array(stranger.raw))
+    for (const refused of [policy, { ...policy, roots }])
+      await expect(verifyAttestation(document, refused, at)).rejects.toMatchObject({ code: 'root_untrusted' })
+  })
+
+  it('accepts the documents of three weeks, all certificates renewed along the way', async () => {
+    const roots = await rootsOf()
+    for (let hours = 0; hours < 21 * 24; hours += 5) {
+      now = NOW_MS + hours * 3600_000
+      const facts = await verifyAttestation(await nsm.attest(input), { ...policy, roots }, new Date(now))
+      expect(facts.timestampMs).toBe(now)
+    }
+    now = NOW_MS
+  })
+
+  it('accepts documents with locked registers and with full fields', async () => {
+    const full = new Uint8Array(1024).fill(7)
+    await nsm.lockPcr(31)
+    const document = await nsm.attest({ publicKey: full, userData: full, nonce: full })
+    const facts = await verifyAttestation(document, { ...policy, roots: await rootsOf() }, new Date(NOW_MS))
+    expect(facts.measurements.has(31)).toBe(true)
   })
 })
 
