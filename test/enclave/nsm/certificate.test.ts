@@ -1,7 +1,9 @@
+import { createPublicKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Decoder } from 'cbor-x'
 import { Certificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
+import { keyIdOf } from '../../../enclave/nsm/certificate.ts'
 import { createCertificateChain } from '../../../enclave/nsm/certificate-chain.ts'
 import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES } from '../../../enclave/nsm/certificate-profiles.ts'
 import { openDevelopmentRoot } from '../../../enclave/nsm/development-root.ts'
@@ -113,13 +115,25 @@ describe('serial numbers', () => {
 })
 
 describe('key identifiers', () => {
-  it('are made by the method of AWS, and chain upwards', () => {
-    const identifier = (certificate: Certificate, oid: string) =>
-      hex(
-        certificate.extensions?.find(({ extnID }) => extnID === oid)?.extnValue.valueBlock.valueHex ??
-          new ArrayBuffer(0),
-      ).slice(-40)
+  const subjectKeyId = (certificate: Certificate) => identifierIn(certificate, '2.5.29.14')
+  const identifierIn = (certificate: Certificate, oid: string) => {
+    const extension = certificate.extensions?.find(({ extnID }) => extnID === oid)
+    return hex(extension?.extnValue.valueBlock.valueHex ?? new ArrayBuffer(0)).slice(-40)
+  }
+
+  it('are made by the method that AWS uses', () => {
+    for (const certificate of aws.slice(0, 4)) {
+      const key = createPublicKey({
+        key: Buffer.from(certificate.subjectPublicKeyInfo.toSchema().toBER()),
+        format: 'der',
+        type: 'spki',
+      })
+      expect(Buffer.from(keyIdOf(key)).toString('hex')).toBe(subjectKeyId(certificate))
+    }
+  })
+
+  it('chain upwards', () => {
     for (const index of [1, 2, 3])
-      expect(identifier(at(ours, index), '2.5.29.35')).toBe(identifier(at(ours, index - 1), '2.5.29.14'))
+      expect(identifierIn(at(ours, index), '2.5.29.35')).toBe(subjectKeyId(at(ours, index - 1)))
   })
 })

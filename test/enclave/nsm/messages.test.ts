@@ -163,6 +163,11 @@ describe('decodeResponse', () => {
     expect(decodeResponse(unhex('a1654572726f7263466f6f'))).toEqual({ kind: 'Error', code: 'InternalError' })
   })
 
+  it('reads maps of indefinite length, which newer modules write elsewhere', () => {
+    const bytes = unhex('bf6947657452616e646f6dbf6672616e646f6d43010203ffff')
+    expect(decodeResponse(bytes)).toEqual({ kind: 'GetRandom', random: Uint8Array.of(1, 2, 3) })
+  })
+
   it('refuses an answer that lacks a member', () => {
     expect(() => decodeResponse(unhex('a16947657452616e646f6da0'))).toThrow(
       expect.objectContaining({ code: 'InvalidResponse' }),
