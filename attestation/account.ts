@@ -1,6 +1,6 @@
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { keccak_256 } from '@noble/hashes/sha3.js'
-import { concatBytes, encodeHex, encodeUtf8, equalBytes } from './bytes.ts'
+import { concatBytes, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 
 /** Bytes of an uncompressed secp256k1 point: 0x04, x, y. */
@@ -8,9 +8,6 @@ export const PUBLIC_KEY_BYTES = 65
 
 /** Bytes of a signature: r, s, v. */
 export const SIGNATURE_BYTES = 65
-
-/** Bytes of every hash that is signed. */
-export const HASH_BYTES = 32
 
 /** What a valid signature establishes. */
 export type SignatureFacts = {

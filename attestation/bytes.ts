@@ -86,6 +86,9 @@ export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   return difference === 0
 }
 
+/** Bytes of a SHA-256 or Keccak-256 hash. */
+export const HASH_BYTES = 32
+
 /** SHA-256 (FIPS 180-4) of `data`, 32 bytes. */
 export function sha256(data: Uint8Array): Uint8Array {
   return nobleSha256(data)

@@ -1,6 +1,6 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
-import { addressOf, HASH_BYTES, recoverPublicKey } from './account.ts'
-import { concatBytes, decodeHex, encodeUtf8 } from './bytes.ts'
+import { addressOf, recoverPublicKey } from './account.ts'
+import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 
 /** State of a notary's log: how many leaves, and their Merkle root (32 bytes). */

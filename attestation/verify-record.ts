@@ -4,6 +4,7 @@ import { type CompletionHash, hashCompletion, PROOF_MEMBERS } from './completion
 import { FormatError, ProofError } from './errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
+import { decodeAttestationPayload } from './nitro/document.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
 
 /** What a record is checked for, in the order of the report. */
@@ -38,7 +39,7 @@ export type RecordReport = {
 export type RecordOptions = {
   /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
   readonly request?: Json
-  /** Reads an attestation document without judging it; throws when it cannot. Default: the key is not checked. */
+  /** Reads an attestation document without judging it; throws when it cannot. Default: decodeAttestationPayload. */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
 }
 
@@ -63,7 +64,9 @@ export function verifyRecord(record: Json, options: RecordOptions = {}): RecordR
     check('signature', () => checkSignature(subject)),
     check('receipt', () => checkReceipt(subject)),
     check('created_at', () => checkCreatedAt(subject)),
-    check('attestation key', () => checkAttestationKey(subject, options.decodeAttestation)),
+    check('attestation key', () =>
+      checkAttestationKey(subject, options.decodeAttestation ?? decodeAttestationPayload),
+    ),
     check('receipt in log', () => checkReceiptInLog(subject)),
     check('tree head', () => checkTreeHead(subject)),
     check('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
@@ -151,7 +154,8 @@ function checkReceipt(subject: Subject): Finding {
   requireEqual(receipt.request_hash, requestHash, "the receipt's request_hash", 'the request')
   requireEqual(receipt.response_hash, responseHash, "the receipt's response_hash", 'the response')
   const requested = memberOf(need(subject.request), 'model')
-  const returned = memberOf(need(subject.response), 'model') ?? null
+  const model = memberOf(need(subject.response), 'model')
+  const returned = typeof model === 'string' ? model : null
   if (receipt.model.requested !== requested)
     throw new ProofError('wrong_model', "expected the receipt's model.requested to be the request's model")
   if (receipt.model.returned !== returned)
@@ -167,12 +171,13 @@ function checkCreatedAt(subject: Subject): Finding {
   return new Date(finishedAt * 1000).toISOString()
 }
 
-function checkAttestationKey(subject: Subject, decode: RecordOptions['decodeAttestation']): Finding {
+function checkAttestationKey(
+  subject: Subject,
+  decode: NonNullable<RecordOptions['decodeAttestation']>,
+): Finding {
   const text = memberOf(subject.members, 'attestation')
   if (typeof text !== 'string') throw new FormatError('missing_member', 'expected attestation to be a string')
-  const document = decodeBase64(text)
-  if (decode === undefined) return skip('no reader of attestation documents was given')
-  const { publicKey } = decode(document)
+  const { publicKey } = decode(decodeBase64(text))
   if (publicKey === null || !equalBytes(publicKey, need(subject.publicKey)))
     throw new ProofError('wrong_key', "expected the attestation document to carry the record's public_key")
   return 'the document carries this key; whether it is genuine is not part of this check'

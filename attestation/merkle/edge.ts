@@ -1,4 +1,4 @@
-import { HASH_BYTES } from '../account.ts'
+import { HASH_BYTES } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'
 

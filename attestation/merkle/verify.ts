@@ -1,5 +1,4 @@
-import { HASH_BYTES } from '../account.ts'
-import { equalBytes } from '../bytes.ts'
+import { equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import type { TreeHead } from '../tree-head.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'

@@ -1,0 +1,185 @@
+import { secp256k1 } from '@noble/curves/secp256k1.js'
+import { computeAddress, hashMessage, SigningKey, verifyMessage, Wallet } from 'ethers'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  addressOf,
+  completionDigest,
+  recoverPublicKey,
+  verifyCompletionSignature,
+} from '../../attestation/account.ts'
+import { concatBytes, decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../attestation/errors.ts'
+
+const wallet = new Wallet(`0x${'17'.repeat(32)}`)
+const publicKey = decodeHex(wallet.signingKey.publicKey)
+const hash = decodeHex('ab'.repeat(32))
+const signature = decodeHex(wallet.signMessageSync(hash))
+const order = secp256k1.Point.CURVE().n
+
+describe('addressOf', () => {
+  it('is the address that ethers computes, in lower case', () => {
+    for (const byte of [1, 2, 3, 0x7f, 0xfe]) {
+      const key = new SigningKey(new Uint8Array(32).fill(byte))
+      expect(addressOf(decodeHex(key.publicKey))).toBe(computeAddress(key).toLowerCase())
+    }
+  })
+
+  it.each([
+    ['a compressed point', decodeHex(wallet.signingKey.compressedPublicKey)],
+    ['a point without its first byte', publicKey.slice(1)],
+    ['a byte too many', concatBytes(publicKey, new Uint8Array(1))],
+    ['a hybrid point', concatBytes(new Uint8Array([6]), publicKey.slice(1))],
+    [
+      'a point off the curve',
+      concatBytes(publicKey.slice(0, 64), new Uint8Array([(publicKey[64] ?? 0) ^ 1])),
+    ],
+    ['coordinates over the field', concatBytes(new Uint8Array([4]), new Uint8Array(64).fill(255))],
+    ['zeros', concatBytes(new Uint8Array([4]), new Uint8Array(64))],
+    ['nothing', new Uint8Array()],
+  ])('refuses %s', (_, key) => {
+    expect(codeOf(() => addressOf(key))).toBe('invalid_public_key')
+  })
+})
+
+describe('completionDigest', () => {
+  it('is what ethers signs for the 32 raw bytes', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), (bytes) => {
+        expect(`0x${encodeHex(completionDigest(bytes))}`).toBe(hashMessage(bytes))
+      }),
+    )
+  })
+
+  it('refuses a hash of another length', () => {
+    for (const length of [0, 31, 33, 64])
+      expect(codeOf(() => completionDigest(new Uint8Array(length)))).toBe('invalid_hash')
+  })
+})
+
+describe('verifyCompletionSignature', () => {
+  it('accepts what ethers signs, and names the account that ethers recovers', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), (bytes) => {
+        const signed = wallet.signMessageSync(bytes)
+        const facts = verifyCompletionSignature({ hash: bytes, signature: decodeHex(signed), publicKey })
+        expect(facts).toEqual({ address: verifyMessage(bytes, signed).toLowerCase(), lowS: true })
+      }),
+      { numRuns: 25 },
+    )
+  })
+
+  it('refuses the twin of a signature with high s, which ethers would recover to the same account', () => {
+    const r = signature.slice(0, 32)
+    const highS = decodeHex(
+      (order - BigInt(`0x${encodeHex(signature.slice(32, 64))}`)).toString(16).padStart(64, '0'),
+    )
+    const twin = concatBytes(r, highS, new Uint8Array([signature[64] === 27 ? 28 : 27]))
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: twin, publicKey }))).toBe('high_s')
+  })
+
+  it.each([
+    ['64 bytes', signature.slice(0, 64)],
+    ['66 bytes', concatBytes(signature, new Uint8Array(1))],
+    ['nothing', new Uint8Array()],
+    ['v of 0', withLast(0)],
+    ['v of 1', withLast(1)],
+    ['v of 26', withLast(26)],
+    ['v of 29', withLast(29)],
+    ['v of 37, as EIP-155 would have it', withLast(37)],
+    ['r of 0', concatBytes(new Uint8Array(32), signature.slice(32))],
+    ['s of 0', concatBytes(signature.slice(0, 32), new Uint8Array(32), signature.slice(64))],
+    ['r of the order', concatBytes(bigBytes(order), signature.slice(32))],
+    ['s of the order', concatBytes(signature.slice(0, 32), bigBytes(order), signature.slice(64))],
+  ])('refuses a signature of %s', (_, malformed) => {
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: malformed, publicKey }))).toBe(
+      'invalid_signature',
+    )
+  })
+
+  it('refuses an r that is the x coordinate of no point', () => {
+    // x³ + 7 is no square for x = 5.
+    const malformed = concatBytes(bigBytes(5n), signature.slice(32))
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: malformed, publicKey }))).toBe(
+      'unrecoverable',
+    )
+  })
+
+  it('refuses the signature of another account, of another hash, and the other v', () => {
+    const other = decodeHex(new Wallet(`0x${'18'.repeat(32)}`).signingKey.publicKey)
+    const otherHash = decodeHex('ac'.repeat(32))
+    const otherV = withLast(signature[64] === 27 ? 28 : 27)
+    for (const signed of [
+      { hash, signature, publicKey: other },
+      { hash: otherHash, signature, publicKey },
+      { hash, signature: otherV, publicKey },
+    ])
+      expect(codeOf(() => verifyCompletionSignature(signed))).toBe('wrong_signer')
+  })
+
+  it('refuses a signature over the hash without the prefix of EIP-191', () => {
+    const bare = decodeHex(wallet.signingKey.sign(hash).serialized)
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: bare, publicKey }))).toBe('wrong_signer')
+  })
+
+  it('refuses every flipped bit of hash and signature', () => {
+    for (const [name, length] of [
+      ['hash', 32],
+      ['signature', 65],
+    ] as const)
+      for (let bit = 0; bit < length * 8; bit += 7) {
+        const signed = { hash: hash.slice(), signature: signature.slice(), publicKey }
+        signed[name][bit >> 3] = (signed[name][bit >> 3] ?? 0) ^ (1 << (bit & 7))
+        expect(() => verifyCompletionSignature(signed)).toThrow(/expected/)
+      }
+  })
+
+  it('does not detect that a key belongs to no enclave', () => {
+    const anyone = Wallet.createRandom()
+    const signed = {
+      hash,
+      signature: decodeHex(anyone.signMessageSync(hash)),
+      publicKey: decodeHex(anyone.signingKey.publicKey),
+    }
+    expect(verifyCompletionSignature(signed).address).toBe(anyone.address.toLowerCase())
+  })
+})
+
+describe('recoverPublicKey', () => {
+  it('gives the signing key', () => {
+    expect(recoverPublicKey({ digest: completionDigest(hash), signature })).toEqual(publicKey)
+  })
+
+  it('gives some key, or our own errors, for any signature', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ minLength: 64, maxLength: 64 }), fc.constantFrom(27, 28), (rs, v) => {
+        try {
+          expect(
+            recoverPublicKey({ digest: hash, signature: concatBytes(rs, new Uint8Array([v])) }),
+          ).toHaveLength(65)
+        } catch (error) {
+          expect(error instanceof FormatError || error instanceof ProofError).toBe(true)
+        }
+      }),
+      { numRuns: 50 },
+    )
+  })
+})
+
+function withLast(v: number): Uint8Array {
+  return concatBytes(signature.slice(0, 64), new Uint8Array([v]))
+}
+
+function bigBytes(value: bigint): Uint8Array {
+  return decodeHex(value.toString(16).padStart(64, '0'))
+}
+
+function codeOf(run: () => unknown): string | undefined {
+  try {
+    run()
+  } catch (error) {
+    if (error instanceof FormatError || error instanceof ProofError) return error.code
+    throw error
+  }
+  return undefined
+}

@@ -1,0 +1,120 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../attestation/errors.ts'
+import type { Json } from '../../attestation/json/value.ts'
+import {
+  hashReceipt,
+  parseLogProof,
+  verifyLogHead,
+  verifyLogProof,
+  verifyReceiptInLog,
+} from '../../attestation/log-proof.ts'
+import { parseReceipt } from '../../attestation/receipt.ts'
+import { buildRecord, NOTARY } from './build-record.ts'
+import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
+
+const { stored } = buildRecord({ before: 5, after: 3 })
+const log = valueAt(stored, ['log'])
+const proof = parseLogProof(log)
+const receipt = parseReceipt(valueAt(stored, ['receipt']))
+const publicKey = decodeHex(NOTARY.signingKey.publicKey)
+
+describe('parseLogProof', () => {
+  it('gives the proof with exactly what it had', () => {
+    expect(parseLogProof(log)).toEqual(log)
+  })
+
+  it('accepts the proof of a log of one leaf, whose path is empty', () => {
+    const single = valueAt(buildRecord({ before: 0, after: 0 }).stored, ['log'])
+    expect(parseLogProof(single)).toMatchObject({ size: 1, path: [] })
+  })
+
+  it.each<[string, JsonPath, Json]>([
+    ['a member more', [], { ...(log as object), extra: 1 }],
+    ['a negative size', ['size'], -1],
+    ['a size as text', ['size'], '9'],
+    ['a root with 0x', ['root'], `0x${proof.root}`],
+    ['a root in upper case', ['root'], proof.root.toUpperCase()],
+    ['a signature without 0x', ['signature'], proof.signature.slice(2)],
+    ['a signature with a line end', ['signature'], `${proof.signature}\n`],
+    ['a short signature', ['signature'], proof.signature.slice(0, -2)],
+    ['a path that is no array', ['path'], {}],
+    ['a path with something else in it', ['path', 0], 1],
+    [
+      'a path of more hashes than a log can have levels',
+      ['path'],
+      Array.from({ length: 55 }, () => proof.root),
+    ],
+    ['a fractional chain id', ['chain_id'], 0.5],
+    ['a contract in checksum case', ['contract'], proof.contract.toUpperCase().replace('0X', '0x')],
+    ['nothing', [], null],
+  ])('refuses %s', (_, path, value) => {
+    expect(codeOf(() => parseLogProof(replaceAt(log, path, value)))).toBe('invalid_log_proof')
+  })
+
+  it('refuses a proof without any one of its members', () => {
+    for (const place of placesIn(log).filter((path) => path.length === 1))
+      expect(codeOf(() => parseLogProof(removeAt(log, place)))).toBe('invalid_log_proof')
+  })
+
+  it('throws nothing but FormatError on any JSON value', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        expect(codeOf(() => parseLogProof(value as Json))).toBe('invalid_log_proof')
+      }),
+    )
+  })
+})
+
+describe('verifyLogProof', () => {
+  it('gives the leaf’s place and the head', () => {
+    expect(verifyLogProof({ proof, receipt, publicKey })).toEqual({
+      index: 5,
+      head: { size: 9, root: decodeHex(proof.root) },
+    })
+  })
+
+  it('refuses a receipt with any change', () => {
+    const changed = { ...receipt, finished_at: receipt.finished_at + 1 }
+    expect(codeOf(() => verifyReceiptInLog({ proof, receipt: changed }))).toBe('not_included')
+  })
+
+  it('refuses an index past the head', () => {
+    expect(codeOf(() => verifyReceiptInLog({ proof: { ...proof, size: 5 }, receipt }))).toBe('invalid_proof')
+  })
+
+  it('refuses a head of another key, chain, contract, size or root', () => {
+    const otherKey = decodeHex(`0x04${encodeHex(publicKey.slice(1)).replace(/^../, '')}00`)
+    expect(codeOf(() => verifyLogHead({ proof, publicKey: otherKey }))).toBe('invalid_public_key')
+    for (const change of [
+      { chain_id: 1 },
+      { contract: `0x${'00'.repeat(20)}` },
+      { size: 10 },
+      { root: '00'.repeat(32) },
+    ])
+      expect(codeOf(() => verifyLogHead({ proof: { ...proof, ...change }, publicKey }))).toBe('wrong_signer')
+  })
+
+  it('takes a path that is right to a root that nobody signed for no proof', () => {
+    const leaf = encodeHex(hashReceipt({ ...receipt, index: 0 }))
+    const forged = { ...proof, size: 1, root: leaf, path: [] }
+    expect(verifyReceiptInLog({ proof: forged, receipt: { ...receipt, index: 0 } })).toEqual({
+      index: 0,
+      size: 1,
+    })
+    expect(
+      codeOf(() => verifyLogProof({ proof: forged, receipt: { ...receipt, index: 0 }, publicKey })),
+    ).toBe('wrong_signer')
+  })
+})
+
+function codeOf(run: () => unknown): string | undefined {
+  try {
+    run()
+  } catch (error) {
+    if (error instanceof FormatError || error instanceof ProofError) return error.code
+    throw error
+  }
+  return undefined
+}

@@ -1,0 +1,85 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { FormatError } from '../../attestation/errors.ts'
+import type { Json } from '../../attestation/json/value.ts'
+import { parseReceipt } from '../../attestation/receipt.ts'
+import { buildRecord } from './build-record.ts'
+import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
+
+const receipt = valueAt(buildRecord().stored, ['receipt'])
+const HASH = '0a'.repeat(32)
+
+describe('parseReceipt', () => {
+  it('gives the receipt with exactly what it had', () => {
+    expect(parseReceipt(receipt)).toEqual(receipt)
+  })
+
+  it.each<[string, JsonPath, Json]>([
+    ['a provider over plain http', ['provider'], { name: 'demo', origin: 'http://127.0.0.1:1', tls: null }],
+    ['no returned model', ['model', 'returned'], null],
+    ['a caller who went away', ['outcome'], 'client_disconnected'],
+    ['a provider that broke off', ['outcome'], 'upstream_error'],
+    ['the first leaf', ['index'], 0],
+    ['a clock that was set back', ['finished_at'], 1],
+  ])('accepts %s', (_, path, value) => {
+    const changed = replaceAt(receipt, path, value)
+    expect(parseReceipt(changed)).toEqual(changed)
+  })
+
+  it('refuses a receipt without any one of its members, or with one more, at every level', () => {
+    for (const place of placesIn(receipt)) {
+      if (place.length > 0) expect(() => parseReceipt(removeAt(receipt, place))).toThrow(FormatError)
+      const value = valueAt(receipt, place)
+      if (typeof value === 'object' && value !== null)
+        expect(() => parseReceipt(replaceAt(receipt, place, { ...(value as object), extra: null }))).toThrow(
+          FormatError,
+        )
+    }
+  })
+
+  it.each<[string, JsonPath, Json]>([
+    ['another version', ['version'], 2],
+    ['a version as text', ['version'], '1'],
+    ['a negative index', ['index'], -1],
+    ['a fractional index', ['index'], 0.5],
+    ['an index that a double does not hold', ['index'], 2 ** 53],
+    ['an index as text', ['index'], '17'],
+    ['a hash with 0x', ['hash'], `0x${HASH}`],
+    ['a hash in upper case', ['request_hash'], HASH.toUpperCase()],
+    ['a short hash', ['response_hash'], HASH.slice(2)],
+    ['a hash with a line end', ['forwarded_hash'], `${HASH}\n`],
+    ['a hash that is null', ['received_hash'], null],
+    ['an unknown outcome', ['outcome'], 'lost'],
+    ['a time in fractions', ['started_at'], 1.5],
+    ['a time before 1970', ['finished_at'], -1],
+    ['no TLS evidence of an https provider', ['provider', 'tls'], null],
+    ['TLS evidence of an http provider', ['provider', 'origin'], 'http://provider.example'],
+    ['an origin of another scheme', ['provider', 'origin'], 'ftp://provider.example'],
+    ['a key hash that is none', ['provider', 'tls', 'spki_sha256'], 'abc'],
+    ['a subject that is no text', ['provider', 'tls', 'subject'], {}],
+    ['a model that is no text', ['model', 'requested'], null],
+    ['members in an array', ['model'], ['a', 'b']],
+  ])('refuses %s and names the member', (_, path, value) => {
+    const code = faultOf(replaceAt(receipt, path, value))
+    expect(code).toMatch(/^invalid_receipt: expected /)
+    expect(code).toContain(path.includes('provider') ? 'provider' : String(path[0]))
+  })
+
+  it('throws nothing but FormatError on any JSON value', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        expect(faultOf(value as Json)).toMatch(/^invalid_receipt/)
+      }),
+    )
+  })
+})
+
+function faultOf(value: Json): string {
+  try {
+    parseReceipt(value)
+  } catch (error) {
+    if (error instanceof FormatError) return `${error.code}: ${error.message}`
+    throw error
+  }
+  return 'accepted'
+}

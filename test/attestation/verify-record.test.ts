@@ -1,0 +1,297 @@
+import { readFileSync } from 'node:fs'
+import canonicalize from 'canonicalize'
+import { Wallet } from 'ethers'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { PROOF_MEMBERS, stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '../../attestation/json/value.ts'
+import { type RecordCheckName, type RecordReport, verifyRecord } from '../../attestation/verify-record.ts'
+import { buildDocument } from '../support/nitro-builder/document-builder.ts'
+import { buildRecord, RESPONSE } from './build-record.ts'
+import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
+
+const { request, stored, created } = buildRecord()
+const EVERY_CHECK: readonly RecordCheckName[] = [
+  'request hash',
+  'response hash',
+  'hash',
+  'public key',
+  'signature',
+  'receipt',
+  'created_at',
+  'attestation key',
+  'receipt in log',
+  'tree head',
+  'anchor',
+]
+
+describe('verifyRecord', () => {
+  it('passes every check of a stored record but the anchor, which it does not make', () => {
+    const report = verifyRecord(stored)
+    expect(report.ok).toBe(true)
+    expect(report.checks.map(({ name }) => name)).toEqual(EVERY_CHECK)
+    expect(namesOf(report, 'passed')).toEqual(EVERY_CHECK.slice(0, -1))
+    expect(namesOf(report, 'not checked')).toEqual(['anchor'])
+  })
+
+  it('passes a create response with its request, which has no created_at', () => {
+    const report = verifyRecord(created, { request })
+    expect(report.ok).toBe(true)
+    expect(namesOf(report, 'not checked')).toEqual(['created_at', 'anchor'])
+  })
+
+  it('passes at every place of logs of every small size', () => {
+    for (let before = 0; before < 9; before++)
+      for (let after = 0; after < 9; after++)
+        expect(namesOf(verifyRecord(buildRecord({ before, after }).stored), 'failed')).toEqual([])
+  })
+
+  it.each(['stored', 'created'])('passes the published vector: %s', (name) => {
+    const record = readVector(name)
+    const report = verifyRecord(record, name === 'created' ? { request: readVector('request') } : {})
+    expect(namesOf(report, 'failed')).toEqual([])
+    expect(namesOf(report, 'passed')).toContain('tree head')
+  })
+
+  it('passes a completion whose response names no model, and one over plain http', () => {
+    const { model: _, ...response } = RESPONSE
+    const provider = { name: 'local', origin: 'http://127.0.0.1:8000', tls: null }
+    expect(verifyRecord(buildRecord({ response, receipt: { provider } }).stored).ok).toBe(true)
+    expect(verifyRecord(buildRecord({ response: { ...response, model: 7 } }).stored).ok).toBe(true)
+  })
+})
+
+describe('verifyRecord on changed records', () => {
+  const roots = ['request', 'response', 'hash', 'public_key', 'signature', 'receipt', 'log']
+
+  it.each(roots)('fails when anything in %s of a stored record is changed', (root) => {
+    fc.assert(
+      fc.property(mutatedAt(stored, [root]), (changed) => {
+        fc.pre(isDifferent(stored, changed))
+        expect(verifyRecord(changed).ok).toBe(false)
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  it('fails when anything in a create response or its request is changed, but what is named below', () => {
+    const unbound = ['tx_hash', 'attestation']
+    const roots: readonly JsonPath[] = Object.keys(created)
+      .filter((name) => !unbound.includes(name))
+      .map((name) => [name])
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...roots).chain((root) => mutatedAt(created, root)),
+        (changed) => {
+          fc.pre(isDifferent(created, changed))
+          expect(verifyRecord(changed, { request }).ok).toBe(false)
+        },
+      ),
+      { numRuns: 200 },
+    )
+    fc.assert(
+      fc.property(mutatedAt(request, []), (changed) => {
+        fc.pre(isDifferentRequest(request, changed))
+        expect(verifyRecord(created, { request: changed }).ok).toBe(false)
+      }),
+      { numRuns: 100 },
+    )
+  })
+
+  it('fails when any one member of the receipt or the log proof is missing', () => {
+    for (const root of ['receipt', 'log'])
+      for (const place of placesIn(valueAt(stored, [root])).slice(1))
+        expect(verifyRecord(removeAt(stored, [root, ...place])).ok).toBe(false)
+  })
+
+  it('fails when any of the members it needs is missing', () => {
+    for (const name of [
+      'request',
+      'response',
+      'hash',
+      'public_key',
+      'signature',
+      'receipt',
+      'attestation',
+      'created_at',
+    ])
+      expect(verifyRecord(removeAt(stored, [name])).ok).toBe(false)
+  })
+
+  it.each<[string, JsonPath, Json, readonly RecordCheckName[]]>([
+    ['the request', ['request', 'seed'], 1, ['request hash', 'hash', 'signature', 'receipt']],
+    ['the requested model', ['request', 'model'], 'm', ['request hash', 'hash', 'signature', 'receipt']],
+    ['the response', ['response', 'id'], 'x', ['response hash', 'hash', 'signature', 'receipt']],
+    ['the hash', ['hash'], '00'.repeat(32), ['hash']],
+    ['the signature', ['signature'], `0x${'11'.repeat(64)}1b`, ['signature']],
+    [
+      'the public key',
+      ['public_key'],
+      new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey,
+      ['signature', 'attestation key', 'tree head'],
+    ],
+    ['created_at', ['created_at'], 1760000002, ['created_at']],
+    ['what was forwarded', ['receipt', 'forwarded_hash'], '00'.repeat(32), ['receipt in log']],
+    ['what was received', ['receipt', 'received_hash'], '00'.repeat(32), ['receipt in log']],
+    ['the provider', ['receipt', 'provider', 'origin'], 'https://other.example', ['receipt in log']],
+    ['the TLS key', ['receipt', 'provider', 'tls', 'spki_sha256'], '00'.repeat(32), ['receipt in log']],
+    ['the outcome', ['receipt', 'outcome'], 'upstream_error', ['receipt in log']],
+    ['the start', ['receipt', 'started_at'], 1, ['receipt in log']],
+    ['the end', ['receipt', 'finished_at'], 1760000001000, ['receipt in log']],
+    ['the index', ['receipt', 'index'], 4, ['receipt in log']],
+    ['the receipt’s own hash', ['receipt', 'hash'], '00'.repeat(32), ['receipt', 'receipt in log']],
+    ['the root', ['log', 'root'], '00'.repeat(32), ['receipt in log', 'tree head']],
+    ['the chain', ['log', 'chain_id'], 1, ['tree head']],
+    ['the contract', ['log', 'contract'], `0x${'c1'.repeat(20)}`, ['tree head']],
+    ['the path', ['log', 'path', 0], '00'.repeat(32), ['receipt in log']],
+  ])('names the checks that a change of %s fails', (_, path, value, failed) => {
+    expect(namesOf(verifyRecord(replaceAt(stored, path, value)), 'failed')).toEqual(failed)
+  })
+
+  it.each(PROOF_MEMBERS)(
+    'fails a stored response that has a member called %s, which would not be hashed',
+    (name) => {
+      const changed = replaceAt(stored, ['response'], { ...RESPONSE, [name]: 'x' })
+      expect(namesOf(verifyRecord(changed), 'failed')).toEqual(['response hash'])
+    },
+  )
+
+  it.each([
+    ['0x before the hash', ['hash'], (text: string) => `0x${text}`],
+    ['the hash in upper case', ['hash'], (text: string) => text.toUpperCase()],
+    ['the public key in upper case', ['public_key'], (text: string) => `0x${text.slice(2).toUpperCase()}`],
+    ['the signature without 0x', ['signature'], (text: string) => text.slice(2)],
+    ['a line end after the signature', ['signature'], (text: string) => `${text}\n`],
+  ])('fails %s: every value has one form', (_, path, change) => {
+    const changed = replaceAt(stored, path, change(String(valueAt(stored, path))))
+    expect(verifyRecord(changed).ok).toBe(false)
+  })
+
+  it('fails a receipt of another completion of the same notary, with its own valid log proof', () => {
+    const other = buildRecord({ response: { ...RESPONSE, id: 'other' } }).stored
+    const swapped = { ...stored, receipt: valueAt(other, ['receipt']), log: valueAt(other, ['log']) }
+    expect(namesOf(verifyRecord(swapped), 'failed')).toEqual(['response hash', 'receipt'])
+  })
+
+  it('fails a receipt that names another model than request and response do', () => {
+    for (const model of [
+      { requested: 'other', returned: 'demo/echo-2025' },
+      { requested: 'demo/echo', returned: 'other' },
+      { requested: 'demo/echo', returned: null },
+    ])
+      expect(namesOf(verifyRecord(buildRecord({ receipt: { model } }).stored), 'failed')).toEqual(['receipt'])
+  })
+
+  it('fails an attestation document of another key, of no key, and one that is none', () => {
+    const otherKey = buildDocument({ fields: { public_key: Buffer.alloc(65, 4) } })
+    const noKey = buildDocument({ fields: { public_key: null } })
+    for (const attestation of [
+      Buffer.from(otherKey).toString('base64'),
+      Buffer.from(noKey).toString('base64'),
+      'AAAA',
+      '',
+      '%',
+      null,
+      7,
+    ])
+      expect(namesOf(verifyRecord({ ...stored, attestation }), 'failed')).toEqual(['attestation key'])
+  })
+})
+
+describe('verifyRecord on anything else', () => {
+  it('reports, and never throws, on any JSON value', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.option(fc.jsonValue(), { nil: undefined }), (value, given) => {
+        const options = given === undefined ? {} : { request: given as Json }
+        expect(verifyRecord(value as Json, options).ok).toBe(false)
+      }),
+    )
+  })
+
+  it('reports, and never throws, when a decoder of documents or a value is hostile', () => {
+    const throwing = {
+      decodeAttestation: () => {
+        throw 'not an Error'
+      },
+    }
+    expect(namesOf(verifyRecord(stored, throwing), 'failed')).toEqual(['attestation key'])
+    let deep: Json = []
+    for (let level = 0; level < 100_000; level++) deep = [deep]
+    expect(verifyRecord(replaceAt(stored, ['request', 'seed'], deep)).ok).toBe(false)
+    expect(verifyRecord(replaceAt(stored, ['response', 'id'], '\ud800')).ok).toBe(false)
+  })
+
+  it('takes a create response for no stored record, nor the other way round', () => {
+    expect(verifyRecord(created).ok).toBe(false)
+    expect(verifyRecord(stored, { request }).ok).toBe(false)
+  })
+})
+
+describe('what verifyRecord does not detect', () => {
+  it('does not detect members of null added to or left out of the request, which mean unset', () => {
+    const added = replaceAt(stored, ['request'], { ...request, user: null, added: null })
+    const inMessage = replaceAt(stored, ['request', 'messages', 0], {
+      role: 'system',
+      content: 'Answer in one word.',
+      name: null,
+    })
+    for (const changed of [added, inMessage, replaceAt(stored, ['request'], request)])
+      expect(verifyRecord(changed).ok).toBe(true)
+  })
+
+  it('does not detect members in another order, nor -0 for 0', () => {
+    const reversed = Object.fromEntries(Object.entries(stored).reverse())
+    expect(verifyRecord(reversed).ok).toBe(true)
+    expect(verifyRecord(replaceAt(stored, ['response', 'choices', 0, 'index'], -0)).ok).toBe(true)
+  })
+
+  it('does not detect another id or tx_hash, and members that a record does not have', () => {
+    expect(verifyRecord({ ...stored, id: 'x', tx_hash: `0x${'00'.repeat(32)}`, note: 'added' }).ok).toBe(true)
+  })
+
+  it('does not detect a changed receipt when the log proof was taken away, and says that it did not look', () => {
+    const forged = replaceAt(stored, ['receipt', 'provider', 'origin'], 'https://other.example')
+    for (const changed of [removeAt(forged, ['log']), { ...(forged as JsonObject), log: null }]) {
+      const report = verifyRecord(changed)
+      expect(report.ok).toBe(true)
+      expect(namesOf(report, 'not checked')).toEqual(['receipt in log', 'tree head', 'anchor'])
+      expect(namesOf(report, 'passed')).not.toContain('receipt in log')
+    }
+  })
+
+  it('does not detect that an attestation document with the right key is signed by nobody', () => {
+    const publicKey = Buffer.from(String(stored.public_key).slice(2), 'hex')
+    const forged = buildDocument({ fields: { public_key: publicKey }, signature: new Uint8Array(96) })
+    expect(verifyRecord({ ...stored, attestation: Buffer.from(forged).toString('base64') }).ok).toBe(true)
+  })
+})
+
+function namesOf(report: RecordReport, outcome: string): readonly RecordCheckName[] {
+  return report.checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
+}
+
+/** Whether a change is one that must be seen: not of null members of the request, and not the loss of the log. */
+function isDifferent(before: JsonObject, changed: Json): boolean {
+  const after = changed as JsonObject
+  if (after.log === undefined || after.log === null) return false
+  return canonicalize(withoutUnset(before)) !== canonicalize(withoutUnset(after))
+}
+
+function isDifferentRequest(before: JsonObject, changed: Json): boolean {
+  return canonicalize(unsetStripped(before)) !== canonicalize(unsetStripped(changed))
+}
+
+function withoutUnset(record: JsonObject): JsonObject {
+  return record.request === undefined ? record : { ...record, request: unsetStripped(record.request) }
+}
+
+function unsetStripped(value: Json): Json {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+  return isObject ? stripUnsetMembers(value as JsonObject) : value
+}
+
+function readVector(name: string): Json {
+  const path = new URL(`../vectors/records/first/${name}.json`, import.meta.url)
+  return parseExactJson(new Uint8Array(readFileSync(path)))
+}
