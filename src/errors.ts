@@ -42,16 +42,31 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
+/** What an answer says beyond code and message, where the table does not know it: all from a provider's refusal. */
+type ErrorDetails = {
+  /** Instead of the table's. */
+  readonly status?: number
+  /** Instead of the table's. */
+  readonly retryAfterSeconds?: number
+  /** The provider's own error code. */
+  readonly providerCode?: string
+}
+
 /** A refusal the caller is told about: `message` is shown to them, so it holds no secret and no internal. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly code: ErrorCode
   readonly status: number
+  readonly retryAfterSeconds: number | null
+  readonly providerCode: string | null
 
-  constructor(code: ErrorCode, message: string, status: number = ERROR_RULES[code].status) {
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message)
+    const rule: ErrorRule = ERROR_RULES[code]
     this.code = code
-    this.status = status
+    this.status = details.status ?? rule.status
+    this.retryAfterSeconds = details.retryAfterSeconds ?? rule.retryAfterSeconds ?? null
+    this.providerCode = details.providerCode ?? null
   }
 }
 
@@ -90,31 +105,32 @@ export type ErrorReply = {
   readonly body: string
 }
 
-/** Answer to any thrown value. What is not ours is a 500 that says nothing; the caller of this logs it. */
+/** Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs it. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: JSON.stringify({ detail: error.detail }) }
-  const known =
-    error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
+  const known = asApiError(error)
   return { status: known.status, headers: headersOf(known), body: errorEnvelope(known) }
 }
 
-/** JSON text of the error envelope. Also the data line of a stream's `event: error`, whose clients read error.message. */
-export function errorEnvelope(error: ApiError): string {
-  const { status, code, message } = error
-  return JSON.stringify({ response: 'NOK', error: { status_code: status, code, message } })
+/** JSON text of the error envelope; also the data of a stream's `event: error`, whose clients read error.message. */
+export function errorEnvelope({ status, code, message, providerCode }: ApiError): string {
+  const more = providerCode === null ? {} : { provider_code: providerCode }
+  return JSON.stringify({ response: 'NOK', error: { status_code: status, code, message, ...more } })
 }
 
-/** The envelope's error for anything that ends a stream after its head was sent. */
+/** The error itself when it is one a caller is told about, else a 500 that says nothing. */
 export function asApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
 }
 
-function headersOf({ code }: ApiError): Readonly<Record<string, string>> {
-  const rule: ErrorRule = ERROR_RULES[code]
+function headersOf(error: ApiError): Readonly<Record<string, string>> {
+  const rule: ErrorRule = ERROR_RULES[error.code]
   return {
-    ...(rule.retryAfterSeconds === undefined ? {} : { 'retry-after': String(rule.retryAfterSeconds) }),
+    ...(error.retryAfterSeconds === null ? {} : { 'retry-after': String(error.retryAfterSeconds) }),
     ...(rule.shouldRetry === undefined ? {} : { 'x-should-retry': 'false' }),
-    ...(rule.status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+    ...(error.code === 'authorization_missing' || error.code === 'invalid_credentials'
+      ? { 'www-authenticate': 'Bearer' }
+      : {}),
   }
 }
