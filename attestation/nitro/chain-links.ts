@@ -9,9 +9,11 @@ export function checkLinks(certificates: readonly Certificate[]): void {
   for (const [index, certificate] of certificates.entries()) {
     const parent = certificates[index - 1]
     if (parent) checkIssuer(certificate, { parent, certificates })
-    const isLeaf = index === certificates.length - 1
-    if (isLeaf) checkLeaf(certificate)
-    else checkAuthority(certificate, { following: certificates.length - index - 2 })
+  }
+  for (const [index, certificate] of certificates.entries()) {
+    const following = certificates.length - index - 2
+    if (following < 0) checkLeaf(certificate)
+    else checkAuthority(certificate, { following })
   }
 }
 

@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest'
+import { ATTESTATION_CODES, AttestationError, RULES } from '../../../attestation/nitro/attestation-error.ts'
+import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import { acceptances, refusals } from '../../support/nitro-cases/all-cases.ts'
+import { policyOf, timeOf } from '../../support/nitro-cases/case.ts'
+
+describe('a rule', () => {
+  it.each(acceptances)('$rule accepts $name', async (acceptance) => {
+    const facts = await verifyAttestation(acceptance.document, policyOf(acceptance), timeOf(acceptance))
+    expect(facts.rules).toHaveLength(25)
+    expect(facts.rules.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+  })
+
+  it.each(refusals)('refuses with $code: $name', async (refusal) => {
+    const verification = verifyAttestation(refusal.document, policyOf(refusal), timeOf(refusal))
+    const error: unknown = await verification.then(
+      () => 'accepted',
+      (reason: unknown) => reason,
+    )
+    expect(error).toBeInstanceOf(AttestationError)
+    expect(error).toMatchObject({ code: refusal.code, rule: ATTESTATION_CODES[refusal.code] })
+  })
+})
+
+describe('the cases', () => {
+  it('have a refusal for each code', () => {
+    const tried = new Set<string>(refusals.map(({ code }) => code))
+    expect(Object.keys(ATTESTATION_CODES).filter((code) => !tried.has(code))).toEqual([])
+  })
+
+  it('have an acceptance for each rule', () => {
+    const tried = new Set<number>(acceptances.map(({ rule }) => rule))
+    expect(Object.keys(RULES).filter((rule) => !tried.has(Number(rule)))).toEqual([])
+  })
+
+  it('have a refusal for each rule but 25, which only reports', () => {
+    const tried = new Set<number>(refusals.map(({ code }) => ATTESTATION_CODES[code]))
+    expect(Object.keys(RULES).filter((rule) => !tried.has(Number(rule)))).toEqual(['25'])
+  })
+})
