@@ -1,6 +1,8 @@
 import type { Acceptance, Refusal } from './case.ts'
 import { certificateAcceptances, certificateRefusals } from './certificate-cases.ts'
 import { chainAcceptances, chainRefusals } from './chain-cases.ts'
+import { constraintAcceptances, constraintRefusals } from './constraint-cases.ts'
+import { derRefusals } from './der-cases.ts'
 import { envelopeAcceptances, envelopeRefusals } from './envelope-cases.ts'
 import { payloadAcceptances, payloadRefusals } from './payload-cases.ts'
 import { policyAcceptances, policyRefusals } from './policy-cases.ts'
@@ -11,6 +13,7 @@ export const acceptances: readonly Acceptance[] = [
   ...payloadAcceptances,
   ...certificateAcceptances,
   ...chainAcceptances,
+  ...constraintAcceptances,
   ...policyAcceptances,
 ]
 
@@ -18,7 +21,9 @@ export const acceptances: readonly Acceptance[] = [
 export const refusals: readonly Refusal[] = [
   ...envelopeRefusals,
   ...payloadRefusals,
+  ...derRefusals,
   ...certificateRefusals,
   ...chainRefusals,
+  ...constraintRefusals,
   ...policyRefusals,
 ]
