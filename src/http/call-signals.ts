@@ -1,0 +1,42 @@
+import type { ServerResponse } from 'node:http'
+import { CallerLeftError } from '../errors.ts'
+
+/** What ends one call early. Belongs to the call; `done` in a `finally`. */
+export type CallSignal = { readonly abort: AbortController; done(): void }
+
+/** The calls under way, to end each when its caller leaves, and all when the process stops. */
+export type CallSignals = {
+  /** Signal of a call: aborted with CallerLeftError when the response's connection closes before its end. */
+  open(response: ServerResponse): CallSignal
+  /** Ends all calls under way with `reason`. */
+  abortAll(reason: Error): void
+}
+
+/**
+ * Signals of calls. The response is watched and not the request: a request is over when its body was read, and a
+ * caller may well close its sending side and still wait for the answer.
+ */
+export function createCallSignals(): CallSignals {
+  const running = new Set<AbortController>()
+  return {
+    open(response) {
+      const abort = new AbortController()
+      const onClose = () => {
+        if (!response.writableFinished) abort.abort(new CallerLeftError())
+      }
+      running.add(abort)
+      if (response.destroyed) onClose()
+      else response.once('close', onClose)
+      return {
+        abort,
+        done() {
+          running.delete(abort)
+          response.off('close', onClose)
+        },
+      }
+    },
+    abortAll(reason) {
+      for (const abort of running) abort.abort(reason)
+    },
+  }
+}

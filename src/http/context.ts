@@ -1,0 +1,35 @@
+import type { RouterContext } from '@koa/router'
+import type { Next, ParameterizedContext } from 'koa'
+
+/** Who a valid API key belongs to. */
+export type Caller = {
+  readonly accountId: string
+  /** Public id of the key; fit for logs. */
+  readonly keyId: string
+}
+
+/** What middleware leaves for what stands behind it. */
+export type RequestState = {
+  /** `x-request-id` of this call: the caller's if it is well-formed, else ours. */
+  requestId: string
+  /** When the call came in, milliseconds of the app's clock. */
+  startedAtMs: number
+  /** Null before, and without, `authenticate`. */
+  caller: Caller | null
+}
+
+export type ApiContext = ParameterizedContext<RequestState, object>
+export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
+
+export type RouteContext = RouterContext<RequestState>
+export type RouteHandler = (context: RouteContext) => Promise<void>
+
+/** Answers 200 with JSON `text` as it is. */
+export function sendJson(context: ApiContext, text: string): void {
+  context.status = 200
+  context.set('content-type', JSON_TYPE)
+  context.body = text
+}
+
+/** Content type of every answer that is no stream. */
+export const JSON_TYPE = 'application/json; charset=utf-8'
