@@ -26,6 +26,16 @@ export {
   type ProofNode,
 } from './merkle/proof-nodes.ts'
 export { verifyConsistency, verifyInclusion } from './merkle/verify.ts'
+export { type AttestationCode, AttestationError } from './nitro/attestation-error.ts'
+export { type AttestationDocument, decodeAttestationPayload } from './nitro/document.ts'
+export type { AttestationFacts } from './nitro/facts.ts'
+export { type AttestationPolicy, type MeasurementSet, PolicyError } from './nitro/policy.ts'
+export { AWS_ROOT_SHA256, parseRoots } from './nitro/roots.ts'
+export {
+  type AttestationVerifier,
+  createAttestationVerifier,
+  verifyAttestation,
+} from './nitro/verify-attestation.ts'
 export { parseReceipt, type Receipt, type ReceiptTls } from './receipt.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export {

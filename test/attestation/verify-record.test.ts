@@ -3,9 +3,14 @@ import canonicalize from 'canonicalize'
 import { Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { PROOF_MEMBERS, stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { addressOf, completionDigest } from '../../attestation/account.ts'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { hashCompletion, PROOF_MEMBERS, stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
+import { hashReceipt, parseLogProof } from '../../attestation/log-proof.ts'
+import { parseReceipt } from '../../attestation/receipt.ts'
+import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { type RecordCheckName, type RecordReport, verifyRecord } from '../../attestation/verify-record.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { buildRecord, RESPONSE } from './build-record.ts'
@@ -52,6 +57,23 @@ describe('verifyRecord', () => {
     const report = verifyRecord(record, name === 'created' ? { request: readVector('request') } : {})
     expect(namesOf(report, 'failed')).toEqual([])
     expect(namesOf(report, 'passed')).toContain('tree head')
+  })
+
+  it('comes by every published value on the way to the verdict on the vector', () => {
+    const record = readVector('stored') as JsonObject
+    const { request, response } = record as { request: JsonObject; response: JsonObject }
+    const { requestHash, responseHash, hash } = hashCompletion({ request, response })
+    const log = parseLogProof(record.log ?? null)
+    const domain = { chainId: log.chain_id, contract: log.contract }
+    expect({
+      request_hash: requestHash,
+      response_hash: responseHash,
+      hash,
+      completion_digest: encodeHex(completionDigest(decodeHex(hash))),
+      notary: addressOf(decodeHex(String(record.public_key))),
+      leaf: encodeHex(hashReceipt(parseReceipt(record.receipt ?? null))),
+      tree_head_digest: encodeHex(treeHeadDigest(domain, { size: log.size, root: decodeHex(log.root) })),
+    }).toEqual(removeAt(readVector('values'), ['source']))
   })
 
   it('passes a completion whose response names no model, and one over plain http', () => {
