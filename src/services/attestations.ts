@@ -1,0 +1,82 @@
+import type { Identity } from '../../enclave/protocol/messages.ts'
+import { ApiError } from '../errors.ts'
+import type { EnclaveClient } from './enclave-client.ts'
+import { EnclaveError } from './enclave-error.ts'
+import { outageErrorOf } from './enclave-refusals.ts'
+
+/** Documents over callers' nonces that are made per second in the long run, and at once. */
+export const FRESH_PER_SECOND = 10
+export const FRESH_BURST = 20
+
+/** What anyone may ask of the enclave (design.md, Attestation). */
+export type AttestationReply = {
+  /** Attestation document, standard base64: fresh over the nonce, or the current one. */
+  readonly attestation: string
+  readonly public_key: string
+  readonly notary: string
+  /** What the document's user_data is the digest of. */
+  readonly boot_configuration: Identity['boot_configuration']
+}
+
+/** Throws ApiError `overloaded` for too many nonces, and what outageErrorOf gives. */
+export type Attestations = {
+  /** The current document, or a fresh one over `nonce` (hex). */
+  attest(nonce: string | null): Promise<AttestationReply>
+}
+
+/**
+ * Attestation documents for the public. A fresh one costs the security module a signature, and nobody needs a key to ask
+ * for it, so how many are made is bounded for all together. `now` gives milliseconds.
+ */
+export function createAttestations(options: {
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
+  readonly now: () => number
+}): Attestations {
+  const { enclave, now } = options
+  const takeToken = createTokens(now)
+
+  async function attest(nonce: string | null): Promise<AttestationReply> {
+    if (nonce !== null && !takeToken())
+      throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
+    try {
+      return nonce === null ? describe(await enclave.identity()) : await attestFresh(nonce)
+    } catch (error) {
+      throw error instanceof EnclaveError ? outageErrorOf(error) : error
+    }
+  }
+
+  return { attest }
+
+  async function attestFresh(nonce: string): Promise<AttestationReply> {
+    let before = await enclave.identity()
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const attestation = await enclave.attestation(nonce)
+      enclave.forgetIdentity()
+      const after = await enclave.identity()
+      // Otherwise the enclave was replaced between the questions, and the document may be of another key.
+      if (after.notary === before.notary) return { ...describe(after), attestation }
+      before = after
+    }
+    throw new EnclaveError('unavailable', 'the enclave was replaced again and again')
+  }
+}
+
+const ATTEMPTS = 3
+
+function describe({ attestation, public_key, notary, boot_configuration }: Identity): AttestationReply {
+  return { attestation, public_key, notary, boot_configuration }
+}
+
+/** Token bucket: FRESH_BURST tokens, refilled at FRESH_PER_SECOND. */
+function createTokens(now: () => number): () => boolean {
+  let tokens = FRESH_BURST
+  let atMs = now()
+  return () => {
+    const nowMs = now()
+    tokens = Math.min(FRESH_BURST, tokens + ((nowMs - atMs) / 1000) * FRESH_PER_SECOND)
+    atMs = nowMs
+    if (tokens < 1) return false
+    tokens -= 1
+    return true
+  }
+}

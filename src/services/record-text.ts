@@ -1,0 +1,63 @@
+import type { StoredRecord } from '../stores/records.ts'
+import { echoRequest } from './request-echo.ts'
+
+/** The chain and contract that tree heads are signed for; part of every record's `log`. */
+export type ChainDomain = {
+  readonly chainId: number
+  /** 0x, lower case. */
+  readonly contract: string
+}
+
+/*
+ * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as it was hashed, and a
+ * 32 MiB answer is not parsed to be sent. The spliced values are hex, base64 and canonical JSON that the committer
+ * verified, so none of them needs an escape.
+ */
+
+/** Create response (interface, 2.3): the response with the proof members after its own. */
+export function createReplyText(record: StoredRecord, domain: ChainDomain): string {
+  return withMembers(record.response, proofText(record, domain))
+}
+
+/** Stored record (interface, 2.4), with `receipt` and `log`. */
+export function recordText(record: StoredRecord, domain: ChainDomain): string {
+  const request = JSON.stringify(echoRequest(record.request))
+  const { id, response, createdAt } = record
+  return `{"id":"${id}","request":${request},"response":${response},${proofText(record, domain)},"created_at":${createdAt}}`
+}
+
+/**
+ * Last chunk of a stream, with empty choices and the proof members. Its `usage` is null as in all chunks; left out for
+ * a caller who asked for usage, whose SDK would take the null over the usage that came before.
+ */
+export function proofChunkText(
+  record: StoredRecord,
+  domain: ChainDomain,
+  { includesUsage }: { readonly includesUsage: boolean },
+): string {
+  const { id, created, model } = JSON.parse(record.response) as Readonly<Record<string, unknown>>
+  const head = {
+    id,
+    object: 'chat.completion.chunk',
+    created,
+    model,
+    choices: [],
+    ...(includesUsage ? {} : { usage: null }),
+  }
+  return withMembers(JSON.stringify(head), proofText(record, domain))
+}
+
+function withMembers(object: string, members: string): string {
+  return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
+}
+
+function proofText(record: StoredRecord, domain: ChainDomain): string {
+  const { hash, publicKey, signature, txHash, attestation, receipt } = record
+  const fields = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}","tx_hash":"${txHash}"`
+  return `${fields},"attestation":"${attestation}","receipt":${receipt},"log":${logText(record, domain)}`
+}
+
+function logText({ logProof }: StoredRecord, { chainId, contract }: ChainDomain): string {
+  const { size, root, signature, path } = logProof
+  return JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })
+}

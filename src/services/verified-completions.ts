@@ -1,0 +1,176 @@
+import type { EnclaveFault, SealedNotice } from '../../enclave/protocol/messages.ts'
+import { ApiError, asApiError, type ValidationError } from '../errors.ts'
+import type { Logger } from '../logger.ts'
+import type { ChatRequest } from '../schemas/chat-request.ts'
+import type { StoredRecord } from '../stores/records.ts'
+import { type CallContext, encodeCallContext } from './call-context.ts'
+import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
+import { EnclaveError } from './enclave-error.ts'
+import type { EnclaveEvent } from './enclave-events.ts'
+import { callErrorOf, isOperatorsTrouble, outageErrorOf } from './enclave-refusals.ts'
+import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
+
+/** A valid call for a verified completion. */
+export type VerifiedCall = {
+  readonly request: Pick<ChatRequest, 'model'>
+  /** The caller's exact bytes; these, and not a parsed form of them, go to the enclave. */
+  readonly body: Uint8Array
+  readonly callerCredential: string | null
+  readonly context: CallContext
+  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  readonly abort: AbortController
+}
+
+/** What a streamed call gives, in order: chunks, then its record; or a fault, after which there is no record. */
+export type VerifiedEvent =
+  | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
+  | { readonly kind: 'fault'; readonly error: ApiError }
+  | { readonly kind: 'record'; readonly record: StoredRecord }
+
+/**
+ * Verified completions: what the enclave sealed and the committer stored. Both methods throw ApiError, ValidationError
+ * (what the enclave refuses in a body) and the abort's reason.
+ */
+export type VerifiedCompletions = {
+  /** Makes a completion and gives its record, once that is stored and its anchor signed. */
+  complete(call: VerifiedCall): Promise<StoredRecord>
+  /** The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the provider's call. */
+  stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
+}
+
+/** How long a sealed completion may wait for its commit. It stays sealed, and is committed later, whatever the caller is told. */
+export const COMMIT_TIMEOUT_MS = 60_000
+
+export type VerifiedCompletionsOptions = {
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete'>
+  /** Resolves with the record of a leaf once it is committed; rejects with the signal's reason, or when it never will be. */
+  readonly committer: {
+    waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
+  }
+  /** The operator's credentials by provider name. */
+  readonly credentials: ReadonlyMap<string, string>
+  readonly commitTimeoutMs: number
+  readonly log: Logger
+}
+
+/** Service of verified completions, without any knowledge of HTTP. */
+export function createVerifiedCompletions(options: VerifiedCompletionsOptions): VerifiedCompletions {
+  async function complete(call: VerifiedCall): Promise<StoredRecord> {
+    const { answer, chosen } = await ask(options, call)
+    if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
+    const record = await commitOf(options, call, answer.notice)
+    if (record.outcome !== 'complete')
+      throw new ApiError('provider_error', 'The provider broke off its answer')
+    return record
+  }
+
+  async function stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>> {
+    const { answer, chosen } = await ask(options, call)
+    if (answer.kind !== 'stream') throw unexpected(options, call, answer, chosen)
+    return relay(options, call, { events: answer.events, chosen })
+  }
+
+  return { complete, stream }
+}
+
+type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }
+
+async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
+  try {
+    const first = await askOnce(options, call)
+    if (first.answer.kind !== 'fault' || first.answer.fault.code !== 'provider_mismatch') return first
+    // The table of providers that the credential was chosen by was that of an enclave before this one.
+    options.enclave.forgetIdentity()
+    return await askOnce(options, call)
+  } catch (error) {
+    throw toldError(options, call, error)
+  }
+}
+
+async function askOnce(
+  { enclave, credentials }: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+): Promise<Asked> {
+  const { boot_configuration: boot } = await enclave.identity()
+  const { model } = call.request
+  const chosen = chooseCredential(
+    { model, callerCredential: call.callerCredential },
+    boot.providers,
+    credentials,
+  )
+  const { provider, credential } = chosen
+  const context = encodeCallContext(call.context)
+  const answer = await enclave.complete({ context, provider, credential }, call.body, call.abort.signal)
+  return { answer, chosen }
+}
+
+async function* relay(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+  { events, chosen }: { readonly events: AsyncIterable<EnclaveEvent>; readonly chosen: ChosenCredential },
+): AsyncGenerator<VerifiedEvent> {
+  let notice: SealedNotice | null = null
+  let isFaulty = false
+  try {
+    for await (const event of events) {
+      if (event.kind === 'chunks') yield event
+      else if (event.kind === 'sealed') notice = event.notice
+      else {
+        isFaulty = true
+        yield { kind: 'fault', error: asApiError(refusal(options, call, { fault: event.fault, chosen })) }
+      }
+    }
+  } catch (error) {
+    throw toldError(options, call, error)
+  }
+  if (isFaulty) return
+  if (notice?.outcome === 'complete') yield { kind: 'record', record: await commitOf(options, call, notice) }
+  else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
+}
+
+async function commitOf(
+  { committer, commitTimeoutMs }: VerifiedCompletionsOptions,
+  { abort }: VerifiedCall,
+  { notary, index }: SealedNotice,
+): Promise<StoredRecord> {
+  const delayed = new ApiError(
+    'commit_delayed',
+    'The completion is sealed and will be in the history, but later',
+  )
+  const timer = setTimeout(() => abort.abort(delayed), commitTimeoutMs)
+  try {
+    return await committer.waitFor(notary, index, abort.signal)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function unexpected(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+  answer: CompletionAnswer,
+  chosen: ChosenCredential,
+): Error {
+  if (answer.kind === 'fault') return refusal(options, call, { fault: answer.fault, chosen })
+  return toldError(options, call, new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`))
+}
+
+/** The fault as the caller is told it. Its message may repeat a provider's words, so it is not logged. */
+function refusal(
+  { log }: VerifiedCompletionsOptions,
+  { context }: VerifiedCall,
+  { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
+): ApiError | ValidationError {
+  const error = callErrorOf(fault, chosen.isOperators)
+  if (isOperatorsTrouble(error)) {
+    const { code, status } = fault
+    log.error({ requestId: context.requestId, provider: chosen.provider, code, status }, 'enclave fault')
+  }
+  return error
+}
+
+function toldError({ log }: VerifiedCompletionsOptions, { context }: VerifiedCall, error: unknown): Error {
+  if (!(error instanceof EnclaveError)) return error instanceof Error ? error : new Error('not an error')
+  log.warn({ requestId: context.requestId, err: error }, 'enclave call failed')
+  return outageErrorOf(error)
+}
