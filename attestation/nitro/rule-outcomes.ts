@@ -21,26 +21,28 @@ export function outcomesOfAcceptance(
 ): readonly RuleOutcome[] {
   return listRules((rule) => {
     if (rule === 25) return { outcome: 'reported', detail: describeBindings(bindings) }
-    if (rule === 23 && isDebug) return { outcome: 'not checked', detail: 'debug mode, which was allowed' }
+    if (rule === 23 && !isDebug) return { outcome: 'passed', detail: '' }
     return askedFor(rule, policy)
   })
 }
 
 /**
  * Gives the outcomes for a document that was refused: rules of earlier stages held, the broken one failed, and of the
- * others of its stage and of later stages nothing is claimed.
+ * others of its stage and of later stages nothing is claimed; but policy is checked in the order of its rules.
  */
 export function outcomesOfRefusal(error: AttestationError, policy: ResolvedPolicy): readonly RuleOutcome[] {
-  const failed = STAGES.indexOf(error.stage)
   return listRules((rule) => {
     if (rule === error.rule) return { outcome: 'failed', detail: `${error.code}: ${error.message}` }
-    const isBefore = STAGES.indexOf(RULES[rule].stage) < failed
-    // Strict CBOR is also demanded of the payload, which the parse stage reads.
-    if (!isBefore || (rule === 6 && error.stage === 'parse')) {
-      return { outcome: 'not checked', detail: 'refused before' }
-    }
-    return askedFor(rule, policy)
+    return heldBefore(rule, error) ? askedFor(rule, policy) : skipped('refused before')
   })
+}
+
+function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
+  const { stage } = RULES[rule]
+  if (stage === error.stage) return stage === 'policy' && rule < error.rule
+  // Strict CBOR is also demanded of the payload, which the parse stage reads.
+  if (rule === 6 && error.stage === 'parse') return false
+  return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }
 
 const STAGES: readonly AttestationStage[] = ['decode', 'parse', 'chain', 'signature', 'policy']
@@ -54,7 +56,7 @@ function listRules(judge: (rule: RuleNumber) => Verdict): readonly RuleOutcome[]
 const RULE_NUMBERS = Object.keys(RULES).map(Number) as readonly RuleNumber[]
 
 function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
-  const { mode, revoked, nonce, measurements } = policy
+  const { mode, revoked, nonce, measurements, allowDebug } = policy
   if (rule === 18 && mode === 'historical') {
     return { outcome: 'passed', detail: "at the document's own time (historical)" }
   }
@@ -63,6 +65,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
     return { outcome: 'passed', detail: 'made within the life of its leaf; age not checked (historical)' }
   }
   if (rule === 22 && nonce === null) return skipped('no nonce was asked for')
+  if (rule === 23 && allowDebug) return skipped('debug mode was allowed')
   if (rule === 24 && measurements === 'any') return skipped('any measurement is accepted')
   return { outcome: 'passed', detail: '' }
 }

@@ -1,0 +1,178 @@
+import { encodeHex } from '../../attestation/bytes.ts'
+import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
+import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
+import { printable } from './printable.ts'
+
+/** What became of one document. */
+export type AttestationReport =
+  | { readonly valid: true; readonly facts: AttestationFacts }
+  | {
+      readonly valid: false
+      readonly error: AttestationError
+      readonly rules: readonly RuleOutcome[]
+      /** The document, for showing what it claims. */
+      readonly document: Uint8Array
+    }
+
+/**
+ * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and `message` are null for a valid
+ * document, `facts` for any other, so that no claim of a refused document is taken for a fact.
+ */
+export function formatAttestationJson(report: AttestationReport): string {
+  if (report.valid)
+    return JSON.stringify(
+      { valid: true, code: null, message: null, facts: factsObject(report.facts) },
+      null,
+      2,
+    )
+  const { code, message } = report.error
+  return JSON.stringify({ valid: false, code, message, facts: null }, null, 2)
+}
+
+/** Gives the report for people: who, when, which measurements, and each rule. */
+export function formatAttestationText(report: AttestationReport): string {
+  const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
+  const rules = report.valid ? report.facts.rules : report.rules
+  return [...lines, '', 'Rules', ...rules.map(formatRule)].join('\n')
+}
+
+function factsObject(facts: AttestationFacts) {
+  return {
+    module_id: facts.moduleId,
+    timestamp_ms: facts.timestampMs,
+    verified_at_ms: facts.verifiedAtMs,
+    mode: facts.mode,
+    measurements: Object.fromEntries([...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)])),
+    public_key: hexOrNull(facts.publicKey),
+    user_data: hexOrNull(facts.userData),
+    nonce: hexOrNull(facts.nonce),
+    debug_mode: facts.isDebugMode,
+    certificates: facts.certificates.map((certificate) => ({
+      subject: certificate.subject,
+      issuer: certificate.issuer,
+      serial: encodeHex(certificate.serial),
+      sha256: encodeHex(certificate.sha256),
+      not_before: certificate.notBeforeMs / 1000,
+      not_after: certificate.notAfterMs / 1000,
+    })),
+    bindings: {
+      instance_id: facts.bindings.instanceId,
+      pcr4: facts.bindings.pcr4,
+      leaf_common_name: facts.bindings.leafCommonName,
+      issuer_common_name: facts.bindings.issuerCommonName,
+    },
+    unknown_keys: facts.unknownKeys,
+    rules: facts.rules,
+  }
+}
+
+function hexOrNull(bytes: Uint8Array | null): string | null {
+  return bytes === null ? null : encodeHex(bytes)
+}
+
+function formatFacts(facts: AttestationFacts): readonly string[] {
+  const { certificates, bindings } = facts
+  const [root] = certificates
+  const leaf = certificates.at(-1)
+  return [
+    facts.isDebugMode ? 'VALID, IN DEBUG MODE: nothing is known of the code' : 'VALID',
+    '',
+    'Who',
+    `  module    ${printable(facts.moduleId)}`,
+    `  instance  ${bindings.instanceId === null ? 'not named' : printable(bindings.instanceId)}`,
+    ...(root ? [`  root      ${nameCertificate(root)}`] : []),
+    '',
+    'When',
+    `  made      ${isoOf(facts.timestampMs)}`,
+    `  checked   ${isoOf(facts.verifiedAtMs)}${facts.mode === 'historical' ? " (historical: the document's own time)" : ''}`,
+    ...(leaf ? [`  leaf      ${isoOf(leaf.notBeforeMs)} to ${isoOf(leaf.notAfterMs)}`] : []),
+    '',
+    'Measurements (SHA-384)',
+    ...formatMeasurements(facts.measurements),
+    '',
+    'From the enclave',
+    ...formatFields(facts),
+    '',
+    'Certificates',
+    ...certificates.map((certificate) => `  ${nameCertificate(certificate)}`),
+    ...formatUnknownKeys(facts.unknownKeys),
+  ]
+}
+
+function formatRefusal({ error, document }: Extract<AttestationReport, { valid: false }>): readonly string[] {
+  const claims = decodeClaims(document)
+  const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`]
+  if (claims === null) return head
+  return [
+    ...head,
+    '',
+    error.stage === 'policy'
+      ? 'What the document says (its signature holds; what was demanded does not)'
+      : 'What the document claims (none of it is established)',
+    `  module    ${printable(claims.moduleId)}`,
+    `  made      ${isoOf(claims.timestampMs)}`,
+    ...formatMeasurements(claims.pcrs),
+    ...formatFields(claims),
+    ...formatUnknownKeys(claims.unknownKeys),
+  ]
+}
+
+function decodeClaims(document: Uint8Array): AttestationDocument | null {
+  try {
+    return decodeAttestationPayload(document)
+  } catch (error) {
+    if (error instanceof AttestationError) return null
+    throw error
+  }
+}
+
+function formatMeasurements(measurements: ReadonlyMap<number, Uint8Array>): readonly string[] {
+  const isZero = (pcr: Uint8Array) => pcr.every((byte) => byte === 0)
+  const zero = [...measurements].filter(([, pcr]) => isZero(pcr)).map(([index]) => index)
+  return [
+    ...[...measurements]
+      .filter(([, pcr]) => !isZero(pcr))
+      .map(([index, pcr]) => `  ${`PCR${index}`.padEnd(8)}  ${encodeHex(pcr)}`),
+    ...(zero.length > 0 ? [`  zero      PCR ${zero.join(', ')}`] : []),
+  ]
+}
+
+type EnclaveFields = Pick<AttestationFacts, 'publicKey' | 'userData' | 'nonce'>
+
+function formatFields({ publicKey, userData, nonce }: EnclaveFields): readonly string[] {
+  return [
+    `  public_key  ${formatField(publicKey)}`,
+    `  user_data   ${formatField(userData)}`,
+    `  nonce       ${formatField(nonce)}`,
+  ]
+}
+
+function formatField(bytes: Uint8Array | null): string {
+  if (bytes === null) return 'none'
+  return bytes.length === 0 ? 'empty' : encodeHex(bytes)
+}
+
+function formatUnknownKeys(keys: readonly string[]): readonly string[] {
+  if (keys.length === 0) return []
+  return ['', 'Unknown keys, not looked at', ...keys.map((key) => `  ${printable(key)}`)]
+}
+
+function nameCertificate({ subject, sha256, notBeforeMs, notAfterMs }: CertificateFacts): string {
+  const life = `${isoOf(notBeforeMs)} to ${isoOf(notAfterMs)}`
+  return `${printable(subject)}\n            SHA-256 ${encodeHex(sha256)}\n            valid ${life}`
+}
+
+function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
+  const mark = { passed: 'passed', failed: 'FAILED', 'not checked': 'not checked', reported: 'reported' }[
+    outcome
+  ]
+  const text = `  ${mark.padEnd(12)} ${String(rule).padStart(2)}  ${title}`
+  return detail === '' ? text : `${text} (${printable(detail)})`
+}
+
+function isoOf(timeMs: number): string {
+  const time = new Date(timeMs)
+  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
+}
