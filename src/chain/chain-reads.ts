@@ -1,0 +1,118 @@
+import { z } from 'zod'
+import { type Rpc, RpcError, type RpcReply } from './rpc.ts'
+
+/** Where the chain stands for one relayer, read in one batch. */
+export type ChainView = {
+  readonly chainId: number
+  /** Number of the newest block. */
+  readonly blockNumber: number
+  /** Transactions of the relayer in blocks so far = the nonce the chain expects next. */
+  readonly nonce: number
+}
+
+/** A transaction in a block. */
+export type TransactionReceipt = {
+  readonly txHash: string
+  readonly blockNumber: number
+  /** 0x, lower case. */
+  readonly blockHash: string
+  readonly succeeded: boolean
+  readonly gasUsed: number
+}
+
+/** Reads chain id, newest block and the relayer's nonce. Throws RpcError. */
+export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSignal): Promise<ChainView> {
+  const [chainId, blockNumber, nonce] = await rpc.batch(
+    [
+      { method: 'eth_chainId', params: [] },
+      { method: 'eth_blockNumber', params: [] },
+      { method: 'eth_getTransactionCount', params: [relayer, 'latest'] },
+    ],
+    signal,
+  )
+  return {
+    chainId: readAs(Quantity, chainId),
+    blockNumber: readAs(Quantity, blockNumber),
+    nonce: readAs(Quantity, nonce),
+  }
+}
+
+/** Receipts in the order of the hashes; null for a transaction that is in no block the endpoint knows. Throws RpcError. */
+export async function fetchReceipts(
+  rpc: Rpc,
+  txHashes: readonly string[],
+  signal?: AbortSignal,
+): Promise<readonly (TransactionReceipt | null)[]> {
+  const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionReceipt', params: [hash] }))
+  const replies = await rpc.batch(calls, signal)
+  return txHashes.map((txHash, at) => {
+    const receipt = readAs(Receipt.nullable(), replies[at])
+    if (receipt === null) return null
+    if (receipt.transactionHash !== txHash) {
+      throw new RpcError('bad_answer', `expected the receipt of ${txHash}, got that of another transaction`)
+    }
+    return {
+      txHash,
+      blockNumber: receipt.blockNumber,
+      blockHash: receipt.blockHash,
+      succeeded: receipt.status === 1,
+      gasUsed: receipt.gasUsed,
+    }
+  })
+}
+
+/** Hashes of the chain's blocks of these numbers; a number that the chain does not reach is left out. Throws RpcError. */
+export async function fetchBlockHashes(
+  rpc: Rpc,
+  numbers: readonly number[],
+  signal?: AbortSignal,
+): Promise<ReadonlyMap<number, string>> {
+  const calls = numbers.map((number) => ({
+    method: 'eth_getBlockByNumber',
+    params: [`0x${number.toString(16)}`, false],
+  }))
+  const replies = await rpc.batch(calls, signal)
+  const hashes = new Map<number, string>()
+  numbers.forEach((number, at) => {
+    const block = readAs(Block.nullable(), replies[at])
+    if (block !== null) hashes.set(number, block.hash)
+  })
+  return hashes
+}
+
+/** Whether a contract is at the address. Throws RpcError. */
+export async function hasCode(rpc: Rpc, address: string, signal?: AbortSignal): Promise<boolean> {
+  const code = await rpc.call('eth_getCode', [address, 'latest'], signal)
+  return readAs(HexBytes, { kind: 'result', value: code }).length > 2
+}
+
+// Numbers and hashes as the Ethereum JSON-RPC specification writes them ("quantity" and "data").
+const Quantity = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{1,14}$/)
+  .transform((text) => Number.parseInt(text, 16))
+  .refine(Number.isSafeInteger)
+const HexBytes = z.string().regex(/^0x(?:[0-9a-fA-F]{2})*$/)
+const Hash = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{64}$/)
+  .transform((text) => text.toLowerCase())
+const Receipt = z.object({
+  transactionHash: Hash,
+  blockNumber: Quantity,
+  blockHash: Hash,
+  status: Quantity,
+  gasUsed: Quantity,
+})
+const Block = z.object({ hash: Hash })
+
+function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
+  if (reply?.kind === 'error') throw new RpcError('refused', reply.message)
+  const parsed = shape.safeParse(reply?.value)
+  if (parsed.success) return parsed.data
+  const what = parsed.error.issues[0]
+  throw new RpcError(
+    'bad_answer',
+    `unexpected value at ${what?.path.join('.') || 'result'}: ${what?.message}`,
+  )
+}
