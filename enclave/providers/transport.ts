@@ -90,46 +90,49 @@ function requestHeaders({ credential, body, isStream }: ProviderCall): Record<st
   }
 }
 
-function exchange(
+async function exchange(
   request: ClientRequest,
   call: ProviderCall,
   connectTimeoutMs: number,
 ): Promise<ProviderAnswer> {
   const { provider, cancel } = call
-  const { signal } = cancel
-  return new Promise((resolve, reject) => {
-    const destroy = () => request.destroy()
-    if (signal.aborted) destroy()
-    signal.addEventListener('abort', destroy)
-    let isConnected = false
-    const timer = setTimeout(() => {
-      cancel.abort(
-        new CallFault('provider_timeout', `Provider ${provider.name} did not accept a connection in time.`),
-      )
-    }, connectTimeoutMs)
-    const connected = () => {
-      isConnected = true
-      clearTimeout(timer)
-    }
-    request.once('socket', (socket) => {
-      if (request.reusedSocket) connected()
-      else socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', connected)
-    })
-    // Stays for the life of the request: an error after the head was read arrives here too, and at the body's reader.
-    request.on('error', (error) => {
-      clearTimeout(timer)
-      reject(signal.aborted ? signal.reason : toFault(error, { provider, isConnected }))
-    })
-    request.once('response', (body) => {
-      clearTimeout(timer)
-      try {
-        resolve(readHead(body))
-      } catch (error) {
-        body.destroy()
-        reject(error)
+  const timer = setTimeout(() => {
+    const message = `Provider ${provider.name} did not accept a connection in time.`
+    cancel.abort(new CallFault('provider_timeout', message))
+  }, connectTimeoutMs)
+  let isConnected = false
+  whenConnected(request, () => {
+    isConnected = true
+    clearTimeout(timer)
+  })
+  try {
+    const body = await new Promise<IncomingMessage>((resolve, reject) => {
+      // Rejects by itself: in some states (after an upgrade) a destroyed request says nothing more.
+      const abandon = () => {
+        request.destroy()
+        reject(cancel.signal.reason)
       }
+      cancel.signal.addEventListener('abort', abandon)
+      if (cancel.signal.aborted) abandon()
+      // Both stay for the life of the request: errors after the head arrive here too, and at the body's reader.
+      request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
+      request.on('upgrade', (_, socket) => {
+        socket.destroy()
+        reject(new CallFault('provider_error', `Provider ${provider.name} switched protocols.`))
+      })
+      request.once('response', resolve)
+      request.end(call.body)
     })
-    request.end(call.body)
+    return readHead(body)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function whenConnected(request: ClientRequest, listener: () => void): void {
+  request.once('socket', (socket) => {
+    if (request.reusedSocket) listener()
+    else socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', listener)
   })
 }
 

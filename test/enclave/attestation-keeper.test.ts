@@ -123,7 +123,7 @@ describe('keepAttestation', () => {
 describe('attestNonce', () => {
   it('gives a fresh document over the nonce', async () => {
     const kept = await keep()
-    const nonce = new Uint8Array(32).fill(9)
+    const nonce = Buffer.alloc(32, 9)
     const document = await kept.attestNonce(nonce)
     expect(inputs.at(-1)).toEqual({ publicKey, userData, nonce })
     expect(Buffer.from(document, 'base64').includes(nonce)).toBe(true)

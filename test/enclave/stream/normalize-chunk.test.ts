@@ -74,7 +74,7 @@ describe('the first chunk of a choice', () => {
   })
 
   it('is given for each choice, also when choices begin in one chunk', () => {
-    const both = {
+    const both: JsonObject = {
       ...chunk({}),
       choices: [
         { index: 1, delta: { content: 'b' } },

@@ -1,0 +1,499 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { hashCompletion } from '../../../attestation/completion-hash.ts'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { parseReceipt } from '../../../attestation/receipt.ts'
+import type { SealedCompletion } from '../../../enclave/protocol/messages.ts'
+import {
+  chunked,
+  chunkOf,
+  EVENT_STREAM_HEAD,
+  eventsOf,
+  openHead,
+  send,
+} from '../../support/hostile-answers.ts'
+import {
+  type HostileProvider,
+  type ReceivedRequest,
+  type Step,
+  startHostileProvider,
+} from '../../support/hostile-provider.ts'
+import { readAnswer, startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
+
+let provider: HostileProvider
+let enclave: TestEnclave
+let script: (request: ReceivedRequest) => Iterable<Step>
+
+const question = { model: 'hostile', messages: [{ role: 'user', content: 'Hi' }] }
+const withUsage = { ...question, stream_options: { include_usage: true } }
+const first = chunkOf({ role: 'assistant', content: '' })
+const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }
+const usageChunk = { ...first, choices: [], usage }
+const whole = [
+  first,
+  chunkOf({ content: 'Hel' }),
+  chunkOf({ content: 'lo' }),
+  chunkOf({}, 'stop'),
+  usageChunk,
+  '[DONE]',
+]
+const pause = (durationMs: number): Step => ({ kind: 'pause', durationMs })
+const stall: Step = { kind: 'stall' }
+
+/** A stream of these bytes, each part a packet, with a proper end. */
+function* streamOf(...parts: readonly (string | Uint8Array)[]): Generator<Step, void> {
+  yield send(EVENT_STREAM_HEAD)
+  for (const part of parts) yield send(chunked(part))
+  yield send(chunked(''))
+}
+
+/** A stream of these bytes that goes on as `then` says. */
+function brokenStream(text: string, then: readonly Step[]): readonly Step[] {
+  return [send(EVENT_STREAM_HEAD), send(chunked(text)), ...then]
+}
+
+beforeAll(async () => {
+  provider = await startHostileProvider({ answer: (request) => script(request) })
+  enclave = await startTestEnclave({
+    providers: [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }],
+    limits: { firstByteTimeoutMs: 500, idleTimeoutMs: 300, drainTimeoutMs: 500, answerBytesMax: 2 ** 20 },
+  })
+})
+
+afterAll(async () => {
+  await enclave.stop()
+  await provider.close()
+})
+
+beforeEach(async () => {
+  script = () => streamOf(eventsOf(whole))
+  await enclave.takeAll()
+})
+
+async function takeOne(): Promise<SealedCompletion & { readonly completion: Completion }> {
+  const [sealed, ...others] = await enclave.takeAll()
+  if (sealed === undefined || others.length > 0) throw new Error('expected one completion in the log')
+  return { ...sealed, completion: JSON.parse(sealed.response) as Completion }
+}
+
+type Completion = {
+  readonly usage?: object
+  readonly choices: readonly {
+    readonly finish_reason: string | null
+    readonly logprobs: { readonly content: readonly object[] } | null
+    readonly message: { readonly content: string | null; readonly tool_calls?: readonly object[] }
+  }[]
+}
+
+const receiptOf = ({ receipt }: SealedCompletion) => parseReceipt(parseStrictJson(Buffer.from(receipt)))
+const contentOf = ({ completion }: { readonly completion: Completion }) =>
+  completion.choices[0]?.message.content
+const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+describe('a stream', () => {
+  it('passes its chunks on, then says that it was sealed', async () => {
+    const { status, chunks, sealed, fault } = await enclave.stream(question)
+    expect(status).toBe(200)
+    expect(chunks.map(({ choices }) => choices[0]?.delta)).toEqual([
+      { role: 'assistant', content: '' },
+      { content: 'Hel' },
+      { content: 'lo' },
+      {},
+    ])
+    expect(chunks.map((chunk) => chunk.usage)).toEqual([null, null, null, null])
+    expect(fault).toBe(null)
+    const taken = await takeOne()
+    expect(sealed).toEqual({ notary: enclave.enclave.notary, index: taken.index, outcome: 'complete' })
+    expect(contentOf(taken)).toBe('Hello')
+    expect(taken.completion.usage).toEqual(usage)
+  })
+
+  it('is received, forwarded and hashed byte for byte', async () => {
+    const text = eventsOf(whole)
+    await enclave.stream(question)
+    const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
+    expect(forwarded.toString()).toBe(
+      '{"stream":true,"model":"hostile","messages":[{"role":"user","content":"Hi"}],"stream_options":{"include_usage":true}}',
+    )
+    expect(provider.requests.at(-1)?.headers.get('accept')).toBe('text/event-stream')
+    const taken = await takeOne()
+    expect(receiptOf(taken)).toMatchObject({
+      received_hash: sha256(text),
+      forwarded_hash: sha256(forwarded),
+      outcome: 'complete',
+    })
+    expect(taken.request).not.toContain('include_usage')
+  })
+
+  it('gives a caller who kept the chunks, with usage, the response hash of the receipt', async () => {
+    const { chunks } = await enclave.stream(withUsage)
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage })
+    const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
+    const { responseHash, requestHash } = hashCompletion({
+      request: { stream: true, ...withUsage },
+      response,
+    })
+    expect(receiptOf(await takeOne())).toMatchObject({
+      response_hash: responseHash,
+      request_hash: requestHash,
+    })
+  })
+
+  it('comes through while the provider still speaks', async () => {
+    script = () => [
+      send(EVENT_STREAM_HEAD),
+      send(chunked(eventsOf([first]))),
+      pause(200),
+      send(chunked(eventsOf(whole.slice(1)))),
+      send(chunked('')),
+    ]
+    const call = enclave.open({ stream: true, ...question })
+    const started = performance.now()
+    call.once('response', () => expect(performance.now() - started).toBeLessThan(150))
+    expect((await readAnswer(call)).text).toContain('event: sealed')
+    expect(performance.now() - started).toBeGreaterThan(150)
+  })
+
+  it.each(['\n', '\r\n', '\r'] as const)(
+    'is the same with line breaks %j, split at any byte',
+    async (lineBreak) => {
+      const text = Buffer.from(
+        eventsOf([first, chunkOf({ content: 'é😀' }), chunkOf({}, 'stop'), '[DONE]'], lineBreak),
+      )
+      const responses = new Set<string>()
+      for (let position = 1; position < text.length; position += 5) {
+        script = () => streamOf(text.subarray(0, position), text.subarray(position))
+        expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
+      }
+      for (const { response } of await enclave.takeAll()) responses.add(response)
+      expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
+    },
+  )
+
+  it.each<[string, string]>([
+    ['one event for each byte', eventsOf(whole)],
+    [
+      'all events in one packet, with comments',
+      `\uFEFF: hi\n\n${eventsOf(whole)}`.replaceAll('\n\n', '\n\n: ping\n\n'),
+    ],
+    ['no blank line at the end', eventsOf(whole).trimEnd()],
+    ['an event over several data lines', eventsOf(whole).replace('"choices"', '\ndata: "choices"')],
+    ['ids, retries and names', eventsOf(whole).replaceAll('data:', 'id: 1\nretry: 5\nevent: chunk\ndata:')],
+    ['empty data', `data:\n\n${eventsOf(whole)}`],
+  ])('is understood with %s', async (name, text) => {
+    const bytes = Buffer.from(text)
+    script = () =>
+      name.includes('each byte') ? streamOf(...[...bytes].map((byte) => Uint8Array.of(byte))) : streamOf(text)
+    expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
+    expect(contentOf(await takeOne())).toBe('Hello')
+  })
+
+  it('is complete without [DONE] when everything is finished, by length or by connection', async () => {
+    script = () => streamOf(eventsOf(whole.slice(0, -1)))
+    expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
+    script = () => [send(openHead('text/event-stream')), send(eventsOf(whole.slice(0, -2))), { kind: 'end' }]
+    expect((await enclave.stream(withUsage)).sealed?.outcome).toBe('complete')
+  })
+
+  it('is complete at [DONE], whatever happens to the connection after it', async () => {
+    const text = eventsOf(whole)
+    for (const then of [
+      [{ kind: 'reset' }],
+      [{ kind: 'end' }],
+      [send(chunked('data: {"more":1}\n\n')), stall],
+    ] as const) {
+      script = () => brokenStream(text, then)
+      const { sealed, fault } = await enclave.stream(withUsage)
+      expect([sealed?.outcome, fault]).toEqual(['complete', null])
+    }
+    expect((await enclave.takeAll()).map(({ response }) => response)).toHaveLength(3)
+  })
+
+  it('holds tool calls, several choices, logprobs and refusals as they add up', async () => {
+    const call = (index: number, more: object) => ({ tool_calls: [{ index, ...more }] })
+    const second = (delta: object, finish: string | null = null) => ({
+      ...first,
+      choices: [{ index: 1, delta, finish_reason: finish }],
+    })
+    const chunks = [
+      chunkOf({
+        role: 'assistant',
+        content: null,
+        ...call(0, { id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
+      }),
+      chunkOf(call(0, { function: { arguments: '{"x":' } })),
+      second({ refusal: 'No' }),
+      chunkOf(call(1, { id: 'b', type: 'function', function: { name: 'g', arguments: '{}' } })),
+      chunkOf(call(0, { function: { arguments: '1}' } }), null, {
+        content: [{ token: 'a', logprob: -0.5 }],
+        refusal: null,
+      }),
+      second({ refusal: ' way' }, 'stop'),
+      chunkOf({}, 'tool_calls', { content: [{ token: 'b', logprob: 1e-7 }], refusal: null }),
+      '[DONE]',
+    ]
+    script = () => streamOf(eventsOf(chunks))
+    const streamed = await enclave.stream({ ...withUsage, n: 2 })
+    expect(streamed.sealed?.outcome).toBe('complete')
+    const { completion } = await takeOne()
+    expect(completion.choices).toMatchObject([
+      {
+        index: 0,
+        finish_reason: 'tool_calls',
+        logprobs: { content: [{ token: 'a' }, { token: 'b', logprob: 1e-7 }] },
+        message: {
+          content: null,
+          tool_calls: [
+            { id: 'a', type: 'function', function: { name: 'f', arguments: '{"x":1}' } },
+            { id: 'b', type: 'function', function: { name: 'g', arguments: '{}' } },
+          ],
+        },
+      },
+      { index: 1, finish_reason: 'stop', message: { content: null, refusal: 'No way' } },
+    ])
+  })
+
+  it('has surrogates that were cut over two chunks replaced, for the caller as in the record', async () => {
+    const cut = '{"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}'
+    const rest =
+      '{"choices":[{"index":0,"delta":{"content":"\\ude00\\u0000"},"logprobs":{"content":[{"logprob":-0},{"logprob":1.0}]},"finish_reason":"stop"}]}'
+    script = () => streamOf(eventsOf([cut, rest, '[DONE]']))
+    const { chunks } = await enclave.stream(question)
+    expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe('\uFFFD\uFFFD\u0000')
+    const taken = await takeOne()
+    expect(contentOf(taken)).toBe('\uFFFD\uFFFD\u0000')
+    expect(taken.response).toContain('[{"logprob":0},{"logprob":1}]')
+  })
+
+  it('carries no member that only the gateway may speak', async () => {
+    const forged = {
+      ...chunkOf({ content: 'a' }, 'stop'),
+      hash: 'forged',
+      receipt: { forged: 1 },
+      signature: 'forged',
+    }
+    script = () => streamOf(eventsOf([forged, '[DONE]']))
+    const { text } = await enclave.stream(question)
+    expect(text).not.toContain('forged')
+    expect((await takeOne()).response).not.toContain('forged')
+  })
+
+  it('may be silent but for comments no longer than the first-byte timeout, and longer than the idle timeout', async () => {
+    script = () => [
+      send(EVENT_STREAM_HEAD),
+      pause(200),
+      send(chunked(': ping\n\n')),
+      pause(200),
+      ...[...streamOf(eventsOf(whole))].slice(1),
+    ]
+    expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
+  })
+})
+
+describe('a stream that fails before its first chunk', () => {
+  it.each<[string, () => Iterable<Step>, number, string]>([
+    ['no bytes', () => [stall], 504, 'provider_timeout'],
+    ['comments for ever', () => comments(), 504, 'provider_timeout'],
+    [
+      'an error event',
+      () => streamOf('event: error\ndata: {"error":{"message":"full"}}\n\n'),
+      502,
+      'provider_error',
+    ],
+    ['an error member', () => streamOf(eventsOf([{ error: { message: 'full' } }])), 502, 'provider_error'],
+    ['no JSON', () => streamOf('data: {"choices\n\n'), 502, 'provider_error'],
+    ['no object', () => streamOf('data: [1]\n\n'), 502, 'provider_error'],
+    [
+      'a chunk of the wrong form',
+      () => streamOf(eventsOf([{ choices: [{ delta: 'a' }] }])),
+      502,
+      'provider_error',
+    ],
+    [
+      'a delta of the wrong form',
+      () => streamOf(eventsOf([{ choices: [{ delta: { tool_calls: {} } }] }])),
+      502,
+      'provider_error',
+    ],
+    ['[DONE] at once', () => streamOf('data: [DONE]\n\n'), 502, 'provider_error'],
+    ['nothing', () => streamOf(), 502, 'provider_error'],
+    ['usage alone', () => streamOf(eventsOf([usageChunk, '[DONE]'])), 502, 'provider_error'],
+    [
+      'a completion that is no stream',
+      () => [send('HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"choices":[]}')],
+      502,
+      'provider_error',
+    ],
+    ['a lost connection', () => brokenStream(': hi\n\n', [{ kind: 'reset' }]), 502, 'provider_error'],
+    [
+      'a redirect',
+      () => [send('HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n')],
+      502,
+      'provider_error',
+    ],
+    [
+      'too many bytes',
+      () => [
+        send(EVENT_STREAM_HEAD),
+        { kind: 'repeat', bytes: chunked(`: ${'x'.repeat(65530)}\n`), times: 20 },
+      ],
+      502,
+      'answer_too_large',
+    ],
+  ])('is an answer with a status and leaves no record: %s', async (_, steps, status, code) => {
+    script = steps
+    const answer = await enclave.complete({ stream: true, ...question })
+    expect(answer.json).toMatchObject({ status, code })
+    expect(answer.status).toBe(status)
+    expect(await enclave.takeAll()).toEqual([])
+  })
+})
+
+function* comments(): Generator<Step, void> {
+  yield send(EVENT_STREAM_HEAD)
+  for (let time = 0; time < 40; time++) {
+    yield send(chunked(': ping\n\n'))
+    yield pause(50)
+  }
+}
+
+describe('a stream that breaks off', () => {
+  const begun = eventsOf([first, chunkOf({ content: 'Hel' })])
+
+  it.each<[string, readonly Step[], string]>([
+    ['by an early close', [{ kind: 'end' }], 'provider_error'],
+    ['by a reset', [{ kind: 'reset' }], 'provider_error'],
+    ['by an early end of the body', [send(chunked(''))], 'provider_error'],
+    ['by a stall', [stall], 'provider_timeout'],
+    ['by comments for ever', [...comments()].slice(1), 'provider_timeout'],
+    ['by an event that is no JSON', [send(chunked('data: {"choices\n\n'))], 'provider_error'],
+    [
+      'by an event cut at the end of the body',
+      [send(chunked('data: {"choi')), send(chunked(''))],
+      'provider_error',
+    ],
+    ['by a chunk of the wrong form', [send(chunked(eventsOf([{ choices: 1 }])))], 'provider_error'],
+    [
+      'by a tool call of the wrong form',
+      [send(chunked(eventsOf([chunkOf({ content: 'X', tool_calls: [1] })])))],
+      'provider_error',
+    ],
+    ['by an error', [send(chunked(eventsOf([{ error: { message: 'overloaded' } }])))], 'provider_error'],
+    ['by an error event', [send(chunked('event: error\ndata: overloaded\n\n'))], 'provider_error'],
+    [
+      'by too many bytes',
+      [{ kind: 'repeat', bytes: chunked(`:${'x'.repeat(65534)}\n`), times: 20 }],
+      'answer_too_large',
+    ],
+  ])('%s gives a fault and a record of what came', async (_, then, code) => {
+    script = () => brokenStream(begun, then)
+    const { status, text, chunks, fault, sealed } = await enclave.stream(withUsage)
+    expect(status).toBe(200)
+    expect(fault?.code).toBe(code)
+    expect(text.indexOf('event: fault')).toBeLessThan(text.indexOf('event: sealed'))
+    const taken = await takeOne()
+    expect(sealed).toEqual({ notary: enclave.enclave.notary, index: taken.index, outcome: 'upstream_error' })
+    expect(taken.completion.choices).toEqual([
+      { index: 0, message: expect.objectContaining({ content: 'Hel' }), logprobs: null, finish_reason: null },
+    ])
+    const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
+    const { responseHash } = hashCompletion({ request: {}, response })
+    expect(receiptOf(taken)).toMatchObject({ outcome: 'upstream_error', response_hash: responseHash })
+  })
+
+  it('in the packet of its last good chunk still passes that chunk on', async () => {
+    script = () => streamOf(`${eventsOf([first, chunkOf({ content: 'Hel' })])}data: {\n\n`)
+    const { chunks, sealed } = await enclave.stream(question)
+    expect(chunks.map(({ choices }) => choices[0]?.delta.content)).toEqual(['', 'Hel'])
+    expect(sealed?.outcome).toBe('upstream_error')
+    expect(contentOf(await takeOne())).toBe('Hel')
+  })
+
+  it('is not complete when a choice that was asked for never began', async () => {
+    script = () => streamOf(eventsOf(whole.slice(0, -1)))
+    expect((await enclave.stream({ ...question, n: 2 })).sealed?.outcome).toBe('upstream_error')
+  })
+})
+
+describe('a gateway that goes away', () => {
+  async function leaveAfter(text: string, then: readonly Step[]): Promise<void> {
+    script = () => brokenStream(text, then)
+    const call = enclave.open({ stream: true, ...question })
+    call.on('error', () => undefined)
+    await new Promise((resolve) => call.once('response', (response) => response.once('data', resolve)))
+    const left = performance.now()
+    call.destroy()
+    await provider.requests.at(-1)?.closed
+    expect(performance.now() - left).toBeLessThan(150)
+  }
+
+  it('ends the provider’s request at once and leaves a record of what came', async () => {
+    await leaveAfter(eventsOf([first, chunkOf({ content: 'Hel' })]), [stall])
+    await sleep(20)
+    const taken = await takeOne()
+    expect(receiptOf(taken).outcome).toBe('client_disconnected')
+    expect(taken.completion.choices).toEqual([
+      { index: 0, message: expect.objectContaining({ content: 'Hel' }), logprobs: null, finish_reason: null },
+    ])
+  })
+
+  it('when everything had come leaves a complete record', async () => {
+    await leaveAfter(eventsOf(whole), [stall])
+    await sleep(20)
+    expect(receiptOf(await takeOne()).outcome).toBe('complete')
+  })
+
+  it('before the first chunk leaves none', async () => {
+    script = () => brokenStream(': hi\n\n', [stall])
+    const requests = provider.requests.length
+    const call = enclave.open({ stream: true, ...question })
+    call.on('error', () => undefined)
+    while (provider.requests.length === requests) await sleep(5)
+    call.destroy()
+    await provider.requests.at(-1)?.closed
+    await sleep(20)
+    expect(await enclave.takeAll()).toEqual([])
+  })
+})
+
+describe('a gateway that does not read', () => {
+  const piece = eventsOf([chunkOf({ content: 'x'.repeat(1000) })])
+
+  it('stops the reading of the provider, and counts as gone in the end', async () => {
+    let sent = 0
+    script = function* () {
+      yield send(EVENT_STREAM_HEAD)
+      for (; sent < 900; sent++) yield send(chunked(piece))
+      yield stall
+    }
+    const call = enclave.open({ stream: true, ...question })
+    call.on('error', () => undefined)
+    const response = await new Promise<NodeJS.ReadableStream>((resolve) => call.once('response', resolve))
+    response.pause()
+    await provider.requests.at(-1)?.closed
+    await sleep(20)
+    const taken = await takeOne()
+    expect(receiptOf(taken).outcome).toBe('client_disconnected')
+    // Not everything was read: a slow reader holds no more than the buffers on the way.
+    expect(contentOf(taken)?.length).toBeLessThan(850_000)
+    call.destroy()
+  })
+
+  it('for longer than the idle timeout, and then does, gets everything', async () => {
+    script = () =>
+      streamOf(...Array.from({ length: 700 }, () => piece), eventsOf([chunkOf({}, 'stop'), '[DONE]']))
+    const call = enclave.open({ stream: true, ...question })
+    const response = await new Promise<import('node:http').IncomingMessage>((resolve) =>
+      call.once('response', resolve),
+    )
+    response.pause()
+    await sleep(400)
+    const parts: Buffer[] = []
+    for await (const part of response) parts.push(part)
+    expect(Buffer.concat(parts).toString()).toContain('"outcome":"complete"')
+    expect(contentOf(await takeOne())).toHaveLength(700_000)
+  })
+})

@@ -1,0 +1,382 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { verifyCompletionSignature } from '../../../attestation/account.ts'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import { hashCompletion } from '../../../attestation/completion-hash.ts'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { parseReceipt } from '../../../attestation/receipt.ts'
+import type { SealedCompletion } from '../../../enclave/protocol/messages.ts'
+import { completionOf, send, splitEverywhere, wholeAnswer } from '../../support/hostile-answers.ts'
+import {
+  type HostileProvider,
+  type ReceivedRequest,
+  type Step,
+  startHostileProvider,
+} from '../../support/hostile-provider.ts'
+import { startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
+
+let provider: HostileProvider
+let enclave: TestEnclave
+let script: (request: ReceivedRequest) => Iterable<Step>
+
+const question = { model: 'hostile', messages: [{ role: 'user', content: 'Hi' }] }
+const ok = (body: string | Uint8Array | object, more = {}) =>
+  send(
+    wholeAnswer({
+      body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+      ...more,
+    }),
+  )
+
+beforeAll(async () => {
+  provider = await startHostileProvider({ answer: (request) => script(request) })
+  enclave = await startTestEnclave({
+    providers: [
+      { name: 'hostile', origin: provider.origin, path: '/v1/chat/completions', models: ['hostile'] },
+      { name: 'closed', origin: 'http://127.0.0.1:1', path: '/', models: ['closed'] },
+    ],
+    limits: { firstByteTimeoutMs: 400, idleTimeoutMs: 300, answerTimeoutMs: 1500, answerBytesMax: 2 ** 20 },
+  })
+})
+
+afterAll(async () => {
+  await enclave.stop()
+  await provider.close()
+})
+
+beforeEach(async () => {
+  script = () => [ok(completionOf('Hello'))]
+  await enclave.takeAll()
+})
+
+async function takeOne(): Promise<SealedCompletion> {
+  const [sealed, ...others] = await enclave.takeAll()
+  if (sealed === undefined || others.length > 0) throw new Error('expected one completion in the log')
+  return sealed
+}
+
+const receiptOf = ({ receipt }: SealedCompletion) => parseReceipt(parseStrictJson(Buffer.from(receipt)))
+const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+describe('a completion', () => {
+  it('is sealed: hashes, signature and receipt fit the bytes that went over the wire', async () => {
+    const body = `{ "model":"hostile", "messages":[{"role":"user","content":"Hi","name":null}], "temperature":1.0, "user":null }`
+    const answer = JSON.stringify(completionOf('Hello \u0000 😀', { system_fingerprint: 'fp' }))
+    script = () => [ok(answer)]
+    const before = Date.now()
+    const { status, json } = await enclave.complete(body, { context: 'ctx' })
+    expect(status).toBe(200)
+    expect(json).toMatchObject({ notary: enclave.enclave.notary, outcome: 'complete' })
+    const sealed = await takeOne()
+    const { completion, ...hashes } = {
+      completion: { request: JSON.parse(body) as JsonObject, response: JSON.parse(answer) as JsonObject },
+    }
+    const { hash, requestHash, responseHash, canonicalRequest, canonicalResponse } =
+      hashCompletion(completion)
+    expect(hashes).toEqual({})
+    expect(sealed).toMatchObject({
+      index: json.index,
+      request: canonicalRequest,
+      response: canonicalResponse,
+      context: 'ctx',
+    })
+    const receipt = receiptOf(sealed)
+    expect(receipt).toMatchObject({
+      index: json.index,
+      hash,
+      request_hash: requestHash,
+      response_hash: responseHash,
+      forwarded_hash: sha256(body),
+      received_hash: sha256(answer),
+      provider: { name: 'hostile', origin: provider.origin, tls: null },
+      model: { requested: 'hostile', returned: 'hostile' },
+      outcome: 'complete',
+    })
+    expect(receipt.started_at).toBeGreaterThanOrEqual(before)
+    expect(receipt.finished_at).toBeGreaterThanOrEqual(receipt.started_at)
+    const publicKey = decodeHex(enclave.enclave.publicKey)
+    verifyCompletionSignature({ hash: decodeHex(hash), signature: decodeHex(sealed.signature), publicKey })
+  })
+
+  it('reaches the provider as the caller wrote it, with these headers and no others', async () => {
+    const body = `{"model":"hostile","messages":[],"x":1.50}`
+    await enclave.complete(body, { credential: 'sk-abc' })
+    const request = provider.requests.at(-1)
+    expect(Buffer.from(request?.body ?? []).toString()).toBe(body)
+    expect([request?.method, request?.target]).toEqual(['POST', '/v1/chat/completions'])
+    expect(Object.fromEntries(request?.headers ?? [])).toEqual({
+      accept: 'application/json',
+      'accept-encoding': 'identity',
+      authorization: 'Bearer sk-abc',
+      connection: 'keep-alive',
+      'content-length': String(body.length),
+      'content-type': 'application/json',
+      host: new URL(provider.origin).host,
+      'user-agent': 'affidavit',
+    })
+  })
+
+  it('is asked for without authorization when there is no credential', async () => {
+    await enclave.complete(question, { credential: null })
+    expect(provider.requests.at(-1)?.headers.has('authorization')).toBe(false)
+  })
+
+  it('is the same wherever the provider’s bytes are split', async () => {
+    const bytes = wholeAnswer({
+      body: JSON.stringify({ choices: [{ message: { content: 'é😀' } }], id: 'a', created: 1, model: 'm' }),
+    })
+    const responses = new Set<string>()
+    const pairs = [...splitEverywhere(bytes)].filter((_, index) => index % 3 === 0)
+    for (const [head, tail] of pairs) {
+      script = () => [send(head), { kind: 'pause', durationMs: 1 }, send(tail)]
+      expect((await enclave.complete(question)).status).toBe(200)
+    }
+    for (const { response } of await enclave.takeAll()) responses.add(response)
+    expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
+  })
+
+  it('has its numbers and surrogates in a form that can be hashed', async () => {
+    const logprobs =
+      '{"content":[{"token":"\\ud83d","logprob":-0,"bytes":null,"top_logprobs":[]},{"logprob":1e-7},{"logprob":1.0}]}'
+    const text = `{"id":"a","created":1,"model":"m","choices":[{"index":0,"message":{"content":"\\u0000\\ud83d\\ude00\\udc00"},"logprobs":${logprobs}}]}`
+    script = () => [ok(text)]
+    await enclave.complete(question)
+    const { response } = await takeOne()
+    expect(response).toContain('"logprob":0,"token":"\uFFFD"')
+    expect(response).toContain('[{"bytes":null,"logprob":0')
+    expect(response).toContain('{"logprob":1e-7},{"logprob":1}')
+    expect(response).toContain('"content":"\\u0000😀\uFFFD"')
+  })
+
+  it('reuses the connection to the provider', async () => {
+    await enclave.complete(question)
+    const connections = provider.countConnections()
+    for (let count = 0; count < 5; count++) await enclave.complete(question)
+    expect(provider.countConnections()).toBe(connections)
+  })
+
+  it('waits through white space that keeps the connection open', async () => {
+    const answer = JSON.stringify(completionOf('late'))
+    const parts = [' \n', '\r\n\t', answer]
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${parts.join('').length}\r\n\r\n`
+    script = () => [
+      send(head),
+      ...parts.flatMap((part): Step[] => [{ kind: 'pause', durationMs: 100 }, send(part)]),
+    ]
+    expect((await enclave.complete(question)).status).toBe(200)
+    expect(receiptOf(await takeOne()).received_hash).toBe(sha256(parts.join('')))
+  })
+})
+
+describe('a call that cannot be made', () => {
+  it.each([
+    ['a body that is no JSON', '{', 422, 'invalid_request'],
+    [
+      'a number that would be rounded',
+      '{"model":"hostile","messages":[],"seed":9007199254740993}',
+      422,
+      'invalid_request',
+    ],
+    [
+      'a body over 10 MiB',
+      `{"model":"hostile","messages":["${'x'.repeat(10 * 2 ** 20)}"]}`,
+      413,
+      'invalid_request',
+    ],
+    ['a model of nobody', '{"model":"unknown","messages":[]}', 404, 'unsupported_model'],
+    ['a model of another provider', '{"model":"closed","messages":[]}', 409, 'provider_mismatch'],
+  ])('is refused before the provider is asked: %s', async (_, body, status, code) => {
+    const requests = provider.requests.length
+    expect((await enclave.complete(body)).json).toMatchObject({ status, code })
+    expect(provider.requests).toHaveLength(requests)
+    expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('is refused for a credential that would be a header of its own', async () => {
+    const { json } = await enclave.complete(question, { credential: 'a\r\nx-evil: 1' })
+    expect(json).toMatchObject({ status: 400, code: 'invalid_call' })
+  })
+
+  it('does not reach a provider that does not listen', async () => {
+    const { json } = await enclave.complete({ ...question, model: 'closed' }, { provider: 'closed' })
+    expect(json).toMatchObject({ status: 502, code: 'provider_unreachable' })
+    expect(json.message).toContain('ECONNREFUSED')
+  })
+})
+
+describe('a provider that refuses', () => {
+  it.each([400, 401, 403, 404, 408, 409, 422, 429])(
+    'with %d is relayed and leaves no record',
+    async (status) => {
+      const body = JSON.stringify({ error: { message: `no: ${status}`, code: 'why' } })
+      script = () => [ok(body, { status, headers: { 'retry-after': '7' } })]
+      for (const stream of [false, true]) {
+        const answer = await enclave.complete({ ...question, stream })
+        expect(answer).toMatchObject({
+          status,
+          json: {
+            status,
+            code: 'provider_refused',
+            message: `no: ${status}`,
+            provider_code: 'why',
+            retry_after_seconds: 7,
+          },
+        })
+      }
+      expect(await enclave.takeAll()).toEqual([])
+    },
+  )
+
+  it('is relayed although its reason never ends, or does not come', async () => {
+    const head = 'HTTP/1.1 400 No\r\ncontent-length: 100000000\r\n\r\n'
+    script = () => [send(head), { kind: 'repeat', bytes: Buffer.alloc(8192, 'x'), times: 100 }]
+    expect((await enclave.complete(question)).json).toMatchObject({ status: 400, code: 'provider_refused' })
+    script = () => [send(`${head}{"error"`), { kind: 'end' }]
+    expect((await enclave.complete(question)).json).toMatchObject({ status: 400, code: 'provider_refused' })
+  })
+})
+
+describe('an answer that is no completion', () => {
+  it.each<[string, () => readonly Step[], number, string]>([
+    [
+      'a server error',
+      () => [ok('{"error":{"message":"internal"}}', { status: 500 })],
+      502,
+      'provider_error',
+    ],
+    ['a 503', () => [ok('down', { status: 503 })], 502, 'provider_error'],
+    ['a 204', () => [send('HTTP/1.1 204 No Content\r\n\r\n')], 502, 'provider_error'],
+    ['a 200 with an error', () => [ok('{"error":{"message":"overloaded"}}')], 502, 'provider_error'],
+    ['a 200 with a page', () => [ok('<html>welcome</html>')], 502, 'provider_error'],
+    [
+      'a compressed body',
+      () => [ok('xx', { headers: { 'content-encoding': 'gzip' } })],
+      502,
+      'provider_error',
+    ],
+    ['no HTTP', () => [send('SSH-2.0-OpenSSH\r\n\r\n'), { kind: 'end' }], 502, 'provider_error'],
+    [
+      'an early close',
+      () => [send('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"choices'), { kind: 'end' }],
+      502,
+      'provider_error',
+    ],
+    [
+      'a reset',
+      () => [send('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{'), { kind: 'reset' }],
+      502,
+      'provider_error',
+    ],
+    ['a close without any answer', () => [{ kind: 'end' }], 502, 'provider_error'],
+    [
+      'an upgrade',
+      () => [send('HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n')],
+      502,
+      'provider_error',
+    ],
+    [
+      'endless headers',
+      () => [
+        send('HTTP/1.1 200 OK\r\n'),
+        { kind: 'repeat', bytes: Buffer.from(`x: ${'y'.repeat(1000)}\r\n`), times: 1000 },
+      ],
+      502,
+      'provider_error',
+    ],
+    ['no answer', () => [{ kind: 'stall' }], 504, 'provider_timeout'],
+    [
+      'white space for ever',
+      () => [send('HTTP/1.1 200 OK\r\n\r\n'), ...endless(' ')],
+      504,
+      'provider_timeout',
+    ],
+    [
+      'a stall in the middle',
+      () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":'), { kind: 'stall' }],
+      504,
+      'provider_timeout',
+    ],
+    [
+      'an answer that drips for ever',
+      () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":"'), ...endless('x')],
+      504,
+      'provider_timeout',
+    ],
+    [
+      'an answer over the limit',
+      () => [
+        send('HTTP/1.1 200 OK\r\n\r\n"'),
+        { kind: 'repeat', bytes: Buffer.alloc(65536, 'x'), times: 17 },
+      ],
+      502,
+      'answer_too_large',
+    ],
+  ])('leaves no record: %s', async (_, steps, status, code) => {
+    script = steps
+    expect((await enclave.complete(question)).json).toMatchObject({ status, code })
+    expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('is not followed when it is a redirect', async () => {
+    const elsewhere = await startHostileProvider({ answer: () => [ok(completionOf('elsewhere'))] })
+    for (const status of [301, 302, 307, 308]) {
+      script = () => [ok('', { status, headers: { location: `${elsewhere.origin}/v1/chat/completions` } })]
+      expect((await enclave.complete(question)).json).toMatchObject({ status: 502, code: 'provider_error' })
+    }
+    expect(elsewhere.requests).toHaveLength(0)
+    await elsewhere.close()
+  })
+
+  it('is never asked for twice, also when a kept connection breaks', async () => {
+    await enclave.complete(question)
+    const requests = provider.requests.length
+    script = () => [{ kind: 'reset' }]
+    expect((await enclave.complete(question)).json).toMatchObject({ status: 502, code: 'provider_error' })
+    await sleep(50)
+    expect(provider.requests).toHaveLength(requests + 1)
+  })
+})
+
+function* endless(text: string): Generator<Step, void> {
+  for (let time = 0; time < 100; time++) {
+    yield { kind: 'pause', durationMs: 50 }
+    yield send(text)
+  }
+}
+
+describe('a gateway that goes away', () => {
+  it.each<[string, () => readonly Step[]]>([
+    ['before the answer', () => [{ kind: 'stall' }]],
+    ['in the middle of it', () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":'), { kind: 'stall' }]],
+  ])('%s ends the provider’s request at once and leaves no record', async (_, steps) => {
+    script = steps
+    const requests = provider.requests.length
+    const call = enclave.open(question)
+    call.on('error', () => undefined)
+    while (provider.requests.length === requests) await sleep(5)
+    await sleep(20)
+    const left = performance.now()
+    call.destroy()
+    await provider.requests.at(-1)?.closed
+    expect(performance.now() - left).toBeLessThan(150)
+    expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('while it sends its request leaves the enclave as it was', async () => {
+    const call = enclave.open('')
+    call.on('error', () => undefined)
+    call.destroy()
+    expect((await enclave.complete(question)).status).toBe(200)
+  })
+})
+
+describe('what the enclave logs', () => {
+  it('has no request, answer or credential in it', async () => {
+    script = () => [ok('{"error":{"message":"planted-answer"}}', { status: 500 })]
+    await enclave.complete({ ...question, user: 'planted-prompt' }, { credential: 'planted-credential' })
+    await enclave.complete('{"planted-prompt', { credential: 'planted-credential' })
+    expect(enclave.logged.join('\n')).not.toContain('planted')
+  })
+})

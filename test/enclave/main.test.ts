@@ -1,0 +1,203 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import http from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { CALL_HEADER, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
+import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
+import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import { readAnswer } from './support/test-enclave.ts'
+
+const main = join(import.meta.dirname, '../../enclave/main.ts')
+let folder: string
+let socketPath: string
+let provider: HostileProvider
+let script: () => Iterable<Step>
+const children: ChildProcess[] = []
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'affidavit-'))
+  socketPath = join(folder, 's')
+  script = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('planted-answer')) }))]
+  provider = await startHostileProvider({ answer: () => script() })
+})
+
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  await provider.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** A process of enclave/main.ts, with everything it prints. */
+function run(environment: Readonly<Record<string, string>> = {}, options: { readonly ipc?: boolean } = {}) {
+  const child = spawn(process.execPath, [main], {
+    stdio: ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
+    env: {
+      PATH: process.env.PATH,
+      ENCLAVE_SOCKET: socketPath,
+      CHAIN_ID: '31337',
+      CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
+      DEMO_PROVIDER_ORIGIN: provider.origin,
+      ...environment,
+    },
+  })
+  children.push(child)
+  const printed = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name]?.on('data', (text: Buffer) => {
+      printed[name] += text.toString()
+    })
+  const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
+  const ready = async () => {
+    while (!printed.stdout.includes('\n')) {
+      if (child.exitCode !== null) throw new Error(`exited: ${printed.stderr}`)
+      await sleep(10)
+    }
+    return JSON.parse(printed.stdout) as Readonly<Record<string, unknown>>
+  }
+  return { child, printed, exited, ready }
+}
+
+function complete() {
+  const call = { context: 'planted-context', provider: 'demo', credential: 'planted-credential' }
+  const request = http.request({
+    socketPath,
+    method: 'POST',
+    path: ENCLAVE_PATHS.completions,
+    headers: { [CALL_HEADER]: Buffer.from(JSON.stringify(call)).toString('base64url') },
+  })
+  request.end('{"model":"demo/echo","messages":[{"role":"user","content":"planted-prompt"}]}')
+  return readAnswer(request)
+}
+
+describe('the enclave process', () => {
+  it('prints one ready line when it listens, and serves', async () => {
+    const { child, printed, ready } = run()
+    expect(await ready()).toEqual({
+      event: 'ready',
+      socket: socketPath,
+      notary: expect.stringMatching(/^0x[0-9a-f]{40}$/),
+      public_key: expect.stringMatching(/^0x04[0-9a-f]{128}$/),
+      nsm: 'software',
+      pid: child.pid,
+    })
+    expect(statSync(socketPath).mode & 0o777).toBe(0o600)
+    expect((await complete()).status).toBe(200)
+    expect(printed.stdout.split('\n')).toHaveLength(2)
+  })
+
+  it('prints nothing of requests, answers, contexts and credentials, and no key', async () => {
+    const { child, printed, exited, ready } = run({ SHUTDOWN_GRACE_MS: '0' })
+    await ready()
+    await complete()
+    script = () => [send('HTTP/1.1 200 OK\r\n\r\n{"planted-answer'), { kind: 'end' }]
+    await complete()
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    expect(printed.stderr).toContain('stopped')
+    expect(printed.stdout + printed.stderr).not.toContain('planted')
+  })
+
+  it('reports all faults of its configuration at once and exits with 1', async () => {
+    const { printed, exited } = run({ ENCLAVE_SOCKET: '', CHAIN_ID: 'one', NSM: 'tpm' })
+    expect(await exited).toBe(1)
+    expect(printed.stdout).toBe('')
+    for (const name of ['ENCLAVE_SOCKET', 'CHAIN_ID', 'NSM'])
+      expect(printed.stderr).toContain(`"fault":"${name}: `)
+  })
+
+  it('does not start in production with anything simulated', async () => {
+    const { printed, exited } = run({ NODE_ENV: 'production' })
+    expect(await exited).toBe(1)
+    expect(printed.stderr).toContain('NSM: ')
+    expect(printed.stderr).toContain('DEMO_PROVIDER_ORIGIN: ')
+    expect(existsSync(socketPath)).toBe(false)
+  })
+
+  it('exits with 1 without the module it is told to use', async () => {
+    const { printed, exited } = run({ NSM: 'device' })
+    expect(await exited).toBe(1)
+    expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
+  })
+
+  it('exits with 1 when another enclave listens, and leaves that one alone', async () => {
+    await run().ready()
+    const second = run()
+    expect(await second.exited).toBe(1)
+    expect(second.printed.stderr).toContain('in_use')
+    expect((await complete()).status).toBe(200)
+  })
+
+  it('starts again over the socket of one that was killed, as another notary', async () => {
+    const first = run()
+    const { notary } = await first.ready()
+    first.child.kill('SIGKILL')
+    await first.exited
+    expect(existsSync(socketPath)).toBe(true)
+    expect((await run().ready()).notary).not.toBe(notary)
+    expect((await complete()).status).toBe(200)
+  })
+
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'on %s finishes what runs, removes its socket and exits with 0',
+    async (signal) => {
+      const { child, exited, ready, printed } = run({ SHUTDOWN_GRACE_MS: '1500' })
+      await ready()
+      script = () => [
+        { kind: 'pause', durationMs: 300 },
+        send(wholeAnswer({ body: JSON.stringify(completionOf('x')) })),
+      ]
+      const running = complete()
+      while (provider.requests.length === 0) await sleep(5)
+      child.kill(signal)
+      child.kill(signal)
+      expect((await running).status).toBe(200)
+      expect(await exited).toBe(0)
+      expect(printed.stderr).toContain('"event":"stopped","unacknowledged":1')
+      expect(existsSync(socketPath)).toBe(false)
+    },
+  )
+
+  it('ends with the gateway that started it', async () => {
+    const { child, exited, ready, printed } = run({}, { ipc: true })
+    await ready()
+    child.disconnect()
+    expect(await exited).toBe(1)
+    expect(printed.stderr).toContain('gateway gone')
+  })
+
+  it('does not end without a gateway when it was started alone', async () => {
+    const { child, ready } = run()
+    await ready()
+    await sleep(300)
+    expect(child.exitCode).toBe(null)
+  })
+
+  it('reads the provider table that it is given', async () => {
+    const table = [{ name: 'mine', origin: provider.origin, path: '/chat', models: ['mine'] }]
+    writeFileSync(join(folder, 'table.json'), JSON.stringify(table))
+    const { ready } = run({ PROVIDERS_FILE: join(folder, 'table.json') })
+    await ready()
+    const request = http.request({ socketPath, path: ENCLAVE_PATHS.identity })
+    request.end()
+    const { text } = await readAnswer(request)
+    expect(JSON.parse(text)).toMatchObject({
+      boot_configuration: { providers: [{ name: 'demo' }, ...table], chain_id: 31337 },
+    })
+  })
+
+  it.each(['uncaughtException', 'unhandledRejection'])('dies of an %s rather than sign on', async (kind) => {
+    const preload = join(folder, 'preload.mjs')
+    const fault =
+      kind === 'uncaughtException' ? "throw new Error('planted')" : "Promise.reject(new Error('planted'))"
+    writeFileSync(preload, `process.on('SIGUSR2', () => { setImmediate(() => { ${fault} }) })`)
+    const { child, exited, ready, printed } = run({ NODE_OPTIONS: `--import ${preload}` })
+    await ready()
+    child.kill('SIGUSR2')
+    expect(await exited).toBe(1)
+    expect(printed.stderr).toMatch(/"event":"(uncaught exception|unhandled rejection)"/)
+    expect(printed.stderr).not.toContain('planted')
+  })
+})

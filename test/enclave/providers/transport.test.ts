@@ -1,0 +1,247 @@
+import { createHash, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import {
+  createTransport,
+  IDLE_CONNECTION_MS,
+  type ProviderAnswer,
+  type Transport,
+} from '../../../enclave/providers/transport.ts'
+import { bundledCas } from '../../../enclave/providers/trusted-cas.ts'
+import { createAuthority, type TestAuthority, type TestCertificate } from '../../support/certificates.ts'
+import { send, wholeAnswer } from '../../support/hostile-answers.ts'
+import { type HostileProvider, type Step, startHostileProvider } from '../../support/hostile-provider.ts'
+
+const HOUR_MS = 3_600_000
+let authority: TestAuthority
+let certificate: TestCertificate
+const open: { close(): unknown }[] = []
+
+beforeAll(async () => {
+  authority = await createAuthority()
+  certificate = await authority.issue({ hosts: ['127.0.0.1'] })
+})
+
+afterEach(async () => {
+  for (const part of open.splice(0)) await part.close()
+})
+
+function makeTransport(cas = authority.certificate, connectTimeoutMs = 2_000): Transport {
+  const transport = createTransport({ cas, connectTimeoutMs })
+  open.push(transport)
+  return transport
+}
+
+async function startProvider(
+  tls: TestCertificate | undefined,
+  steps?: () => Iterable<Step>,
+): Promise<HostileProvider> {
+  const answer = steps ?? (() => [send(wholeAnswer({ body: '{}' }))])
+  const provider = await startHostileProvider(tls ? { tls, answer } : { answer })
+  open.push(provider)
+  return provider
+}
+
+async function ask(
+  transport: Transport,
+  origin: string,
+  cancel = new AbortController(),
+): Promise<ProviderAnswer> {
+  const provider = { name: 'p', origin, path: '/chat', models: [] }
+  const answer = await transport.send({
+    provider,
+    credential: 'sk',
+    body: Buffer.from('{}'),
+    isStream: false,
+    cancel,
+  })
+  answer.body.resume()
+  await new Promise((resolve) => answer.body.once('end', resolve))
+  return answer
+}
+
+function codeOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => 'answered',
+    (error) => error?.fault?.code ?? error,
+  )
+}
+
+async function listen(server: Server): Promise<string> {
+  open.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  return `127.0.0.1:${typeof address === 'object' ? address?.port : 0}`
+}
+
+describe('over TLS', () => {
+  it('gives evidence of the key that answered', async () => {
+    const provider = await startProvider(certificate)
+    const { tls } = await ask(makeTransport(), provider.origin)
+    const spki = new X509Certificate(certificate.certificate).publicKey.export({
+      type: 'spki',
+      format: 'der',
+    })
+    expect(tls).toEqual({
+      protocol: 'TLSv1.3',
+      spki_sha256: createHash('sha256').update(spki).digest('hex'),
+      subject: 'CN=127.0.0.1',
+      issuer: 'CN=Test authority',
+    })
+  })
+
+  it('gives it on a reused connection too', async () => {
+    const provider = await startProvider(certificate)
+    const transport = makeTransport()
+    const first = await ask(transport, provider.origin)
+    await sleep(5)
+    const second = await ask(transport, provider.origin)
+    expect(provider.countConnections()).toBe(1)
+    expect(second.tls).toEqual(first.tls)
+  })
+
+  it('gives it with a full handshake on each new connection', async () => {
+    const provider = await startProvider(certificate, () => [
+      send(wholeAnswer({ body: '{}' })),
+      { kind: 'end' },
+    ])
+    const transport = makeTransport()
+    const first = await ask(transport, provider.origin)
+    await sleep(20)
+    const second = await ask(transport, provider.origin)
+    expect(second.tls).toEqual(first.tls)
+    expect(provider.requests).toHaveLength(2)
+  })
+
+  it.each<[string, () => Promise<TestCertificate>]>([
+    ['of an unknown authority', async () => (await createAuthority()).issue({ hosts: ['127.0.0.1'] })],
+    ['for another host', () => authority.issue({ hosts: ['other.example', '127.0.0.2'] })],
+    [
+      'that expired',
+      () =>
+        authority.issue({
+          hosts: ['127.0.0.1'],
+          validity: {
+            notBefore: new Date(Date.now() - 2 * HOUR_MS),
+            notAfter: new Date(Date.now() - HOUR_MS),
+          },
+        }),
+    ],
+    [
+      'that is not valid yet',
+      () =>
+        authority.issue({
+          hosts: ['127.0.0.1'],
+          validity: {
+            notBefore: new Date(Date.now() + HOUR_MS),
+            notAfter: new Date(Date.now() + 2 * HOUR_MS),
+          },
+        }),
+    ],
+  ])('does not speak to a server with a certificate %s', async (_, issue) => {
+    const provider = await startProvider(await issue())
+    expect(await codeOf(ask(makeTransport(), provider.origin))).toBe('provider_unreachable')
+    expect(provider.requests).toHaveLength(0)
+  })
+
+  it('does not trust a private authority by default', async () => {
+    const provider = await startProvider(certificate)
+    expect(await codeOf(ask(makeTransport(bundledCas().pem), provider.origin))).toBe('provider_unreachable')
+  })
+
+  it('verifies although the environment says not to', async () => {
+    const provider = await startProvider(await (await createAuthority()).issue({ hosts: ['127.0.0.1'] }))
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+    try {
+      expect(await codeOf(ask(makeTransport(), provider.origin))).toBe('provider_unreachable')
+    } finally {
+      delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
+    }
+  })
+
+  it('does not speak TLS 1.1', async () => {
+    const ciphers = 'ALL:@SECLEVEL=0'
+    const versions = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1' } as const
+    const server = createTlsServer({
+      cert: certificate.certificate,
+      key: certificate.key,
+      ciphers,
+      ...versions,
+    })
+    const host = await listen(server)
+    const lax = connectTls({
+      host: '127.0.0.1',
+      port: Number(host.split(':')[1]),
+      ca: authority.certificate,
+      ciphers,
+      ...versions,
+    })
+    open.push({ close: () => lax.destroy() })
+    await once(lax, 'secureConnect')
+    expect(lax.getProtocol()).toBe('TLSv1.1')
+    expect(await codeOf(ask(makeTransport(), `https://${host}`))).toBe('provider_unreachable')
+  })
+
+  it('does not take anything else for it', async () => {
+    const server = createServer((socket) =>
+      socket.on('error', () => undefined).end('HTTP/1.1 200 OK\r\n\r\n'),
+    )
+    expect(await codeOf(ask(makeTransport(), `https://${await listen(server)}`))).toBe('provider_unreachable')
+  })
+})
+
+describe('over plain http', () => {
+  it('there is no evidence', async () => {
+    const provider = await startProvider(undefined)
+    expect((await ask(makeTransport(), provider.origin)).tls).toBe(null)
+  })
+})
+
+describe('a connection', () => {
+  it('that is not accepted in time is given up, also in the TLS handshake', async () => {
+    const silent = createServer(() => undefined)
+    const origin = `https://${await listen(silent)}`
+    const started = performance.now()
+    expect(await codeOf(ask(makeTransport(authority.certificate, 150), origin))).toBe('provider_timeout')
+    expect(performance.now() - started).toBeLessThan(1000)
+  })
+
+  it('to a name that does not resolve is unreachable', async () => {
+    const code = await codeOf(ask(makeTransport(), 'https://nobody.invalid'))
+    expect(['provider_unreachable', 'provider_timeout']).toContain(code)
+  })
+
+  it('is kept for less time than servers keep it', async () => {
+    const provider = await startProvider(undefined)
+    await ask(makeTransport(), provider.origin)
+    await sleep(50)
+    expect(provider.countConnections()).toBe(1)
+    await sleep(IDLE_CONNECTION_MS + 200)
+    expect(provider.countConnections()).toBe(0)
+  })
+
+  it('that is in use is not cut by the time that unused ones are kept', async () => {
+    const wait: Step = { kind: 'pause', durationMs: IDLE_CONNECTION_MS + 300 }
+    const provider = await startProvider(undefined, () => [wait, send(wholeAnswer({ body: '{}' }))])
+    expect((await ask(makeTransport(), provider.origin)).status).toBe(200)
+  })
+})
+
+describe('a call that is cancelled', () => {
+  it('ends with the reason, before and while it waits for an answer', async () => {
+    const provider = await startProvider(undefined, () => [{ kind: 'stall' }])
+    const transport = makeTransport()
+    const early = new AbortController()
+    early.abort('early')
+    expect(await codeOf(ask(transport, provider.origin, early))).toBe('early')
+    const late = new AbortController()
+    const asked = codeOf(ask(transport, provider.origin, late))
+    while (provider.requests.length === 0) await sleep(5)
+    late.abort('late')
+    expect(await asked).toBe('late')
+    await provider.requests[0]?.closed
+  })
+})
