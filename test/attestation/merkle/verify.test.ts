@@ -51,6 +51,15 @@ describe('verifyInclusion', () => {
     expect(codeOf(() => verifyInclusion(forged))).toBe('invalid_proof')
   })
 
+  it('refuses a path that goes on above the root, also when it leads to the root it is given', () => {
+    const extra = new Uint8Array(32).fill(7)
+    for (const size of [1, 2, 5, 8]) {
+      const { path, ...valid } = inclusion(0, size)
+      const head = { size, root: hashChildren(extra, reference.root(size)) }
+      expect(codeOf(() => verifyInclusion({ ...valid, head, path: [...path, extra] }))).toBe('invalid_proof')
+    }
+  })
+
   it('does not detect a size that does not belong to the root, which is why heads are signed with their size', () => {
     const head = { size: 8, root: reference.root(7) }
     expect(verifyInclusion({ ...inclusion(0, 7), head })).toEqual({ index: 0, size: 8 })
@@ -93,6 +102,20 @@ describe('verifyConsistency', () => {
       for (let first = 1; first <= second; first++)
         for (const forged of forgeConsistency(first, second))
           expect(codeOf(() => verifyConsistency(forged))).toMatch(/^(inconsistent|invalid_proof)$/)
+  })
+
+  it('refuses a path that goes on above the roots, also when it leads to the roots it is given', () => {
+    const extra = new Uint8Array(32).fill(7)
+    const above = (size: number) => ({ size, root: hashChildren(extra, reference.root(size)) })
+    for (const [first, second] of [
+      [1, 2],
+      [3, 5],
+      [4, 8],
+    ] as const) {
+      const path = [...reference.consistency(first, second), extra]
+      const forged = { first: above(first), second: above(second), path }
+      expect(codeOf(() => verifyConsistency(forged))).toBe('invalid_proof')
+    }
   })
 
   it('refuses a log that changed, dropped or reordered a leaf', () => {
