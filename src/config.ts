@@ -120,7 +120,12 @@ export type ChainConfig =
 
 export type EnclaveSource =
   /** Started by the gateway with these variables of its own (enclave/config.ts), and no others. */
-  | { readonly kind: 'local'; readonly variables: Readonly<Record<string, string>> }
+  | {
+      readonly kind: 'local'
+      readonly variables: Readonly<Record<string, string>>
+      /** The same for the demo provider that is started with it (src/demo/config.ts). */
+      readonly demoVariables: Readonly<Record<string, string>>
+    }
   | { readonly kind: 'remote'; readonly socketPath: string }
 
 /** Gives the gateway's settings, or throws ConfigurationError with every fault. */
@@ -217,13 +222,21 @@ const ENCLAVE_VARIABLES = [
   'ATTESTATION_RENEW_MS',
 ] as const
 
+/** Not its host: the enclave speaks plain http on loopback alone. */
+const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
+
 function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
   if (settings.ENCLAVE_URL !== undefined)
     return { kind: 'remote', socketPath: settings.ENCLAVE_URL.replace(/^unix:(\/\/(?=\/))?/, '') }
-  const given = ENCLAVE_VARIABLES.flatMap((name) =>
-    environment[name] ? [[name, environment[name]] as const] : [],
-  )
-  return { kind: 'local', variables: Object.fromEntries(given) }
+  return {
+    kind: 'local',
+    variables: pick(environment, ENCLAVE_VARIABLES),
+    demoVariables: pick(environment, DEMO_VARIABLES),
+  }
+}
+
+function pick(environment: Environment, names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])))
 }
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {

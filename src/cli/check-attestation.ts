@@ -16,7 +16,7 @@ export async function checkAttestation(
   record: Json,
   policy: AttestationPolicy | null,
 ): Promise<{ readonly check: Check; readonly holder: Holder }> {
-  const give = (outcome: Check['outcome'], detail: string, holder: Holder = 'unknown') => ({
+  const give = (outcome: Check['outcome'], detail: string, holder: Holder = null) => ({
     check: { name: 'attestation', outcome, detail },
     holder,
   })
@@ -25,11 +25,10 @@ export async function checkAttestation(
     const members = isJsonObject(record) ? record : {}
     const facts = await verifyAttestation(documentOf(members), { ...policy, mode: 'historical' }, new Date(0))
     checkLifetime(members, facts)
-    return give(
-      'passed',
-      describe(facts, policy),
-      policy.measurements === 'any' ? 'any code' : 'expected code',
-    )
+    return give('passed', describe(facts, policy), {
+      code: policy.measurements === 'any' ? 'any' : 'expected',
+      root: policy.roots === undefined ? 'AWS' : 'given',
+    })
   } catch (fault) {
     return give('failed', reasonOf(fault))
   }

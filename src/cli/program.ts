@@ -1,5 +1,7 @@
 import { Command } from 'commander'
 import { registerCompletions } from './commands/completions.ts'
+import { registerKeys } from './commands/keys.ts'
+import { registerMeasure } from './commands/measure.ts'
 import { registerVerify } from './commands/verify.ts'
 
 /** Gives the whole command line. Every command is a file of commands/ that registers itself here. */
@@ -10,6 +12,8 @@ export function createProgram(): Command {
     .showHelpAfterError('(--help tells more)')
     .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
   registerVerify(program)
+  registerMeasure(program)
+  registerKeys(program)
   registerCompletions(program)
   return program
 }

@@ -19,8 +19,11 @@ export type SubjectReport = {
   readonly holder: Holder
 }
 
-/** What is known of who holds the record's key: code of the expected measurements, some enclave's code, or nothing. */
-export type Holder = 'expected code' | 'any code' | 'unknown'
+/**
+ * What the attestation document shows of who holds the record's key: which code, by which root; null when nothing. A
+ * root that the user gave is worth what the user knows of it: that of a simulated security module proves nothing.
+ */
+export type Holder = { readonly code: 'expected' | 'any'; readonly root: 'AWS' | 'given' } | null
 
 /** Gives the report of one record from the library's checks and the one of its attestation document. */
 export function judgeReport(
@@ -66,13 +69,17 @@ function conclude(reports: readonly SubjectReport[]): string {
     return reports.length === 1
       ? 'INVALID: a check failed.'
       : `INVALID: checks failed in ${failed} of ${reports.length} records.`
-  const holders = new Set(reports.map(({ holder }) => holder))
-  if (holders.has('unknown'))
+  const holders = reports.map(({ holder }) => holder)
+  if (holders.includes(null))
     return (
       `CONSISTENT: nothing failed in ${count}, but who holds the key was not established. ` +
       'Say what you expect of the attestation document with --pcr, or --any-measurement.'
     )
-  if (holders.has('any code'))
-    return `VALID: ${count} verified; the key was held in an enclave, but any code was accepted there.`
-  return `VALID: ${count} verified; the key was held by code of the expected measurements.`
+  const root = holders.some((holder) => holder?.root === 'given')
+    ? ', if the root you gave is to be trusted'
+    : ''
+  const code = holders.some((holder) => holder?.code === 'any')
+    ? 'any code was accepted, and some enclave held the key'
+    : 'code of the expected measurements held the key'
+  return `VALID: nothing failed in ${count}; ${code}${root}.`
 }

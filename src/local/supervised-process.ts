@@ -146,8 +146,8 @@ async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): P
 /** Lines of a JSON log keep their level and members, so that the gateway's log can be searched as one. */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, time: _, ...facts } = parseLine(line)
-  const write = level === 'error' || level === 'warn' || level === 'info' ? log[level] : log.warn
-  write({ process: name, ...facts }, typeof event === 'string' ? event : 'output')
+  const known = level === 'error' || level === 'warn' || level === 'info' ? level : 'warn'
+  log[known]({ process: name, ...facts }, typeof event === 'string' ? event : 'output')
 }
 
 function parseLine(line: string): Readonly<Record<string, unknown>> {

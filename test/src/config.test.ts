@@ -31,7 +31,7 @@ describe('readGatewayConfig', () => {
       databaseUrl: null,
       chain: { kind: 'local', port: 8545 },
       confirmations: 1,
-      enclave: { kind: 'local', variables: {} },
+      enclave: { kind: 'local', variables: {}, demoVariables: {} },
       devApiKey: null,
       isHistoryOpen: true,
       bodyBytesMax: 10_485_760,
@@ -90,15 +90,17 @@ describe('readGatewayConfig', () => {
     )
   })
 
-  it('gives the enclave its own variables and no secret', () => {
+  it('gives the enclave and the demo provider their own variables and no secret', () => {
     const config = readGatewayConfig({
       OPENAI_API_KEY: 'sk-1',
       IDLE_TIMEOUT_MS: '500',
       PROVIDERS_FILE: 'a.json',
+      DEMO_DELAY_MS: '5',
     })
     expect(config.enclave).toEqual({
       kind: 'local',
       variables: { IDLE_TIMEOUT_MS: '500', PROVIDERS_FILE: 'a.json' },
+      demoVariables: { DEMO_DELAY_MS: '5' },
     })
   })
 

@@ -1,0 +1,35 @@
+import { join } from 'node:path'
+import { StartFailure } from '../local/supervised-process.ts'
+import type { Logger } from '../logger.ts'
+import { type Database, openDatabase } from '../stores/database.ts'
+import { DataFolderInUse } from '../stores/folder-lock.ts'
+import { DatabaseUnfit } from '../stores/postgres.ts'
+
+/** Folder of the embedded database within the data folder. */
+export const DATABASE_FOLDER = 'database'
+
+/**
+ * Opens the Postgres server at `url`, or without one the embedded database in the data folder, and migrates it. Rejects
+ * with StartFailure, whose message never holds the URL.
+ */
+export async function startDatabase(
+  { url, dataFolder }: { readonly url: string | null; readonly dataFolder: string },
+  log: Pick<Logger, 'warn'>,
+): Promise<Database> {
+  const location = url === null ? { dataFolder: join(dataFolder, DATABASE_FOLDER) } : { url }
+  try {
+    return await openDatabase(location, (error) => log.warn({ err: error }, 'database connection broke'))
+  } catch (error) {
+    throw new StartFailure(describe(error, url === null ? 'the embedded database' : 'DATABASE_URL'), {
+      cause: error,
+    })
+  }
+}
+
+function describe(error: unknown, what: string): string {
+  if (error instanceof DataFolderInUse || error instanceof DatabaseUnfit) return `database: ${error.message}`
+  // Refused connections to several addresses come as one error without a message of its own.
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  const reason = first instanceof Error ? first.message : 'unknown fault'
+  return `database: ${what} cannot be used: ${reason}`
+}

@@ -1,0 +1,210 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { type App, CALLS_MAX, createApp } from '../app.ts'
+import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
+import type { GatewayConfig } from '../config.ts'
+import { createKeyOperations } from '../control/key-operations.ts'
+import { StartFailure } from '../local/supervised-process.ts'
+import type { Logger } from '../logger.ts'
+import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
+import type { Committer } from '../services/committer.ts'
+import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
+import { EnclaveError } from '../services/enclave-error.ts'
+import { createAnchorsStore } from '../stores/anchors.ts'
+import { createKeysStore } from '../stores/keys.ts'
+import { createRecordsStore } from '../stores/records.ts'
+import type { Chain } from './chain.ts'
+import { startCommitter } from './committer.ts'
+import { openControl } from './control.ts'
+import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
+import { findEnclaveFaults } from './enclave-check.ts'
+import { type Home, openHome } from './home.ts'
+import { type Parts, startParts } from './parts.ts'
+
+/** What to tell whoever started the gateway. */
+export type GatewayFacts = {
+  readonly url: string
+  /** Null in production, where no key is made. */
+  readonly apiKey: string | null
+  readonly chain: {
+    readonly url: string | null
+    readonly id: number
+    readonly contract: string
+    readonly relayer: string
+  }
+  /** The demo provider's origin and the development root's certificate, when the enclave was started here. */
+  readonly demoOrigin: string | null
+  readonly rootFile: string | null
+  readonly isDatabaseEmbedded: boolean
+}
+
+/** A gateway that serves. `stop` finishes running calls, commits, and ends every part; calling it twice is one stop. */
+export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
+
+/**
+ * Starts everything that the configuration asks for and serves. When something fails, all that was started is ended
+ * again and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
+ */
+export async function startGateway(config: GatewayConfig, log: Logger): Promise<Gateway> {
+  await using started = new AsyncDisposableStack()
+  const home = config.isProduction ? null : await openHome(config.dataFolder)
+  if (home !== null) started.defer(home.leave)
+  // Known only later, and told of the chain's restarts from the beginning.
+  const later: { broadcaster?: Broadcaster } = {}
+  const parts = await startParts(config, {
+    home,
+    log,
+    onStarted: (stop) => started.defer(stop),
+    onChainRestart: () => later.broadcaster?.notify(),
+  })
+  const [database, chain, enclavePart] = parts
+  const enclave = createEnclaveClient({
+    socketPath: enclavePart.socketPath,
+    callsMax: CALLS_MAX,
+    now: Date.now,
+  })
+  started.defer(enclave.close)
+  await checkEnclave(enclave, { config, chain })
+  const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
+  later.broadcaster = broadcaster
+  started.defer(broadcaster.stop)
+  const committer = startCommitter({ enclave, database, chain, fees: config.fees, broadcaster, log })
+  started.defer(() => committer.stop())
+  // Before the committer stops: an enclave that ends in good order waits until all it sealed is committed.
+  started.defer(enclavePart.stop)
+  const keys = await openKeys(config, parts, home)
+  if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
+  const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, log })
+  const url = await listen(app, config)
+  started.defer(app.close)
+  const running = started.move()
+  return {
+    facts: describeGateway({ config, parts, url, apiKey: keys.shown }),
+    stop: () => running.disposeAsync(),
+  }
+}
+
+async function checkEnclave(
+  enclave: EnclaveClient,
+  { config, chain }: { readonly config: GatewayConfig; readonly chain: Chain },
+): Promise<void> {
+  const identity = await enclave.identity().catch((error: unknown) => {
+    throw error instanceof EnclaveError ? new StartFailure(`enclave: ENCLAVE_URL: ${error.message}`) : error
+  })
+  const { isProduction } = config
+  const faults = await findEnclaveFaults(identity, { domain: chain, isProduction, at: new Date() })
+  if (faults.length > 0) throw new StartFailure(faults.join('\n'))
+}
+
+function startBroadcaster({
+  database,
+  chain,
+  confirmations,
+  log,
+}: {
+  readonly database: Parts[0]
+  readonly chain: Chain
+  readonly confirmations: number
+  readonly log: Logger
+}): Broadcaster {
+  const { rpc, chainId, contract, relayer } = chain
+  const anchors = createAnchorsStore(database)
+  const broadcaster = createBroadcaster({
+    rpc,
+    anchors,
+    relayer: relayer.address,
+    chainId,
+    contract,
+    confirmations,
+    log,
+  })
+  broadcaster.start()
+  return broadcaster
+}
+
+/** The keys, and the one to show: in production none is made. */
+async function openKeys(
+  { devApiKey }: GatewayConfig,
+  [database]: Parts,
+  home: Home | null,
+): Promise<{ readonly keys: ApiKeys; readonly shown: string | null }> {
+  const options = { keys: createKeysStore(database), now: Date.now, random: randomBytes }
+  const keys = createApiKeys(options)
+  if (home === null) return { keys, shown: null }
+  if (devApiKey === null) return { keys, shown: await openDevelopmentKey(home.dataFolder, keys) }
+  const { id: accountId } = await keys.openAccount(DEVELOPMENT_ACCOUNT)
+  return { keys: createApiKeys({ ...options, fixedKey: { text: devApiKey, accountId } }), shown: devApiKey }
+}
+
+function assembleApp(
+  config: GatewayConfig,
+  {
+    parts,
+    enclave,
+    committer,
+    keys,
+    log,
+  }: {
+    readonly parts: Parts
+    readonly enclave: EnclaveClient
+    readonly committer: Committer
+    readonly keys: ApiKeys
+    readonly log: Logger
+  },
+): App {
+  const [database, { chainId, contract }] = parts
+  const { isHistoryOpen, keepAliveMs, bodyBytesMax, shutdownGraceMs, logLevel } = config
+  return createApp({
+    enclave,
+    committer,
+    records: createRecordsStore(database),
+    keys,
+    credentials: config.credentials,
+    domain: { chainId, contract },
+    settings: {
+      isHistoryOpen,
+      keepAliveMs,
+      bodyBytesMax,
+      shutdownGraceMs,
+      logsRequests: logLevel === 'info' || logLevel === 'debug',
+    },
+    log,
+    now: () => performance.timeOrigin + performance.now(),
+    makeRequestId: () => `req_${randomUUID().replaceAll('-', '')}`,
+  })
+}
+
+async function listen(app: App, { host, port }: GatewayConfig): Promise<string> {
+  try {
+    const { address, family, port: taken } = await app.listen({ host, port })
+    return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : null
+    const reason =
+      code === 'EADDRINUSE'
+        ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
+        : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
+    throw new StartFailure(`gateway: ${reason}`)
+  }
+}
+
+function describeGateway({
+  config,
+  parts,
+  url,
+  apiKey,
+}: {
+  readonly config: GatewayConfig
+  readonly parts: Parts
+  readonly url: string
+  readonly apiKey: string | null
+}): GatewayFacts {
+  const [, { publicUrl, chainId, contract, relayer }, { local }] = parts
+  return {
+    url,
+    apiKey,
+    chain: { url: publicUrl, id: chainId, contract, relayer: relayer.address },
+    demoOrigin: local?.demoOrigin ?? null,
+    rootFile: local?.rootFile ?? null,
+    isDatabaseEmbedded: config.databaseUrl === null,
+  }
+}
