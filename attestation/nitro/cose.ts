@@ -48,7 +48,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
 }
 
 /**
- * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers beyond 2^53-1
+ * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers of eight bytes
  * bigint. The build without eval runs under a browser's content security policy; records and tags never occur here,
  * because the scanner refuses tags.
  */

@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest'
+import { CborError, scanCbor } from '../../../attestation/nitro/cbor-scanner.ts'
+import { decodeScannedCbor } from '../../../attestation/nitro/cose.ts'
+
+const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
+const scan = (hex: string, indefiniteTop = false) => scanCbor(bytesOf(hex), { offset: 0, indefiniteTop })
+
+function faultOf(hex: string, indefiniteTop = false): unknown {
+  try {
+    return scan(hex, indefiniteTop)
+  } catch (error) {
+    expect(error).toBeInstanceOf(CborError)
+    return error instanceof CborError ? { fault: error.fault, offset: error.offset, path: error.path } : error
+  }
+}
+
+describe('the CBOR scanner', () => {
+  it.each([
+    ['00', 0],
+    ['17', 23],
+    ['1818', 24],
+    ['18ff', 255],
+    ['190100', 256],
+    ['19ffff', 65_535],
+    ['1a00010000', 65_536],
+    ['1affffffff', 2 ** 32 - 1],
+    ['1b0000000100000000', 2n ** 32n],
+    ['1b001fffffffffffff', 2n ** 53n - 1n],
+    ['1b0020000000000000', 2n ** 53n],
+    ['1bffffffffffffffff', 2n ** 64n - 1n],
+    ['20', -1],
+    ['3822', -35],
+    ['3bffffffffffffffff', -(2n ** 64n)],
+    ['f4', false],
+    ['f5', true],
+    ['f6', null],
+    ['60', ''],
+    ['63e282ac', '€'],
+    ['80', []],
+    ['82008101', [0, [1]]],
+  ])('accepts %s, which decodes to %s', (hex, value) => {
+    expect(scan(hex)).toBe(hex.length / 2)
+    expect(decodeScannedCbor(bytesOf(hex))).toEqual(value)
+  })
+
+  it('decodes byte strings and maps as such, whatever their keys are called', () => {
+    const hex = 'a3 00 4101 69 5f5f70726f746f5f5f 01 61 61 a0'
+    expect(scan(hex)).toBe(bytesOf(hex).length)
+    expect(decodeScannedCbor(bytesOf(hex))).toEqual(
+      new Map<unknown, unknown>([
+        [0, Uint8Array.of(1)],
+        ['__proto__', 1],
+        ['a', new Map()],
+      ]),
+    )
+  })
+
+  it('stops after the item and leaves what follows to the caller', () => {
+    expect(scan('00ff')).toBe(1)
+  })
+
+  it('allows indefinite length for the outermost map alone, and only when told', () => {
+    expect(scan('bf00f6ff', true)).toBe(4)
+    expect(faultOf('bf00f6ff')).toMatchObject({ fault: 'indefinite', offset: 0 })
+    expect(faultOf('9f00ff', true)).toMatchObject({ fault: 'indefinite', offset: 0 })
+    expect(faultOf('bf00bfffff', true)).toMatchObject({ fault: 'indefinite', offset: 2, path: [0] })
+    expect(faultOf('bf009fffff', true)).toMatchObject({ fault: 'indefinite', offset: 2, path: [0] })
+  })
+
+  it('says where the fault is', () => {
+    expect(faultOf('a1 61 61 82 00 a1 20 f7')).toEqual({ fault: 'simple', offset: 7, path: ['a', 1, -1] })
+  })
+
+  it.each([
+    ['', 'truncated'],
+    ['18', 'truncated'],
+    ['1a000000', 'truncated'],
+    ['4201', 'truncated'],
+    ['6261', 'truncated'],
+    ['8200', 'truncated'],
+    ['a100', 'truncated'],
+    ['bf00', 'truncated'],
+    ['bf', 'truncated'],
+    ['9affffffff00', 'truncated'],
+    ['bbffffffffffffffff00', 'truncated'],
+    ['1800', 'not_minimal'],
+    ['190018', 'not_minimal'],
+    ['1a0000ffff', 'not_minimal'],
+    ['1b0000000000000001', 'not_minimal'],
+    ['3800', 'not_minimal'],
+    ['5800', 'not_minimal'],
+    ['7800', 'not_minimal'],
+    ['9800', 'not_minimal'],
+    ['b800', 'not_minimal'],
+    ['a1180000', 'not_minimal'],
+    ['d80000', 'not_minimal'],
+    ['1c', 'reserved'],
+    ['3d', 'reserved'],
+    ['5e', 'reserved'],
+    ['fc', 'reserved'],
+    ['1f', 'reserved'],
+    ['3f', 'reserved'],
+    ['df', 'reserved'],
+    ['c000', 'tag'],
+    ['d9d9f700', 'tag'],
+    ['a1c00000', 'tag'],
+    ['f90000', 'float'],
+    ['fa00000000', 'float'],
+    ['fb0000000000000000', 'float'],
+    ['f97e00', 'float'],
+    ['f7', 'simple'],
+    ['e0', 'simple'],
+    ['f3', 'simple'],
+    ['f814', 'simple'],
+    ['f8ff', 'simple'],
+    ['5fff', 'chunked_string'],
+    ['7fff', 'chunked_string'],
+    ['ff', 'stray_break'],
+    ['81ff', 'stray_break'],
+    ['bf00ff', 'stray_break'],
+    ['a1f600', 'key_type'],
+    ['a1f90000', 'key_type'],
+    ['a14000', 'key_type'],
+    ['a18000', 'key_type'],
+    ['a1a000', 'key_type'],
+    ['a200000000', 'duplicate_key'],
+    ['a2616100616100', 'duplicate_key'],
+    ['bf616100616100ff', 'duplicate_key'],
+    ['a21bffffffffffffffff001bffffffffffffffff00', 'duplicate_key'],
+    ['61ff', 'invalid_utf8'],
+    ['62c080', 'invalid_utf8'],
+    ['64f4908080', 'invalid_utf8'],
+    ['a161ff00', 'invalid_utf8'],
+  ])('refuses %s as %s', (hex, fault) => {
+    expect(faultOf(hex, true)).toMatchObject({ fault })
+  })
+
+  it('takes keys as different that only look the same', () => {
+    expect(scan('a2 61 61 00 64 efbbbf61 00')).toBe(10)
+    expect(scan('a2 01 00 61 31 00')).toBe(6)
+  })
+
+  it('refuses nesting beyond 16, and accepts 16', () => {
+    expect(scan(`${'81'.repeat(16)}00`)).toBe(17)
+    expect(faultOf(`${'81'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 16 })
+    expect(faultOf(`${'a100'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 32 })
+  })
+
+  it('takes a time that grows with the length only', () => {
+    const pairs = Array.from({ length: 8000 }, (_, index) =>
+      Buffer.of(0x19, (index + 256) >> 8, index & 0xff, 0),
+    )
+    const bytes = new Uint8Array(Buffer.concat([Buffer.of(0xb9, 8000 >> 8, 8000 & 0xff), ...pairs]))
+    const start = performance.now()
+    expect(scanCbor(bytes, { offset: 0, indefiniteTop: false })).toBe(bytes.length)
+    expect(performance.now() - start).toBeLessThan(200)
+  })
+})

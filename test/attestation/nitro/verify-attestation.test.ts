@@ -1,0 +1,233 @@
+import { describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { type AttestationPolicy, PolicyError } from '../../../attestation/nitro/policy.ts'
+import { parseRoots } from '../../../attestation/nitro/roots.ts'
+import {
+  createAttestationVerifier,
+  verifyAttestation,
+} from '../../../attestation/nitro/verify-attestation.ts'
+import { buildChain, MADE_AT, partsOf } from '../../support/nitro-builder/development-pki.ts'
+import { buildDocument, PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+
+const HOUR_MS = 3_600_000
+const policy: AttestationPolicy = { measurements: 'any', roots: [standardChain.rootSha256] }
+const codeOf = (verification: Promise<unknown>) =>
+  verification.then(
+    () => 'accepted',
+    (error: { code?: string }) => error.code,
+  )
+const lengthOf = (bytes: Uint8Array | null) => (bytes === null ? 'null' : `bytes[${bytes.length}]`)
+
+describe.skipIf(!hasNitroFixtures)('a document that AWS signed (skipped without ../shared/fixtures)', () => {
+  const aws = nitroFixtures.filter(({ kind }) => kind === 'aws')
+  const demand = (debug: boolean): AttestationPolicy => ({ measurements: 'any', allowDebug: debug })
+
+  it.each(aws)('is accepted at its time with the facts it is known for: $file', async (fixture) => {
+    const bytes = readFixture(fixture)
+    const at = new Date(fixture.valid_at * 1000)
+    const facts = await verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), at)
+    const nonzero = [...facts.measurements].filter(([, pcr]) => pcr.some((byte) => byte !== 0))
+    expect({
+      module_id: facts.moduleId,
+      timestamp_ms: facts.timestampMs,
+      debug_mode_zero_pcrs: facts.isDebugMode,
+      pcr_indexes: [...facts.measurements.keys()],
+      pcrs_nonzero_decoded: Object.fromEntries(nonzero.map(([index, pcr]) => [index, encodeHex(pcr)])),
+      public_key: lengthOf(facts.publicKey),
+      user_data: lengthOf(facts.userData),
+      nonce: lengthOf(facts.nonce),
+    }).toEqual({
+      module_id: fixture.module_id,
+      timestamp_ms: fixture.timestamp_ms,
+      debug_mode_zero_pcrs: fixture.debug_mode_zero_pcrs,
+      pcr_indexes: fixture.pcr_indexes,
+      pcrs_nonzero_decoded: fixture.pcrs_nonzero_decoded,
+      public_key: fixture.public_key,
+      user_data: fixture.user_data,
+      nonce: fixture.nonce,
+    })
+    expect(facts.certificates.at(-1)?.notBeforeMs).toBe(Date.parse(fixture.leaf_not_before))
+    expect(facts.certificates.at(-1)?.notAfterMs).toBe(Date.parse(fixture.leaf_not_after))
+    expect(facts.bindings).toMatchObject({ pcr4: true, leafCommonName: true, issuerCommonName: true })
+    expect(facts.unknownKeys).toEqual([])
+  })
+
+  it.each(aws)('is refused before and after the life of its leaf: $file', async (fixture) => {
+    const bytes = readFixture(fixture)
+    const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
+    const verify = (time: Date) =>
+      codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
+    expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
+    expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
+    expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
+    expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
+  })
+
+  it.each(aws)('is accepted at any time in historical mode: $file', async (fixture) => {
+    const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
+    const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
+    expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
+  })
+
+  it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
+    'in debug mode is refused unless allowed: $file',
+    async (fixture) => {
+      const at = new Date(fixture.valid_at * 1000)
+      expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe('debug_mode')
+    },
+  )
+
+  it.each(aws)('is refused with any one bit of its signature flipped: $file', async (fixture) => {
+    const bytes = Uint8Array.from(readFixture(fixture))
+    const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
+    bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
+    const at = new Date(fixture.valid_at * 1000)
+    expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
+  })
+
+  it('is refused with its signature corrupted', async () => {
+    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
+    expect(fixture).toBeDefined()
+    if (!fixture) return
+    const verification = verifyAttestation(
+      readFixture(fixture),
+      demand(false),
+      new Date(fixture.valid_at * 1000),
+    )
+    expect(await codeOf(verification)).toBe('signature_invalid')
+  })
+
+  it('is not one when another root issued it, and is accepted when that root is trusted', async () => {
+    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
+    expect(fixture).toBeDefined()
+    if (!fixture) return
+    const bytes = readFixture(fixture)
+    const at = new Date(fixture.valid_at * 1000)
+    expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('root_untrusted')
+    const roots = parseRoots(decodeAttestationPayload(bytes).cabundle[0] ?? new Uint8Array())
+    const facts = await verifyAttestation(bytes, { ...demand(true), roots }, at)
+    expect(facts.certificates.map(({ subject }) => subject)).toEqual(['CN=root', 'CN=leaf'])
+  })
+})
+
+describe('a verified document', () => {
+  it('gives what it carries, and each rule with its outcome', async () => {
+    const facts = await verifyAttestation(
+      buildDocument({ fields: { something_new: 1 } }),
+      { ...policy, measurements: [new Map([[9, new Uint8Array(48).fill(1)]]), PCR_VALUES] },
+      MADE_AT,
+    )
+    expect(facts).toMatchObject({
+      moduleId: 'i-0123456789abcdef0-enc0123456789abcdef',
+      timestampMs: MADE_AT.getTime(),
+      verifiedAtMs: MADE_AT.getTime(),
+      mode: 'current',
+      matchedSet: 1,
+      isDebugMode: false,
+      unknownKeys: ['something_new'],
+      bindings: {
+        instanceId: 'i-0123456789abcdef0',
+        pcr4: true,
+        leafCommonName: true,
+        issuerCommonName: true,
+      },
+    })
+    expect(facts.publicKey).toEqual(new Uint8Array(Buffer.from('the public key')))
+    expect(facts.certificates).toHaveLength(5)
+    expect(facts.certificates[0]?.sha256).toEqual(new Uint8Array(standardChain.rootSha256))
+    expect(facts.certificates[1]?.issuerEncoding).toEqual(partsOf(0).subject)
+    const notPassed = facts.rules.filter(({ outcome }) => outcome !== 'passed')
+    expect(notPassed.map(({ rule, outcome }) => [rule, outcome])).toEqual([
+      [19, 'not checked'],
+      [22, 'not checked'],
+      [25, 'reported'],
+    ])
+  })
+
+  it('tells an absent field from an empty one', async () => {
+    const document = buildDocument({
+      fields: { public_key: null, user_data: new Uint8Array(), nonce: undefined },
+    })
+    const facts = await verifyAttestation(document, policy, MADE_AT)
+    expect([facts.publicKey, facts.userData, facts.nonce]).toEqual([null, new Uint8Array(), null])
+  })
+
+  it('reports bindings that do not hold, and does not refuse for them', async () => {
+    const fields = {
+      module_id: 'i-0fffffffffffffff0-enc00',
+      pcrs: new Map([...PCR_VALUES, [4, new Uint8Array(48)]]),
+    }
+    const { bindings } = await verifyAttestation(buildDocument({ fields }), policy, MADE_AT)
+    expect(bindings).toMatchObject({ pcr4: false, leafCommonName: false, issuerCommonName: false })
+  })
+
+  it('is not changed by a caller who changes the bytes meanwhile', async () => {
+    const bytes = buildDocument()
+    const verification = verifyAttestation(bytes, policy, MADE_AT)
+    bytes.fill(0)
+    expect((await verification).moduleId).toBe('i-0123456789abcdef0-enc0123456789abcdef')
+  })
+
+  it('does not detect that its enclave is gone, or that its key was stolen: only freshness and nonce bound that', async () => {
+    const historical = { ...policy, mode: 'historical' } as const
+    const facts = await verifyAttestation(buildDocument(), historical, new Date('2099-01-01'))
+    expect(facts.rules[20]).toMatchObject({
+      outcome: 'passed',
+      detail: expect.stringContaining('age not checked'),
+    })
+  })
+})
+
+describe('a verifier with a cache', () => {
+  it('refuses a known chain when its time, root or revocation no longer hold', async () => {
+    const verifier = createAttestationVerifier()
+    const document = buildDocument()
+    await verifier.verify(document, policy, MADE_AT)
+    const revoked = [{ issuer: partsOf(2).issuer, serial: Uint8Array.of(0x70, 2) }]
+    const late = new Date(MADE_AT.getTime() + 3 * HOUR_MS)
+    expect(await codeOf(verifier.verify(document, policy, late))).toBe('certificate_expired')
+    expect(await codeOf(verifier.verify(document, { ...policy, revoked }, MADE_AT))).toBe(
+      'certificate_revoked',
+    )
+    expect(await codeOf(verifier.verify(document, { measurements: 'any' }, MADE_AT))).toBe('root_untrusted')
+    expect(await codeOf(verifier.verify(document, policy, MADE_AT))).toBe('accepted')
+  })
+
+  it('verifies the signature of each document under a known chain', async () => {
+    const verifier = createAttestationVerifier()
+    await verifier.verify(buildDocument(), policy, MADE_AT)
+    const forged = buildDocument({ signature: new Uint8Array(96).fill(1) })
+    expect(await codeOf(verifier.verify(forged, policy, MADE_AT))).toBe('signature_invalid')
+  })
+
+  it('does not keep a chain that did not hold', async () => {
+    const verifier = createAttestationVerifier()
+    const chain = buildChain({ level: 4, parts: { sign: partsOf(2).sign } })
+    for (const _ of [1, 2])
+      expect(await codeOf(verifier.verify(buildDocument({ chain }), policy, MADE_AT))).toBe(
+        'certificate_signature_invalid',
+      )
+  })
+})
+
+describe('a policy that makes no sense', () => {
+  const document = buildDocument()
+  it.each<[string, Partial<AttestationPolicy>]>([
+    ['no roots', { roots: [] }],
+    ['a root that is no fingerprint', { roots: [new Uint8Array(31)] }],
+    ['a negative age', { maxAgeMs: -1 }],
+    ['an age that is no number', { maxAgeMs: Number.NaN }],
+    ['an age in historical mode', { mode: 'historical', maxAgeMs: 1 }],
+    ['a nonce of 1025 bytes', { nonce: new Uint8Array(1025) }],
+    ['a measurement of 32 bytes', { measurements: [new Map([[0, new Uint8Array(32)]])] }],
+    ['a measurement of PCR32', { measurements: [new Map([[32, new Uint8Array(48)]])] }],
+  ])('is refused before the document is looked at: %s', async (_, change) => {
+    await expect(verifyAttestation(document, { ...policy, ...change }, MADE_AT)).rejects.toThrow(PolicyError)
+  })
+
+  it('is refused with a time that is none', async () => {
+    await expect(verifyAttestation(document, policy, new Date(Number.NaN))).rejects.toThrow(PolicyError)
+  })
+})

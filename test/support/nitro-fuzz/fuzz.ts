@@ -1,0 +1,145 @@
+import { createHash } from 'node:crypto'
+import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
+import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/roots.ts'
+import {
+  createAttestationVerifier,
+  verifyAttestation,
+} from '../../../attestation/nitro/verify-attestation.ts'
+import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
+import { nitroFixtures, readFixture } from '../nitro-fixtures.ts'
+import { type Mutant, mutateDocument } from './mutate-document.ts'
+import { createRandom } from './random.ts'
+
+/** What became of the documents of one run. */
+export type FuzzReport = {
+  readonly documents: number
+  /** Refused, by code. */
+  readonly refused: ReadonlyMap<string, number>
+  /** Accepted, by why that is right. */
+  readonly accepted: ReadonlyMap<string, number>
+  /** Accepted without a reason, thrown something else, or too slow: hex and what happened. Should be empty. */
+  readonly failures: readonly string[]
+  readonly slowestMs: number
+}
+
+/** Slowest that one validation may be, milliseconds. */
+export const VALIDATION_MS_MAX = 50
+
+/** Validates `documents` mutated documents made from `seed`; `onProgress` is told every so often how many are done. */
+export async function fuzzAttestation({
+  documents,
+  seed,
+  onProgress = () => undefined,
+}: {
+  readonly documents: number
+  readonly seed: number
+  readonly onProgress?: (done: number) => void
+}): Promise<FuzzReport> {
+  const random = createRandom(seed)
+  const seeds = listSeeds()
+  const others = seeds.map(({ bytes }) => bytes)
+  const verifier = createAttestationVerifier({ chainsMax: 8 })
+  const report = {
+    refused: new Map<string, number>(),
+    accepted: new Map<string, number>(),
+    failures: [] as string[],
+  }
+  let slowestMs = 0
+  for (let done = 0; done < documents; done++) {
+    const origin = random.pick(seeds)
+    const mutant = mutateDocument({ seed: origin.bytes, others, canSign: origin.canSign }, random)
+    // Most runs know the chain already, as in service; the others verify it anew.
+    const verify = random.below(10) === 0 ? verifyAttestation : verifier.verify
+    const run = async () => await validate({ mutant, origin, others, verify })
+    const { verdict, tookMs } = await timed(run)
+    slowestMs = Math.max(slowestMs, tookMs)
+    if (verdict.kind === 'failure') report.failures.push(`${mutant.name}: ${verdict.text}`)
+    else count(report[verdict.kind], verdict.text)
+    if (tookMs > VALIDATION_MS_MAX) report.failures.push(`${mutant.name}: took ${tookMs} ms`)
+    if (done % 1000 === 999) onProgress(done + 1)
+  }
+  return { documents, ...report, slowestMs }
+}
+
+type Seed = { readonly bytes: Uint8Array; readonly canSign: boolean }
+type Verdict = { readonly kind: 'refused' | 'accepted' | 'failure'; readonly text: string }
+
+/** Historical mode reaches every stage whenever the seed was made; no expectation is asked for that would hide a hole. */
+const policy: AttestationPolicy = {
+  measurements: 'any',
+  mode: 'historical',
+  allowDebug: true,
+  roots: [AWS_ROOT_SHA256, standardChain.rootSha256],
+}
+
+function listSeeds(): readonly Seed[] {
+  const built = [
+    buildDocument(),
+    buildDocument({ indefinite: true }),
+    buildDocument({ prefix: 'd2' }),
+    buildDocument({ fields: { extra: [1, new Map([['a', [null]]])] } }),
+  ]
+  const real = nitroFixtures.filter(({ kind }) => kind === 'aws').map(readFixture)
+  return [
+    ...built.map((bytes) => ({ bytes, canSign: true })),
+    ...real.map((bytes) => ({ bytes, canSign: false })),
+  ]
+}
+
+type Run = {
+  readonly mutant: Mutant
+  readonly origin: Seed
+  readonly others: readonly Uint8Array[]
+  readonly verify: typeof verifyAttestation
+}
+
+async function validate({ mutant, others, verify }: Run): Promise<Verdict> {
+  try {
+    const facts = await verify(mutant.bytes, policy, new Date(0))
+    const reason = reasonToAccept(mutant, { facts, others })
+    return reason === null
+      ? { kind: 'failure', text: `accepted ${Buffer.from(mutant.bytes).toString('hex')}` }
+      : { kind: 'accepted', text: reason }
+  } catch (error) {
+    if (error instanceof AttestationError) return { kind: 'refused', text: error.code }
+    return { kind: 'failure', text: `threw ${error} for ${Buffer.from(mutant.bytes).toString('hex')}` }
+  }
+}
+
+/**
+ * The harmless forms: the document unchanged; with or without tag 18; or made and signed by the leaf's key, with no certificate
+ * but those of the seeds, which is a document of its own. (The twin signature with n - s is harmless too; no mutation finds it.)
+ */
+function reasonToAccept(
+  { bytes, isSigned }: Mutant,
+  { facts, others }: { readonly facts: AttestationFacts; readonly others: readonly Uint8Array[] },
+): string | null {
+  if (others.some((other) => Buffer.compare(other, bytes) === 0)) return 'unchanged'
+  const untagged = (document: Uint8Array) => (document[0] === 0xd2 ? document.subarray(1) : document)
+  if (others.some((other) => Buffer.compare(untagged(other), untagged(bytes)) === 0)) return 'tag 18'
+  const known = new Set([...standardChain.cabundle, standardChain.certificate].map((der) => digest(der)))
+  const isGenuine = facts.certificates.every(({ sha256 }) => known.has(Buffer.from(sha256).toString('hex')))
+  return isSigned && isGenuine ? 'signed by the leaf' : null
+}
+
+function digest(der: Uint8Array): string {
+  return createHash('sha256').update(der).digest('hex')
+}
+
+/** A slow run is tried twice more, and the quickest counts: other programs on the machine are not our fault. */
+async function timed(run: () => Promise<Verdict>): Promise<{ verdict: Verdict; tookMs: number }> {
+  let tookMs = Number.POSITIVE_INFINITY
+  let verdict: Verdict = { kind: 'failure', text: 'not run' }
+  for (let attempt = 0; attempt < 3 && tookMs > VALIDATION_MS_MAX; attempt++) {
+    const start = performance.now()
+    verdict = await run()
+    tookMs = Math.min(tookMs, performance.now() - start)
+  }
+  return { verdict, tookMs }
+}
+
+function count(counts: Map<string, number>, key: string): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1)
+}
