@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
+import { until } from '../../../support/chain.ts'
+
+const stage = useBroadcastStage()
+
+describe('a reorganisation', () => {
+  it('that drops anchors has them sent again', async () => {
+    await stage.add(20)
+    stage.broadcast()
+    await stage.untilConfirmed(20)
+    const depth = Math.min(4, Number(await stage.chain.rpc.call('eth_blockNumber', [])) - 1)
+    await stage.chain.rpc.call('anvil_reorg', [depth, []])
+    await until('they are back', async () => (await stage.chainNonce()) === 20)
+    await until('the store knows', async () => (await stage.staleCount()) === 0)
+    await stage.untilConfirmed(20)
+    await stage.expectAllAnchored()
+  })
+
+  it('that moves anchors to other blocks is followed, though no nonce changed', async () => {
+    await stage.add(1)
+    stage.broadcast()
+    await stage.untilConfirmed(1)
+    await stage.add(1)
+    await stage.untilConfirmed(2)
+    const [, second] = stage.anchors.all()
+    await stage.chain.rpc.call('anvil_reorg', [2, [[second?.raw, 0]]])
+    await until('the store knows', async () => {
+      return (await stage.staleCount()) === 0 && stage.anchors.count('confirmed') === 2
+    })
+    expect(stage.anchors.all()[1]?.blockHash).not.toBe(second?.blockHash)
+    await stage.expectAllAnchored()
+  })
+
+  it('back to a snapshot far behind is repaired as well', async () => {
+    const snapshot = await stage.chain.rpc.call('evm_snapshot', [])
+    await stage.add(70)
+    stage.broadcast({ windowMax: 5 })
+    await stage.untilConfirmed(70)
+    await stage.chain.rpc.call('evm_revert', [snapshot])
+    await until('they are back', async () => (await stage.chainNonce()) === 70)
+    await stage.untilConfirmed(70)
+    await until('the store knows', async () => (await stage.staleCount()) === 0)
+    await stage.expectAllAnchored()
+  }, 60_000)
+
+  it('while the broadcaster was not running is found when it starts', async () => {
+    await stage.add(10)
+    const first = stage.broadcast()
+    await stage.untilConfirmed(10)
+    await first.stop()
+    await stage.chain.rpc.call('anvil_reorg', [1, []])
+    const lost = 10 - (await stage.chainNonce())
+    expect(lost).toBeGreaterThan(0)
+    stage.broadcast()
+    await until('they are back', async () => (await stage.chainNonce()) === 10)
+    await until('the store knows', async () => (await stage.staleCount()) === 0)
+    await stage.untilConfirmed(10)
+    await stage.expectAllAnchored()
+  })
+})

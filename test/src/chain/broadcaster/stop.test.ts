@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest'
+import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
+import { until } from '../../../support/chain.ts'
+
+const stage = useBroadcastStage()
+
+describe('stop', () => {
+  it('ends at once while an exchange hangs, and leaves no connection', async () => {
+    stage.proxy.behave(() => ({ kind: 'hang' }))
+    await stage.add(1)
+    const broadcaster = stage.broadcast()
+    await until('it asks', () => stage.proxy.requests() > 0)
+    const startedAt = performance.now()
+    await broadcaster.stop()
+    expect(performance.now() - startedAt).toBeLessThan(200)
+    expect(broadcaster.status().phase).toBe('stopped')
+    await stage.rpc.close()
+    await until('the connections are gone', async () => (await stage.proxy.connections()) === 0)
+  })
+
+  it('ends at once while it backs off, and while it is idle', async () => {
+    for (const action of [{ kind: 'answer', status: 500, body: '' }, { kind: 'pass' }] as const) {
+      stage.proxy.behave(() => action)
+      const broadcaster = stage.broadcast({ heartbeatMs: 60_000, backoffMinMs: 60_000, backoffMaxMs: 60_000 })
+      await until('it pauses', () => ['failing', 'idle'].includes(broadcaster.status().phase))
+      const startedAt = performance.now()
+      await broadcaster.stop()
+      expect(performance.now() - startedAt).toBeLessThan(200)
+    }
+  })
+
+  it('before start is no start', async () => {
+    const broadcaster = stage.broadcast()
+    await broadcaster.stop()
+    broadcaster.start()
+    const before = stage.proxy.requests()
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    expect(stage.proxy.requests()).toBe(before)
+  })
+})

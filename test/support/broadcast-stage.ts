@@ -1,0 +1,118 @@
+import { afterEach, beforeEach, expect } from 'vitest'
+import { type Broadcaster, createBroadcaster } from '../../src/chain/broadcaster.ts'
+import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
+import { readContract } from './affidavit-contract.ts'
+import {
+  type LogLine,
+  recordLog,
+  signAnchors,
+  startTestChain,
+  TEST_NOTARY,
+  type TestChain,
+  until,
+} from './chain.ts'
+import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
+import { createMemoryAnchors, type MemoryAnchors } from './memory-anchors.ts'
+
+/** Address of the local chain's relayer. */
+export const RELAYER = '0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f'
+
+/** Times that let a test end in a second. */
+const FAST = { pollIntervalMs: 20, heartbeatMs: 60, backoffMinMs: 10, backoffMaxMs: 100, rebroadcastMs: 300 }
+
+/** A real chain behind a proxy, a store, and broadcasters between them; new for each test. */
+export type BroadcastStage = {
+  readonly chain: TestChain
+  readonly proxy: ChainProxy
+  /** Through the proxy. */
+  readonly rpc: Rpc
+  readonly anchors: MemoryAnchors
+  readonly logLines: readonly LogLine[]
+  /** Starts a broadcaster, which is stopped after the test. */
+  broadcast(changes?: Partial<Parameters<typeof createBroadcaster>[0]>): Broadcaster
+  /** Stores `count` signed anchors, by default after those that are there. */
+  add(count: number, nonce?: number): Promise<void>
+  untilConfirmed(count: number, timeoutMs?: number): Promise<void>
+  /** The chain's count of the relayer's transactions. */
+  chainNonce(): Promise<number>
+  /** Stored anchors whose stored block is not the one that the chain has them in. */
+  staleCount(): Promise<number>
+  /** Expects each stored anchor in its block and successful there, and the newest head in the contract. */
+  expectAllAnchored(): Promise<void>
+}
+
+/** Sets a stage for each test of the file. */
+export function useBroadcastStage(): BroadcastStage {
+  let chain: TestChain
+  let proxy: ChainProxy
+  let rpc: Rpc
+  let anchors: MemoryAnchors
+  let recorded: ReturnType<typeof recordLog>
+  let running: Broadcaster[]
+
+  beforeEach(async () => {
+    chain = await startTestChain()
+    proxy = await startChainProxy(chain.rpcUrl)
+    rpc = createRpc({ url: proxy.url, timeoutMs: 1_000 })
+    anchors = createMemoryAnchors()
+    recorded = recordLog()
+    running = []
+  })
+
+  afterEach(async () => {
+    await Promise.all(running.map((broadcaster) => broadcaster.stop()))
+    await rpc.close()
+    await proxy.stop()
+    await chain.dispose()
+  })
+
+  async function receipts(): Promise<readonly unknown[]> {
+    const calls = anchors.all().map((row) => ({ method: 'eth_getTransactionReceipt', params: [row.txHash] }))
+    return (await chain.rpc.batch(calls)).map((reply) => (reply.kind === 'result' ? reply.value : reply))
+  }
+
+  return {
+    get chain() {
+      return chain
+    },
+    get proxy() {
+      return proxy
+    },
+    get rpc() {
+      return rpc
+    },
+    get anchors() {
+      return anchors
+    },
+    get logLines() {
+      return recorded.lines
+    },
+    broadcast: (changes = {}) => {
+      const { chainId, contract } = chain
+      const base = { rpc, anchors, relayer: RELAYER, chainId, contract, confirmations: 1, log: recorded.log }
+      const broadcaster = createBroadcaster({ ...base, ...FAST, ...changes })
+      running.push(broadcaster)
+      broadcaster.start()
+      return broadcaster
+    },
+    add: async (count, nonce = anchors.all().length) =>
+      anchors.add(await signAnchors(chain, { count, nonce })),
+    untilConfirmed: (count, timeoutMs) =>
+      until(`${count} anchors confirmed`, () => anchors.count('confirmed') === count, timeoutMs),
+    chainNonce: async () => Number(await chain.rpc.call('eth_getTransactionCount', [RELAYER, 'latest'])),
+    staleCount: async () => {
+      const known = (await receipts()) as readonly ({ readonly blockHash: string } | null)[]
+      return anchors.all().filter((row, at) => known[at]?.blockHash !== row.blockHash).length
+    },
+    expectAllAnchored: async () => {
+      const rows = anchors.all()
+      expect(await receipts()).toEqual(
+        rows.map(({ txHash, blockHash }) =>
+          expect.objectContaining({ transactionHash: txHash, status: '0x1', blockHash }),
+        ),
+      )
+      const [size] = await readContract(chain, 'newestHead', [TEST_NOTARY.address])
+      expect(Number(size)).toBe(1 + Math.floor((rows.length - 1) / 10))
+    },
+  }
+}
