@@ -1,0 +1,72 @@
+import { availableParallelism } from 'node:os'
+import { performance } from 'node:perf_hooks'
+import { decodeCose } from '../../attestation/nitro/cose.ts'
+import { parseDocument } from '../../attestation/nitro/document.ts'
+import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
+import { buildDocument, standardChain } from '../support/nitro-builder/document-builder.ts'
+
+/**
+ * `node test/bench/attestation.ts`: cold and warm validation of a document with a chain of five certificates, against the floor:
+ * 5 (4 links and the document) and 1 (the document) bare WebCrypto verifications of P-384 signatures with keys imported beforehand,
+ * one after the other. All are measured in turns in one run, so that what else the machine does falls on all alike; medians.
+ */
+const ROUNDS = 300
+const WARM_UP_ROUNDS = 100
+
+const policy: AttestationPolicy = { measurements: 'any', roots: [standardChain.rootSha256] }
+const document = buildDocument()
+const verifier = createAttestationVerifier()
+const verifyBare = await bareVerification()
+
+const subjects = {
+  'floor, 5 bare verifications': async () => {
+    for (let count = 0; count < 5; count++) await verifyBare()
+  },
+  'cold, nothing known': async () => await verifyAttestation(document, policy, MADE_AT),
+  'floor, 1 bare verification': verifyBare,
+  'warm, chain known': async () => await verifier.verify(document, policy, MADE_AT),
+  'decoding and parsing alone': async () => parseDocument(decodeCose(document).payload),
+}
+
+const times = new Map<string, number[]>()
+for (let round = 0; round < WARM_UP_ROUNDS + ROUNDS; round++) {
+  for (const [name, run] of Object.entries(subjects)) {
+    const start = performance.now()
+    await run()
+    const tookMs = performance.now() - start
+    if (round >= WARM_UP_ROUNDS) times.set(name, [...(times.get(name) ?? []), tookMs])
+  }
+}
+
+const medianOf = (name: keyof typeof subjects) => quantile(times.get(name) ?? [], 0.5)
+console.log(
+  `${availableParallelism()} cores, ${document.length} bytes, ${ROUNDS} rounds; ms: median (p10 to p90)`,
+)
+for (const [name, list] of times) {
+  const [low, middle, high] = [0.1, 0.5, 0.9].map((share) => quantile(list, share).toFixed(3))
+  console.log(`  ${name.padEnd(30)} ${middle} (${low} to ${high})`)
+}
+const cold = medianOf('cold, nothing known') / medianOf('floor, 5 bare verifications')
+const warm = medianOf('warm, chain known') / medianOf('floor, 1 bare verification')
+console.log(
+  `  cold is ${cold.toFixed(2)} × its floor (aim: at most 1.25), warm ${warm.toFixed(2)} × (aim: at most 1.50)`,
+)
+
+/** A verification of one P-384 signature over as many bytes as the document's. */
+async function bareVerification(): Promise<() => Promise<void>> {
+  const { subtle } = globalThis.crypto
+  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, ['sign', 'verify'])
+  const algorithm = { name: 'ECDSA', hash: 'SHA-384' }
+  const data = new Uint8Array(document.length)
+  const signature = await subtle.sign(algorithm, pair.privateKey, data)
+  return async () => {
+    if (!(await subtle.verify(algorithm, pair.publicKey, signature, data)))
+      throw new Error('expected it to hold')
+  }
+}
+
+function quantile(list: readonly number[], share: number): number {
+  return list.toSorted((left, right) => left - right)[Math.floor(list.length * share)] ?? Number.NaN
+}
