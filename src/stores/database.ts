@@ -24,7 +24,8 @@ export type Database = {
 /**
  * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is reachable but could not keep
  * what we promise, DataFolderInUse when another process holds the folder, else with the driver's error.
- * `onConnectionError` hears of idle connections that broke; queries report their own failures.
+ * `onConnectionError` hears of what fails in the background: idle connections that broke, upkeep of the embedded
+ * database. Queries report their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -33,13 +34,13 @@ export async function openDatabase(
   const opened =
     'url' in location
       ? await openPostgres(location.url, onConnectionError)
-      : await openEmbedded(location.dataFolder)
+      : await openEmbedded(location.dataFolder, onConnectionError)
   const queries = new Kysely<Tables>({ dialect: opened.dialect })
   const commits =
     opened.commitDialect === null ? queries : new Kysely<Tables>({ dialect: opened.commitDialect })
   const close = async () => {
     await Promise.all([queries.destroy(), commits.destroy()])
-    await opened.release()
+    await opened.close()
   }
   try {
     await migrateToLatest(queries)

@@ -1,15 +1,21 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { PGliteDialect } from 'kysely'
+import { startUpkeep, UPKEEP_LIMITS } from './embedded-upkeep.ts'
 import { lockFolder } from './folder-lock.ts'
 import { parseInt8 } from './int8.ts'
 import type { OpenedDatabase } from './postgres.ts'
 
 /**
- * Opens the embedded PGlite in a folder of our own, which is made when it is missing. Rejects with DataFolderInUse when
- * another process holds it: two would destroy each other's files.
+ * Opens the embedded PGlite in a folder of our own, which is made when it is missing. What was committed survives a
+ * kill of the process, but not a power cut: PGlite does not wait for the disk. Rejects with DataFolderInUse when
+ * another process holds the folder: two would destroy each other's files.
  */
-export async function openEmbedded(dataFolder: string): Promise<OpenedDatabase> {
+export async function openEmbedded(
+  dataFolder: string,
+  onError: (error: Error) => void,
+  upkeepLimits = UPKEEP_LIMITS,
+): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
   const lock = await lockFolder(dataFolder)
   try {
@@ -19,7 +25,13 @@ export async function openEmbedded(dataFolder: string): Promise<OpenedDatabase> 
       dataDir: path.join(dataFolder, 'pgdata'),
       parsers: { [types.INT8]: parseInt8 },
     })
-    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, release: lock.release }
+    const upkeep = startUpkeep(pglite, upkeepLimits, onError)
+    const close = async () => {
+      await upkeep.stop()
+      if (!pglite.closed) await pglite.close()
+      await lock.release()
+    }
+    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, close }
   } catch (error) {
     await lock.release()
     throw error

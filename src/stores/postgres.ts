@@ -1,19 +1,38 @@
-import { type Dialect, PostgresDialect } from 'kysely'
+import {
+  type Dialect,
+  type PostgresCursor,
+  PostgresDialect,
+  type PostgresPool,
+  type PostgresPoolClient,
+  type PostgresQueryResult,
+} from 'kysely'
 import pg from 'pg'
 import { parseInt8 } from './int8.ts'
 
-/** Connections for history, keys and the broadcaster. */
-export const QUERY_CONNECTIONS_MAX = 8
-/** One commit runs at a time; the second connection is for re-reading the log after the first one broke. */
-export const COMMIT_CONNECTIONS_MAX = 2
-/** Longest wait for a free or new connection. */
-export const CONNECT_TIMEOUT_MS = 5_000
-/** The server ends a statement after this; a commit of a full batch takes well under one second. */
-export const STATEMENT_TIMEOUT_MS = 15_000
-/** The client gives up a little later: the server, or the way to it, is gone. */
-export const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 2_000
-/** TCP probes find a dead peer behind an idle connection. */
-export const KEEP_ALIVE_AFTER_MS = 10_000
+/** Limits of the connections to a Postgres server. */
+export type PostgresLimits = {
+  /** Connections for history, keys and the broadcaster. */
+  readonly queryConnectionsMax: number
+  /** One commit runs at a time; the second connection is for re-reading the log after the first one broke. */
+  readonly commitConnectionsMax: number
+  /** Longest wait for a free or new connection. */
+  readonly connectTimeoutMs: number
+  /** The server ends a statement after this; a commit of a full batch takes well under one second. */
+  readonly statementTimeoutMs: number
+  /** The client gives up, and gives up the connection: the server, or the way to it, is gone. */
+  readonly queryTimeoutMs: number
+  /** Idle connections are probed after this, so that a dead peer shows. */
+  readonly keepAliveAfterMs: number
+}
+
+export const POSTGRES_LIMITS: PostgresLimits = {
+  queryConnectionsMax: 8,
+  commitConnectionsMax: 2,
+  connectTimeoutMs: 5_000,
+  statementTimeoutMs: 15_000,
+  queryTimeoutMs: 17_000,
+  keepAliveAfterMs: 10_000,
+}
 
 /** The server is reachable, but its settings would break a promise; the message says which and what to do. */
 export class DatabaseUnfit extends Error {
@@ -24,8 +43,8 @@ export class DatabaseUnfit extends Error {
 export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
-  /** Gives back what outlives the dialects. */
-  release(): Promise<void>
+  /** Ends whatever the dialects leave behind, and them too when they were never used. Call it after them. */
+  close(): Promise<void>
 }
 
 /**
@@ -36,40 +55,75 @@ export type OpenedDatabase = {
 export async function openPostgres(
   url: string,
   onConnectionError: (error: Error) => void,
+  limits: PostgresLimits = POSTGRES_LIMITS,
 ): Promise<OpenedDatabase> {
-  const queryPool = createPool(url, QUERY_CONNECTIONS_MAX, onConnectionError)
-  const commitPool = createPool(url, COMMIT_CONNECTIONS_MAX, onConnectionError)
+  const queryPool = createPool(url, { ...limits, max: limits.queryConnectionsMax, onConnectionError })
+  const commitPool = createPool(url, { ...limits, max: limits.commitConnectionsMax, onConnectionError })
   try {
     await checkServer(queryPool)
   } catch (error) {
-    await Promise.all([queryPool.end(), commitPool.end()])
+    await endPools([queryPool, commitPool])
     throw error
   }
   return {
-    dialect: new PostgresDialect({ pool: queryPool }),
-    commitDialect: new PostgresDialect({ pool: commitPool }),
-    release: async () => {},
+    dialect: new PostgresDialect({ pool: discardBroken(queryPool) }),
+    commitDialect: new PostgresDialect({ pool: discardBroken(commitPool) }),
+    close: () => endPools([queryPool, commitPool]),
   }
 }
 
-function createPool(url: string, max: number, onConnectionError: (error: Error) => void): pg.Pool {
+function createPool(
+  url: string,
+  options: PostgresLimits & { readonly max: number; readonly onConnectionError: (error: Error) => void },
+): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
-    max,
+    max: options.max,
     application_name: 'affidavit',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: options.connectTimeoutMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_AFTER_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
-    query_timeout: QUERY_TIMEOUT_MS,
+    keepAliveInitialDelayMillis: options.keepAliveAfterMs,
+    statement_timeout: options.statementTimeoutMs,
+    idle_in_transaction_session_timeout: options.statementTimeoutMs,
+    query_timeout: options.queryTimeoutMs,
     options: '-c synchronous_commit=on',
     types: { getTypeParser },
   })
   // Without a listener, an idle connection that the server drops would end the process.
-  pool.on('error', onConnectionError)
+  pool.on('error', options.onConnectionError)
   return pool
+}
+
+/**
+ * The pool takes a connection back whatever happened on it. One whose query timed out still waits for that answer, and
+ * the next query would wait behind it until TCP gives up, a quarter of an hour later: so it is thrown away, like every
+ * one that failed otherwise than by an error the server reported.
+ */
+function discardBroken(pool: pg.Pool): PostgresPool {
+  return {
+    options: pool.options,
+    connect: async () => watchClient(await pool.connect()),
+    end: () => pool.end(),
+  }
+}
+
+function watchClient(client: pg.PoolClient): PostgresPoolClient {
+  let isBroken = false
+  function query<Row>(statement: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>>
+  function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>
+  function query(statement: unknown, parameters: readonly unknown[] = []): unknown {
+    if (typeof statement !== 'string') throw new TypeError('expected a statement; cursors are not used here')
+    return client.query(statement, [...parameters]).catch((error: unknown) => {
+      isBroken ||= !(error instanceof pg.DatabaseError)
+      throw error
+    })
+  }
+  return { query, release: () => client.release(isBroken) }
+}
+
+async function endPools(pools: readonly pg.Pool[]): Promise<void> {
+  await Promise.all(pools.map((pool) => (pool.ending ? undefined : pool.end())))
 }
 
 const INT8_OID = 20
