@@ -110,7 +110,7 @@ describe('verifyRecord on changed records', () => {
           expect(verifyRecord(changed, { request }).ok).toBe(false)
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 120 },
     )
     fc.assert(
       fc.property(mutatedAt(request, []), (changed) => {

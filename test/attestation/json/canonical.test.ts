@@ -26,10 +26,10 @@ describe('canonicalizeJson against RFC 8785', () => {
 describe('canonicalizeJson', () => {
   it('agrees with an independent implementation on any value', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }), (value) => {
+      fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 5 }), (value) => {
         expect(canonicalizeJson(value as Json)).toBe(canonicalize(value))
       }),
-      { numRuns: 2000 },
+      { numRuns: 500 },
     )
   })
 
@@ -48,7 +48,7 @@ describe('canonicalizeJson', () => {
         const text = canonicalizeJson(value as Json)
         expect(canonicalizeJson(parseExactJson(encodeUtf8(text)))).toBe(text)
       }),
-      { numRuns: 1000 },
+      { numRuns: 500 },
     )
   })
 

@@ -15,7 +15,7 @@ describe('parseLenientJson', () => {
         expect(isDeepStrictEqual(parseLenientJson(text), JSON.parse(text))).toBe(true)
         expect(isDeepStrictEqual(parseLenientJson(encodeUtf8(text)), JSON.parse(text))).toBe(true)
       }),
-      { numRuns: 1000 },
+      { numRuns: 300 },
     )
   })
 
@@ -34,7 +34,7 @@ describe('parseLenientJson', () => {
         const canonical = canonicalizeJson(parseLenientJson(`[${items.join(',')}]`))
         expect(canonicalizeJson(parseExactJson(encodeUtf8(canonical)))).toBe(canonical)
       }),
-      { numRuns: 500 },
+      { numRuns: 300 },
     )
   })
 

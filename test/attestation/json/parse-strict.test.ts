@@ -21,7 +21,7 @@ describe('parseStrictJson', () => {
         fc.pre(isFaithful(text))
         expect(isDeepStrictEqual(parse(text), JSON.parse(text))).toBe(true)
       }),
-      { numRuns: 1000 },
+      { numRuns: 400 },
     )
   })
 
@@ -53,7 +53,7 @@ describe('parseStrictJson', () => {
         if (actual.error instanceof JsonError && actual.error.code === 'syntax')
           expect('error' in expected).toBe(true)
       }),
-      { numRuns: 8000 },
+      { numRuns: 5000 },
     )
   })
 
