@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeHex } from '../attestation/bytes.ts'
 import { makeAccount } from './account.ts'
@@ -60,7 +60,7 @@ export async function startEnclave(
     space,
     attestation,
     now,
-    makeId: () => `chatcmpl-${randomBytes(16).toString('hex')}`,
+    makeId: () => `chatcmpl-${randomUUID().replaceAll('-', '')}`,
   }
   const gate: Gate = { running: 0, isClosed: false }
   const publicKey = `0x${encodeHex(account.publicKey)}`

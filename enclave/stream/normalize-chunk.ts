@@ -2,6 +2,12 @@ import { stripProofMembers } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
+/** Choices of one stream. Providers allow 128 at most. */
+export const CHOICES_MAX = 1_024
+
+/** Members of choice-less chunks that wait for the next chunk with choices. Providers send one or two. */
+export const CARRIED_MEMBERS_MAX = 64
+
 /** What the caller asked of a stream, and what stands in for members that the provider never sends. */
 export type StreamTerms = {
   /** The caller set `stream_options.include_usage` himself. */
@@ -43,7 +49,8 @@ export const NO_CHUNKS: ChunkState = {
  * kept for finishChunks; members that only the enclave or the gateway may speak (the proof's) are removed. A chunk
  * without choices gives none, so no choice-less chunk comes before the first one. Other unknown members pass.
  *
- * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape.
+ * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape, or
+ * there are more of them than CHOICES_MAX and CARRIED_MEMBERS_MAX.
  */
 export function normalizeChunk(
   terms: StreamTerms,
@@ -61,7 +68,7 @@ export function normalizeChunk(
     usage: isJsonObject(usage) ? usage : before.usage,
   }
   const parsed = parseChoices(choices)
-  if (parsed.length === 0) return { state: { ...state, carried: { ...state.carried, ...rest } }, chunks: [] }
+  if (parsed.length === 0) return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
   return emitChoices({ terms, state: fixIdentity(terms, state), choices: parsed, rest })
 }
 
@@ -88,6 +95,14 @@ export function isFinished(terms: StreamTerms, state: ChunkState): boolean {
   return state.begun.size >= Math.max(1, terms.choicesAsked) && state.finished.size === state.begun.size
 }
 
+/** Bounded: what is carried is copied for each chunk without choices, and a provider may send those without end. */
+function carry(carried: JsonObject, rest: JsonObject): JsonObject {
+  const both = { ...carried, ...rest }
+  if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
+    throw invalid(`expected at most ${CARRIED_MEMBERS_MAX} members in chunks without choices`)
+  return both
+}
+
 type ParsedChoice = {
   readonly index: number
   readonly delta: JsonObject
@@ -106,8 +121,8 @@ function parseChoice(choice: Json, position: number): ParsedChoice {
   if (!isJsonObject(choice)) throw invalid('expected each choice to be an object')
   const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = choice
   const index = givenIndex ?? position
-  if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
-    throw invalid('expected the index of a choice to be a whole number from 0')
+  if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
+    throw invalid(`expected the index of a choice to be a whole number from 0 to ${CHOICES_MAX - 1}`)
   const delta = givenDelta ?? {}
   if (!isJsonObject(delta)) throw invalid('expected delta to be an object')
   const finishReason = reason === undefined || reason === '' ? null : reason
@@ -125,12 +140,12 @@ function emitChoices(input: {
   const { state, choices } = input
   const opening: JsonObject[] = []
   const following: JsonObject[] = []
-  const begun = new Set(state.begun)
-  const finished = new Set(state.finished)
+  let { begun, finished } = state
   for (const choice of choices) {
     const isFirst = !begun.has(choice.index)
-    begun.add(choice.index)
-    if (choice.finishReason !== null) finished.add(choice.index)
+    if (isFirst) begun = new Set([...begun, choice.index])
+    if (choice.finishReason !== null && !finished.has(choice.index))
+      finished = new Set([...finished, choice.index])
     if (isFirst) opening.push(openChoice(choice))
     if (!isFirst || !isEmptyOpening(choice)) following.push(continueChoice(choice))
   }

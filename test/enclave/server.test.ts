@@ -259,6 +259,32 @@ describe('an error that nobody foresaw', () => {
   })
 })
 
+describe('32 MiB of answer', () => {
+  const piece = Buffer.alloc(2 ** 20, 'x')
+
+  it.each<[string, boolean, string]>([
+    ['in one completion', false, '{"choices":[{"message":{"content":"'],
+    ['in one event', true, 'data: {"choices":[{"delta":{"content":"'],
+    ['in many events', true, 'data: {"choices":[{"delta":{"content":"'],
+  ])('%s is refused under the default limits', async (name, stream, begin) => {
+    const started = await start({ limits: { answerBytesMax: 24 * 2 ** 20, pendingBytesMax: 256 * 2 ** 20 } })
+    const bytes = name === 'in many events' ? Buffer.from(`${begin}${piece}"}}]}\n\n`) : piece
+    script = () => [
+      send(`HTTP/1.1 200 OK\r\n\r\n${begin}`),
+      { kind: 'repeat', bytes, times: 32 },
+      { kind: 'end' },
+    ]
+    if (name === 'in many events')
+      script = () => [send('HTTP/1.1 200 OK\r\n\r\n'), { kind: 'repeat', bytes, times: 32 }, { kind: 'end' }]
+    const { text } = await started.complete({ ...question, stream })
+    expect(text).toContain('"code":"answer_too_large"')
+    const { completions } = await started.pull()
+    expect(completions.map(({ response }) => response.length > 20 * 2 ** 20)).toEqual(
+      name === 'in many events' ? [true] : [],
+    )
+  })
+})
+
 describe('an enclave that stops', () => {
   it('refuses new completions, finishes running ones, and lets the gateway fetch them', async () => {
     const started = await start()

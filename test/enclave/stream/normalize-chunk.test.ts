@@ -5,6 +5,8 @@ import { hashCompletion, PROOF_MEMBERS } from '../../../attestation/completion-h
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
+  CARRIED_MEMBERS_MAX,
+  CHOICES_MAX,
   finishChunks,
   isFinished,
   NO_CHUNKS,
@@ -249,12 +251,26 @@ describe('chunks of the wrong form', () => {
     ['a delta that is no object', { choices: [{ delta: 'a' }] }],
     ['a negative index', { choices: [{ index: -1, delta: {} }] }],
     ['an index with a fraction', { choices: [{ index: 0.5, delta: {} }] }],
-    ['an index beyond 2^53', { choices: [{ index: 2 ** 53, delta: {} }] }],
+    ['an index over the limit', { choices: [{ index: CHOICES_MAX, delta: {} }] }],
+    [
+      'more choices than the limit',
+      { choices: Array.from({ length: CHOICES_MAX + 1 }, () => ({ delta: {} })) },
+    ],
+    [
+      'more members without choices than the limit',
+      Object.fromEntries(Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => [`x${index}`, 1])),
+    ],
     ['a finish_reason that is no text', { choices: [{ delta: {}, finish_reason: 1 }] }],
   ])('are refused: %s', (_, wrong) => {
     expect(() => run([wrong])).toThrow(
       expect.objectContaining({ name: 'FormatError', code: 'invalid_chunk' }),
     )
+  })
+
+  it('are refused: members without choices that add up to more than the limit', () => {
+    const chunks = Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => ({ [`x${index}`]: 1 }))
+    expect(() => run(chunks)).toThrow('at most')
+    expect(() => run(chunks.slice(1))).not.toThrow()
   })
 
   it('throw nothing but FormatError, whatever JSON it is', () => {
