@@ -6,15 +6,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from
  * Members that stand beside a completion's own in what a caller is given. They are about the completion, so they
  * are no part of what is hashed; a provider's members of these names never reach a caller.
  */
-export const PROOF_MEMBERS = [
-  'hash',
-  'public_key',
-  'signature',
-  'tx_hash',
-  'attestation',
-  'receipt',
-  'log',
-] as const
+export const PROOF_MEMBERS = ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt'] as const
 
 /** The hashes of one completion (hex, no prefix) and the texts they are over. */
 export type CompletionHash = {

@@ -52,7 +52,7 @@ export type RecordOptions = {
  *
  * Does NOT prove: that the attestation document is genuine and of expected measurements (verifyAttestation); that
  * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; anything
- * of the receipt beyond its hashes and model when the record has no `log`.
+ * of the receipt of a create response beyond its hashes and model, for it has no `log`.
  */
 export function verifyRecord(record: Json, options: RecordOptions = {}): RecordReport {
   const subject = readSubject(record, options.request)
@@ -184,22 +184,22 @@ function checkAttestationKey(
 }
 
 function checkReceiptInLog(subject: Subject): Finding {
-  const log = memberOf(subject.members, 'log')
-  if (log === undefined || log === null) return skip(NO_LOG)
+  if (!subject.isStored) return skip(NO_LOG)
+  const log = memberOf(subject.members, 'log') ?? null
   const { index, size } = verifyReceiptInLog({ proof: parseLogProof(log), receipt: need(subject.receipt) })
   return `leaf ${index} of ${size}`
 }
 
 function checkTreeHead(subject: Subject): Finding {
-  const log = memberOf(subject.members, 'log')
-  if (log === undefined || log === null) return skip(NO_LOG)
+  if (!subject.isStored) return skip(NO_LOG)
+  const log = memberOf(subject.members, 'log') ?? null
   const proof = parseLogProof(log)
   verifyLogHead({ proof, publicKey: need(subject.publicKey) })
   return `size ${proof.size}, for contract ${proof.contract} on chain ${proof.chain_id}`
 }
 
 const NO_LOG =
-  "the record has no log: nothing binds the receipt's index, forwarded_hash, received_hash, provider, outcome and times"
+  "a create response has no log: nothing binds the receipt's index, forwarded_hash, received_hash, provider, outcome and times"
 
 const PUBLIC_KEY_FORM = /^0x[0-9a-f]{130}$/
 const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/

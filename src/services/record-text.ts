@@ -14,16 +14,20 @@ export type ChainDomain = {
  * verified, so none of them needs an escape.
  */
 
-/** Create response (interface, 2.3): the response with the proof members after its own. */
-export function createReplyText(record: StoredRecord, domain: ChainDomain): string {
-  return withMembers(record.response, proofText(record, domain))
+/**
+ * Create response (interface, 2.3): the response with the proof members after its own. No `log`: whoever strips the proof
+ * members that the design names must be left with what was hashed.
+ */
+export function createReplyText(record: StoredRecord): string {
+  return withMembers(record.response, proofText(record))
 }
 
 /** Stored record (interface, 2.4), with `receipt` and `log`. */
 export function recordText(record: StoredRecord, domain: ChainDomain): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record
-  return `{"id":"${id}","request":${request},"response":${response},${proofText(record, domain)},"created_at":${createdAt}}`
+  const members = `"id":"${id}","request":${request},"response":${response}`
+  return `{${members},${proofText(record)},"created_at":${createdAt},"log":${logText(record, domain)}}`
 }
 
 /**
@@ -32,7 +36,6 @@ export function recordText(record: StoredRecord, domain: ChainDomain): string {
  */
 export function proofChunkText(
   record: StoredRecord,
-  domain: ChainDomain,
   { includesUsage }: { readonly includesUsage: boolean },
 ): string {
   const { id, created, model } = JSON.parse(record.response) as Readonly<Record<string, unknown>>
@@ -44,17 +47,17 @@ export function proofChunkText(
     choices: [],
     ...(includesUsage ? {} : { usage: null }),
   }
-  return withMembers(JSON.stringify(head), proofText(record, domain))
+  return withMembers(JSON.stringify(head), proofText(record))
 }
 
 function withMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }
 
-function proofText(record: StoredRecord, domain: ChainDomain): string {
+function proofText(record: StoredRecord): string {
   const { hash, publicKey, signature, txHash, attestation, receipt } = record
   const fields = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}","tx_hash":"${txHash}"`
-  return `${fields},"attestation":"${attestation}","receipt":${receipt},"log":${logText(record, domain)}`
+  return `${fields},"attestation":"${attestation}","receipt":${receipt}`
 }
 
 function logText({ logProof }: StoredRecord, { chainId, contract }: ChainDomain): string {

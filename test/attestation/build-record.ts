@@ -115,7 +115,6 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     tx_hash: `0x${sha256('transaction').toString('hex')}`,
     attestation: Buffer.from(DOCUMENT).toString('base64'),
     receipt,
-    log: proveReceipt(receipt, after),
   }
   const echo = { stop: null, tools: null, ...request }
   return {
@@ -126,6 +125,7 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
       response,
       ...proof,
       created_at: 1760000001,
+      log: proveReceipt(receipt, after),
     },
     created: { ...response, ...proof },
   }

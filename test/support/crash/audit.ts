@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import type { ProvenCompletion } from './callers.ts'
 
@@ -49,7 +49,7 @@ export async function auditRun(
 async function verifyFetched(place: Place, { hash }: ProvenCompletion): Promise<readonly string[]> {
   const response = await get(place, `/v1/verified/chat/completions/${hash}`)
   if (response.status !== 200) return [`not found by hash: ${hash} (${response.status})`]
-  const report = await verifyRecord(parseStrictJson(new Uint8Array(await response.arrayBuffer())))
+  const report = verifyRecord(parseExactJson(new Uint8Array(await response.arrayBuffer())))
   return report.checks
     .filter(({ outcome }) => outcome === 'failed')
     .map(({ name, detail }) => `does not verify: ${hash}: ${name}: ${detail}`)
