@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { getCompileCacheDir } from 'node:module'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../logger.ts'
@@ -9,7 +10,7 @@ export type ProcessPlan<Ready> = {
   readonly name: string
   /** TypeScript file that is run by this Node.js. */
   readonly file: string
-  /** All variables it gets; `last` is what it said when it was ready the time before. */
+  /** All variables it gets, but for Node's own cache; `last` is what it said when it was ready the time before. */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
   /** Reads what a line of its output or a message over its channel says; null when it is not the ready notice. */
   readonly parseReady: (notice: unknown) => Ready | null
@@ -99,7 +100,7 @@ async function startProcess<Ready>(
   log: Logger,
 ): Promise<Life<Ready>> {
   const child = spawn(process.execPath, [plan.file], {
-    env: plan.environmentOf(last),
+    env: { ...plan.environmentOf(last), NODE_COMPILE_CACHE: getCompileCacheDir() },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     detached: true,
   })

@@ -1,4 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { type App, CALLS_MAX, createApp } from '../app.ts'
 import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
@@ -19,6 +21,7 @@ import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
 import { findEnclaveFaults } from './enclave-check.ts'
 import { type Home, openHome } from './home.ts'
 import { type Parts, startParts } from './parts.ts'
+import { pullUntilEnd } from './pull-until-end.ts'
 
 /** What to tell whoever started the gateway. */
 export type GatewayFacts = {
@@ -45,6 +48,7 @@ export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
  * again and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
  */
 export async function startGateway(config: GatewayConfig, log: Logger): Promise<Gateway> {
+  await tryAddress(config)
   await using started = new AsyncDisposableStack()
   const home = config.isProduction ? null : await openHome(config.dataFolder)
   if (home !== null) started.defer(home.leave)
@@ -67,10 +71,22 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
   later.broadcaster = broadcaster
   started.defer(broadcaster.stop)
-  const committer = startCommitter({ enclave, database, chain, fees: config.fees, broadcaster, log })
+  const { pull, expectEnd } = pullUntilEnd(enclave)
+  const following = { ...enclave, pull }
+  const committer = startCommitter({
+    enclave: following,
+    database,
+    chain,
+    fees: config.fees,
+    broadcaster,
+    log,
+  })
   started.defer(() => committer.stop())
   // Before the committer stops: an enclave that ends in good order waits until all it sealed is committed.
-  started.defer(enclavePart.stop)
+  started.defer(() => {
+    if (enclavePart.local !== null) expectEnd()
+    return enclavePart.stop()
+  })
   const keys = await openKeys(config, parts, home)
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
   const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, log })
@@ -173,18 +189,29 @@ function assembleApp(
   })
 }
 
-async function listen(app: App, { host, port }: GatewayConfig): Promise<string> {
+async function listen(app: App, config: GatewayConfig): Promise<string> {
+  const { address, family, port } = await app.listen(config).catch((error) => refuseAddress(config, error))
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
+}
+
+/** Tells of a taken port at once, and not after all parts were started for nothing. */
+async function tryAddress(config: GatewayConfig): Promise<void> {
+  const server = createServer()
   try {
-    const { address, family, port: taken } = await app.listen({ host, port })
-    return `http://${family === 'IPv6' ? `[${address}]` : address}:${taken}`
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : null
-    const reason =
-      code === 'EADDRINUSE'
-        ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
-        : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
-    throw new StartFailure(`gateway: ${reason}`)
+    server.listen({ host: config.host, port: config.port })
+    await once(server, 'listening').catch((error) => refuseAddress(config, error))
+  } finally {
+    await new Promise((resolve) => server.close(resolve))
   }
+}
+
+function refuseAddress({ host, port }: GatewayConfig, error: unknown): never {
+  const code = error instanceof Error && 'code' in error ? error.code : null
+  const reason =
+    code === 'EADDRINUSE'
+      ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
+      : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
+  throw new StartFailure(`gateway: ${reason}`)
 }
 
 function describeGateway({

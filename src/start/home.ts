@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises'
-import { lockFolder } from '../stores/folder-lock.ts'
+import { StartFailure } from '../local/supervised-process.ts'
+import { DataFolderInUse, type FolderLock, lockFolder } from '../stores/folder-lock.ts'
 import { makePrivateFolder } from './private-folder.ts'
 
 /** Where a gateway that starts parts of its own keeps them. */
@@ -11,10 +12,9 @@ export type Home = {
   leave(): Promise<void>
 }
 
-/** Opens the data folder for this process alone, readable by its user alone. Rejects with DataFolderInUse. */
+/** Opens the data folder for this process alone. Rejects with DataFolderInUse, or StartFailure when it cannot be used. */
 export async function openHome(dataFolder: string): Promise<Home> {
-  await mkdir(dataFolder, { recursive: true, mode: 0o700 })
-  const lock = await lockFolder(dataFolder)
+  const lock = await takeFolder(dataFolder)
   try {
     const privateFolder = await makePrivateFolder()
     return {
@@ -28,5 +28,17 @@ export async function openHome(dataFolder: string): Promise<Home> {
   } catch (error) {
     await lock.release()
     throw error
+  }
+}
+
+async function takeFolder(folder: string): Promise<FolderLock> {
+  try {
+    // Others have no business in it: it holds keys and prompts.
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    return await lockFolder(folder)
+  } catch (error) {
+    if (error instanceof DataFolderInUse) throw error
+    const code = error instanceof Error && 'code' in error ? error.code : 'unknown fault'
+    throw new StartFailure(`data folder: DATA_DIR ${folder} cannot be used (${code})`)
   }
 }

@@ -1,0 +1,262 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { listTree, nameProcess } from '../bench/processes.ts'
+import { type Affidavit, launchAffidavit, startAffidavit } from '../support/affidavit.ts'
+import { runCli } from '../support/run-cli.ts'
+
+type Answer = Readonly<Record<string, unknown>> & { readonly hash: string; readonly tx_hash: string }
+
+async function ask(service: Affidavit, text: string): Promise<Answer> {
+  const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] }),
+  })
+  expect(response.status).toBe(200)
+  return (await response.json()) as Answer
+}
+
+async function get(service: Affidavit, path: string): Promise<{ status: number; body: string }> {
+  const response = await fetch(service.url + path, { headers: { authorization: `Bearer ${service.apiKey}` } })
+  return { status: response.status, body: await response.text() }
+}
+
+async function rpc(service: Affidavit, method: string, params: readonly unknown[]): Promise<unknown> {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(service.rpcUrl, { method: 'POST', headers, body })
+  return ((await response.json()) as { result: unknown }).result
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+describe('npm start', () => {
+  let service: Affidavit
+  let folder = ''
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+    service = await startAffidavit({ dataFolder: folder })
+  })
+  afterAll(async () => {
+    await service.stop()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  it('prints a curl line that works, and a line that verifies its record', async () => {
+    const lines = service
+      .output()
+      .stdout.split('\n')
+      .map((line) => line.trim())
+    const curl = lines.find((line) => line.startsWith('curl ')) ?? ''
+    const verify = lines.find((line) => line.startsWith('npm run -s affidavit -- verify ')) ?? ''
+    const run = promisify(execFile)
+    const { stdout: answer } = await run('bash', ['-c', curl])
+    expect(JSON.parse(answer).choices[0].message.content).toBe('[demonstration] You said: Hello')
+    const cwd = join(import.meta.dirname, '../..')
+    const { stdout: report } = await run('bash', ['-c', verify], { cwd })
+    expect(report).toContain(JSON.parse(answer).hash)
+    expect(report).toMatch(/^VALID: nothing failed in the record/m)
+  })
+
+  it('says which parts are embedded, simulated or for demonstration', () => {
+    const { stdout } = service.output()
+    for (const mark of [
+      'EMBEDDED: PGlite',
+      'SIMULATED: a local anvil',
+      'SIMULATED: a plain process',
+      'DEMONSTRATION: demo/',
+    ])
+      expect(stdout).toContain(mark)
+  })
+
+  it('anchors a completion in a transaction to the contract that succeeds', async () => {
+    const { tx_hash } = await ask(service, 'anchor me')
+    type Receipt = { readonly status: string; readonly to: string } | null
+    const receipt = () => rpc(service, 'eth_getTransactionReceipt', [tx_hash]) as Promise<Receipt>
+    await expect.poll(receipt, { timeout: 10_000 }).toMatchObject({ status: '0x1', to: service.contract })
+  })
+
+  it('gives a record by its hash, which verifies in full against the right measurement and root alone', async () => {
+    const { hash } = await ask(service, 'look me up')
+    const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
+    expect(status).toBe(200)
+    const trust = ['--root', service.rootFile]
+    const any = await runCli(['verify', '-', '--json', '--any-measurement', ...trust], { input: body })
+    expect(any.code).toBe(0)
+    const [, pcr0] = /PCR0 is ([0-9a-f]{96})/.exec(any.stdout) ?? []
+    const exact = await runCli(['verify', '-', '--pcr', `0=${pcr0}`, ...trust], { input: body })
+    expect(exact).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('code of the expected measurements'),
+    })
+    const other = await runCli(['verify', '-', '--pcr', `0=${'ab'.repeat(48)}`, ...trust], { input: body })
+    expect(other).toMatchObject({ code: 1, stdout: expect.stringContaining('measurement_mismatch') })
+    const aws = await runCli(['verify', '-', '--any-measurement'], { input: body })
+    expect(aws).toMatchObject({ code: 1, stdout: expect.stringContaining('root_untrusted') })
+  })
+
+  it('verifies a record with the network alone, and without expectations claims no more than consistency', async () => {
+    const { hash } = await ask(service, 'fetch me')
+    const url = `${service.url}/v1/verified/chat/completions/${hash}`
+    const run = await runCli(['verify', url], { variables: { AFFIDAVIT_API_KEY: service.apiKey } })
+    expect(run.code).toBe(0)
+    expect(run.stdout).toContain('no expected measurements given')
+    expect(run.stdout).toMatch(/^CONSISTENT: .*who holds the key was not established/m)
+    const unauthorised = await runCli(['verify', url])
+    expect(unauthorised).toMatchObject({ code: 1, stderr: expect.stringContaining('answered 401') })
+  })
+
+  it('keeps its keys and sockets from other users', async () => {
+    const modeOf = async (path: string) => (await stat(path)).mode & 0o777
+    expect(await modeOf(join(folder, 'api-key'))).toBe(0o600)
+    expect(await readFile(join(folder, 'api-key'), 'utf8')).toBe(`${service.apiKey}\n`)
+    const { socket } = JSON.parse(await readFile(join(folder, 'control.json'), 'utf8'))
+    expect(await modeOf(dirname(socket))).toBe(0o700)
+  })
+
+  it('refuses a second gateway on the same data folder, and says which process has it', async () => {
+    const { child, output } = launchAffidavit({ dataFolder: folder })
+    const [code] = await once(child, 'close')
+    expect(code).toBe(1)
+    expect(output().stderr).toContain(`process ${service.pid} has it open`)
+    expect(output().stderr).not.toContain('    at ')
+  })
+
+  it('brings back an enclave and a demo provider that were killed', async () => {
+    for (const script of ['enclave/main.ts', 'demo/main.ts']) {
+      const pid = listTree(service.pid).find((candidate) => nameProcess(candidate) === script)
+      process.kill(pid ?? 0, 'SIGKILL')
+      await expect
+        .poll(
+          () =>
+            ask(service, `after ${script}`).then(
+              (answer) => answer.tx_hash,
+              () => null,
+            ),
+          { timeout: 30_000, interval: 200 },
+        )
+        .toMatch(/^0x/)
+    }
+  })
+
+  it('keeps the history over a kill -9 of the gateway, and leaves no process behind', async () => {
+    const { hash, tx_hash } = await ask(service, 'survive')
+    const parts = listTree(service.pid).filter((pid) => pid !== service.pid)
+    expect(parts.length).toBeGreaterThanOrEqual(3)
+    await service.kill()
+    await expect.poll(() => parts.filter(isAlive), { timeout: 10_000 }).toEqual([])
+    const key = service.apiKey
+    service = await startAffidavit({ dataFolder: folder })
+    expect(service.apiKey).toBe(key)
+    const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
+    expect(status).toBe(200)
+    expect(JSON.parse(body).tx_hash).toBe(tx_hash)
+    await expect
+      .poll(() => rpc(service, 'eth_getTransactionReceipt', [tx_hash]), { timeout: 10_000 })
+      .toMatchObject({ status: '0x1' })
+    const run = await runCli(['verify', '-', '--any-measurement', '--root', service.rootFile], {
+      input: body,
+    })
+    expect(run.code).toBe(0)
+  })
+
+  it('runs beside another one with a data folder of its own', async () => {
+    const other = await startAffidavit({ variables: { DEV_API_KEY: 'my-own-key' } })
+    try {
+      expect(other.apiKey).toBe('my-own-key')
+      const { hash } = await ask(other, 'only there')
+      expect((await get(service, `/v1/verified/chat/completions/${hash}`)).status).toBe(404)
+    } finally {
+      expect(await other.stop()).toBe(0)
+    }
+  })
+
+  it('finishes running calls when it is stopped, and then exits 0 with nothing left behind', async () => {
+    const parts = listTree(service.pid)
+    const slow = await startSlowStream(service)
+    const stopped = service.stop()
+    expect((await slow).split('\n\n').filter(Boolean).at(-1)).toBe('data: [DONE]')
+    expect(await stopped).toBe(0)
+    await expect.poll(() => parts.filter(isAlive), { timeout: 5_000 }).toEqual([])
+    expect(service.output().stderr).not.toContain('"level":"error"')
+  })
+})
+
+/** A stream that has begun and goes on for a while; resolves with its text. */
+async function startSlowStream(service: Affidavit): Promise<Promise<string>> {
+  const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model: 'demo/lorem',
+      stream: true,
+      messages: [{ role: 'user', content: 'Write 5000 words.' }],
+    }),
+  })
+  expect(response.status).toBe(200)
+  return response.text()
+}
+
+describe('a start that cannot be', () => {
+  let folder = ''
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+
+  async function fail(variables: Readonly<Record<string, string>>): Promise<string> {
+    const { child, output } = launchAffidavit({ dataFolder: folder, variables })
+    const [code] = await once(child, 'close')
+    expect(code).toBe(1)
+    expect(output().stderr).not.toContain('    at ')
+    return output().stderr
+  }
+
+  it('names every part that production refuses, in one report', async () => {
+    const report = await fail({ NODE_ENV: 'production' })
+    for (const part of ['embedded database', 'local chain', 'simulated security module', 'demo provider'])
+      expect(report).toContain(
+        `refuses ${part.startsWith('simulated') ? 'an enclave with a' : 'the'} ${part}`,
+      )
+  })
+
+  it('names all faults of the configuration together', async () => {
+    const report = await fail({ PORT: 'many', LOG_LEVEL: 'loud', CHAIN_RPC_URL: 'http://127.0.0.1:1' })
+    for (const name of ['PORT: ', 'LOG_LEVEL: ', 'RELAYER_PRIVATE_KEY: ', 'CONTRACT_ADDRESS: '])
+      expect(report).toContain(name)
+  })
+
+  it('names faults that only the enclave finds', async () => {
+    expect(await fail({ PROVIDERS_FILE: '/nowhere.json' })).toContain('PROVIDERS_FILE')
+  })
+
+  it('names a port that is taken, and a chain port that is taken', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const address = server.address()
+    const port = String(typeof address === 'object' ? address?.port : 0)
+    expect(await fail({ PORT: port })).toContain(`PORT ${port} is in use`)
+    expect(await fail({ CHAIN_PORT: port })).toContain(`CHAIN_PORT ${port} is in use`)
+    server.close()
+  })
+
+  it('names an operator’s part that is not there', async () => {
+    expect(await fail({ ENCLAVE_URL: 'unix:/nowhere/enclave.sock' })).toContain('ENCLAVE_URL')
+    expect(await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })).toContain('DATABASE_URL')
+    expect(await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })).not.toContain('hush')
+  })
+})

@@ -1,0 +1,34 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+
+/** How a run of the command line ended. */
+export type CliRun = { readonly code: number | null; readonly stdout: string; readonly stderr: string }
+
+const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+
+/** Runs `affidavit` with these words, in an environment of only these variables. */
+export async function runCli(
+  words: readonly string[],
+  options: {
+    readonly variables?: Readonly<Record<string, string>>
+    readonly input?: string | Uint8Array
+  } = {},
+): Promise<CliRun> {
+  const child = spawn(process.execPath, [MAIN, ...words], {
+    env: { PATH: process.env.PATH, ...options.variables },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  const written = { stdout: '', stderr: '' }
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    written.stdout += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    written.stderr += text
+  })
+  // A command that does not read its input closes it.
+  child.stdin.on('error', () => undefined)
+  child.stdin.end(options.input ?? '')
+  const [code] = await once(child, 'close')
+  return { code: code as number | null, ...written }
+}
