@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKeysStore, type KeysStore } from '../../../src/stores/keys.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
+  let source: DatabaseSource
+  let keys: KeysStore
+
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    keys = createKeysStore(await source.open())
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  const openAccount = (name = `account ${crypto.randomUUID()}`) =>
+    keys.openAccount({ id: crypto.randomUUID(), name, createdAt: 100 })
+  const makeKey = (accountId: string, createdAt = 200) => ({
+    id: randomBytes(8).toString('hex'),
+    accountId,
+    secretHash: new Uint8Array(randomBytes(32)),
+    name: "laptop 'ä'",
+    createdAt,
+  })
+
+  it('makes an account once, whoever asks first', async () => {
+    const name = `account ${crypto.randomUUID()}`
+    const opened = await Promise.all(Array.from({ length: 5 }, () => openAccount(name)))
+    expect(new Set(opened.map(({ id }) => id)).size).toBe(1)
+    expect(opened[0]).toEqual({ id: expect.any(String), name, createdAt: 100 })
+  })
+
+  it('gives a key back as it was stored', async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    const found = await keys.findKey(key.id)
+    expect(found && { ...found, secretHash: new Uint8Array(found.secretHash) }).toEqual({
+      ...key,
+      accountName: account.name,
+      revokedAt: null,
+    })
+  })
+
+  it('finds no key that is not there', async () => {
+    expect(await keys.findKey('nobody')).toBeNull()
+    expect(await keys.findKey("' or '1'='1")).toBeNull()
+  })
+
+  it('refuses a second key with the same id', async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    await expect(keys.addKey({ ...makeKey(account.id), id: key.id })).rejects.toMatchObject({ code: '23505' })
+  })
+
+  it('revokes a key for good, and keeps the time of the first revocation', async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    expect(await keys.revokeKey(key.id, 300)).toBe(true)
+    expect(await keys.revokeKey(key.id, 400)).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
+  })
+
+  it('says that there is no key to revoke', async () => {
+    expect(await keys.revokeKey('nobody', 300)).toBe(false)
+  })
+
+  it('lists keys oldest first, the revoked ones among them', async () => {
+    const account = await openAccount()
+    const [old, young] = [makeKey(account.id, 1000), makeKey(account.id, 2000)]
+    await keys.addKey(young)
+    await keys.addKey(old)
+    await keys.revokeKey(old.id, 3000)
+    const listed = (await keys.listKeys()).filter(({ accountId }) => accountId === account.id)
+    expect(listed.map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
+      [old.id, 3000],
+      [young.id, null],
+    ])
+  })
+})

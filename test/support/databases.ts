@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto'
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { type Database, type DatabaseLocation, openDatabase } from '../../src/stores/database.ts'
+import { startPostgres } from './postgres.ts'
+
+/** Every store is tested on both. */
+export const DATABASE_KINDS = ['embedded', 'postgres'] as const
+export type DatabaseKind = (typeof DATABASE_KINDS)[number]
+
+/** Gives any number of empty, migrated databases of one kind. */
+export type DatabaseSource = {
+  /** Where a new database is, or may be made. */
+  locate(): Promise<DatabaseLocation>
+  /** Opens a new database; `stop` closes it. */
+  open(): Promise<Database>
+  /** Closes what `open` gave, and removes everything. */
+  stop(): Promise<void>
+}
+
+/** A real server for `postgres`; folders for `embedded`. */
+export async function startDatabases(kind: DatabaseKind): Promise<DatabaseSource> {
+  const opened: Database[] = []
+  const places = kind === 'postgres' ? await startServer() : createFolders()
+  return {
+    locate: places.locate,
+    async open() {
+      const database = await openDatabase(await places.locate())
+      opened.push(database)
+      return database
+    },
+    async stop() {
+      await Promise.all(opened.map((database) => database.close()))
+      await places.stop()
+    },
+  }
+}
+
+async function startServer() {
+  const server = await startPostgres()
+  return {
+    locate: async () => ({ url: await server.createDatabase() }),
+    stop: () => server.stop(),
+  }
+}
+
+function createFolders() {
+  const folders: string[] = []
+  return {
+    async locate() {
+      const dataFolder = await mkdtemp(path.join(tmpdir(), 'affidavit-embedded-'))
+      folders.push(dataFolder)
+      await cp(await prepareTemplate(), dataFolder, { recursive: true })
+      return { dataFolder }
+    },
+    async stop() {
+      for (const folder of folders) await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+const HOUSE = path.join(import.meta.dirname, '..', '..')
+
+/**
+ * Gives a folder with a migrated, closed embedded database. Making one takes seconds, copying it a fraction of one; so
+ * it is kept beside the packages, under a name that changes with the migrations and with PGlite.
+ */
+async function prepareTemplate(): Promise<string> {
+  const cache = path.join(HOUSE, 'node_modules', '.cache', 'affidavit')
+  const template = path.join(cache, `embedded-${await describeTemplate()}`)
+  if (await exists(template)) return template
+  await mkdir(cache, { recursive: true })
+  const draft = await mkdtemp(`${template}-`)
+  const database = await openDatabase({ dataFolder: draft })
+  await database.close()
+  // Another test file may have been faster; its template is as good.
+  await rename(draft, template).catch(() => rm(draft, { recursive: true, force: true }))
+  return template
+}
+
+async function describeTemplate(): Promise<string> {
+  const digest = createHash('sha256')
+  const migrations = path.join(HOUSE, 'migrations')
+  const files = (await readdir(migrations)).filter((file) => file.endsWith('.ts')).toSorted()
+  for (const file of files) digest.update(file).update(await readFile(path.join(migrations, file)))
+  digest.update(await readFile(createRequire(import.meta.url).resolve('@electric-sql/pglite')))
+  return digest.digest('hex').slice(0, 16)
+}
+
+async function exists(file: string): Promise<boolean> {
+  return stat(file).then(
+    () => true,
+    () => false,
+  )
+}
