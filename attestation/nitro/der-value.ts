@@ -58,34 +58,65 @@ export function checkDerValue(tag: number, content: Uint8Array): string | null {
  * fraction); null for any other form and for days that do not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
-  const match = /^(\d\d)?(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/.exec(latin1(content))
-  if (!match || (match[1] === undefined) !== (tag === DER_TAGS.utcTime)) return null
-  const [century, year = '', month = '', day = '', hour = '', minute = '', second = ''] = match.slice(1)
-  const fullYear =
-    century === undefined ? Number(year) + (Number(year) < 50 ? 2000 : 1900) : `${century}${year}`
-  const timestamp = Date.parse(`${fullYear}-${month}-${day}T${hour}:${minute}:${second}Z`)
-  if (Number.isNaN(timestamp)) return null
-  return new Date(timestamp).toISOString().slice(8, 13) === `${day}T${hour}` ? timestamp : null
+  const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4
+  if (content.length !== yearDigits + 11 || content.at(-1) !== ZULU) return null
+  const pairs = [0, 1, 2, 3, 4, 5].map((index) => pairAt(content, yearDigits - 2 + 2 * index))
+  const [low = -1, month = -1, day = -1, hour = -1, minute = -1, second = -1] = pairs
+  const century = yearDigits === 4 ? pairAt(content, 0) : low < 50 ? 20 : 19
+  if (century < 1 || pairs.includes(-1) || hour > 23 || minute > 59 || second > 59) return null
+  const timeMs = Date.UTC(century * 100 + low, month - 1, day, hour, minute, second)
+  const date = new Date(timeMs)
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? timeMs : null
 }
 
 /** Dotted form of an OBJECT IDENTIFIER's contents that checkDerValue accepted. */
 export function decodeObjectIdentifier(content: Uint8Array): string {
-  const arcs: bigint[] = []
+  let text = ''
+  let arc = 0
+  for (const byte of content) {
+    if (arc > ARC_EXACT_MAX) return decodeWideIdentifier(content)
+    arc = arc * 128 + (byte & 0x7f)
+    if (byte >= 0x80) continue
+    text += text === '' ? firstArcs(BigInt(arc)) : `.${arc}`
+    arc = 0
+  }
+  return text
+}
+
+/** Arcs up to this stay exact when seven bits are added. */
+const ARC_EXACT_MAX = 2 ** 46
+
+/** For arcs that no registered identifier needs, but a certificate may hold. */
+function decodeWideIdentifier(content: Uint8Array): string {
+  let text = ''
   let arc = 0n
   for (const byte of content) {
     arc = arc * 128n + BigInt(byte & 0x7f)
     if (byte >= 0x80) continue
-    arcs.push(arc)
+    text += text === '' ? firstArcs(arc) : `.${arc}`
     arc = 0n
   }
-  const [first = 0n, ...rest] = arcs
-  const root = first < 80n ? first / 40n : 2n
-  return [root, first - root * 40n, ...rest].join('.')
+  return text
+}
+
+/** The first two arcs share a number (X.690 section 8.19.4). */
+function firstArcs(joined: bigint): string {
+  const root = joined < 80n ? joined / 40n : 2n
+  return `${root}.${joined - root * 40n}`
 }
 
 /** Text of a contents of single bytes, each one character. */
 export function latin1(content: Uint8Array): string {
   return String.fromCharCode(...content)
+}
+
+const ZULU = 0x5a
+
+/** Number that two digits at `offset` write, or -1. */
+function pairAt(content: Uint8Array, offset: number): number {
+  const tens = (content[offset] ?? 0) - 0x30
+  const units = (content[offset + 1] ?? 0) - 0x30
+  return tens >= 0 && tens <= 9 && units >= 0 && units <= 9 ? 10 * tens + units : -1
 }
 
 const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?]*$/
@@ -96,7 +127,8 @@ function isBoolean(content: Uint8Array): boolean {
 }
 
 function isInteger(content: Uint8Array): boolean {
-  const [first, second = 0] = content
+  const first = content[0]
+  const second = content[1] ?? 0
   if (first === undefined) return false
   const isPadded = (first === 0 && second < 0x80) || (first === 0xff && second >= 0x80)
   return content.length === 1 || !isPadded
@@ -110,8 +142,12 @@ function isBitString(content: Uint8Array): boolean {
 }
 
 function isObjectIdentifier(content: Uint8Array): boolean {
-  if (content.length === 0 || (content.at(-1) ?? 0) >= 0x80) return false
-  return content.every((byte, index) => byte !== 0x80 || (index > 0 && (content[index - 1] ?? 0) >= 0x80))
+  let isFirstOfArc = true
+  for (const byte of content) {
+    if (isFirstOfArc && byte === 0x80) return false
+    isFirstOfArc = byte < 0x80
+  }
+  return content.length > 0 && isFirstOfArc
 }
 
 function isUtf8(content: Uint8Array): boolean {

@@ -31,65 +31,98 @@ export type DerNode = {
  * is for the caller to decode. Throws DerError.
  */
 export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
-  const node = decodeNode({ bytes, offset: 0, end: bytes.length, depth: 1 })
-  if (node.encoding.length !== bytes.length) throw new DerError('no trailing byte', node.encoding.length)
+  const cursor = { bytes, offset: 0, end: bytes.length, depth: 0 }
+  const node = decodeNode(cursor)
+  if (cursor.offset !== bytes.length) throw new DerError('no trailing byte', cursor.offset)
   return node
 }
 
-type Window = {
+/** Where the decoder stands. It moves, so that a certificate of sixty elements does not make sixty copies. */
+type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
-  readonly offset: number
-  readonly end: number
-  readonly depth: number
+  offset: number
+  /** End of the element that is being decoded. */
+  end: number
+  depth: number
 }
 
 const CONSTRUCTED = 0x20
 const CLASS = 0xc0
 
-function decodeNode({ bytes, offset, end, depth }: Window): DerNode {
-  const tag = bytes[offset]
-  if (tag === undefined || offset >= end) throw new DerError('an element', offset)
+function decodeNode(cursor: Cursor): DerNode {
+  const { bytes, offset, end } = cursor
+  const tag = nextByte(cursor, 'an element')
   if ((tag & 0x1f) === 0x1f) throw new DerError('a tag number below 31', offset)
-  const { start, length } = decodeLength({ bytes, offset: offset + 1, end, depth })
+  const length = decodeLength(cursor)
+  const start = cursor.offset
   const stop = start + length
   if (stop > end) throw new DerError('a length within its parent', offset + 1)
-  const isConstructed = (tag & CONSTRUCTED) !== 0
-  if (isConstructed && depth >= DER_DEPTH_MAX) throw new DerError(`depth of at most ${DER_DEPTH_MAX}`, offset)
-  const node: DerNode = {
-    tag,
-    encoding: bytes.subarray(offset, stop),
-    content: bytes.subarray(start, stop),
-    children: isConstructed ? decodeChildren({ bytes, offset: start, end: stop, depth: depth + 1 }) : [],
-    offset,
-  }
+  const children = (tag & CONSTRUCTED) === 0 ? NO_CHILDREN : decodeChildren(cursor, stop)
+  const node = new Element(bytes, { tag, offset, start, stop, children })
+  cursor.offset = stop
   if ((tag & CLASS) === 0) checkUniversal(node)
   return node
 }
 
-function decodeLength({ bytes, offset, end }: Window): { start: number; length: number } {
-  const first = bytes[offset]
-  if (first === undefined || offset >= end) throw new DerError('a length', offset)
-  if (first < 0x80) return { start: offset + 1, length: first }
+type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & { readonly start: number; readonly stop: number }
+
+/** A class for its getters: most elements are never looked at as bytes, and views are what decoding costs most. */
+class Element implements DerNode {
+  readonly tag: number
+  readonly offset: number
+  readonly children: readonly DerNode[]
+  readonly #bytes: Uint8Array<ArrayBuffer>
+  readonly #start: number
+  readonly #stop: number
+
+  constructor(bytes: Uint8Array<ArrayBuffer>, { tag, offset, start, stop, children }: Span) {
+    this.tag = tag
+    this.offset = offset
+    this.children = children
+    this.#bytes = bytes
+    this.#start = start
+    this.#stop = stop
+  }
+
+  get encoding(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.subarray(this.offset, this.#stop)
+  }
+
+  get content(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.subarray(this.#start, this.#stop)
+  }
+}
+
+const NO_CHILDREN: readonly DerNode[] = []
+
+function nextByte(cursor: Cursor, expected: string): number {
+  const byte = cursor.bytes[cursor.offset]
+  if (byte === undefined || cursor.offset >= cursor.end) throw new DerError(expected, cursor.offset)
+  cursor.offset += 1
+  return byte
+}
+
+function decodeLength(cursor: Cursor): number {
+  const { offset } = cursor
+  const first = nextByte(cursor, 'a length')
+  if (first < 0x80) return first
   const count = first & 0x7f
   if (count < 1 || count > 3) throw new DerError('a definite length of at most three bytes', offset)
   let length = 0
-  for (let index = 1; index <= count; index++) {
-    const digit = bytes[offset + index]
-    if (digit === undefined || offset + index >= end) throw new DerError('a whole length', offset)
-    length = length * 256 + digit
-  }
+  for (let index = 0; index < count; index++) length = length * 256 + nextByte(cursor, 'a whole length')
   if (length < 0x80 || length < 2 ** (8 * (count - 1))) throw new DerError('a minimal length', offset)
-  return { start: offset + 1 + count, length }
+  return length
 }
 
-function decodeChildren(window: Window): readonly DerNode[] {
+function decodeChildren(cursor: Cursor, stop: number): readonly DerNode[] {
+  const { end } = cursor
+  cursor.end = stop
+  cursor.depth += 1
+  if (cursor.depth >= DER_DEPTH_MAX) throw new DerError(`depth of at most ${DER_DEPTH_MAX}`, cursor.offset)
   const children: DerNode[] = []
-  let offset = window.offset
-  while (offset < window.end) {
-    const child = decodeNode({ ...window, offset })
-    children.push(child)
-    offset += child.encoding.length
-  }
+  while (cursor.offset < stop) children.push(decodeNode(cursor))
+  cursor.end = end
+  cursor.depth -= 1
   return children
 }
 

@@ -16,7 +16,8 @@ const ORDER = Uint8Array.from(p384.Point.CURVE().n.toString(16).match(/../g) ?? 
 export function isPointOnCurve(point: Uint8Array): boolean {
   if (point.length !== POINT_BYTES || point[0] !== 4) return false
   try {
-    p384.Point.fromBytes(point).assertValidity()
+    // Throws for coordinates beyond the field and for points off the curve.
+    p384.Point.fromBytes(point)
     return true
   } catch {
     return false
@@ -41,7 +42,10 @@ export async function importPoint(point: Uint8Array<ArrayBuffer>): Promise<P384K
   }
 }
 
-/** Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. */
+/**
+ * Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never rejects: what
+ * WebCrypto refuses to look at does not hold.
+ */
 export async function verifyP384({
   key,
   signature,
@@ -51,7 +55,11 @@ export async function verifyP384({
   readonly signature: Uint8Array<ArrayBuffer>
   readonly data: Uint8Array<ArrayBuffer>
 }): Promise<boolean> {
-  return await globalThis.crypto.subtle.verify(SIGNATURE_ALGORITHM, key, signature, data)
+  try {
+    return await globalThis.crypto.subtle.verify(SIGNATURE_ALGORITHM, key, signature, data)
+  } catch {
+    return false
+  }
 }
 
 const KEY_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-384' } as const
