@@ -34,6 +34,8 @@ export const ERROR_RULES = {
   not_ready: { status: 503, retryAfterSeconds: 1 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
+  /** Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking again is right. */
+  completion_lost: { status: 503 },
   /** Sealed by the enclave, but not stored in time: it will be in the history, a retry would pay twice. */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },

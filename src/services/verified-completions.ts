@@ -1,9 +1,11 @@
 import type { EnclaveFault, SealedNotice } from '../../enclave/protocol/messages.ts'
-import { ApiError, asApiError, type ValidationError } from '../errors.ts'
+import { ApiError, asApiError, type ErrorCode, type ValidationError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
 import type { StoredRecord } from '../stores/records.ts'
 import { type CallContext, encodeCallContext } from './call-context.ts'
+import { CommitError, type CommitErrorCode } from './commit-error.ts'
+import type { Committer } from './committer.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
 import type { EnclaveEvent } from './enclave-events.ts'
@@ -43,10 +45,7 @@ export const COMMIT_TIMEOUT_MS = 60_000
 
 export type VerifiedCompletionsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete'>
-  /** Resolves with the record of a leaf once it is committed; rejects with the signal's reason, or when it never will be. */
-  readonly committer: {
-    waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
-  }
+  readonly committer: Pick<Committer, 'waitFor' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: ReadonlyMap<string, string>
   readonly commitTimeoutMs: number
@@ -76,6 +75,8 @@ export function createVerifiedCompletions(options: VerifiedCompletionsOptions): 
 type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }
 
 async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
+  // Before the provider is paid for an answer that cannot be given.
+  if (options.committer.status().phase === 'refusing') throw new ApiError(...COMMIT_ERRORS.log_diverged)
   try {
     const first = await askOnce(options, call)
     if (first.answer.kind !== 'fault' || first.answer.fault.code !== 'provider_mismatch') return first
@@ -133,16 +134,24 @@ async function commitOf(
   { abort }: VerifiedCall,
   { notary, index }: SealedNotice,
 ): Promise<StoredRecord> {
-  const delayed = new ApiError(
-    'commit_delayed',
-    'The completion is sealed and will be in the history, but later',
-  )
-  const timer = setTimeout(() => abort.abort(delayed), commitTimeoutMs)
+  const timer = setTimeout(() => abort.abort(commitDelayed()), commitTimeoutMs)
   try {
     return await committer.waitFor(notary, index, abort.signal)
+  } catch (error) {
+    throw error instanceof CommitError ? new ApiError(...COMMIT_ERRORS[error.code]) : error
   } finally {
     clearTimeout(timer)
   }
+}
+
+const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, string]>> = {
+  notary_gone: ['completion_lost', 'The enclave was restarted before the completion was stored, try again'],
+  log_diverged: ['not_ready', 'Completions cannot be stored at the moment'],
+  stopped: ['shutting_down', 'This instance is shutting down, try again'],
+}
+
+function commitDelayed(): ApiError {
+  return new ApiError('commit_delayed', 'The completion is sealed and will be in the history, but later')
 }
 
 function unexpected(

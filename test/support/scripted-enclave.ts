@@ -1,17 +1,19 @@
-import { randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { addressOf } from '../../attestation/account.ts'
-import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { Account } from '../../enclave/account.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
 import { Space } from '../../enclave/log/space.ts'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
@@ -65,7 +67,7 @@ export const SCRIPTED_PROVIDERS: readonly ProviderEntry[] = [
 
 /**
  * Starts an enclave over a real Unix socket whose log, account and seals are the real ones, and whose provider is a
- * script: it does to the gateway's connection what the test says. Its attestation documents are none.
+ * script: it does to the gateway's connection what the test says.
  */
 export async function startScriptedEnclave(
   options: { readonly socketPath?: string; readonly script?: CompletionScript } = {},
@@ -76,8 +78,13 @@ export async function startScriptedEnclave(
   rmSync(socketPath, { force: true })
   const account = makeTestAccount()
   const log = new NotaryLog({ account, domain: SCRIPTED_DOMAIN, space: new Space(2 ** 30) })
-  const base64 = randomBytes(300).toString('base64')
-  const document = { digest: 'd0'.repeat(32), base64, leafNotAfterMs: Number.MAX_SAFE_INTEGER }
+  const nsm = await testNsm()
+  const bytes = await nsm.attest({ publicKey: account.publicKey, userData: null, nonce: null })
+  const document = {
+    digest: createHash('sha256').update(bytes).digest('hex'),
+    base64: encodeBase64(bytes),
+    leafNotAfterMs: Number.MAX_SAFE_INTEGER,
+  }
   const calls: ArrivedCall[] = []
   let script = options.script ?? answerWhole({ choices: [] })
   let providers = SCRIPTED_PROVIDERS
@@ -94,7 +101,7 @@ export async function startScriptedEnclave(
       },
       public_key: `0x${encodeHex(account.publicKey)}`,
       notary: account.notary,
-      attestation: base64,
+      attestation: document.base64,
       log: { size: log.size, acknowledged: log.acknowledged },
     }
   }
@@ -191,6 +198,18 @@ export function send(response: ServerResponse, value: object, status = 200): voi
 export function namedEvent(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
 }
+
+/** One security module for all of a test file's enclaves: making its certificates takes a while. */
+function testNsm(): Promise<Nsm> {
+  sharedNsm ??= openSoftwareNsm({
+    rootFile: null,
+    measuredRoot: join(import.meta.dirname, '../..'),
+    now: Date.now,
+  })
+  return sharedNsm
+}
+
+let sharedNsm: Promise<Nsm> | null = null
 
 /** As the enclave's, without the table that makes it faster and costs half a second to begin with. */
 function makeTestAccount(): Account {

@@ -1,0 +1,28 @@
+import { ApiError } from '../errors.ts'
+import type { ApiMiddleware, Caller } from '../http/context.ts'
+
+/** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
+export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
+
+/**
+ * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid, and notes the caller. Throws ApiError
+ * `authorization_missing` without the header, `invalid_credentials` for anything else than a valid key.
+ */
+export function authenticate(keys: Authenticator): ApiMiddleware {
+  return async (context, next) => {
+    const header = context.req.headers.authorization
+    if (header === undefined)
+      throw new ApiError('authorization_missing', 'Expected the header Authorization: Bearer <API_KEY>')
+    const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
+    const caller = key === undefined ? null : await keys.authenticate(key)
+    if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
+    context.state.caller = caller
+    await next()
+  }
+}
+
+/** The caller, behind `authenticate`. A route that was wired without it is our fault, and answers nobody. */
+export function callerOf(state: { readonly caller: Caller | null }): Caller {
+  if (state.caller === null) throw new TypeError('expected authenticate before this route')
+  return state.caller
+}

@@ -1,0 +1,52 @@
+import type { ApiContext, ApiMiddleware } from '../http/context.ts'
+import type { Logger } from '../logger.ts'
+
+/** A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back. */
+export const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
+
+/** Longest path that a log line repeats. */
+export const LOGGED_PATH_LENGTH_MAX = 200
+
+/**
+ * Opens every call: gives it an id, the headers that all answers have, and a log line when it is over, however it ends.
+ * `now` gives milliseconds.
+ */
+export function openRequest(options: {
+  readonly now: () => number
+  readonly makeRequestId: () => string
+  readonly logsRequests: boolean
+  readonly log: Logger
+}): ApiMiddleware {
+  const { now, makeRequestId, logsRequests, log } = options
+  return async (context, next) => {
+    const given = context.req.headers['x-request-id']
+    const requestId = typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
+    const startedAtMs = now()
+    context.state = { requestId, startedAtMs, caller: null }
+    context.set('x-request-id', requestId)
+    context.set('x-content-type-options', 'nosniff')
+    context.set('cache-control', 'no-store')
+    if (logsRequests) context.res.once('close', () => logRequest(log, context, now() - startedAtMs))
+    return next()
+  }
+}
+
+/** Sets how long the call took until its answer began. Call it right before the head goes out. */
+export function noteProcessingTime(context: ApiContext, now: () => number): void {
+  context.set('openai-processing-ms', String(Math.round(now() - context.state.startedAtMs)))
+}
+
+/** Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one. */
+function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
+  const line = {
+    requestId: state.requestId,
+    method: req.method,
+    path: path.slice(0, LOGGED_PATH_LENGTH_MAX),
+    status: res.statusCode,
+    accountId: state.caller?.accountId,
+    keyId: state.caller?.keyId,
+    durationMs: Math.round(durationMs * 10) / 10,
+    isWhole: res.writableFinished,
+  }
+  log.info(line, 'request')
+}

@@ -1,0 +1,108 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { computeAddress } from 'ethers'
+import { type App, type AppSettings, createApp } from '../../src/app.ts'
+import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { createLogger } from '../../src/logger.ts'
+import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
+import { type Committer, createCommitter } from '../../src/services/committer.ts'
+import { createEnclaveClient } from '../../src/services/enclave-client.ts'
+import { createCommitsStore } from '../../src/stores/commits.ts'
+import { openDatabase } from '../../src/stores/database.ts'
+import { createKeysStore } from '../../src/stores/keys.ts'
+import { createRecordsStore } from '../../src/stores/records.ts'
+import { type PostgresServer, startPostgres } from './postgres.ts'
+import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
+
+/** A gateway of real parts (HTTP server, database, committer, keys) in front of a scripted enclave. */
+export type TestGateway = {
+  readonly app: App
+  readonly url: string
+  readonly port: number
+  readonly enclave: ScriptedEnclave
+  readonly committer: Committer
+  readonly keys: ApiKeys
+  /** A valid key, and the account it is of. */
+  readonly key: string
+  readonly accountId: string
+  /** Every line that was logged. */
+  readonly logLines: readonly string[]
+  stop(): Promise<void>
+}
+
+/** Time for starting or stopping one, milliseconds: a database server is made each time. */
+export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
+
+export const TEST_SETTINGS: AppSettings = {
+  isHistoryOpen: true,
+  keepAliveMs: 15_000,
+  bodyBytesMax: 10 * 1024 * 1024,
+  shutdownGraceMs: 500,
+  logsRequests: true,
+}
+
+/** Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there to take them. */
+export async function startGateway(
+  options: {
+    readonly settings?: Partial<AppSettings>
+    readonly credentials?: ReadonlyMap<string, string>
+    /** A server that is running already; the gateway gets a database of its own in it. */
+    readonly postgres?: PostgresServer
+  } = {},
+): Promise<TestGateway> {
+  const enclave = await startScriptedEnclave()
+  const ownPostgres = options.postgres ? null : await startPostgres()
+  const url = (await options.postgres?.createDatabase()) ?? ownPostgres?.url ?? ''
+  const database = await openDatabase({ url })
+  const logLines: string[] = []
+  const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
+  const client = createEnclaveClient({ socketPath: enclave.socketPath, callsMax: 512, now: Date.now })
+  const records = createRecordsStore(database)
+  const relayerKey = `0x${randomBytes(32).toString('hex')}`
+  const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
+  const committer = createCommitter({
+    enclave: client,
+    commits: createCommitsStore(database),
+    records,
+    domain: SCRIPTED_DOMAIN,
+    relayer: { address: computeAddress(relayerKey).toLowerCase(), firstNonce: async () => 0 },
+    signAnchor: (nonce, head) => signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
+    now: Date.now,
+    log,
+  })
+  const keys = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
+  const app = createApp({
+    enclave: client,
+    committer,
+    records,
+    keys,
+    credentials: options.credentials ?? new Map(),
+    domain: SCRIPTED_DOMAIN,
+    settings: { ...TEST_SETTINGS, ...options.settings },
+    log,
+    now: () => performance.now(),
+    makeRequestId: () => `req_${randomUUID()}`,
+  })
+  committer.start()
+  const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
+  const { id: accountId } = await keys.openAccount('tests')
+  const { port } = await app.listen({ host: '127.0.0.1', port: 0 })
+  return {
+    app,
+    url: `http://127.0.0.1:${port}`,
+    port,
+    enclave,
+    committer,
+    keys,
+    key,
+    accountId,
+    logLines,
+    stop: async () => {
+      await app.close()
+      await committer.stop()
+      await client.close()
+      await enclave.stop()
+      await database.close()
+      await ownPostgres?.stop()
+    },
+  }
+}
