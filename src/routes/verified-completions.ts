@@ -98,7 +98,7 @@ async function writeEvents(
   writer.open()
   for await (const event of events) {
     if (event.kind === 'chunks') await writer.write(event.bytes)
-    else if (event.kind === 'fault') return writer.fail(event.error)
+    else if (event.kind === 'fault') writer.fail(event.error)
     else writer.end(`data: ${proofChunkText(event.record, request)}\n\ndata: [DONE]\n\n`)
   }
 }

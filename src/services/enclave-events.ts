@@ -29,6 +29,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
+  // Ending the call below makes the body report that it was ended, when nobody listens to it any more.
+  body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
       for (const event of splitEvents(events)) {

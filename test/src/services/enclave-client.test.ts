@@ -87,6 +87,17 @@ describe('complete', () => {
     expect(sockets.size).toBeLessThanOrEqual(2)
   })
 
+  it('survives a reader who leaves a stream early', async () => {
+    const { enclave, client } = await start(({ response }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: {"a":1}\n\n')
+    })
+    const answer = await client.complete(call, body, live())
+    // What an unheard error event does to a process would show in the test run as an uncaught exception.
+    if (answer.kind === 'stream') for await (const _ of answer.events) break
+    await enclave.calls[0]?.left
+  })
+
   it('gives a fault as it is', async () => {
     const fault = { status: 404, code: 'unsupported_model' as const, message: 'no', loc: ['body', 'model'] }
     const { client } = await start(answerFault(fault))

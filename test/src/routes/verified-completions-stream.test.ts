@@ -1,0 +1,320 @@
+import OpenAI from 'openai'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { connectRaw } from '../../support/raw-http.ts'
+import { type ArrivedCall, answerFault, answerWhole, namedEvent } from '../../support/scripted-enclave.ts'
+
+const KEEP_ALIVE_MS = 150
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway({ settings: { keepAliveMs: KEEP_ALIVE_MS } })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+beforeEach(() => gateway.enclave.setScript((arrived) => streamAll(arrived)))
+
+const REQUEST = { ...CHAT_REQUEST, stream: true }
+const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
+const newest = () => gateway.enclave.calls.at(-1)
+
+const chunkOf = (delta: object, finish: string | null = null): JsonObject => ({
+  choices: [{ delta: { ...delta }, finish_reason: finish, index: 0, logprobs: null }],
+  created: 1_700_000_000,
+  id: 'chatcmpl-9',
+  model: 'demo/echo',
+  object: 'chat.completion.chunk',
+  usage: null,
+})
+
+const CHUNKS = [
+  chunkOf({ role: 'assistant', content: '' }),
+  chunkOf({ content: 'héllo ' }),
+  chunkOf({ content: '😀\u0000' }),
+  chunkOf({}, 'stop'),
+]
+const USAGE_CHUNK = {
+  ...chunkOf({}),
+  choices: [],
+  usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+}
+
+const encode = (chunk: JsonObject) => `data: ${JSON.stringify(chunk)}\n\n`
+
+function begin({ response }: ArrivedCall): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  response.flushHeaders()
+}
+
+function streamAll(arrived: ArrivedCall, chunks: readonly JsonObject[] = CHUNKS): void {
+  begin(arrived)
+  arrived.response.end(
+    chunks.map(encode).join('') + namedEvent('sealed', arrived.seal(assembleCompletion(chunks))),
+  )
+}
+
+/** JSON of the data lines, without `[DONE]`. */
+function dataOf(text: string): readonly JsonObject[] {
+  const lines = text.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+  return lines.map((line) => JSON.parse(line.slice('data: '.length)))
+}
+
+describe('a verified stream', () => {
+  it('passes the chunks on byte for byte, then the proof, then [DONE]', async () => {
+    const reply = await postChat(gateway, REQUEST, { headers: { 'x-request-id': 'abc' } })
+    expect(reply.status).toBe(200)
+    expect(Object.fromEntries(reply.headers)).toMatchObject({
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+      'x-request-id': 'abc',
+      'openai-processing-ms': expect.stringMatching(/^\d+$/),
+    })
+    const text = await reply.text()
+    expect(text.startsWith(CHUNKS.map(encode).join(''))).toBe(true)
+    expect(text.endsWith('\n\ndata: [DONE]\n\n')).toBe(true)
+    expect(dataOf(text).at(-1)).toMatchObject({
+      id: 'chatcmpl-9',
+      object: 'chat.completion.chunk',
+      created: 1_700_000_000,
+      model: 'demo/echo',
+      choices: [],
+      usage: null,
+      tx_hash: expect.stringMatching(/^0x/),
+    })
+  })
+
+  it('can be checked by a caller who kept the chunks', async () => {
+    const chunks = dataOf(await (await postChat(gateway, REQUEST)).text())
+    const { id, object, created, model, choices, usage, ...proof } = chunks.at(-1) ?? {}
+    const options = { request: REQUEST, decodeAttestation: decodeAttestationPayload }
+    const { checks } = verifyRecord({ ...assembleCompletion(chunks), ...proof }, options)
+    expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+    expect(checks.find(({ name }) => name === 'signature')?.outcome).toBe('passed')
+    const altered = verifyRecord({ ...assembleCompletion(chunks.slice(0, -2)), ...proof }, options)
+    expect(altered.ok).toBe(false)
+  })
+
+  it('shows usage once to a caller who asked for it, and does not take it back', async () => {
+    gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
+    const request = { ...REQUEST, stream_options: { include_usage: true } }
+    const chunks = dataOf(await (await postChat(gateway, request)).text())
+    expect(chunks.filter(({ usage }) => (usage ?? null) !== null)).toHaveLength(1)
+    expect(chunks.at(-1)).toHaveProperty('hash')
+    expect(chunks.at(-1)).not.toHaveProperty('usage')
+  })
+
+  it('is read whole by the official SDK, with its usage', async () => {
+    gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
+    const client = new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1/verified`, maxRetries: 0 })
+    const stream = client.chat.completions.stream({
+      model: 'demo/echo',
+      messages: [{ role: 'user', content: 'hello' }],
+      stream_options: { include_usage: true },
+    })
+    const completion = await stream.finalChatCompletion()
+    expect(completion.choices[0]?.message.content).toBe('héllo 😀\u0000')
+    expect(completion.usage).toMatchObject({ total_tokens: 3 })
+    expect(completion).toHaveProperty('receipt')
+  })
+
+  it('gives each chunk as soon as it comes', async () => {
+    const goOn = Promise.withResolvers<void>()
+    gateway.enclave.setScript(async (arrived) => {
+      begin(arrived)
+      arrived.response.write(encode(CHUNKS[0] ?? {}))
+      await goOn.promise
+      arrived.response.end(namedEvent('sealed', arrived.seal(assembleCompletion(CHUNKS))))
+    })
+    const reader = (await postChat(gateway, REQUEST)).body?.getReader()
+    const first = await reader?.read()
+    expect(Buffer.from(first?.value ?? []).toString()).toBe(encode(CHUNKS[0] ?? {}))
+    goOn.resolve()
+    await reader?.cancel()
+  })
+})
+
+describe('faults', () => {
+  it('before the answer has begun are answered with their status', async () => {
+    gateway.enclave.setScript(answerFault({ status: 404, code: 'unsupported_model', message: 'no' }))
+    expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([404, 'unsupported_model'])
+    gateway.enclave.setScript(
+      answerFault({ status: 422, code: 'invalid_request', message: 'no', loc: ['body', 'n'] }),
+    )
+    expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([422, ['body.n']])
+  })
+
+  it('in mid-stream are an error event, and no [DONE]', async () => {
+    gateway.enclave.setScript((arrived) => {
+      begin(arrived)
+      const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
+      const sealed = arrived.seal(assembleCompletion(CHUNKS.slice(0, 2)), 'upstream_error')
+      arrived.response.end(
+        encode(CHUNKS[0] ?? {}) + namedEvent('fault', fault) + namedEvent('sealed', sealed),
+      )
+    })
+    const text = await (await postChat(gateway, REQUEST)).text()
+    const error = { status_code: 502, code: 'provider_error', message: 'The provider broke off.' }
+    const event = `event: error\ndata: ${JSON.stringify({ response: 'NOK', error })}\n\n`
+    expect(text).toBe(encode(CHUNKS[0] ?? {}) + event)
+  })
+
+  it('are thrown by the official SDK', async () => {
+    gateway.enclave.setScript((arrived) => {
+      begin(arrived)
+      const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
+      arrived.response.end(encode(CHUNKS[0] ?? {}) + namedEvent('fault', fault))
+    })
+    const client = new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1/verified`, maxRetries: 0 })
+    const stream = await client.chat.completions.create({ ...CHAT_REQUEST, stream: true } as never)
+    const read = async () => {
+      for await (const _ of stream as unknown as AsyncIterable<unknown>);
+    }
+    await expect(read()).rejects.toThrow('The provider broke off.')
+  })
+
+  it.each([
+    [
+      'an enclave that dies',
+      ({ response }: ArrivedCall) => response.socket?.destroy(),
+      'enclave_unavailable',
+    ],
+    ['an end without a seal', ({ response }: ArrivedCall) => response.end(), 'enclave_unavailable'],
+    [
+      'a seal that says the answer was not read',
+      ({ response, seal }: ArrivedCall) =>
+        response.end(namedEvent('sealed', seal({}, 'client_disconnected'))),
+      'provider_error',
+    ],
+    [
+      'an event that is none of the protocol',
+      ({ response }: ArrivedCall) => response.end('event: x\ndata: {}\n\n'),
+      'internal_server_error',
+    ],
+  ])('%s in mid-stream is an error event too', async (_, end, code) => {
+    gateway.enclave.setScript(async (arrived) => {
+      begin(arrived)
+      arrived.response.write(encode(CHUNKS[0] ?? {}))
+      await sleep(30)
+      end(arrived)
+    })
+    const text = await (await postChat(gateway, REQUEST)).text()
+    expect(text).toContain(`event: error\n`)
+    expect(text).toContain(`"code":"${code}"`)
+    expect(text).not.toContain('[DONE]')
+  })
+
+  it('a stream that is answered whole is a fault of ours', async () => {
+    gateway.enclave.setScript(answerWhole({}))
+    expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([500, 'internal_server_error'])
+  })
+})
+
+describe('keep-alive', () => {
+  it('begins the stream when the enclave takes its time, and goes on between chunks', async () => {
+    gateway.enclave.setScript(async (arrived) => {
+      await sleep(3.5 * KEEP_ALIVE_MS)
+      begin(arrived)
+      arrived.response.write(encode(CHUNKS[0] ?? {}))
+      await sleep(2.5 * KEEP_ALIVE_MS)
+      arrived.response.end(namedEvent('sealed', arrived.seal(assembleCompletion(CHUNKS))))
+    })
+    const startedAtMs = performance.now()
+    const reply = await postChat(gateway, REQUEST)
+    expect(reply.status).toBe(200)
+    expect(performance.now() - startedAtMs).toBeLessThan(3 * KEEP_ALIVE_MS)
+    const text = await reply.text()
+    expect(text).toMatch(/^(: ping\n\n){2,4}data: \{[^\n]*\n\n(: ping\n\n){1,3}data: /)
+    expect(text).toContain('[DONE]')
+  })
+
+  it('turns faults after it into error events', async () => {
+    gateway.enclave.setScript(async (arrived) => {
+      await sleep(2 * KEEP_ALIVE_MS)
+      answerFault({ status: 422, code: 'invalid_request', message: 'late' })(arrived)
+    })
+    const text = await (await postChat(gateway, REQUEST)).text()
+    expect(text).toMatch(/^(: ping\n\n)+event: error\ndata: \{"response":"NOK"/)
+    expect(text).not.toContain('[DONE]')
+  })
+})
+
+describe('a caller who leaves', () => {
+  it.each([
+    ['before the first chunk', () => {}],
+    ['after the head', begin],
+    [
+      'in mid-stream',
+      (arrived: ArrivedCall) => {
+        begin(arrived)
+        arrived.response.write(encode(CHUNKS[0] ?? {}))
+      },
+    ],
+  ])('%s ends the call to the enclave at once', async (_, script) => {
+    gateway.enclave.setScript(script)
+    const before = gateway.enclave.calls.length
+    const connection = await connectRaw(gateway.port)
+    const body = JSON.stringify(REQUEST)
+    connection.write(
+      `POST ${VERIFIED_PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
+        `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    )
+    await expect.poll(() => gateway.enclave.calls.length).toBe(before + 1)
+    await sleep(50)
+    const leftAtMs = performance.now()
+    connection.socket.destroy()
+    await newest()?.left
+    expect(performance.now() - leftAtMs).toBeLessThan(1000)
+  })
+
+  it('while its commit is awaited loses nothing: the record is in the history', async () => {
+    const { size } = gateway.committer.status()
+    const abort = new AbortController()
+    gateway.enclave.setScript((arrived) => {
+      streamAll(arrived)
+      abort.abort()
+    })
+    await postChat(gateway, REQUEST, { signal: abort.signal })
+      .then(
+        (reply) => reply.text(),
+        () => '',
+      )
+      .catch(() => '')
+    await expect.poll(() => gateway.committer.status().size).toBe(size + 1)
+  })
+})
+
+it('a reader who does not read holds the enclave back, and bounds what is held', async () => {
+  let writtenBytes = 0
+  const part = encode(chunkOf({ content: 'x'.repeat(64 * 1024) }))
+  gateway.enclave.setScript(async (arrived) => {
+    begin(arrived)
+    const isGone = arrived.left.then(() => true)
+    const drained = () =>
+      new Promise<false>((resolve) => arrived.response.once('drain', () => resolve(false)))
+    while (writtenBytes < 200e6) {
+      writtenBytes += part.length
+      if (!arrived.response.write(part) && (await Promise.race([isGone, drained()]))) return
+    }
+  })
+  const connection = await connectRaw(gateway.port)
+  const body = JSON.stringify(REQUEST)
+  connection.socket.pause()
+  connection.write(
+    `POST ${VERIFIED_PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
+      `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  )
+  await expect.poll(() => writtenBytes).toBeGreaterThan(0)
+  let before = -1
+  while (before !== writtenBytes) {
+    before = writtenBytes
+    await sleep(300)
+  }
+  expect(writtenBytes).toBeLessThan(30e6)
+  connection.socket.destroy()
+  await newest()?.left
+})
