@@ -1,4 +1,4 @@
-import { link, readFile, rename, unlink, writeFile } from 'node:fs/promises'
+import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 
 /** Another process has the data folder open. Stop it, or give this one a folder of its own. */
@@ -16,29 +16,51 @@ export class DataFolderInUse extends Error {
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Takes a folder for this process by a file `lock` that names it. A lock whose process is gone (kill -9) is taken over;
- * a process is recognised by pid and start time where the system tells it, so that a reused pid does not lock us out.
- * Rejects with DataFolderInUse. It guards against accidents on one machine, not over network file systems.
+ * Takes a folder for this process. A lock whose process is gone (kill -9) is taken over; a process is recognised by pid
+ * and start time where the system tells it, so that a reused pid does not lock us out. Rejects with DataFolderInUse. It
+ * guards against accidents on one machine, not over network file systems.
+ *
+ * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead one is not replaced, because nobody can
+ * delete a file on condition that it is still the one they read; instead, the next number is created, which only one
+ * contender can. The highest file is never deleted, only marked as released, so whoever was so slow that the number
+ * they create is an old one again finds a higher one beside it.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
-  const file = path.join(folder, 'lock')
-  const own = JSON.stringify(await describeProcess(process.pid))
-  const draft = `${file}.${process.pid}.${crypto.randomUUID()}`
-  await writeFile(draft, own)
+  const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
+  await writeFile(draft, JSON.stringify(await describeProcess(process.pid)))
   try {
-    for (let attempt = 0; attempt < TAKEOVER_ATTEMPTS_MAX; attempt++) {
-      if (await linkExclusively(draft, file)) return { release: () => releaseLock(file, own) }
-      await removeStaleLock(folder, file)
+    for (;;) {
+      const [last = 0] = await listLocks(folder)
+      await checkNobodyHolds(folder, last)
+      if (!(await linkExclusively(draft, lockFile(folder, last + 1)))) continue
+      const [highest = 0, ...lower] = await listLocks(folder)
+      const isOurs = highest === last + 1
+      for (const number of isOurs ? lower : [last + 1])
+        await unlink(lockFile(folder, number)).catch(ignoreMissing)
+      if (isOurs) return { release: () => releaseLock(folder, highest) }
     }
-    throw new Error(`expected to lock ${folder}, but other processes kept taking the lock`)
   } finally {
     await unlink(draft)
   }
 }
 
-const TAKEOVER_ATTEMPTS_MAX = 10
-
 type ProcessMark = { readonly pid: number; readonly startedAt: string | null }
+
+function lockFile(folder: string, number: number): string {
+  return path.join(folder, `lock.${number}`)
+}
+
+/** Numbers of the locks, highest first. */
+async function listLocks(folder: string): Promise<readonly number[]> {
+  const numbers = (await readdir(folder)).map((name) => Number(/^lock\.(\d{1,15})$/.exec(name)?.[1] ?? 0))
+  return numbers.filter((number) => number > 0).toSorted((left, right) => right - left)
+}
+
+async function checkNobodyHolds(folder: string, number: number): Promise<void> {
+  const text = await readFile(lockFile(folder, number), 'utf8').catch(ignoreMissing)
+  const holder = text === undefined ? null : parseMark(text)
+  if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)
+}
 
 /** Hard-linking a complete file is atomic: nobody ever reads a lock that is half written. */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
@@ -51,26 +73,14 @@ async function linkExclusively(draft: string, file: string): Promise<boolean> {
   }
 }
 
-/** Moves a stale lock aside. When two do so at once, the slower may have moved a fresh one: it puts that back. */
-async function removeStaleLock(folder: string, file: string): Promise<void> {
-  const text = await readFile(file, 'utf8').catch(() => null)
-  if (text === null) return
-  const holder = parseMark(text)
-  if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)
-  const aside = `${file}.${process.pid}.${crypto.randomUUID()}`
-  try {
-    await rename(file, aside)
-  } catch (error) {
-    if (hasCode(error, 'ENOENT')) return
-    throw error
-  }
-  if ((await readFile(aside, 'utf8')) !== text) await linkExclusively(aside, file)
-  await unlink(aside)
+async function releaseLock(folder: string, number: number): Promise<void> {
+  const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
+  await writeFile(draft, 'released')
+  await rename(draft, lockFile(folder, number))
 }
 
-async function releaseLock(file: string, own: string): Promise<void> {
-  const text = await readFile(file, 'utf8').catch(() => null)
-  if (text === own) await unlink(file)
+function ignoreMissing(error: unknown): undefined {
+  if (!hasCode(error, 'ENOENT')) throw error
 }
 
 function parseMark(text: string): ProcessMark | null {
