@@ -1,0 +1,39 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import { acceptances, refusals } from '../nitro-cases/all-cases.ts'
+import { policyOf, timeOf } from '../nitro-cases/case.ts'
+import { type NitroFixture, nitroFixtures, readFixture } from '../nitro-fixtures.ts'
+import { encodePolicy, type Vector } from './vector.ts'
+
+const HOUR_MS = 3_600_000
+
+/** Every case of the rules, and what AWS signed (where the shared fixtures are there) in and out of its time. */
+export function listVectors(): readonly Vector[] {
+  const cases = [...acceptances.map((acceptance) => ({ ...acceptance, code: 'accepted' })), ...refusals]
+  return [
+    ...cases.map((one) => ({
+      name: `${one.code}: ${one.name}`,
+      document: encodeHex(one.document),
+      atMs: timeOf(one).getTime(),
+      expected: one.code,
+      policy: encodePolicy(policyOf(one), { encode: encodeHex }),
+    })),
+    ...nitroFixtures.filter(({ kind }) => kind === 'aws').flatMap(fixtureVectors),
+  ]
+}
+
+function fixtureVectors(fixture: NitroFixture): readonly Vector[] {
+  const policy: AttestationPolicy = { measurements: 'any', allowDebug: fixture.debug_mode_zero_pcrs }
+  const vector = (expected: string, atMs: number): Vector => ({
+    name: `${expected}: ${fixture.file}`,
+    document: encodeHex(readFixture(fixture)),
+    atMs,
+    expected,
+    policy: encodePolicy(policy, { encode: encodeHex }),
+  })
+  return [
+    vector('accepted', fixture.valid_at * 1000),
+    vector('certificate_not_yet_valid', Date.parse(fixture.leaf_not_before) - HOUR_MS),
+    vector('certificate_expired', Date.parse(fixture.leaf_not_after) + HOUR_MS),
+  ]
+}
