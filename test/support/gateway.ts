@@ -26,6 +26,8 @@ export type TestGateway = {
   readonly accountId: string
   /** Every line that was logged. */
   readonly logLines: readonly string[]
+  /** Ends the connections to the database, for good. */
+  breakDatabase(): Promise<void>
   stop(): Promise<void>
 }
 
@@ -96,6 +98,7 @@ export async function startGateway(
     key,
     accountId,
     logLines,
+    breakDatabase: () => database.close(),
     stop: async () => {
       await app.close()
       await committer.stop()
