@@ -1,0 +1,314 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { createAuthority } from '../support/certificates.ts'
+import {
+  chunked,
+  completionOf,
+  EVENT_STREAM_HEAD,
+  eventsOf,
+  send,
+  splitEverywhere,
+  wholeAnswer,
+} from '../support/hostile-answers.ts'
+import {
+  type HostileProvider,
+  type ReceivedRequest,
+  type Step,
+  startHostileProvider,
+} from '../support/hostile-provider.ts'
+import { BAD_ANSWERS, BROKEN_STREAMS, GOOD_SCRIPTS, GREETING_CHUNKS } from '../support/hostile-scripts.ts'
+
+let service: Affidavit
+let folder = ''
+let hostile: HostileProvider
+const others: HostileProvider[] = []
+let answer: (request: ReceivedRequest) => Iterable<Step> = () => []
+
+/** A provider for each model id `NAME/…`, over TLS with a certificate or in the clear. */
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-hostile-'))
+  const [trusted, stranger] = await Promise.all([createAuthority(), createAuthority('Stranger')])
+  const day = 86_400_000
+  const expired = { notBefore: new Date(Date.now() - 2 * day), notAfter: new Date(Date.now() - day) }
+  const certificates = {
+    trusted: await trusted.issue({ hosts: ['127.0.0.1'] }),
+    stranger: await stranger.issue({ hosts: ['127.0.0.1'] }),
+    'other-host': await trusted.issue({ hosts: ['provider.example.com'] }),
+    expired: await trusted.issue({ hosts: ['127.0.0.1'], validity: expired }),
+  }
+  hostile = await startHostileProvider({ answer: (request) => answer(request) })
+  const table = [
+    { name: 'hostile', origin: hostile.origin },
+    { name: 'nobody', origin: 'http://127.0.0.1:9' },
+  ]
+  for (const [name, tls] of Object.entries(certificates)) {
+    const provider = await startHostileProvider({
+      tls,
+      answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('secure')) }))],
+    })
+    others.push(provider)
+    table.push({ name, origin: provider.origin })
+  }
+  const entries = table.map((entry) => ({
+    ...entry,
+    path: '/v1/chat/completions',
+    models: [`${entry.name}/*`],
+  }))
+  await writeFile(join(folder, 'providers.json'), JSON.stringify(entries))
+  await writeFile(join(folder, 'ca.pem'), trusted.certificate)
+  service = await startAffidavit({
+    logLevel: 'warn',
+    variables: {
+      PROVIDERS_FILE: join(folder, 'providers.json'),
+      PROVIDER_CA_FILE: join(folder, 'ca.pem'),
+      FIRST_BYTE_TIMEOUT_MS: '1500',
+      IDLE_TIMEOUT_MS: '1500',
+    },
+  })
+})
+afterAll(async () => {
+  await service.stop()
+  await Promise.all([hostile, ...others].map((provider) => provider.close()))
+  await rm(folder, { recursive: true, force: true })
+})
+
+type Reply = { readonly status: number; readonly text: string }
+
+async function ask(model: string, more: object = {}, signal?: AbortSignal): Promise<Reply> {
+  const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${service.apiKey}`,
+      'content-type': 'application/json',
+      'fine-tune-authorization': 'Bearer my-provider-key',
+    },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }], ...more }),
+    ...(signal ? { signal } : {}),
+  })
+  return { status: response.status, text: await response.text() }
+}
+
+/** Data of a stream's events; those before `[DONE]` as values. */
+function dataOf(text: string): readonly string[] {
+  return text
+    .split('\n\n')
+    .filter((event) => event.startsWith('data: '))
+    .map((event) => event.slice('data: '.length))
+}
+
+async function recordText(hash: string): Promise<string> {
+  const response = await fetch(`${service.url}/v1/verified/chat/completions/${hash}`, {
+    headers: { authorization: `Bearer ${service.apiKey}` },
+  })
+  expect(response.status).toBe(200)
+  return response.text()
+}
+
+type Outline = {
+  readonly hash: string
+  readonly receipt: { readonly outcome: string }
+  readonly response: {
+    readonly choices: readonly {
+      readonly finish_reason: unknown
+      readonly message: { readonly content: unknown }
+    }[]
+  }
+}
+
+async function recordsOf(model: string): Promise<readonly Outline[]> {
+  const response = await fetch(`${service.url}/v1/verified/chat/completions?limit=20`, {
+    headers: { authorization: `Bearer ${service.apiKey}` },
+  })
+  const { completions } = (await response.json()) as {
+    completions: (Outline & { request: { model: string } })[]
+  }
+  return completions.filter(({ request }) => request.model === model)
+}
+
+async function expectProven(hash: string): Promise<void> {
+  const report = verifyRecord(parseExactJson(Buffer.from(await recordText(hash))))
+  expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+}
+
+describe('an answer that is odd and whole', () => {
+  it.each(Object.entries(GOOD_SCRIPTS))('is given as it was hashed: %s', async (name, { steps, content }) => {
+    const model = `hostile/${name}`
+    answer = () => steps
+    const isStream = name.startsWith('stream/')
+    const reply = await ask(model, isStream ? { stream: true, stream_options: { include_usage: true } } : {})
+    expect(reply.status).toBe(200)
+    if (!isStream) {
+      const body = JSON.parse(reply.text)
+      expect(body.choices[0].message.content === content).toBe(true)
+      return expectProven(body.hash)
+    }
+    const data = dataOf(reply.text)
+    expect(data.at(-1)).toBe('[DONE]')
+    const chunks = data.slice(0, -1).map((text) => JSON.parse(text))
+    const said = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')
+    expect(said).toBe(content)
+    await expectProven(chunks.at(-1).hash)
+  })
+
+  it('is the same wherever its bytes are split', async () => {
+    const events = chunked(eventsOf([...GREETING_CHUNKS.slice(1), '[DONE]'], '\r\n'))
+    const splits = [...splitEverywhere(Buffer.concat([EVENT_STREAM_HEAD, events, chunked('')]))]
+    answer = ({ body }) => {
+      const { seed } = JSON.parse(Buffer.from(body).toString())
+      const [first, second] = splits[seed] ?? [new Uint8Array(), new Uint8Array()]
+      return [send(first), { kind: 'pause', durationMs: 2 }, send(second)]
+    }
+    const wrong: number[] = []
+    const positions = [...splits.keys()]
+    const work = async () => {
+      for (let seed = positions.pop(); seed !== undefined; seed = positions.pop()) {
+        const { text } = await ask('hostile/split', { stream: true, seed })
+        const data = dataOf(text)
+        const chunks = data.slice(0, -1).map((item) => JSON.parse(item))
+        const said = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')
+        if (said !== 'héllo 🙂' || data.at(-1) !== '[DONE]' || !chunks.at(-1).hash) wrong.push(seed)
+      }
+    }
+    await Promise.all(Array.from({ length: 16 }, work))
+    expect(splits.length).toBeGreaterThan(500)
+    expect(wrong).toEqual([])
+  })
+})
+
+describe('an answer that is no completion', () => {
+  it.each(Object.entries(BAD_ANSWERS))('is an error of ours and leaves no record: %s', async (name, bad) => {
+    const model = `hostile/${name}`
+    answer = () => bad.steps
+    const reply = await ask(model)
+    expect(reply.status).toBe(bad.status)
+    const { response, error } = JSON.parse(reply.text)
+    expect(response).toBe('NOK')
+    expect(error).toMatchObject({ status_code: bad.status, code: bad.code })
+    expect(await recordsOf(model)).toEqual([])
+  })
+
+  it('hands on the provider’s own refusal with its status and message, and leaves no record', async () => {
+    const body = JSON.stringify({
+      error: { message: 'max_tokens is too large', type: 'invalid_request_error' },
+    })
+    for (const status of [400, 404, 429]) {
+      answer = () => [send(wholeAnswer({ status, body }))]
+      const reply = await ask(`hostile/refused-${status}`)
+      expect(reply.status).toBe(status)
+      expect(JSON.parse(reply.text).error.message).toContain('max_tokens is too large')
+      expect(await recordsOf(`hostile/refused-${status}`)).toEqual([])
+    }
+  })
+
+  it('does not follow a redirect', async () => {
+    const before = hostile.requests.length
+    answer = () => [
+      send(`HTTP/1.1 307 Moved\r\nlocation: ${hostile.origin}/elsewhere\r\ncontent-length: 0\r\n\r\n`),
+    ]
+    expect((await ask('hostile/redirect-here')).status).toBe(502)
+    expect(hostile.requests.slice(before).map(({ target }) => target)).toEqual(['/v1/chat/completions'])
+  })
+})
+
+describe('a stream that breaks off', () => {
+  it.each(Object.entries(BROKEN_STREAMS))(
+    'ends in an error event without [DONE], and says so in its record: %s',
+    async (name, steps) => {
+      const model = `hostile/broken-${name}`
+      answer = () => steps
+      const { status, text } = await ask(model, { stream: true })
+      expect(status).toBe(200)
+      expect(dataOf(text)).not.toContain('[DONE]')
+      const event = text.split('\n\n').find((part) => part.startsWith('event: error\n')) ?? ''
+      expect(JSON.parse(event.slice('event: error\ndata: '.length)).error.message).toEqual(expect.any(String))
+      await expect.poll(async () => (await recordsOf(model)).length, { timeout: 5_000 }).toBe(1)
+      const [record] = await recordsOf(model)
+      expect(record?.receipt.outcome).toBe('upstream_error')
+      expect(record?.response.choices[0]?.finish_reason).toBeNull()
+      await expectProven(record?.hash ?? '')
+    },
+  )
+})
+
+describe('a provider over TLS', () => {
+  it('is named in the receipt by the key it showed', async () => {
+    const reply = await ask('trusted/model')
+    expect(reply.status).toBe(200)
+    const { receipt, hash } = JSON.parse(reply.text)
+    expect(receipt.provider).toMatchObject({
+      name: 'trusted',
+      tls: {
+        protocol: 'TLSv1.3',
+        spki_sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+        issuer: 'CN=Test authority',
+      },
+    })
+    await expectProven(hash)
+    expect(others[0]?.requests.at(-1)?.headers.get('authorization')).toBe('Bearer my-provider-key')
+  })
+
+  it.each(['stranger', 'other-host', 'expired'])(
+    'is sent nothing when its certificate is wrong: %s',
+    async (name) => {
+      const reply = await ask(`${name}/model`)
+      expect(reply.status).toBe(502)
+      expect(JSON.parse(reply.text).error.code).toBe('provider_unreachable')
+      const index = ['trusted', 'stranger', 'other-host', 'expired'].indexOf(name)
+      expect(others[index]?.requests).toEqual([])
+    },
+  )
+
+  it('that cannot be reached is a 502', async () => {
+    const reply = await ask('nobody/model')
+    expect(reply.status).toBe(502)
+    expect(JSON.parse(reply.text).error.code).toBe('provider_unreachable')
+  })
+})
+
+describe('a caller who goes away', () => {
+  /** Leaves once the provider has the call; gives how long its connection lived on. */
+  async function leave(model: string, more: object, begun: readonly Step[]): Promise<number> {
+    answer = () => [...begun, { kind: 'stall' }]
+    const before = hostile.requests.length
+    const leaving = new AbortController()
+    const asking = ask(model, more, leaving.signal).catch(() => null)
+    await expect.poll(() => hostile.requests.length).toBe(before + 1)
+    await sleep(100)
+    leaving.abort()
+    const leftAt = performance.now()
+    await hostile.requests.at(-1)?.closed
+    await asking
+    return performance.now() - leftAt
+  }
+
+  it('ends the provider’s call at once and leaves a record of what came, which says so', async () => {
+    const model = 'hostile/left-midway'
+    const begun = [send(EVENT_STREAM_HEAD), send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 2))))]
+    expect(await leave(model, { stream: true }, begun)).toBeLessThan(500)
+    await expect.poll(async () => (await recordsOf(model)).length, { timeout: 5_000 }).toBe(1)
+    const [record] = await recordsOf(model)
+    expect(record?.receipt.outcome).toBe('client_disconnected')
+    expect(record?.response.choices).toMatchObject([{ finish_reason: null, message: { content: 'héllo' } }])
+    await expectProven(record?.hash ?? '')
+  })
+
+  it.each([
+    ['of a stream', 'hostile/left-stream', { stream: true }],
+    ['of a whole answer', 'hostile/left-whole', {}],
+  ])(
+    'before the first byte %s ends the provider’s call at once; nothing came, so there is no record',
+    async (_, model, more) => {
+      expect(await leave(model, more, [])).toBeLessThan(500)
+      // Whatever was sealed before is committed in order, so a later record shows that there is none of this.
+      answer = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('later')) }))]
+      expect((await ask('hostile/later')).status).toBe(200)
+      expect(await recordsOf(model)).toEqual([])
+    },
+  )
+})
