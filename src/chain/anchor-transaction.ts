@@ -1,4 +1,4 @@
-import { computeAddress, getBytes, Interface, keccak256, SigningKey, Transaction } from 'ethers'
+import { computeAddress, Interface, keccak256, SigningKey, Transaction } from 'ethers'
 import { AFFIDAVIT } from '../../contracts/artifact.ts'
 
 /**
@@ -57,36 +57,6 @@ export function signAnchorTransaction(anchor: {
   transaction.signature = new SigningKey(anchor.relayerKey).sign(transaction.unsignedHash)
   const raw = transaction.serialized
   return { raw, hash: keccak256(raw) }
-}
-
-/** What an anchor transaction says. `relayer` is recovered from its signature, so it cannot be claimed falsely. */
-export type DecodedAnchor = {
-  readonly hash: string
-  readonly relayer: string
-  readonly chainId: number
-  readonly contract: string
-  readonly nonce: number
-  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
-}
-
-/** Reads a raw anchor transaction; null when it is no signed EIP-1559 call of `anchor`. Never throws. */
-export function decodeAnchorTransaction(raw: string): DecodedAnchor | null {
-  try {
-    const transaction = Transaction.from(raw)
-    if (transaction.type !== 2 || transaction.to === null || transaction.from === null) return null
-    if (transaction.hash === null || transaction.serialized !== raw.toLowerCase()) return null
-    const [size, root, signature] = CONTRACT.decodeFunctionData('anchor', transaction.data)
-    return {
-      hash: transaction.hash,
-      relayer: transaction.from.toLowerCase(),
-      chainId: Number(transaction.chainId),
-      contract: transaction.to.toLowerCase(),
-      nonce: transaction.nonce,
-      head: { size: Number(size), root: getBytes(root), signature: getBytes(signature) },
-    }
-  } catch {
-    return null
-  }
 }
 
 /** Address of the account of a private key: 0x, lower case. Throws on a malformed key. */

@@ -58,6 +58,21 @@ export type Broadcaster = {
   status(): BroadcasterStatus
 }
 
+export type BroadcasterOptions = {
+  readonly rpc: Rpc
+  readonly anchors: AnchorsStore
+  /** 0x, lower case. */
+  readonly relayer: string
+  readonly chainId: number
+  readonly contract: string
+  readonly confirmations: number
+  readonly log: Logger
+  /** Milliseconds, monotonic; by default performance.now. */
+  readonly now?: () => number
+  /** From 0 to 1; by default Math.random. */
+  readonly random?: () => number
+} & Partial<BroadcasterLimits>
+
 /**
  * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the process lives. It holds
  * nothing that a restart would lose, and never throws out of its loop: what is wrong is in status() and in the log.
@@ -65,116 +80,123 @@ export type Broadcaster = {
  * What it relies on: that the relayer's nonces are used by this store alone, and that the store has no gaps in them.
  * What it does not do: replace a transaction or raise its fees (a hash that was given out stays).
  */
-export function createBroadcaster(
-  options: {
-    readonly rpc: Rpc
-    readonly anchors: AnchorsStore
-    /** 0x, lower case. */
-    readonly relayer: string
-    readonly chainId: number
-    readonly contract: string
-    readonly confirmations: number
-    readonly log: Logger
-    /** Milliseconds, monotonic; by default performance.now. */
-    readonly now?: () => number
-    /** From 0 to 1; by default Math.random. */
-    readonly random?: () => number
-  } & Partial<BroadcasterLimits>,
-): Broadcaster {
-  const { log } = options
-  const settings = { ...BROADCASTER_DEFAULTS, now: () => performance.now(), random: Math.random, ...options }
-  const rounds = new BroadcastRounds(settings)
-  const stopping = new AbortController()
-  let loop: Promise<void> | null = null
-  let last: RoundResult | null = null
-  let fault: BroadcasterFault | null = null
-  let failures = 0
-  let isNotified = false
-  let wake: () => void = () => undefined
-  let loggedFault = { code: '', at: Number.NEGATIVE_INFINITY }
+export function createBroadcaster(options: BroadcasterOptions): Broadcaster {
+  return new PollingBroadcaster({
+    ...BROADCASTER_DEFAULTS,
+    now: () => performance.now(),
+    random: Math.random,
+    ...options,
+  })
+}
 
-  async function work(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      const startedAt = settings.now()
-      isNotified = false
+class PollingBroadcaster implements Broadcaster {
+  readonly #options: Required<BroadcasterOptions>
+  readonly #rounds: BroadcastRounds
+  readonly #stopping = new AbortController()
+  #loop: Promise<void> | null = null
+  #last: RoundResult | null = null
+  #fault: BroadcasterFault | null = null
+  #failures = 0
+  #isNotified = false
+  #wake: () => void = () => undefined
+  #logged = { code: '', at: Number.NEGATIVE_INFINITY }
+
+  constructor(options: Required<BroadcasterOptions>) {
+    this.#options = options
+    this.#rounds = new BroadcastRounds(options)
+  }
+
+  start(): void {
+    this.#loop ??= this.#work()
+  }
+
+  // A value, so that it can be handed on by itself.
+  readonly notify = (): void => {
+    this.#isNotified = true
+    this.#wake()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#loop
+  }
+
+  status(): BroadcasterStatus {
+    const isRunning = this.#loop !== null && !this.#stopping.signal.aborted
+    return {
+      phase: phaseOf({ isRunning, fault: this.#fault, last: this.#last }),
+      fault: this.#fault,
+      blockNumber: this.#last?.view.blockNumber ?? null,
+      waitingCount: waitingCount(this.#last),
+      revertedCount: this.#rounds.revertedCount,
+      takenCount: this.#rounds.takenCount,
+    }
+  }
+
+  async #work(): Promise<void> {
+    const stop = this.#stopping.signal
+    while (!stop.aborted) {
+      const startedAt = this.#options.now()
+      this.#isNotified = false
       try {
-        last = await rounds.run(stopping.signal)
-        failures = 0
-        setFault(last.rejection === null ? null : { code: 'rejected', message: last.rejection })
+        this.#last = await this.#rounds.run(stop)
+        this.#failures = 0
+        const { rejection } = this.#last
+        this.#setFault(rejection === null ? null : { code: 'rejected', message: rejection })
       } catch (error) {
-        if (stopping.signal.aborted) return
-        failures += 1
-        setFault(describeFault(error))
+        if (stop.aborted) return
+        this.#failures += 1
+        this.#setFault(describeFault(error))
       }
-      await pause(startedAt)
+      await this.#pause(startedAt)
     }
   }
 
   /** A failing chain is left alone for the whole pause; an idle broadcaster can be woken, but not more often than polled. */
-  async function pause(startedAt: number): Promise<void> {
-    if (failures > 0) return await sleep(backoffMs(), false)
-    await sleep(settings.pollIntervalMs - (settings.now() - startedAt), false)
-    const isSettled = last?.isSettled ?? true
-    if (isSettled && !isNotified) await sleep(settings.heartbeatMs - settings.pollIntervalMs, true)
+  async #pause(startedAt: number): Promise<void> {
+    const { pollIntervalMs, heartbeatMs, now } = this.#options
+    if (this.#failures > 0) return await this.#sleep(this.#backoffMs(), false)
+    if (this.#last?.isSettled !== true) return await this.#sleep(pollIntervalMs, false)
+    await this.#sleep(pollIntervalMs - (now() - startedAt), false)
+    if (!this.#isNotified) await this.#sleep(heartbeatMs - pollIntervalMs, true)
   }
 
-  function backoffMs(): number {
-    const fullMs = Math.min(settings.backoffMinMs * 2 ** (failures - 1), settings.backoffMaxMs)
-    return fullMs * (1 - settings.random() / 2)
+  #backoffMs(): number {
+    const { backoffMinMs, backoffMaxMs, random } = this.#options
+    const fullMs = Math.min(backoffMinMs * 2 ** (this.#failures - 1), backoffMaxMs)
+    return fullMs * (1 - random() / 2)
   }
 
-  function sleep(ms: number, isWakeable: boolean): Promise<void> {
-    if (stopping.signal.aborted || ms <= 0) return Promise.resolve()
+  #sleep(ms: number, isWakeable: boolean): Promise<void> {
+    const stop = this.#stopping.signal
+    if (stop.aborted || ms <= 0) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer)
-        stopping.signal.removeEventListener('abort', done)
-        wake = () => undefined
+        stop.removeEventListener('abort', done)
+        this.#wake = () => undefined
         resolve()
       }
       const timer = setTimeout(done, ms)
-      stopping.signal.addEventListener('abort', done)
-      if (isWakeable) wake = done
+      stop.addEventListener('abort', done)
+      if (isWakeable) this.#wake = done
     })
   }
 
-  function setFault(next: BroadcasterFault | null): void {
-    const previous = fault
-    fault = next
-    if (next === null) {
-      if (previous !== null) log.info({ relayer: options.relayer }, 'anchors reach the chain again')
-      loggedFault = { code: '', at: Number.NEGATIVE_INFINITY }
+  /** Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts. */
+  #setFault(fault: BroadcasterFault | null): void {
+    const { relayer, log, now } = this.#options
+    const hadFault = this.#fault !== null
+    this.#fault = fault
+    if (fault === null) {
+      if (hadFault) log.info({ relayer }, 'anchors reach the chain again')
+      this.#logged = { code: '', at: Number.NEGATIVE_INFINITY }
       return
     }
-    const at = settings.now()
-    if (next.code === loggedFault.code && at - loggedFault.at < FAULT_LOG_INTERVAL_MS) return
-    loggedFault = { code: next.code, at }
-    log.warn(
-      { relayer: options.relayer, fault: next },
-      'anchors do not reach the chain; they are tried again',
-    )
-  }
-
-  return {
-    start: () => {
-      loop ??= work()
-    },
-    notify: () => {
-      isNotified = true
-      wake()
-    },
-    stop: async () => {
-      stopping.abort()
-      await loop
-    },
-    status: () => ({
-      phase: phaseOf({ isRunning: loop !== null && !stopping.signal.aborted, fault, last }),
-      fault,
-      blockNumber: last?.view.blockNumber ?? null,
-      waitingCount: waitingCount(last),
-      revertedCount: rounds.revertedCount,
-      takenCount: rounds.takenCount,
-    }),
+    const at = now()
+    if (fault.code === this.#logged.code && at - this.#logged.at < FAULT_LOG_INTERVAL_MS) return
+    this.#logged = { code: fault.code, at }
+    log.warn({ relayer, fault }, 'anchors do not reach the chain; they are tried again')
   }
 }
 
