@@ -30,7 +30,8 @@ export type GuardedProcess = {
 export async function spawnGuarded(spec: {
   readonly command: string
   readonly arguments: readonly string[]
-  readonly environment?: NodeJS.ProcessEnv
+  /** All variables that it gets. */
+  readonly environment: Readonly<Record<string, string>>
   readonly output: 'inherit' | 'capture'
   /** Milliseconds between SIGTERM and SIGKILL; 0 kills at once. */
   readonly graceMs: number
@@ -39,7 +40,7 @@ export async function spawnGuarded(spec: {
   const guard = spawn(
     process.execPath,
     [join(import.meta.dirname, 'guard.ts'), String(spec.graceMs), spec.command, ...spec.arguments],
-    { stdio: ['ignore', stream, stream, 'ipc'], env: spec.environment ?? process.env, detached: true },
+    { stdio: ['ignore', stream, stream, 'ipc'], env: spec.environment, detached: true },
   )
   const exited = new Promise<Exit>((resolve) => {
     guard.once('exit', (code, signal) => resolve({ code, signal }))

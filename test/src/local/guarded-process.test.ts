@@ -15,6 +15,7 @@ async function run(script: string, graceMs = 0): Promise<GuardedProcess> {
   const child = await spawnGuarded({
     command: process.execPath,
     arguments: ['-e', script],
+    environment: {},
     output: 'capture',
     graceMs,
   })
@@ -73,7 +74,13 @@ describe('a guarded process', () => {
   })
 
   it('cannot be one that cannot be started', async () => {
-    const spec = { command: '/no/such/program', arguments: [], output: 'capture', graceMs: 0 } as const
+    const spec = {
+      command: '/no/such/program',
+      arguments: [],
+      environment: {},
+      output: 'capture',
+      graceMs: 0,
+    } as const
     await expect(spawnGuarded(spec)).rejects.toThrow('ENOENT')
   })
 
@@ -81,7 +88,7 @@ describe('a guarded process', () => {
     const module = JSON.stringify(join(import.meta.dirname, '../../../src/local/guarded-process.ts'))
     const script = `
       const { spawnGuarded } = await import(${module})
-      const child = await spawnGuarded({ command: process.execPath, arguments: ['-e', '${FOREVER}'], output: 'inherit', graceMs: 0 })
+      const child = await spawnGuarded({ command: process.execPath, arguments: ['-e', '${FOREVER}'], environment: {}, output: 'inherit', graceMs: 0 })
       console.log(child.pid)`
     const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
       stdio: ['ignore', 'pipe', 'inherit'],
