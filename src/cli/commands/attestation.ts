@@ -86,10 +86,10 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 function parseNonce(text: string): Uint8Array {
-  const isHex = /^(0x)?([0-9a-f]{2})*$/i.test(text)
-  if (!isHex || text.length > 2 * FIELD_BYTES_MAX + 2)
+  const digits = text.toLowerCase().replace(/^0x/, '')
+  if (!/^([0-9a-f]{2})*$/.test(digits) || digits.length > 2 * FIELD_BYTES_MAX)
     throw new InvalidArgumentError(`expected at most ${FIELD_BYTES_MAX} bytes in hex`)
-  return decodeHex(text.toLowerCase())
+  return decodeHex(digits)
 }
 
 function parseTime(text: string): Date {

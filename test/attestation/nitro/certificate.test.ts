@@ -1,0 +1,55 @@
+import { X509Certificate } from 'node:crypto'
+import { Certificate as PkijsCertificate } from 'pkijs'
+import { describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { parseCertificate } from '../../../attestation/nitro/certificate.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+
+/** pkijs reads leniently and knows nothing of this code: where both read, they must read the same. */
+function expectSameReading(der: Uint8Array<ArrayBuffer>): void {
+  const ours = parseCertificate(der, 'certificate')
+  const theirs = PkijsCertificate.fromBER(der)
+  expect(encodeHex(ours.serial)).toBe(encodeHex(theirs.serialNumber.valueBlock.valueHexView))
+  expect(encodeHex(ours.issuer.encoding)).toBe(encodeHex(new Uint8Array(theirs.issuer.toSchema().toBER())))
+  expect(encodeHex(ours.subject.encoding)).toBe(encodeHex(new Uint8Array(theirs.subject.toSchema().toBER())))
+  expect(ours.notBeforeMs).toBe(theirs.notBefore.value.getTime())
+  expect(ours.notAfterMs).toBe(theirs.notAfter.value.getTime())
+  expect(encodeHex(ours.point)).toBe(
+    encodeHex(theirs.subjectPublicKeyInfo.subjectPublicKey.valueBlock.valueHexView),
+  )
+  expect(encodeHex(ours.signed)).toBe(encodeHex(theirs.tbsView))
+  expect(encodeHex(ours.signature)).toBe(encodeHex(theirs.signatureValue.valueBlock.valueHexView))
+  const constraints = theirs.extensions?.find(({ extnID }) => extnID === '2.5.29.19')
+  expect(ours.basicConstraints?.critical).toBe(constraints?.critical)
+  expect(ours.basicConstraints?.ca).toBe(constraints?.parsedValue?.cA)
+  const pathLength: unknown = constraints?.parsedValue?.pathLenConstraint
+  expect(ours.basicConstraints?.pathLength ?? undefined).toBe(pathLength)
+}
+
+describe('a certificate', () => {
+  it('of the builder is read as pkijs reads it', () => {
+    for (const der of [...standardChain.cabundle, standardChain.certificate]) expectSameReading(der)
+  })
+
+  it.skipIf(!hasNitroFixtures)(
+    'of AWS is read as pkijs reads it (skipped without ../shared/fixtures)',
+    () => {
+      for (const fixture of nitroFixtures) {
+        const { cabundle, certificate } = decodeAttestationPayload(readFixture(fixture))
+        for (const der of [...cabundle, certificate]) expectSameReading(der)
+      }
+    },
+  )
+
+  it('of the builder is read as OpenSSL reads it', () => {
+    for (const der of [...standardChain.cabundle, standardChain.certificate]) {
+      const ours = parseCertificate(der, 'certificate')
+      const theirs = new X509Certificate(der)
+      expect(encodeHex(ours.sha256)).toBe(theirs.fingerprint256.replaceAll(':', '').toLowerCase())
+      expect(ours.subject.text.split(', ').join('\n')).toBe(theirs.subject)
+      expect(ours.keyUsage?.keyCertSign).toBe(theirs.ca)
+    }
+  })
+})

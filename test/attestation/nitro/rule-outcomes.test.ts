@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest'
+import { type AttestationCode, AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitro/policy.ts'
+import { outcomesOfRefusal } from '../../../attestation/nitro/rule-outcomes.ts'
+
+const outcomesOf = (code: AttestationCode, policy: Partial<AttestationPolicy> = {}) =>
+  outcomesOfRefusal(new AttestationError(code, 'why'), resolvePolicy({ measurements: 'any', ...policy }))
+const rulesThat = (outcome: string, ...args: Parameters<typeof outcomesOf>) =>
+  outcomesOf(...args)
+    .filter((entry) => entry.outcome === outcome)
+    .map(({ rule }) => rule)
+const upTo = (last: number) => Array.from({ length: last }, (_, index) => index + 1)
+
+describe('the outcomes of a refused document', () => {
+  it('are one for each rule, with the broken one failed', () => {
+    const outcomes = outcomesOf('nonce_mismatch')
+    expect(outcomes.map(({ rule }) => rule)).toEqual(upTo(25))
+    expect(outcomes.filter(({ outcome }) => outcome === 'failed')).toEqual([
+      { rule: 22, title: 'nonce', outcome: 'failed', detail: 'nonce_mismatch: why' },
+    ])
+  })
+
+  it('claim nothing of rules in the same or a later stage', () => {
+    expect(rulesThat('passed', 'unprotected_header_not_empty')).toEqual([])
+    expect(rulesThat('passed', 'signature_invalid')).toEqual(upTo(18))
+  })
+
+  it('do not claim strict CBOR when the payload was refused', () => {
+    expect(rulesThat('passed', 'payload_duplicate_key')).toEqual(upTo(5))
+    expect(rulesThat('passed', 'root_untrusted')).toEqual(upTo(12))
+  })
+
+  it('claim the rules of policy that were checked before', () => {
+    expect(rulesThat('passed', 'measurement_mismatch')).toEqual([...upTo(18), 20, 21, 23])
+  })
+
+  it('never call a rule passed that nobody asked for', () => {
+    expect(rulesThat('passed', 'measurement_mismatch', { allowDebug: true })).not.toContain(23)
+    expect(rulesThat('passed', 'debug_mode')).not.toContain(22)
+    const revoked = [{ issuer: new Uint8Array(1), serial: new Uint8Array(1) }]
+    expect(rulesThat('passed', 'debug_mode', { revoked, nonce: new Uint8Array(1) })).toEqual(upTo(22))
+  })
+})

@@ -1,0 +1,242 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Command, CommanderError } from 'commander'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
+import { CliError } from '../../../../src/cli/exit-codes.ts'
+import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
+import { buildDocument, PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+
+const AT = String(MADE_AT.getTime() / 1000)
+const pcr = (index: number) => `${index}=${encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())}`
+const zeroPcrs = new Map([...PCR_VALUES, ...[0, 1, 2].map((index) => [index, new Uint8Array(48)] as const)])
+
+let folder: string
+let root: string
+let output: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-attestation-'))
+  root = await save('root.der', standardChain.cabundle[0] ?? '')
+})
+afterAll(() => rm(folder, { recursive: true }))
+beforeEach(() => {
+  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    output += String(text)
+    return true
+  })
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+  process.exitCode = undefined
+})
+
+async function save(name: string, content: Uint8Array | string): Promise<string> {
+  const path = join(folder, name)
+  await writeFile(path, content)
+  return path
+}
+
+/** Runs the command in this process and gives what it printed and the exit code it set, or the fault that main reports. */
+async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
+  output = ''
+  const program = new Command('affidavit')
+  registerAttestation(program)
+  for (const command of [program, ...program.commands])
+    command.exitOverride().configureOutput({ writeErr: () => undefined })
+  await program.parseAsync(['attestation', ...args], { from: 'user' })
+  return { output, exitCode: process.exitCode }
+}
+
+async function runJson(...args: readonly string[]) {
+  const { output, exitCode } = await run(...args, '--json')
+  return { ...JSON.parse(output), exitCode }
+}
+
+const trust = () => ['--root', root, '--at', AT]
+
+describe('affidavit attestation', () => {
+  it('says who, when, which measurements and what became of each rule, and exits 0', async () => {
+    const file = await save('document.bin', buildDocument({ fields: { something_new: 1, nonce: null } }))
+    const { output, exitCode } = await run(file, ...trust(), '--pcr', pcr(0), '--pcr', pcr(8))
+    expect(exitCode).toBe(0)
+    expect(output).toMatch(/^VALID\n/)
+    expect(output).toContain('module    i-0123456789abcdef0-enc0123456789abcdef\n')
+    expect(output).toContain('made      2026-03-04T05:06:07.000Z\n')
+    expect(output).toContain(`PCR8      ${encodeHex(PCR_VALUES.get(8) ?? new Uint8Array())}\n`)
+    expect(output).toContain(`SHA-256 ${encodeHex(standardChain.rootSha256)}\n`)
+    expect(output).toContain('nonce       none\n')
+    expect(output).toContain('something_new\n')
+    expect(output.match(/^ {2}(passed|not checked|reported) +\d+ {2}/gm)).toHaveLength(25)
+    expect(output).toMatch(/not checked +22 {2}nonce \(no nonce was asked for\)/)
+  })
+
+  it('gives the same facts as one JSON object', async () => {
+    const file = await save(
+      'document.bin',
+      buildDocument({ fields: { user_data: new Uint8Array(), nonce: null } }),
+    )
+    const result = await runJson(file, ...trust(), '--pcr', pcr(0))
+    expect(result).toMatchObject({
+      exitCode: 0,
+      valid: true,
+      code: null,
+      message: null,
+      facts: {
+        module_id: 'i-0123456789abcdef0-enc0123456789abcdef',
+        timestamp_ms: MADE_AT.getTime(),
+        verified_at_ms: MADE_AT.getTime(),
+        mode: 'current',
+        public_key: encodeHex(Buffer.from('the public key')),
+        user_data: '',
+        nonce: null,
+        debug_mode: false,
+        unknown_keys: [],
+        bindings: {
+          instance_id: 'i-0123456789abcdef0',
+          pcr4: true,
+          leaf_common_name: true,
+          issuer_common_name: true,
+        },
+      },
+    })
+    expect(Object.keys(result.facts.measurements)).toHaveLength(16)
+    expect(result.facts.certificates[0].sha256).toBe(encodeHex(standardChain.rootSha256))
+    expect(result.facts.certificates[4]).toMatchObject({
+      serial: '7004',
+      not_before: Number(AT) - 3600,
+      not_after: Number(AT) + 7200,
+    })
+  })
+
+  it.each([
+    ['base64', (bytes: Buffer) => bytes.toString('base64')],
+    [
+      'base64 in lines',
+      (bytes: Buffer) =>
+        `${bytes
+          .toString('base64')
+          .match(/.{1,76}/g)
+          ?.join('\r\n')}\n`,
+    ],
+    ['base64 for URLs', (bytes: Buffer) => bytes.toString('base64url')],
+    ['hex', (bytes: Buffer) => bytes.toString('hex')],
+    [
+      'hex in capitals with 0x and a newline',
+      (bytes: Buffer) => `0x${bytes.toString('hex').toUpperCase()}\n`,
+    ],
+  ])('reads %s', async (_, encode) => {
+    for (const prefix of ['', 'd2']) {
+      const file = await save('document.txt', encode(Buffer.from(buildDocument({ prefix }))))
+      expect(await runJson(file, ...trust(), '--any-measurement')).toMatchObject({ valid: true })
+    }
+  })
+
+  it.each([
+    ['measurements_not_given', []],
+    ['measurement_mismatch', ['--pcr', pcr(0).replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))]],
+    ['measurement_missing', ['--pcr', pcr(1).replace('1=', '16=')]],
+    ['nonce_mismatch', ['--any-measurement', '--nonce', '00']],
+    ['nonce_mismatch', ['--any-measurement', '--nonce', '']],
+    ['certificate_expired', ['--any-measurement', '--at', String(Number(AT) + 7201)]],
+    ['document_too_old', ['--any-measurement', '--at', String(Number(AT) + 61), '--max-age', '60']],
+  ])('refuses with %s and exits 1', async (code, args) => {
+    const file = await save('document.bin', buildDocument())
+    const { facts, ...result } = await runJson(file, ...trust(), ...args)
+    expect(result).toMatchObject({ exitCode: 1, valid: false, code, message: expect.any(String) })
+    expect(facts).toBeNull()
+  })
+
+  it('refuses with root_untrusted what AWS did not issue', async () => {
+    const file = await save('document.bin', buildDocument())
+    expect(await runJson(file, '--at', AT, '--any-measurement')).toMatchObject({ code: 'root_untrusted' })
+  })
+
+  it('accepts a nonce, an age within the limit, and the own time of an old document', async () => {
+    const file = await save('document.bin', buildDocument())
+    const nonce = Buffer.from('a nonce').toString('hex')
+    const current = ['--max-age', '60', '--at', String(Number(AT) + 60), '--nonce', nonce]
+    expect(await runJson(file, '--root', root, '--any-measurement', ...current)).toMatchObject({
+      valid: true,
+    })
+    expect(await runJson(file, '--root', root, '--any-measurement')).toMatchObject({
+      code: 'certificate_expired',
+    })
+    const historical = await runJson(file, '--root', root, '--any-measurement', '--historical')
+    expect(historical).toMatchObject({
+      valid: true,
+      facts: { mode: 'historical', verified_at_ms: MADE_AT.getTime() },
+    })
+  })
+
+  it('refuses debug mode unless allowed, and says so then', async () => {
+    const file = await save('document.bin', buildDocument({ fields: { pcrs: zeroPcrs } }))
+    const args = [file, ...trust(), '--any-measurement']
+    expect(await runJson(...args)).toMatchObject({ code: 'debug_mode' })
+    expect(await runJson(...args, '--allow-debug')).toMatchObject({
+      valid: true,
+      facts: { debug_mode: true },
+    })
+    expect((await run(...args, '--allow-debug')).output).toMatch(/^VALID, IN DEBUG MODE/)
+  })
+
+  it('shows what a refused document claims as claims, and which rule it broke', async () => {
+    const file = await save('document.bin', buildDocument({ signature: new Uint8Array(96).fill(1) }))
+    const { output, exitCode } = await run(file, ...trust(), '--any-measurement')
+    expect(exitCode).toBe(1)
+    expect(output).toMatch(/^REFUSED {2}signature_invalid\n/)
+    expect(output).toContain('What the document claims (none of it is established)')
+    expect(output).toMatch(/FAILED +20 {2}signature of the document \(signature_invalid: /)
+    expect(output).toMatch(/not checked +24 /)
+  })
+
+  it('does not let a document write on the terminal', async () => {
+    const fields = { module_id: '\u001b[2J\nVALID', '\u202eevil': 1 }
+    const file = await save('document.bin', buildDocument({ fields }))
+    for (const args of [['--any-measurement'], []]) {
+      await run(file, ...trust(), ...args)
+      expect(['\u001b', '\u202e', '\nVALID\n'].filter((mark) => output.includes(mark))).toEqual([])
+    }
+  })
+
+  it.each([
+    ['an empty file', ''],
+    ['text that is neither hex nor base64', 'hello, world!'],
+    ['much text', 'A'.repeat(200_000)],
+    ['noise', Uint8Array.from({ length: 300 }, (_, index) => index * 7)],
+  ])('refuses %s with a code', async (_, content) => {
+    const file = await save('noise.bin', content)
+    expect(await runJson(file, '--any-measurement')).toMatchObject({
+      valid: false,
+      code: expect.any(String),
+      facts: null,
+    })
+  })
+
+  it.each([
+    ['both --pcr and --any-measurement', ['--pcr', pcr(0), '--any-measurement']],
+    ['a PCR twice', ['--pcr', pcr(0), '--pcr', pcr(0)]],
+    ['a PCR of 32 bytes', ['--pcr', `0=${'00'.repeat(32)}`]],
+    ['PCR32', ['--pcr', pcr(0).replace('0=', '32=')]],
+    ['a nonce that is no hex', ['--nonce', 'xyz']],
+    ['a nonce of 1025 bytes', ['--nonce', '00'.repeat(1025)]],
+    ['a time that is none', ['--at', 'now']],
+    ['--at and --historical', ['--at', AT, '--historical']],
+    ['--max-age and --historical', ['--max-age', '5', '--historical']],
+    ['a negative age', ['--max-age', '-5']],
+    ['a root that is not there', ['--root', '/nonexistent', '--any-measurement']],
+    ['an unknown option', ['--trust-me']],
+  ])('does not understand %s', async (_, args) => {
+    const file = await save('document.bin', buildDocument())
+    const fault: unknown = await run(file, ...args).catch((reason: unknown) => reason)
+    expect(fault).toSatisfy(
+      (reason) => (reason instanceof CliError && reason.exitCode === 2) || reason instanceof CommanderError,
+    )
+    expect(output).toBe('')
+  })
+
+  it('does not understand a file that cannot be read', async () => {
+    await expect(run(join(folder, 'missing.bin'), '--any-measurement')).rejects.toMatchObject({ exitCode: 2 })
+  })
+})
