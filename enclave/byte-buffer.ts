@@ -3,7 +3,7 @@
  * bytes only, not for a list of packets.
  */
 export class ByteBuffer {
-  private bytes = new Uint8Array(0)
+  private bytes: Uint8Array = new Uint8Array(0)
   private used = 0
 
   get length(): number {
@@ -11,6 +11,12 @@ export class ByteBuffer {
   }
 
   append(part: Uint8Array): void {
+    if (this.used === 0) {
+      // Nearly always the only part, so it is not copied. It is full: the next one makes a new array.
+      this.bytes = part
+      this.used = part.length
+      return
+    }
     const needed = this.used + part.length
     if (needed > this.bytes.length) {
       const grown = new Uint8Array(Math.max(needed, this.bytes.length * 2, CAPACITY_MIN))
@@ -21,7 +27,7 @@ export class ByteBuffer {
     this.used = needed
   }
 
-  /** Gives all bytes so far, in order, and starts anew. The caller owns what it gets. */
+  /** Gives all bytes so far, in order, and starts anew. May be the one part that was appended, itself. */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)
     this.bytes = new Uint8Array(0)

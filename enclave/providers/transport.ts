@@ -96,14 +96,19 @@ async function exchange(
   connectTimeoutMs: number,
 ): Promise<ProviderAnswer> {
   const { provider, cancel } = call
-  const timer = setTimeout(() => {
-    const message = `Provider ${provider.name} did not accept a connection in time.`
-    cancel.abort(new CallFault('provider_timeout', message))
-  }, connectTimeoutMs)
   let isConnected = false
-  whenConnected(request, () => {
-    isConnected = true
-    clearTimeout(timer)
+  let timer: NodeJS.Timeout | undefined
+  request.once('socket', (socket) => {
+    isConnected = request.reusedSocket
+    if (isConnected) return
+    timer = setTimeout(() => {
+      const message = `Provider ${provider.name} did not accept a connection in time.`
+      cancel.abort(new CallFault('provider_timeout', message))
+    }, connectTimeoutMs)
+    socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
+      isConnected = true
+      clearTimeout(timer)
+    })
   })
   try {
     const body = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -127,13 +132,6 @@ async function exchange(
   } finally {
     clearTimeout(timer)
   }
-}
-
-function whenConnected(request: ClientRequest, listener: () => void): void {
-  request.once('socket', (socket) => {
-    if (request.reusedSocket) listener()
-    else socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', listener)
-  })
 }
 
 function readHead(body: IncomingMessage): ProviderAnswer {
