@@ -1,4 +1,4 @@
-import { secp256k1 } from '@noble/curves/secp256k1.js'
+import { isPrivate, pointFromScalar, signRecoverable } from 'tiny-secp256k1'
 import { addressOf } from '../attestation/account.ts'
 
 /** The enclave's signing account, the notary. The key stays inside: nothing here gives it out. */
@@ -18,32 +18,32 @@ export type Account = {
  */
 export async function makeAccount(random: (length: number) => Promise<Uint8Array>): Promise<Account> {
   const secretKey = await drawSecretKey(random)
-  const publicKey = secp256k1.getPublicKey(secretKey, false)
-  // Signing is the dearest step of a completion. A table larger than the library's own saves a sixth of it, for 0.2 s at
-  // boot; still larger ones cost more time at boot than they save.
-  secp256k1.Point.BASE.precompute(BASE_WINDOW_BITS, false)
+  const publicKey = pointFromScalar(secretKey, false)
+  if (publicKey === null) throw new Error('expected a public key of a valid private key')
   return { publicKey, notary: addressOf(publicKey), sign: (digest) => signDigest(digest, secretKey) }
 }
 
-const BASE_WINDOW_BITS = 8
 const DRAWS_MAX = 8
 
 async function drawSecretKey(random: (length: number) => Promise<Uint8Array>): Promise<Uint8Array> {
   for (let draw = 0; draw < DRAWS_MAX; draw++) {
     const bytes = await random(32)
-    if (secp256k1.utils.isValidSecretKey(bytes)) return bytes
+    if (isPrivate(bytes)) return bytes
   }
   throw new Error(
     `expected a private key in ${DRAWS_MAX} draws of 32 bytes; the source of randomness is broken`,
   )
 }
 
+/**
+ * Bitcoin Core's libsecp256k1, as WebAssembly: constant in time, and a fifth of what the same takes in JavaScript numbers;
+ * signing is the dearest step of a completion (test/bench/signing.ts).
+ */
 function signDigest(digest: Uint8Array, secretKey: Uint8Array): Uint8Array {
-  // `recovered` is the recovery bit before r||s; Ethereum has it last, and counts from 27.
-  const [recovery = 0, ...rest] = secp256k1.sign(digest, secretKey, {
-    prehash: false,
-    lowS: true,
-    format: 'recovered',
-  })
-  return Uint8Array.from([...rest, 27 + recovery])
+  const { signature, recoveryId } = signRecoverable(digest, secretKey)
+  const signed = new Uint8Array(65)
+  signed.set(signature)
+  // Ethereum has the recovery bit last, and counts from 27.
+  signed[64] = 27 + recoveryId
+  return signed
 }

@@ -43,6 +43,7 @@ export async function benchGateway(): Promise<void> {
   } finally {
     forwarder.process.kill()
     await affidavit.stop()
+    await affidavit.remove()
   }
 }
 

@@ -2,10 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchGateway } from './gateway.ts'
+import { benchSigning } from './signing.ts'
 
 /** `npm run bench [-- gateway|attestation|eif …]`: all sections, or those named, one after the other in one run. */
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   gateway: benchGateway,
+  signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
   eif: () => runScript('eif.ts'),
 }

@@ -8,8 +8,8 @@ export type Import = { readonly specifier: string; readonly typeOnly: boolean }
 export type Violation = { readonly file: string; readonly specifier: string; readonly rule: string }
 
 /** What the rooms may import, as design.md ("Who may import whom") and attestation's purity demand. */
-const ATTESTATION_PACKAGES = ['@noble/curves', '@noble/hashes', 'cbor-x', 'pkijs', 'asn1js', 'canonicalize']
-const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi']
+const ATTESTATION_PACKAGES = ['@noble/curves', '@noble/hashes', 'cbor-x', 'pkijs', 'asn1js']
+const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi', 'tiny-secp256k1']
 
 /**
  * Gives the imports of a TypeScript source: static imports, re-exports and `import()` with a literal. An
