@@ -72,14 +72,25 @@ export function recoverPublicKey(signed: {
   const parsed = parseSignature(signature.subarray(0, SIGNATURE_BYTES - 1))
   if (parsed.hasHighS()) throw new FormatError('high_s', 'expected s of at most half the order of the curve')
   try {
-    return parsed
-      .addRecoveryBit(v - 27)
-      .recoverPublicKey(digest)
-      .toBytes(false)
+    return recover({
+      digest,
+      compact: signature.subarray(0, SIGNATURE_BYTES - 1),
+      recoveryBit: v === 27 ? 0 : 1,
+    })
   } catch {
     throw new ProofError('unrecoverable', 'expected r to be the x coordinate of a point')
   }
 }
+
+/** Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when there is none. */
+export type PointRecovery = (signed: {
+  readonly digest: Uint8Array
+  readonly compact: Uint8Array
+  readonly recoveryBit: 0 | 1
+}) => Uint8Array
+
+const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) =>
+  parseSignature(compact).addRecoveryBit(recoveryBit).recoverPublicKey(digest).toBytes(false)
 
 const PERSONAL_MESSAGE_PREFIX = encodeUtf8('\x19Ethereum Signed Message:\n32')
 

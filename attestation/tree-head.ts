@@ -1,5 +1,5 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
-import { addressOf, recoverPublicKey } from './account.ts'
+import { addressOf, type PointRecovery, recoverPublicKey } from './account.ts'
 import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 
@@ -29,19 +29,22 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
 
 /**
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain and contract,
- * and gives the head. Throws FormatError as treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
+ * and gives the head. `recover` as recoverPublicKey has it. Throws FormatError as treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
  *
  * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no other history:
  * for that, compare it with the heads on the chain (verifyConsistency).
  */
-export function verifyTreeHead(signed: {
-  readonly domain: LogDomain
-  readonly head: TreeHead
-  readonly signature: Uint8Array
-  readonly notary: string
-}): TreeHead {
+export function verifyTreeHead(
+  signed: {
+    readonly domain: LogDomain
+    readonly head: TreeHead
+    readonly signature: Uint8Array
+    readonly notary: string
+  },
+  recover?: PointRecovery,
+): TreeHead {
   const digest = treeHeadDigest(signed.domain, signed.head)
-  const signer = addressOf(recoverPublicKey({ digest, signature: signed.signature }))
+  const signer = addressOf(recoverPublicKey({ digest, signature: signed.signature }, recover))
   if (signer !== signed.notary) throw new ProofError('wrong_signer', "expected the notary's own signature")
   return signed.head
 }

@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 import { recover } from 'tiny-secp256k1'
-import { addressOf } from '../../attestation/account.ts'
+import { addressOf, type PointRecovery } from '../../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, encodeUtf8, equalBytes } from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import { appendLeaves, type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../attestation/receipt.ts'
-import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation/tree-head.ts'
+import { type LogDomain, type TreeHead, verifyTreeHead } from '../../attestation/tree-head.ts'
 import type { Identity, PullReply, SealedCompletion } from '../../enclave/protocol/messages.ts'
 
 /** What the enclave handed over is not what its own head covers, or could not be stored as it is. Nothing is kept of it. */
@@ -171,38 +171,24 @@ function checkHead(
   if (!equalBytes(root, decodeHex(given.root)))
     throw refused('wrong_root', `expected root ${encodeHex(root)} at size ${edge.size}, got ${given.root}`)
   const head = { size: edge.size, root, signature: decodeHex(given.signature) }
-  if (!isSignedBy(notary, head))
+  const signed = { domain: notary.domain, head, signature: head.signature, notary: notary.address }
+  try {
+    verifyTreeHead(signed, recoverPoint)
+  } catch {
     throw refused(
       'wrong_head_signature',
       `expected the signature of ${notary.address} on the head of size ${edge.size}`,
     )
+  }
   return head
 }
 
-/**
- * As verifyTreeHead, for the one caller that does it for each commit: libsecp256k1 (WebAssembly) takes a tenth of the time
- * (test/bench/signing.ts).
- */
-function isSignedBy(notary: Notary, head: CheckedBatch['head']): boolean {
-  const recovery = RECOVERY_BY_V.get(head.signature[64] ?? 0)
-  if (recovery === undefined) return false
-  try {
-    const signer = recover(
-      treeHeadDigest(notary.domain, head),
-      head.signature.subarray(0, 64),
-      recovery,
-      false,
-    )
-    return signer !== null && equalBytes(signer, decodeHex(notary.publicKey))
-  } catch {
-    return false
-  }
+/** libsecp256k1 as WebAssembly: this is done for each commit, and takes a tenth of the time (test/bench/signing.ts). */
+const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
+  const point = recover(digest, compact, recoveryBit, false)
+  if (point === null) throw new Error('expected r to be the x coordinate of a point')
+  return point
 }
-
-const RECOVERY_BY_V: ReadonlyMap<number, 0 | 1> = new Map([
-  [27, 0],
-  [28, 1],
-])
 
 function refused(code: BatchFault, message: string): BatchRefused {
   return new BatchRefused(code, message)
