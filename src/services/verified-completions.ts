@@ -161,7 +161,14 @@ function unexpected(
   chosen: ChosenCredential,
 ): Error {
   if (answer.kind === 'fault') return refusal(options, call, { fault: answer.fault, chosen })
-  return toldError(options, call, new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`))
+  const error = toldError(
+    options,
+    call,
+    new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
+  )
+  // A stream that nobody will read is ended here, or it would hold its connection.
+  call.abort.abort(error)
+  return error
 }
 
 /** The fault as the caller is told it. Its message may repeat a provider's words, so it is not logged. */

@@ -208,6 +208,12 @@ describe('faults', () => {
     expect(text).not.toContain('[DONE]')
   })
 
+  it('an answer that is streamed and should not be is a fault of ours, and is ended', async () => {
+    gateway.enclave.setScript(begin)
+    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
+    await newest()?.left
+  })
+
   it('a stream that is answered whole is a fault of ours', async () => {
     gateway.enclave.setScript(answerWhole({}))
     expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([500, 'internal_server_error'])
