@@ -298,7 +298,6 @@ describe('an enclave that stops', () => {
     const last = started.pull({ from: 1, wait_ms: 10_000 })
     expect(await stopping).toEqual({ unacknowledged: 0 })
     expect((await last).completions).toEqual([])
-    enclave = undefined
   })
 
   it('waits no longer than the grace, and says what nobody fetched', async () => {
@@ -307,6 +306,5 @@ describe('an enclave that stops', () => {
     const begun = performance.now()
     expect(await started.enclave.stop(200)).toEqual({ unacknowledged: 1 })
     expect(performance.now() - begun).toBeLessThan(1500)
-    enclave = undefined
   })
 })
