@@ -1,8 +1,8 @@
 import { FIELD_BYTES_MAX, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { AWS_ROOT_SHA256 } from './roots.ts'
 
-/** A document may be as old as its leaf can be: AWS's leaves live three hours. */
-export const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000
+/** A document may be as old as its leaf can be: AWS's leaves live three hours and some seconds. */
+export const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /** Clocks of hosts that keep time differ by less; a fresh document carries milliseconds that `at` may lack. */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 

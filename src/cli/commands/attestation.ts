@@ -51,7 +51,7 @@ export function registerAttestation(program: Command): void {
     )
     .option(
       '--max-age <seconds>',
-      'longest time since the document was made (default: 3 hours)',
+      'longest time since the document was made (default: the 3 hours of its leaf)',
       parseDuration,
     )
     .option('--json', 'print one JSON object {valid, code, message, facts}')

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ATTESTATION_CODES, AttestationError, RULES } from '../../../attestation/nitro/attestation-error.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
@@ -36,5 +38,22 @@ describe('the cases', () => {
   it('have a refusal for each rule but 25, which only reports', () => {
     const tried = new Set<number>(refusals.map(({ code }) => ATTESTATION_CODES[code]))
     expect(Object.keys(RULES).filter((rule) => !tried.has(Number(rule)))).toEqual(['25'])
+  })
+})
+
+describe('the README', () => {
+  const readme = readFileSync(join(import.meta.dirname, '../../../attestation/nitro/README.md'), 'utf8')
+
+  it('has a row for each rule with all its codes, and no others', () => {
+    const rows = readme.matchAll(/^\| +(\d+) \| (\w+) +\| .* \| (.*?) +\|$/gm)
+    const listed = [...rows].map(([, rule, stage, codes = '']) => [Number(rule), stage, codes.match(/\w+/g)])
+    const codesOf = (rule: number) =>
+      Object.entries(ATTESTATION_CODES).flatMap(([code, broken]) => (broken === rule ? [code] : []))
+    const expected = Object.entries(RULES).map(([rule, { stage }]) => [
+      Number(rule),
+      stage,
+      codesOf(Number(rule)),
+    ])
+    expect(listed).toEqual(expected.map((row) => (row[0] === 25 ? [25, 'policy', ['none']] : row)))
   })
 })

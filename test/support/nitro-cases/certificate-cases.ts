@@ -13,6 +13,7 @@ import {
   encodeDer,
   integer,
   objectIdentifier,
+  octetString,
   sequence,
   utf8String,
 } from '../nitro-builder/der-encoder.ts'
@@ -44,6 +45,19 @@ const rsaKey = sequence(
 const flip = (bytes: Uint8Array, index: number) =>
   Uint8Array.from(bytes, (byte, i) => (i === index ? byte ^ 1 : byte))
 
+/** A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is made until it fits. */
+function filledLeaf(length: number): Uint8Array {
+  for (let filler = length - 600; ; ) {
+    const value = octetString(new Uint8Array(filler))
+    const chain = buildChain({
+      level: 4,
+      parts: { extensions: [...extensionsOf(4), extension(unknown, { critical: false, value })] },
+    })
+    if (chain.certificate.length === length) return documentOf(chain)
+    filler += length - chain.certificate.length
+  }
+}
+
 /** Rule 15, one certificate at a time. */
 export const certificateAcceptances: readonly Acceptance[] = [
   { rule: 15, name: "AWS's profile", document: buildDocument() },
@@ -67,6 +81,7 @@ export const certificateAcceptances: readonly Acceptance[] = [
     name: 'a serial number of 21 bytes',
     document: altered(4, { serial: integer(2n ** 160n - 1n) }),
   },
+  { rule: 10, name: 'a certificate of 1024 bytes', document: filledLeaf(1024) },
   { rule: 15, name: 'a subject without common name', document: altered(4, { subject: sequence() }) },
 ]
 

@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
 import {
+  authorityConstraints,
   buildCertificate,
   generateKey,
+  KEY_USAGE_BITS,
+  keyUsage,
   nameOf,
   publicKeyInfo,
   signWith,
@@ -40,6 +43,25 @@ const leafIssuer = partsOf(4).issuer
 /** As the leaf's issuer but for the type of the country: equal to people, not by bytes. */
 const retyped = Uint8Array.from(leafIssuer).with(leafIssuer.indexOf(0x13), 0x0c)
 
+/** A root, and 31 certificates below it that each certify the next. */
+function longestChain(): Chain {
+  const keys = Array.from({ length: 32 }, (_, index) => (index === 0 ? keyAt(0) : generateKey()))
+  const nameAt = (index: number) => (index === 0 ? partsOf(0).subject : nameOf(`${index}`))
+  const keyOf = (index: number) => keys[index] ?? keyAt(0)
+  const below = keys.slice(1).map((key, index) =>
+    buildCertificate({
+      ...partsOf(1),
+      issuer: nameAt(index),
+      subject: nameAt(index + 1),
+      publicKey: publicKeyInfo(key),
+      extensions: [authorityConstraints(null), keyUsage(KEY_USAGE_BITS.keyCertSign)],
+      sign: signWith(keyOf(index)),
+    }),
+  )
+  const leaf = buildChain({ level: 4, parts: { issuer: nameAt(31), sign: signWith(keyOf(31)) } })
+  return { ...leaf, cabundle: [root, ...below] }
+}
+
 /** Rules 13, 14 and 16. */
 export const chainAcceptances: readonly Acceptance[] = [
   { rule: 13, name: 'a pinned root', document: buildDocument() },
@@ -57,6 +79,7 @@ export const chainAcceptances: readonly Acceptance[] = [
     document: documentOf(anybodys),
     policy: trusting(anybodys),
   },
+  { rule: 10, name: '32 certificates in the bundle', document: documentOf(longestChain()) },
   { rule: 16, name: 'names that are equal byte for byte', document: buildDocument() },
 ]
 

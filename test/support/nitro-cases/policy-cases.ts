@@ -1,4 +1,4 @@
-import { nameOf } from '../nitro-builder/certificate-builder.ts'
+import { nameOf, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { buildChain, MADE_AT } from '../nitro-builder/development-pki.ts'
 import {
   buildDocument,
@@ -33,6 +33,7 @@ const order = Buffer.from(
   'ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973',
   'hex',
 )
+const longLeaf = buildChain({ level: 4, parts: { validity: validityOf(MADE_AT, after(9 * HOUR_MS)) } })
 const [r, s] = [signature.subarray(0, 48), signature.subarray(48)]
 const toBytes = (value: bigint) => Buffer.from(value.toString(16).padStart(96, '0'), 'hex')
 const twin = toBytes(BigInt(`0x${order.toString('hex')}`) - BigInt(`0x${Buffer.from(s).toString('hex')}`))
@@ -140,6 +141,12 @@ export const policyRefusals: readonly Refusal[] = [
     document: buildDocument(),
     policy: { maxAgeMs: 60_000 },
     at: after(60_001),
+  },
+  {
+    code: 'document_too_old',
+    name: 'four hours, by default',
+    document: buildDocument({ chain: longLeaf }),
+    at: after(4 * HOUR_MS),
   },
   {
     code: 'document_from_future',

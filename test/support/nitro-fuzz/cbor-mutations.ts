@@ -67,6 +67,15 @@ export const cborMutations: Readonly<Record<string, Mutation>> = {
   double: onItem((item, bytes) =>
     Buffer.concat([bytes.subarray(item.start, item.end), bytes.subarray(item.start, item.end)]),
   ),
+  'repeat an entry': onItem((item, bytes, random) => {
+    const step = item.major - 3
+    const count = Math.floor(item.children.length / step)
+    if (item.argument === null || item.children.length === 0) return bytes.subarray(item.start, item.end)
+    const index = random.below(count) * step
+    const [first, last] = [item.children[index], item.children[index + step - 1]]
+    const entry = bytes.subarray(first?.start, last?.end)
+    return Buffer.concat([encodeHead(item.major, count + 1), bytes.subarray(item.headEnd, item.end), entry])
+  }),
   'replace with a special value': onItem((_, __, random) =>
     Buffer.from(
       random.pick([
@@ -115,7 +124,9 @@ type ItemMutation = (item: Item, bytes: Uint8Array, random: Random) => Uint8Arra
 
 function onItem(mutate: ItemMutation): Mutation {
   return (bytes, random) => {
-    const item = random.pick(flatten(readItem(bytes)))
+    // Half the time something near the top, where most rules are.
+    const root = readItem(bytes)
+    const item = random.pick(random.below(2) === 0 ? [root, ...root.children] : flatten(root))
     return replaceRange(bytes, { start: item.start, end: item.end, by: mutate(item, bytes, random) })
   }
 }

@@ -9,7 +9,7 @@ import {
 } from '../../../attestation/nitro/verify-attestation.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
 import { nitroFixtures, readFixture } from '../nitro-fixtures.ts'
-import { type Mutant, mutateDocument } from './mutate-document.ts'
+import { type Mutant, mutateDocument, twinOf } from './mutate-document.ts'
 import { createRandom } from './random.ts'
 
 /** What became of the documents of one run. */
@@ -109,8 +109,8 @@ async function validate({ mutant, others, verify }: Run): Promise<Verdict> {
 }
 
 /**
- * The harmless forms: the document unchanged; with or without tag 18; or made and signed by the leaf's key, with no certificate
- * but those of the seeds, which is a document of its own. (The twin signature with n - s is harmless too; no mutation finds it.)
+ * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or made and signed by the leaf's
+ * key, with no certificate but those of the seeds, which is a document of its own.
  */
 function reasonToAccept(
   { bytes, isSigned }: Mutant,
@@ -119,6 +119,7 @@ function reasonToAccept(
   if (others.some((other) => Buffer.compare(other, bytes) === 0)) return 'unchanged'
   const untagged = (document: Uint8Array) => (document[0] === 0xd2 ? document.subarray(1) : document)
   if (others.some((other) => Buffer.compare(untagged(other), untagged(bytes)) === 0)) return 'tag 18'
+  if (others.some((other) => Buffer.compare(twinOf(other), bytes) === 0)) return 'twin signature'
   const known = new Set([...standardChain.cabundle, standardChain.certificate].map((der) => digest(der)))
   const isGenuine = facts.certificates.every(({ sha256 }) => known.has(Buffer.from(sha256).toString('hex')))
   return isSigned && isGenuine ? 'signed by the leaf' : null

@@ -27,6 +27,7 @@ export function mutateDocument(
     return { bytes: splice(seed, random.pick(others), random), name: 'splice', isSigned: false }
   if (strategy < 5) return repeated(cborMutations, seed, random)
   const { payload, signature } = decodeCose(seed)
+  if (random.below(50) === 0) return { bytes: twinOf(seed), name: 'twin', isSigned: false }
   const inner = strategy < 8 ? mutatePayload(payload, random) : mutateCertificate(payload, random)
   const isSigned = canSign && random.below(3) > 0
   const last = isSigned
@@ -34,6 +35,17 @@ export function mutateDocument(
     : signature
   return { ...inner, bytes: encodeCbor([PROTECTED_HEADER, new Map(), inner.bytes, last]), isSigned }
 }
+
+/** The document with n - s for s, which verifies too. */
+export function twinOf(document: Uint8Array): Uint8Array {
+  const s = BigInt(`0x${Buffer.from(document.subarray(-48)).toString('hex')}`)
+  const twin = Buffer.from((ORDER - s).toString(16).padStart(96, '0'), 'hex')
+  return Buffer.concat([document.subarray(0, -48), twin])
+}
+
+/** Order of P-384 (SP 800-186 section 3.2.1.4). */
+const ORDER =
+  0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n
 
 type Unsigned = { readonly bytes: Uint8Array; readonly name: string }
 

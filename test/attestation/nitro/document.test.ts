@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest'
+import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
+import { buildDocument, PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { payloadRefusals } from '../../support/nitro-cases/payload-cases.ts'
+
+describe('a decoded payload', () => {
+  it('has every field, PCRs ascending, and null for what is absent', () => {
+    const pcrs = new Map([...PCR_VALUES].reverse())
+    const decoded = decodeAttestationPayload(
+      buildDocument({ fields: { pcrs, nonce: undefined, user_data: null, new: 1 } }),
+    )
+    expect(decoded).toMatchObject({
+      moduleId: 'i-0123456789abcdef0-enc0123456789abcdef',
+      timestampMs: MADE_AT.getTime(),
+      certificate: standardChain.certificate,
+      cabundle: standardChain.cabundle,
+      publicKey: new Uint8Array(Buffer.from('the public key')),
+      userData: null,
+      nonce: null,
+      unknownKeys: ['new'],
+    })
+    expect([...decoded.pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
+    expect(decoded.pcrs.get(3)).toEqual(new Uint8Array(PCR_VALUES.get(3) ?? []))
+  })
+
+  it.each(payloadRefusals)('is refused with $code: $name', ({ document, code }) => {
+    expect(() => decodeAttestationPayload(document)).toThrow(AttestationError)
+    expect(() => decodeAttestationPayload(document)).toThrow(expect.objectContaining({ code }))
+  })
+
+  it('does not detect a forged signature, an unknown root or another time: it is a claim', () => {
+    const forged = buildDocument({
+      signature: new Uint8Array(96),
+      fields: { timestamp: 1, cabundle: [Uint8Array.of(0)] },
+    })
+    expect(decodeAttestationPayload(forged).timestampMs).toBe(1)
+  })
+
+  it('gives a timestamp beyond 2^53 as the nearest double', () => {
+    expect(
+      decodeAttestationPayload(buildDocument({ fields: { timestamp: 2n ** 64n - 1n } })).timestampMs,
+    ).toBe(2 ** 64)
+  })
+})
