@@ -5,7 +5,9 @@ import type { P384Key } from './p384.ts'
 /** Chains kept when the caller does not say: one for each enclave in use at a time, about 8 KB each. */
 export const CHAINS_MAX_DEFAULT = 64
 
-/** A chain, root first, whose form, links and signatures hold. Its root, times and revocation are checked at each use. */
+/**
+ * A chain, root first, whose form, links and signatures hold. Its root, times and revocation are checked at each use.
+ */
 export type LinkedChain = { readonly certificates: readonly Certificate[]; readonly leafKey: P384Key }
 
 /** Chains that were found to be linked, by the exact bytes of all their certificates. */

@@ -17,8 +17,8 @@ export type AttestationReport =
     }
 
 /**
- * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and `message` are null for a valid
- * document, `facts` for any other, so that no claim of a refused document is taken for a fact.
+ * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and `message` are null for a
+ * valid document, `facts` for any other, so that no claim of a refused document is taken for a fact.
  */
 export function formatAttestationJson(report: AttestationReport): string {
   if (report.valid)

@@ -5,10 +5,10 @@ import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
 export const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
- * Gives the binary attestation document of a file that holds it as it is, in hex (with or without 0x) or in base64 (standard or
- * URL-safe, padded or not); white space in text does not matter. No reading is ambiguous: a document starts with 84 or d2,
- * which is no text, and in base64 with `hE` or `0o`, which is no hex. What is neither text is given unchanged, for the validator
- * to refuse.
+ * Gives the binary attestation document of a file that holds it as it is, in hex (with or without 0x) or in base64
+ * (standard or URL-safe, padded or not); white space in text does not matter. No reading is ambiguous: a document
+ * starts with 84 or d2, which is no text, and in base64 with `hE` or `0o`, which is no hex. What is neither text is
+ * given unchanged, for the validator to refuse.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes

@@ -16,8 +16,8 @@ export function findChromium(): string | null {
 }
 
 /**
- * Opens a page that has loaded `script` from a loopback address (a secure context, as WebCrypto demands) under a policy that
- * forbids eval, and everything else but that script. Gives what `use` gives.
+ * Opens a page that has loaded `script` from a loopback address (a secure context, as WebCrypto demands) under a
+ * policy that forbids eval, and everything else but that script. Gives what `use` gives.
  */
 export async function withPage<Result>(
   { executablePath, script }: { readonly executablePath: string; readonly script: string },

@@ -45,7 +45,9 @@ const rsaKey = sequence(
 const flip = (bytes: Uint8Array, index: number) =>
   Uint8Array.from(bytes, (byte, i) => (i === index ? byte ^ 1 : byte))
 
-/** A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is made until it fits. */
+/**
+ * A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is made until it fits.
+ */
 function filledLeaf(length: number): Uint8Array {
   for (let filler = length - 600; ; ) {
     const value = octetString(new Uint8Array(filler))

@@ -66,7 +66,9 @@ export async function fuzzAttestation({
 type Seed = { readonly bytes: Uint8Array; readonly canSign: boolean }
 type Verdict = { readonly kind: 'refused' | 'accepted' | 'failure'; readonly text: string }
 
-/** Historical mode reaches every stage whenever the seed was made; no expectation is asked for that would hide a hole. */
+/**
+ * Historical mode reaches every stage whenever the seed was made; no expectation is asked for that would hide a hole.
+ */
 const policy: AttestationPolicy = {
   measurements: 'any',
   mode: 'historical',
@@ -109,8 +111,8 @@ async function validate({ mutant, others, verify }: Run): Promise<Verdict> {
 }
 
 /**
- * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or made and signed by the leaf's
- * key, with no certificate but those of the seeds, which is a document of its own.
+ * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or made and signed
+ * by the leaf's key, with no certificate but those of the seeds, which is a document of its own.
  */
 function reasonToAccept(
   { bytes, isSigned }: Mutant,

@@ -10,8 +10,8 @@ import type { Random } from './random.ts'
 export type Mutant = { readonly bytes: Uint8Array; readonly name: string; readonly isSigned: boolean }
 
 /**
- * Gives a document that one to three mutations made of `seed`. `others` are spliced in. Only documents of the builder's standard
- * chain can be signed again; that chain's root certificate stays what it is there.
+ * Gives a document that one to three mutations made of `seed`. `others` are spliced in. Only documents of the
+ * builder's standard chain can be signed again; that chain's root certificate stays what it is there.
  */
 export function mutateDocument(
   {
