@@ -14,7 +14,6 @@ export type LinkedChain = { readonly certificates: readonly Certificate[]; reado
 export type ChainCache = {
   get(ders: readonly Uint8Array[]): LinkedChain | undefined
   set(ders: readonly Uint8Array[], chain: LinkedChain): void
-  delete(ders: readonly Uint8Array[]): void
 }
 
 /** Gives an empty cache of at most `entriesMax` chains; the one that was not used for longest leaves first. */
@@ -35,9 +34,6 @@ export function createChainCache(entriesMax: number): ChainCache {
       if (chains.size <= entriesMax) return
       const oldest = chains.keys().next()
       if (!oldest.done) chains.delete(oldest.value)
-    },
-    delete(ders) {
-      chains.delete(keyOf(ders))
     },
   }
 }
