@@ -1,5 +1,5 @@
 import { addressOf, verifyCompletionSignature } from './account.ts'
-import { decodeBase64, decodeHex, equalBytes } from './bytes.ts'
+import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import { type CompletionHash, hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
@@ -39,9 +39,17 @@ export type RecordReport = {
 export type RecordOptions = {
   /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
   readonly request?: Json
+  /**
+   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence. Their own checks are not
+   * made, the receipt's model of that part is not compared; all else is checked from the hashes.
+   */
+  readonly withheld?: Withheld
   /** Reads an attestation document without judging it; throws when it cannot. Default: decodeAttestationPayload. */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
 }
+
+/** SHA-256 (hex) of the request, or of the response, that is not there. */
+export type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
  * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt` and `log`), or,
@@ -55,7 +63,7 @@ export type RecordOptions = {
  * of the receipt of a create response beyond its hashes and model, for it has no `log`.
  */
 export function verifyRecord(record: Json, options: RecordOptions = {}): RecordReport {
-  const subject = readSubject(record, options.request)
+  const subject = readSubject(record, options)
   const checks = [
     check('request hash', () => checkRequestHash(subject)),
     check('response hash', () => checkResponseHash(subject)),
@@ -78,19 +86,22 @@ export function verifyRecord(record: Json, options: RecordOptions = {}): RecordR
 type Subject = {
   readonly isStored: boolean
   readonly members: JsonObject
-  readonly hashes: Attempt<CompletionHash>
+  readonly withheld: Withheld
+  readonly hashes: Attempt<Hashes>
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
   readonly request: Attempt<JsonObject>
   readonly response: Attempt<JsonObject>
 }
 
+type Hashes = Pick<CompletionHash, 'requestHash' | 'responseHash' | 'hash'>
+
 type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
 /** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
 type Finding = string | { readonly notChecked: string }
 
-function readSubject(record: Json, createRequest: Json | undefined): Subject {
+function readSubject(record: Json, { request: createRequest, withheld = {} }: RecordOptions): Subject {
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
   const request = attempt(() =>
@@ -102,20 +113,37 @@ function readSubject(record: Json, createRequest: Json | undefined): Subject {
     members,
     request,
     response,
-    hashes: attempt(() => hashCompletion({ request: need(request), response: need(response) })),
+    withheld,
+    hashes: attempt(() => hashParts({ request, response, withheld })),
     publicKey: attempt(() => parseHex(members, 'public_key', PUBLIC_KEY_FORM)),
     receipt: attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null)),
   }
 }
 
+function hashParts({
+  request,
+  response,
+  withheld,
+}: Pick<Subject, 'request' | 'response' | 'withheld'>): Hashes {
+  const computed = hashCompletion({
+    request: withheld.request === undefined ? need(request) : {},
+    response: withheld.response === undefined ? need(response) : {},
+  })
+  const { request: requestHash = computed.requestHash, response: responseHash = computed.responseHash } =
+    withheld
+  const hash = encodeHex(sha256(concatBytes(decodeHex(requestHash), decodeHex(responseHash))))
+  return { requestHash, responseHash, hash }
+}
+
 function checkRequestHash(subject: Subject): Finding {
   const { requestHash } = need(subject.hashes)
   requireEqual(need(subject.receipt).request_hash, requestHash, "the receipt's request_hash", 'the request')
-  return `SHA-256 ${requestHash}`
+  return subject.withheld.request === undefined ? `SHA-256 ${requestHash}` : skip(withheldReason('request'))
 }
 
 function checkResponseHash(subject: Subject): Finding {
-  const response = need(subject.response)
+  const isWithheld = subject.withheld.response !== undefined
+  const response = isWithheld ? {} : need(subject.response)
   const unhashed = PROOF_MEMBERS.find((name) => subject.isStored && Object.hasOwn(response, name))
   if (unhashed !== undefined)
     throw new FormatError(
@@ -129,7 +157,7 @@ function checkResponseHash(subject: Subject): Finding {
     "the receipt's response_hash",
     'the response',
   )
-  return `SHA-256 ${responseHash}`
+  return isWithheld ? skip(withheldReason('response')) : `SHA-256 ${responseHash}`
 }
 
 function checkHash(subject: Subject): Finding {
@@ -153,14 +181,17 @@ function checkReceipt(subject: Subject): Finding {
   requireEqual(receipt.hash, hash, "the receipt's hash", 'request and response')
   requireEqual(receipt.request_hash, requestHash, "the receipt's request_hash", 'the request')
   requireEqual(receipt.response_hash, responseHash, "the receipt's response_hash", 'the response')
-  const requested = memberOf(need(subject.request), 'model')
-  const model = memberOf(need(subject.response), 'model')
-  const returned = typeof model === 'string' ? model : null
-  if (receipt.model.requested !== requested)
-    throw new ProofError('wrong_model', "expected the receipt's model.requested to be the request's model")
-  if (receipt.model.returned !== returned)
-    throw new ProofError('wrong_model', "expected the receipt's model.returned to be the response's model")
+  checkModels(subject, receipt)
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}`
+}
+
+function checkModels({ request, response, withheld }: Subject, { model }: Receipt): void {
+  if (withheld.request === undefined && model.requested !== memberOf(need(request), 'model'))
+    throw new ProofError('wrong_model', "expected the receipt's model.requested to be the request's model")
+  if (withheld.response !== undefined) return
+  const named = memberOf(need(response), 'model')
+  if (model.returned !== (typeof named === 'string' ? named : null))
+    throw new ProofError('wrong_model', "expected the receipt's model.returned to be the response's model")
 }
 
 function checkCreatedAt(subject: Subject): Finding {
@@ -200,6 +231,10 @@ function checkTreeHead(subject: Subject): Finding {
 
 const NO_LOG =
   "a create response has no log: nothing binds the receipt's index, forwarded_hash, received_hash, provider, outcome and times"
+
+function withheldReason(part: keyof Withheld): string {
+  return `the ${part} was left out; only its hash is there, and it is the receipt's`
+}
 
 const PUBLIC_KEY_FORM = /^0x[0-9a-f]{130}$/
 const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/

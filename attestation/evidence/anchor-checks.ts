@@ -1,0 +1,137 @@
+import { addressOf } from '../account.ts'
+import { decodeHex, encodeHex, equalBytes } from '../bytes.ts'
+import { ProofError } from '../errors.ts'
+import { type AnchorTransaction, decodeAnchorTransaction } from './anchor-transaction.ts'
+import { type BlockHeader, decodeBlockHeader } from './block-header.ts'
+import type { BundleBlock, EvidenceBundle } from './bundle.ts'
+import type { BundleCheck } from './bundle-report.ts'
+import { attempt, check, type Finding, need } from './finding.ts'
+import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
+import { decodeTransactionReceipt, hasAnchoredEvent } from './transaction-receipt.ts'
+import { verifyTrieProof } from './trie-proof.ts'
+
+/** Checks that the transaction anchors the log's head, that the block holds it and that it succeeded there. */
+export function checkAnchor(
+  bundle: EvidenceBundle,
+  given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
+): readonly BundleCheck[] {
+  const { block } = bundle
+  const transaction = attempt(() => decodeAnchorTransaction(decodeHex(bundle.transaction)))
+  const header = attempt(() => decodeBlockHeader(decodeHex(needBlock(block).header)))
+  const whenMined = (find: (block: BundleBlock) => Finding) => () =>
+    block === null ? { notChecked: NOT_MINED } : find(block)
+  return [
+    check('transaction hash', () => checkTransactionHash(bundle, need(transaction))),
+    check('anchor', () => checkCall(bundle, need(transaction))),
+    check(
+      'block header',
+      whenMined((mined) => checkHeader(mined, need(header))),
+    ),
+    check(
+      'transaction in block',
+      whenMined((mined) => checkInclusion(bundle, mined, need(header))),
+    ),
+    check(
+      'anchor outcome',
+      whenMined((mined) => checkOutcome(bundle, mined, need(header))),
+    ),
+    check(
+      'block on chain',
+      whenMined((mined) => checkChain(bundle, mined, given)),
+    ),
+  ]
+}
+
+/** The block that the bundle names, as its header describes it. Throws when there is none. */
+export function headerOf({ block }: EvidenceBundle): BlockHeader {
+  return decodeBlockHeader(decodeHex(needBlock(block).header))
+}
+
+const NOT_MINED = 'the bundle was made before its transaction was mined; ask for a newer one'
+
+function needBlock(block: BundleBlock | null): BundleBlock {
+  if (block === null) throw new ProofError('not_mined', NOT_MINED)
+  return block
+}
+
+function checkTransactionHash({ record }: EvidenceBundle, { hash }: AnchorTransaction): Finding {
+  if (record.tx_hash !== hash)
+    throw new ProofError('wrong_transaction', `expected tx_hash to be the transaction's hash, ${hash}`)
+  return `Keccak-256 ${hash}`
+}
+
+function checkCall({ record }: EvidenceBundle, transaction: AnchorTransaction): Finding {
+  const { log } = record
+  const { call, chainId, contract, relayer } = transaction
+  if (chainId !== log.chain_id) throw wrongAnchor(`on chain ${log.chain_id}`)
+  if (contract !== log.contract) throw wrongAnchor(`to the contract ${log.contract}`)
+  if (call.size !== log.size) throw wrongAnchor(`of a head of size ${log.size}`)
+  if (encodeHex(call.root) !== log.root) throw wrongAnchor(`of a head with the root ${log.root}`)
+  if (`0x${encodeHex(call.signature)}` !== log.signature) throw wrongAnchor("with the head's signature")
+  return `brings the head of size ${log.size} to ${contract} on chain ${chainId}; paid by ${relayer}`
+}
+
+function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Finding {
+  if (number !== header.number)
+    throw new ProofError('wrong_block', `expected the block's number to be the header's, ${header.number}`)
+  if (hash !== header.hash)
+    throw new ProofError('wrong_block', `expected the block's hash to be the header's, ${header.hash}`)
+  return `block ${number}, ${hash}`
+}
+
+function checkInclusion({ transaction }: EvidenceBundle, block: BundleBlock, header: BlockHeader): Finding {
+  const entry = verifyTrieProof({
+    root: header.transactionsRoot,
+    index: block.transaction_index,
+    nodes: block.transaction_proof.map(decodeHex),
+  })
+  if (!equalBytes(entry, decodeHex(transaction)))
+    throw new ProofError('wrong_transaction', 'expected the transaction at its index of the block')
+  return `transaction ${block.transaction_index} of the block`
+}
+
+function checkOutcome({ record }: EvidenceBundle, block: BundleBlock, header: BlockHeader): Finding {
+  const entry = verifyTrieProof({
+    root: header.receiptsRoot,
+    index: block.transaction_index,
+    nodes: block.receipt_proof.map(decodeHex),
+  })
+  const receipt = decodeTransactionReceipt(entry)
+  if (!receipt.hasSucceeded)
+    throw new ProofError('anchor_reverted', 'expected the transaction to have succeeded')
+  const { contract, size, root } = record.log
+  const notary = addressOf(decodeHex(record.public_key))
+  if (!hasAnchoredEvent(receipt, { contract, notary, head: { size, root: decodeHex(root) } }))
+    throw new ProofError('no_anchored_event', 'expected the event of the contract for this notary and head')
+  return `succeeded; ${contract} took the head of ${notary}`
+}
+
+function checkChain(
+  { record }: EvidenceBundle,
+  block: BundleBlock,
+  given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
+): Finding {
+  const { chain, confirmationsMin = CONFIRMATIONS_MIN_DEFAULT } = given
+  if (chain === undefined)
+    return { notChecked: `offline; look up that block ${block.number} has the hash ${block.hash}` }
+  if (chain.chainId !== record.log.chain_id)
+    throw new ProofError('wrong_chain', `expected chain ${record.log.chain_id}, asked ${chain.chainId}`)
+  if (chain.blockHash === null)
+    throw new ProofError('not_on_chain', `expected the chain to have a block ${block.number}`)
+  if (chain.blockHash !== block.hash)
+    throw new ProofError(
+      'not_on_chain',
+      `expected block ${block.number} to be ${block.hash}, got ${chain.blockHash}`,
+    )
+  const confirmations = chain.newestBlock - block.number + 1
+  if (confirmations < confirmationsMin)
+    throw new ProofError(
+      'few_confirmations',
+      `expected ${confirmationsMin} confirmations, got ${confirmations}`,
+    )
+  return `${confirmations} confirmations`
+}
+
+function wrongAnchor(expectation: string): ProofError {
+  return new ProofError('wrong_anchor', `expected a transaction ${expectation}`)
+}

@@ -1,0 +1,60 @@
+import { decodeBase64 } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
+
+/** How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise). */
+export type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
+  readonly prefix?: '' | '0x'
+}
+
+/** Lower-case hex of this form. Throws FormatError `invalid_bundle` naming `name`. */
+export function hexOf(json: Json | undefined, name: string, form: HexForm): string {
+  const { prefix = '0x' } = form
+  const [bytesMin, bytesMax] = 'exactly' in form ? [form.exactly, form.exactly] : [1, form.max]
+  const isRight =
+    typeof json === 'string' &&
+    json.length >= prefix.length + 2 * bytesMin &&
+    json.length <= prefix.length + 2 * bytesMax &&
+    json.startsWith(prefix) &&
+    LOWER_CASE_BYTES.test(json.slice(prefix.length))
+  if (!isRight)
+    throw invalidBundle(name, `${prefix || 'no prefix'} and ${bytesMin} to ${bytesMax} bytes of hex`)
+  return json
+}
+
+/** Standard base64 of 1 to `bytesMax` bytes. Throws FormatError `invalid_bundle` naming `name`. */
+export function base64Of(json: Json | undefined, name: string, bytesMax: number): string {
+  const fault = invalidBundle(name, `standard base64 of 1 to ${bytesMax} bytes`)
+  if (typeof json !== 'string' || json === '' || json.length > Math.ceil(bytesMax / 3) * 4) throw fault
+  try {
+    decodeBase64(json)
+  } catch {
+    throw fault
+  }
+  return json
+}
+
+/** A whole number of 0 to 2^53-1. Throws FormatError `invalid_bundle` naming `name`. */
+export function countOf(json: Json | undefined, name: string): number {
+  if (typeof json !== 'number' || !Number.isSafeInteger(json) || json < 0)
+    throw invalidBundle(name, 'a whole number from 0 to 2^53-1')
+  return json
+}
+
+/** The members of an object that has exactly `names`. Throws FormatError `invalid_bundle` naming `name`. */
+export function membersOf<Name extends string>(
+  json: Json,
+  name: string,
+  names: readonly Name[],
+): Readonly<Record<Name, Json>> {
+  if (!isJsonObject(json) || !hasExactMembers(json, names))
+    throw invalidBundle(name, `an object of ${names.join(', ')}`)
+  return json
+}
+
+/** What is thrown when the member `name` has not its form. */
+export function invalidBundle(name: string, expectation: string): FormatError {
+  return new FormatError('invalid_bundle', `expected ${name} to be ${expectation}`)
+}
+
+const LOWER_CASE_BYTES = /^(?:[0-9a-f]{2})*$/

@@ -1,0 +1,107 @@
+import type { RedactablePart } from './redact-bundle.ts'
+
+/** What a bundle is checked for, in the order of the report. */
+export type BundleCheckName = keyof typeof BUNDLE_CHECKS
+
+/** Every check, and when `verified` needs it. */
+export const BUNDLE_CHECKS = {
+  /** The bundle is one of version 1, every member in its one form. When it fails nothing else is checked. */
+  format: 'always',
+  /** The request hashes to the receipt's request_hash. */
+  'request hash': 'always',
+  /** The response hashes to the receipt's response_hash. */
+  'response hash': 'always',
+  /** Both hash to the record's hash. */
+  hash: 'always',
+  /** A secp256k1 point. */
+  'public key': 'always',
+  /** By that key, over the hash, with low s. */
+  signature: 'always',
+  /** The receipt is of this completion. */
+  receipt: 'always',
+  /** The second in which the receipt says the completion finished. */
+  created_at: 'always',
+  /** The attestation document names that key. */
+  'attestation key': 'always',
+  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  'attestation document': 'always',
+  /** The completion finished while the document was valid. */
+  'attestation time': 'always',
+  /** The document has the measurements that the caller expects. */
+  measurements: 'always',
+  /** The document names the digest of this boot configuration, which is for the log's chain and contract. */
+  'boot configuration': 'always',
+  /** It is one that the caller expects. */
+  'expected configuration': 'always',
+  /** The boot configuration has the receipt's provider at that origin. */
+  provider: 'always',
+  /** The receipt is the leaf at its index of the notary's log. */
+  'receipt in log': 'always',
+  /** The notary signed the log's head, for that chain and contract. */
+  'tree head': 'always',
+  /** The record's tx_hash is the transaction's hash. */
+  'transaction hash': 'always',
+  /** The transaction brings exactly this head with this signature to that contract on that chain. */
+  anchor: 'always',
+  /** The header has the block's number and hash. */
+  'block header': 'always',
+  /** The transaction is under the header's transactions root, at its index. */
+  'transaction in block': 'always',
+  /** The receipt at that index, under the header's receipts root, shows success and the contract's event for this head. */
+  'anchor outcome': 'always',
+  /** The chain has this block, deep enough. */
+  'block on chain': 'with a chain',
+} as const satisfies Readonly<Record<string, 'always' | 'with a chain'>>
+
+/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
+export type BundleCheck = {
+  readonly name: BundleCheckName
+  readonly outcome: 'passed' | 'failed' | 'not checked'
+  readonly detail: string
+}
+
+/** Outcome of verifyBundle. */
+export type BundleReport = {
+  /**
+   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks in
+   * `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing in the bundle.
+   */
+  readonly verdict: 'verified' | 'consistent' | 'invalid'
+  readonly checks: readonly BundleCheck[]
+  /** The needed checks that were not made. */
+  readonly open: readonly BundleCheckName[]
+  /** Parts of the completion that are not there. */
+  readonly redacted: readonly RedactablePart[]
+  /** What the bundle says, as far as its checks passed; null when it is invalid. */
+  readonly facts: BundleFacts | null
+}
+
+/** What a bundle that is not invalid says. What is not shown by a check that passed is null. */
+export type BundleFacts = {
+  readonly hash: string
+  /** The signing account and log: 0x, lower case. */
+  readonly notary: string
+  readonly index: number
+  /** The second in which the completion finished, Unix seconds, by the enclave's clock. */
+  readonly finishedAt: number
+  /** Measurements of the enclave, 48 bytes each by index. */
+  readonly measurements: ReadonlyMap<number, Uint8Array>
+  /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
+  readonly configuration: Uint8Array
+  /** Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the chain's. */
+  readonly anchoredIn: { readonly number: number; readonly hash: string; readonly timestamp: number } | null
+}
+
+/** The verdict on these checks. `hasChain`: whether what a chain says was given. */
+export function judgeChecks(
+  checks: readonly BundleCheck[],
+  hasChain: boolean,
+): Pick<BundleReport, 'verdict' | 'open'> {
+  const open = checks
+    .filter(
+      ({ name, outcome }) => outcome === 'not checked' && (hasChain || BUNDLE_CHECKS[name] === 'always'),
+    )
+    .map(({ name }) => name)
+  if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
+  return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
+}

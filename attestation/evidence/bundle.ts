@@ -1,0 +1,176 @@
+import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
+import { HASH_BYTES } from '../bytes.ts'
+import { stripUnsetMembers } from '../completion-hash.ts'
+import { FormatError } from '../errors.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { type LogProof, parseLogProof } from '../log-proof.ts'
+import { parseReceipt, type Receipt } from '../receipt.ts'
+import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
+import { HEADER_BYTES_MAX } from './block-header.ts'
+import { parseBootConfiguration } from './boot-configuration.ts'
+import { base64Of, countOf, hexOf, invalidBundle, membersOf } from './bundle-forms.ts'
+import { TRANSACTION_RECEIPT_BYTES_MAX } from './transaction-receipt.ts'
+import { TRIE_NODES_MAX } from './trie-proof.ts'
+
+/** What `format` is in every bundle, of any version. */
+export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
+
+/** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
+export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
+
+/** All that a check of one completion needs (README.md of this folder, Format). */
+export type EvidenceBundle = {
+  readonly format: typeof BUNDLE_FORMAT
+  readonly version: 1
+  readonly record: BundleRecord
+  /** What the attestation document's `user_data` is the digest of. */
+  readonly boot_configuration: JsonObject
+  /** The anchor of the log's head, signed: 0x hex. */
+  readonly transaction: string
+  /** Where it was mined; null when it was not when the bundle was made. */
+  readonly block: BundleBlock | null
+}
+
+/** A stored record without its `id`, which nothing can show to be right. */
+export type BundleRecord = RequestPart &
+  ResponsePart & {
+    readonly hash: string
+    readonly public_key: string
+    readonly signature: string
+    readonly tx_hash: string
+    /** Standard base64. */
+    readonly attestation: string
+    readonly receipt: Receipt
+    /** Unix seconds. */
+    readonly created_at: number
+    readonly log: LogProof
+  }
+
+/** The request as hashed, without unset members; or, in its place and under another name, its hash. */
+export type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
+
+/** The response as hashed; or, in its place and under another name, its hash. */
+export type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
+
+/** The block that holds the transaction. */
+export type BundleBlock = {
+  readonly number: number
+  /** The only value that has to be looked up on the chain: 0x hex. */
+  readonly hash: string
+  /** RLP, 0x hex. */
+  readonly header: string
+  readonly transaction_index: number
+  /** Nodes of the transactions trie, root to leaf, 0x hex. */
+  readonly transaction_proof: readonly string[]
+  /** Nodes of the receipts trie, root to leaf, 0x hex. */
+  readonly receipt_proof: readonly string[]
+}
+
+/**
+ * The bundle that attacker-controlled `json` is: exactly the members of version 1, each in its one form, hex in lower case. Read
+ * its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version), `invalid_bundle`,
+ * `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
+ *
+ * Does NOT prove anything: see verifyBundle.
+ */
+export function parseEvidenceBundle(json: Json): EvidenceBundle {
+  const members = isJsonObject(json) ? json : {}
+  if (memberOf(members, 'format') !== BUNDLE_FORMAT || memberOf(members, 'version') !== 1)
+    throw new FormatError('unknown_bundle', `expected format to be ${BUNDLE_FORMAT} and version to be 1`)
+  const bundle = membersOf(json, 'the bundle', BUNDLE_MEMBERS)
+  parseBootConfiguration(bundle.boot_configuration)
+  return {
+    format: BUNDLE_FORMAT,
+    version: 1,
+    record: parseRecord(bundle.record),
+    boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
+    transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
+    block: bundle.block === null ? null : parseBlock(bundle.block),
+  }
+}
+
+const BUNDLE_MEMBERS = ['format', 'version', 'record', 'boot_configuration', 'transaction', 'block'] as const
+
+const BOUND_MEMBERS = [
+  'hash',
+  'public_key',
+  'signature',
+  'tx_hash',
+  'attestation',
+  'receipt',
+  'created_at',
+  'log',
+] as const
+
+const BLOCK_MEMBERS = [
+  'number',
+  'hash',
+  'header',
+  'transaction_index',
+  'transaction_proof',
+  'receipt_proof',
+] as const
+
+function parseRecord(json: Json): BundleRecord {
+  const given = objectOf(json, 'record')
+  const request = Object.hasOwn(given, 'request') ? 'request' : 'request_hash'
+  const response = Object.hasOwn(given, 'response') ? 'response' : 'response_hash'
+  const record = membersOf(given, 'record', [request, response, ...BOUND_MEMBERS])
+  return {
+    ...parseRequestPart(record),
+    ...parseResponsePart(record),
+    hash: hexOf(record.hash, 'record.hash', { exactly: HASH_BYTES, prefix: '' }),
+    public_key: hexOf(record.public_key, 'record.public_key', { exactly: PUBLIC_KEY_BYTES }),
+    signature: hexOf(record.signature, 'record.signature', { exactly: SIGNATURE_BYTES }),
+    tx_hash: hexOf(record.tx_hash, 'record.tx_hash', { exactly: HASH_BYTES }),
+    attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
+    receipt: parseReceipt(record.receipt),
+    created_at: countOf(record.created_at, 'record.created_at'),
+    log: parseLogProof(record.log),
+  }
+}
+
+function parseRequestPart(record: JsonObject): RequestPart {
+  if (!Object.hasOwn(record, 'request'))
+    return {
+      request_hash: hexOf(record.request_hash, 'record.request_hash', { exactly: HASH_BYTES, prefix: '' }),
+    }
+  const request = objectOf(record.request, 'record.request')
+  // Unset members are not hashed: with them, there would be something to change unnoticed.
+  if (stripUnsetMembers(request) !== request)
+    throw invalidBundle('record.request', 'without members of null, also in its messages')
+  return { request }
+}
+
+function parseResponsePart(record: JsonObject): ResponsePart {
+  if (Object.hasOwn(record, 'response')) return { response: objectOf(record.response, 'record.response') }
+  return {
+    response_hash: hexOf(record.response_hash, 'record.response_hash', { exactly: HASH_BYTES, prefix: '' }),
+  }
+}
+
+function parseBlock(json: Json): BundleBlock {
+  const block = membersOf(json, 'block', BLOCK_MEMBERS)
+  return {
+    number: countOf(block.number, 'block.number'),
+    hash: hexOf(block.hash, 'block.hash', { exactly: HASH_BYTES }),
+    header: hexOf(block.header, 'block.header', { max: HEADER_BYTES_MAX }),
+    transaction_index: countOf(block.transaction_index, 'block.transaction_index'),
+    transaction_proof: parseNodes(block.transaction_proof, 'block.transaction_proof'),
+    receipt_proof: parseNodes(block.receipt_proof, 'block.receipt_proof'),
+  }
+}
+
+/** Room for the prefixes and the path of a leaf around its entry. A branch has at most 532 bytes. */
+const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
+
+function parseNodes(json: Json, name: string): readonly string[] {
+  if (!isJsonArray(json) || json.length === 0 || json.length > TRIE_NODES_MAX)
+    throw invalidBundle(name, `an array of 1 to ${TRIE_NODES_MAX} nodes`)
+  return json.map((node, at) => hexOf(node, `${name}.${at}`, { max: NODE_BYTES_MAX }))
+}
+
+function objectOf(json: Json | undefined, name: string): JsonObject {
+  if (!isJsonObject(json)) throw invalidBundle(name, 'an object')
+  return json
+}

@@ -1,0 +1,38 @@
+import { AttestationError } from '../nitro/attestation-error.ts'
+import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
+
+/** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
+export type Finding = string | { readonly notChecked: string }
+
+/** A value, or why there is none. */
+export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
+
+/** The outcome of a check that throws when it fails. */
+export function check(name: BundleCheckName, find: () => Finding): BundleCheck {
+  const attempted = attempt(find)
+  if ('fault' in attempted) return { name, outcome: 'failed', detail: reasonOf(attempted.fault) }
+  return typeof attempted.value === 'string'
+    ? { name, outcome: 'passed', detail: attempted.value }
+    : { name, outcome: 'not checked', detail: attempted.value.notChecked }
+}
+
+/** What `produce` gives, or the fault that it threw. */
+export function attempt<Value>(produce: () => Value): Attempt<Value> {
+  try {
+    return { value: produce() }
+  } catch (fault) {
+    return { fault }
+  }
+}
+
+/** The value; throws the fault when there is none. */
+export function need<Value>(attempted: Attempt<Value>): Value {
+  if ('fault' in attempted) throw attempted.fault
+  return attempted.value
+}
+
+/** A fault in words. */
+export function reasonOf(fault: unknown): string {
+  if (fault instanceof AttestationError) return `${fault.code}: ${fault.message}`
+  return fault instanceof Error ? fault.message : 'unknown fault'
+}

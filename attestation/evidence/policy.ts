@@ -1,0 +1,45 @@
+import type { AttestationPolicy, MeasurementSet } from '../nitro/policy.ts'
+import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
+
+/** What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. */
+export type BundlePolicy = {
+  /**
+   * The code that is acceptable: sets of measurements, one of which the attestation document must have in full. Left out, or
+   * no set: not checked.
+   */
+  readonly measurements?: readonly MeasurementSet[]
+  /**
+   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at which
+   * origins, which certificate authorities, which chain and contract. Measurements do not cover what the operator sets
+   * at boot: with CAs of its own, it could answer in a provider's name. Left out, or none: not checked.
+   */
+  readonly configurations?: readonly Uint8Array[]
+  /** As in AttestationPolicy. Default: AWS's root. */
+  readonly roots?: AttestationPolicy['roots']
+  /** As in AttestationPolicy. Default: none known. */
+  readonly revoked?: AttestationPolicy['revoked']
+  /** As in AttestationPolicy. Default: false. */
+  readonly allowDebug?: boolean
+  /** How many blocks the block must be deep in the chain, itself included, when a chain is given. Default CONFIRMATIONS_MIN_DEFAULT. */
+  readonly confirmationsMin?: number
+}
+
+/** The block is on the chain. How deep is safe depends on the chain; Ethereum calls 64 blocks final. */
+export const CONFIRMATIONS_MIN_DEFAULT = 1
+
+/** What a chain says, asked for by the caller. It is believed as far as the endpoint is that was asked. */
+export type ChainFacts = {
+  readonly chainId: number
+  /** Hash of the chain's block of the bundle's block number: 0x, lower case; null when it has none of that number. */
+  readonly blockHash: string | null
+  /** Number of the chain's newest block. */
+  readonly newestBlock: number
+}
+
+/** What verifyBundle takes beside bundle and policy. */
+export type BundleContext = {
+  /** Left out: the bundle is checked offline. */
+  readonly chain?: ChainFacts
+  /** Remembers the certificate chains it verified, so that many bundles of one enclave cost less. Default: none. */
+  readonly attestations?: AttestationVerifier
+}

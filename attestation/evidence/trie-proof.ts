@@ -1,0 +1,93 @@
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { equalBytes, HASH_BYTES } from '../bytes.ts'
+import { FormatError, ProofError } from '../errors.ts'
+import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
+
+/** Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last takes one at least. */
+export const TRIE_NODES_MAX = 17
+
+/**
+ * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from the block's header), and
+ * gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper,
+ * appendix D); the key is RLP(index). All must be used, and the leaf ends the walk.
+ *
+ * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is the beginning of another, so no
+ * branch has a value: both are refused. Throws FormatError `invalid_rlp` and `invalid_trie_proof`, ProofError
+ * `wrong_trie_node` when a node does not have the hash that leads to it, `not_in_trie` when it leads to another key.
+ *
+ * Does NOT prove that the header is one of a chain.
+ */
+export function verifyTrieProof(proof: {
+  readonly root: Uint8Array
+  readonly index: number
+  readonly nodes: readonly Uint8Array[]
+}): Uint8Array {
+  if (!Number.isSafeInteger(proof.index) || proof.index < 0) throw invalid('expected an index of 0 to 2^53-1')
+  if (proof.nodes.length > TRIE_NODES_MAX) throw invalid(`expected at most ${TRIE_NODES_MAX} nodes`)
+  let step: Step = { kind: 'node', hash: proof.root, nibbles: indexNibbles(proof.index) }
+  for (const node of proof.nodes) {
+    if (step.kind === 'value') throw invalid('expected nothing after the leaf')
+    if (!equalBytes(keccak_256(node), step.hash))
+      throw new ProofError('wrong_trie_node', 'expected each node to have the hash that leads to it')
+    step = stepThrough(rlpList(decodeRlp(node), 'a trie node'), step.nibbles)
+  }
+  if (step.kind === 'node') throw invalid('expected the nodes to end with a leaf')
+  return step.value
+}
+
+/** The way of entry `index` through its trie: the nibbles of RLP(index). */
+export function indexNibbles(index: number): readonly number[] {
+  return nibblesOf(encodeRlp(encodeRlpNumber(index)))
+}
+
+/** Bytes as nibbles, high one first. */
+export function nibblesOf(bytes: Uint8Array): readonly number[] {
+  return [...bytes].flatMap((byte) => [byte >> 4, byte & 15])
+}
+
+/** Items of a branch: a child for each nibble, and a value. */
+export const BRANCH_ITEMS = 17
+
+type Step =
+  | { readonly kind: 'node'; readonly hash: Uint8Array; readonly nibbles: readonly number[] }
+  | { readonly kind: 'value'; readonly value: Uint8Array }
+
+function stepThrough(node: readonly RlpItem[], nibbles: readonly number[]): Step {
+  if (node.length === BRANCH_ITEMS) {
+    const [nibble, ...rest] = nibbles
+    if (nibble === undefined) throw invalid('expected no key to end at a branch')
+    if (rlpBytes(node[BRANCH_ITEMS - 1], 'the value of a branch').length > 0)
+      throw invalid('expected no value at a branch')
+    return { kind: 'node', hash: childHash(node[nibble]), nibbles: rest }
+  }
+  if (node.length !== 2) throw invalid(`expected a node of 2 or ${BRANCH_ITEMS} items`)
+  const { isLeaf, path } = decodePath(rlpBytes(node[0], 'the path of a node'))
+  const isOnTheWay = path.every((nibble, depth) => nibble === nibbles[depth])
+  if (!isOnTheWay || (isLeaf && path.length !== nibbles.length)) throw notInTrie()
+  if (isLeaf) return { kind: 'value', value: rlpBytes(node[1], 'the value of a leaf') }
+  if (path.length === 0) throw invalid('expected an extension to extend')
+  return { kind: 'node', hash: childHash(node[1]), nibbles: nibbles.slice(path.length) }
+}
+
+function childHash(child: RlpItem | undefined): Uint8Array {
+  if (child instanceof Uint8Array && child.length === 0) throw notInTrie()
+  return rlpBytes(child, 'the child of a node', HASH_BYTES)
+}
+
+/** Hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), padded with a zero nibble when even. */
+function decodePath(bytes: Uint8Array): { readonly isLeaf: boolean; readonly path: readonly number[] } {
+  const [flag, padding, ...rest] = nibblesOf(bytes)
+  if (flag === undefined || padding === undefined || flag > 3)
+    throw invalid('expected a path in hex-prefix encoding')
+  const isOdd = flag % 2 === 1
+  if (!isOdd && padding !== 0) throw invalid('expected the padding of a path to be zero')
+  return { isLeaf: flag >= 2, path: isOdd ? [padding, ...rest] : rest }
+}
+
+function notInTrie(): ProofError {
+  return new ProofError('not_in_trie', 'expected the nodes to lead to the entry of this index')
+}
+
+function invalid(message: string): FormatError {
+  return new FormatError('invalid_trie_proof', message)
+}

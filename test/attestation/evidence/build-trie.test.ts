@@ -1,0 +1,56 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { buildTrieProof } from '../../../attestation/evidence/build-trie.ts'
+import { proveByReference } from './reference-trie.ts'
+import { BLOCKS } from './vectors.ts'
+
+describe('buildTrieProof', () => {
+  it.each(BLOCKS)(
+    'finds the roots that the chain gave a block of $transactions.length transactions',
+    (block) => {
+      const [transactions, receipts] = [block.transactions.map(decodeHex), block.receipts.map(decodeHex)]
+      expect(hexOf(buildTrieProof(transactions, 0).root)).toBe(block.transactionsRoot)
+      expect(hexOf(buildTrieProof(receipts, 0).root)).toBe(block.receiptsRoot)
+    },
+  )
+
+  it('agrees with a trie that is built by inserting, at sizes around every change of a key and others', () => {
+    const entries = Array.from({ length: 300 }, (_, at) => `0x${at.toString(16).padStart(64, '0')}`)
+    const sizes = [1, 2, 3, 16, 17, 127, 128, 129, 130, 143, 144, 255, 256, 257, 258, 272, 300]
+    for (const size of sizes) {
+      const some = entries.slice(0, size)
+      for (const index of new Set([0, 1, 15, 127, 128, size - 1].filter((at) => at < size)))
+        expect(asHex(buildTrieProof(some.map(decodeHex), index))).toEqual(proveByReference(some, index))
+    }
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 300 }), fc.nat(), (size, at) => {
+        const some = entries.slice(0, size)
+        expect(asHex(buildTrieProof(some.map(decodeHex), at % size))).toEqual(
+          proveByReference(some, at % size),
+        )
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  it('refuses an index without an entry, and entries that are no transactions', () => {
+    const entry = new Uint8Array(32)
+    for (const [entries, index] of [
+      [[], 0],
+      [[entry], 1],
+      [[entry], -1],
+      [[entry], 0.5],
+      [[entry, new Uint8Array(31)], 0],
+    ] as const)
+      expect(() => buildTrieProof(entries, index)).toThrow(/at least 32 bytes/)
+  })
+})
+
+function asHex({ root, nodes }: ReturnType<typeof buildTrieProof>) {
+  return { root: hexOf(root), nodes: nodes.map(hexOf) }
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return `0x${encodeHex(bytes)}`
+}
