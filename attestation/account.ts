@@ -58,12 +58,13 @@ export function verifyCompletionSignature(signed: {
 /**
  * Public key (65 bytes) of the account that made `signature` over `digest` (32 bytes): any well-formed signature
  * gives some key, so compare it. Throws FormatError `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out
- * of range), `high_s` (EIP-2: s over half the order), ProofError `unrecoverable` (no point has this r).
+ * of range), `high_s` (EIP-2: s over half the order), ProofError `unrecoverable` (no point has this r). `recover` does
+ * the arithmetic on what was checked; the gateway passes a faster one than JavaScript's.
  */
-export function recoverPublicKey(signed: {
-  readonly digest: Uint8Array
-  readonly signature: Uint8Array
-}): Uint8Array {
+export function recoverPublicKey(
+  signed: { readonly digest: Uint8Array; readonly signature: Uint8Array },
+  recover: PointRecovery = recoverPoint,
+): Uint8Array {
   const { digest, signature } = signed
   if (signature.length !== SIGNATURE_BYTES)
     throw new FormatError('invalid_signature', `expected ${SIGNATURE_BYTES} bytes, got ${signature.length}`)
