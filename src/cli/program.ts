@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { registerAttestation } from './commands/attestation.ts'
 import { registerCompletions } from './commands/completions.ts'
 import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
@@ -12,6 +13,7 @@ export function createProgram(): Command {
     .showHelpAfterError('(--help tells more)')
     .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
   registerVerify(program)
+  registerAttestation(program)
   registerMeasure(program)
   registerKeys(program)
   registerCompletions(program)

@@ -9,14 +9,16 @@ export async function settleAll<Values extends readonly unknown[]>(
     readonly [Index in keyof Values]: Promise<Values[Index]>
   },
 ): Promise<Values> {
-  const settled = await Promise.allSettled(promises as readonly Promise<unknown>[])
-  const failures = settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []))
-  if (failures.length === 0)
-    return settled.map((outcome) =>
-      outcome.status === 'fulfilled' ? outcome.value : null,
-    ) as unknown as Values
-  if (failures.length === 1) throw failures[0]
-  throw new StartFailure(
-    failures.map((failure) => (failure instanceof Error ? failure.message : 'failed')).join('\n'),
+  const all = Promise.all(promises) as unknown as Promise<Values>
+  const settled = await Promise.allSettled([all, ...promises])
+  // What waits for another part fails as that part does: that is one failure.
+  const failures = new Set(
+    settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
+  if (failures.size < 2) return all
+  throw new StartFailure([...failures].map((failure) => messageOf(failure)).join('\n'))
+}
+
+function messageOf(failure: unknown): string {
+  return failure instanceof Error ? failure.message : 'unknown fault'
 }

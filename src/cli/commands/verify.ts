@@ -1,19 +1,16 @@
 import type { Command } from 'commander'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import { verifyRecord } from '../../../attestation/verify-record.ts'
 import {
   type AttestationOptions,
   addAttestationOptions,
   demandsAttestation,
   readAttestationPolicy,
 } from '../attestation-options.ts'
-import { checkAttestation } from '../check-attestation.ts'
 import { readCliConfig } from '../config.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { isUrl, readSource } from '../read-source.ts'
-import { readSubjects, type Subject } from '../read-subjects.ts'
-import { judgeReport, printJson, printText, type SubjectReport } from '../verify-report.ts'
+import { readSubjects } from '../read-subjects.ts'
+import { printJson, printText, type SubjectReport } from '../verify-report.ts'
+import { verifySubject } from '../verify-subject.ts'
 
 type VerifyOptions = AttestationOptions & {
   readonly request?: string
@@ -57,13 +54,4 @@ const LOCAL = { apiKey: null, stdin: process.stdin } as const
 function keyFor(source: string, options: VerifyOptions): string | null {
   if (!isUrl(source)) return null
   return options.key ?? readCliConfig().apiKey
-}
-
-async function verifySubject(
-  { record, request }: Subject,
-  policy: AttestationPolicy | null,
-): Promise<SubjectReport> {
-  const given = request === undefined ? {} : { request }
-  const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
-  return judgeReport(record, report, await checkAttestation(record, policy))
 }

@@ -1,0 +1,21 @@
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
+import { checkAttestation } from './check-attestation.ts'
+import type { Subject } from './read-subjects.ts'
+import { judgeReport, type SubjectReport } from './verify-report.ts'
+
+/**
+ * Checks one record, or one answer with its request, and its attestation document when a policy says what to expect of it.
+ * Never throws for what the record says.
+ *
+ * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
+ */
+export async function verifySubject(
+  { record, request }: Subject,
+  policy: AttestationPolicy | null,
+): Promise<SubjectReport> {
+  const given = request === undefined ? {} : { request }
+  const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
+  return judgeReport(record, report, await checkAttestation(record, policy))
+}

@@ -1,0 +1,90 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKeyOperations } from '../../../../src/control/key-operations.ts'
+import { type ApiKeys, createApiKeys } from '../../../../src/services/api-keys.ts'
+import { openControl } from '../../../../src/start/control.ts'
+import { startDatabase } from '../../../../src/start/database.ts'
+import { makePrivateFolder } from '../../../../src/start/private-folder.ts'
+import type { Database } from '../../../../src/stores/database.ts'
+import { createKeysStore } from '../../../../src/stores/keys.ts'
+import { runCli } from '../../../support/run-cli.ts'
+
+let dataFolder = ''
+
+beforeAll(async () => {
+  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-keys-'))
+})
+afterAll(() => rm(dataFolder, { recursive: true, force: true }))
+
+const keys = (...words: string[]) => runCli(['keys', ...words], { variables: { DATA_DIR: dataFolder } })
+
+async function openKeys(): Promise<{ readonly database: Database; readonly service: ApiKeys }> {
+  const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
+  const service = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
+  return { database, service }
+}
+
+/** What holds of keys, however the command reaches the database. `isValid` asks the database itself. */
+async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void> {
+  const created = await keys('create', '--account', 'Ann', '--name', 'laptop')
+  expect(created.code).toBe(0)
+  const key = created.stdout.trim()
+  expect(key).toMatch(/^afd_[a-z2-7]{16}_[\w-]{43}$/)
+  expect(created.stderr).not.toContain(key)
+  expect(await isValid(key)).toBe(true)
+  const list = JSON.parse((await keys('list', '--json')).stdout)
+  const id = key.split('_')[1] ?? ''
+  expect(list.at(-1)).toMatchObject({ id, account: 'Ann', name: 'laptop', revoked_at: null })
+  expect(JSON.stringify(list)).not.toContain(key.split('_')[2])
+  expect((await keys('revoke', id)).code).toBe(0)
+  expect(await isValid(key)).toBe(false)
+  expect((await keys('list')).stdout).toMatch(new RegExp(`${id} +Ann +laptop +\\S+ \\S+ +\\d{4}-`))
+  expect(await keys('revoke', 'nonsense')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('no key has'),
+  })
+}
+
+describe('affidavit keys', () => {
+  it('works on the data folder while no gateway runs', { timeout: 120_000 }, async () => {
+    await tryKeys(async (key) => {
+      const { database, service } = await openKeys()
+      const holder = await service.authenticate(key)
+      await database.close()
+      return holder !== null
+    })
+  })
+
+  it('works through the gateway that runs on the data folder', { timeout: 120_000 }, async () => {
+    const { database, service } = await openKeys()
+    const folder = await makePrivateFolder()
+    const close = await openControl(createKeyOperations(service), { dataFolder, privateFolder: folder.path })
+    try {
+      await tryKeys(async (key) => {
+        // The service believes what it knew of a key for half a second.
+        await new Promise((resolve) => setTimeout(resolve, 600))
+        return (await service.authenticate(key)) !== null
+      })
+    } finally {
+      await close()
+      await folder.remove()
+      await database.close()
+    }
+  })
+
+  it('says so when a process without a control socket has the folder', { timeout: 120_000 }, async () => {
+    const { database } = await openKeys()
+    const run = await keys('list')
+    await database.close()
+    expect(run.code).toBe(1)
+    expect(run.stderr).toContain(`process ${process.pid} has it open`)
+  })
+
+  it('says so when there is no data folder', async () => {
+    const run = await runCli(['keys', 'list'], { variables: { DATA_DIR: join(dataFolder, 'none') } })
+    expect(run).toMatchObject({ code: 1, stderr: expect.stringContaining('there is no data folder') })
+  })
+})

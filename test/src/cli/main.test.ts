@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+import { runCli } from '../../support/run-cli.ts'
+
+describe('the command line', () => {
+  it('explains itself', async () => {
+    const { code, stdout, stderr } = await runCli(['--help'])
+    expect(code).toBe(0)
+    expect(stderr).toBe('')
+    for (const command of ['verify', 'attestation', 'measure', 'keys', 'completions'])
+      expect(stdout).toContain(command)
+  })
+
+  it.each([
+    ['no command', []],
+    ['an unknown command', ['nonsense']],
+    ['an unknown option', ['verify', 'x', '--nonsense']],
+    ['a missing argument', ['verify']],
+    ['a file that is not there', ['verify', '/nowhere/record.json']],
+    ['a malformed measurement', ['verify', '-', '--pcr', '0=zz']],
+    [
+      'a measurement given twice',
+      ['verify', '-', ...['--pcr', `0=${'00'.repeat(48)}`], ...['--pcr', `0=${'00'.repeat(48)}`]],
+    ],
+    ['both kinds of expectation', ['verify', '-', '--any-measurement', '--pcr', `0=${'00'.repeat(48)}`]],
+    ['a name with control characters', ['keys', 'create', '--name', 'a\u001bb']],
+    ['a shell that is not known', ['completions', 'tcsh']],
+  ])('exits 2 for %s, with a hint and no stack', async (_, words) => {
+    const { code, stderr } = await runCli(words)
+    expect(code).toBe(2)
+    expect(stderr).not.toBe('')
+    expect(stderr).not.toContain('    at ')
+  })
+
+  it('exits 1 for what is no record, and says why', async () => {
+    const run = await runCli(['verify', '-'], { input: '{"request":{},"response":{}}' })
+    expect(run.code).toBe(1)
+    expect(run.stdout).toMatch(/^INVALID/m)
+  })
+
+  it('exits 2 for a wrong environment, without repeating it', async () => {
+    const run = await runCli(['keys', 'list'], { variables: { DATABASE_URL: 'mysql://hush' } })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('DATABASE_URL: expected')
+    expect(run.stderr).not.toContain('hush')
+  })
+
+  it('prints one JSON object when asked to', async () => {
+    const run = await runCli(['verify', '-', '--json'], { input: '{"request":{},"response":{},"hash":"x"}' })
+    expect(run.code).toBe(1)
+    expect(JSON.parse(run.stdout)).toMatchObject({
+      ok: false,
+      records: [{ hash: 'x', ok: false, holder: null }],
+    })
+  })
+})

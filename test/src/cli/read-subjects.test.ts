@@ -1,0 +1,88 @@
+import { describe, expect, it } from 'vitest'
+import { CliError } from '../../../src/cli/exit-codes.ts'
+import { readSubjects, type Subject } from '../../../src/cli/read-subjects.ts'
+
+const bytes = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
+const record = { request: {}, response: {}, hash: 'aa' }
+const answer = { choices: [], hash: 'aa' }
+const asked = { model: 'm', stream_options: { include_usage: true } }
+
+const chunk = (content: string) => ({
+  id: 'a',
+  object: 'chat.completion.chunk',
+  created: 1,
+  model: 'm',
+  choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: null, logprobs: null }],
+  usage: null,
+})
+const proof = {
+  id: 'a',
+  object: 'chat.completion.chunk',
+  created: 1,
+  model: 'm',
+  choices: [],
+  hash: 'aa',
+  receipt: {},
+}
+const stream = (values: readonly unknown[], lineBreak = '\n') =>
+  values
+    .map(
+      (value) => `data: ${typeof value === 'string' ? value : JSON.stringify(value)}${lineBreak}${lineBreak}`,
+    )
+    .join('')
+
+function read(input: unknown, request: unknown = null): readonly Subject[] {
+  return readSubjects(bytes(input), request === null ? null : bytes(request))
+}
+
+describe('readSubjects', () => {
+  it('takes a record, and each record of a page', () => {
+    expect(read(record)).toEqual([{ record }])
+    expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
+  })
+
+  it('takes an answer with the body of its request', () => {
+    expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
+  })
+
+  it.each([['\n'], ['\r\n'], ['\r']])('takes a stream with line breaks %j as it came', (lineBreak) => {
+    const text = `: ping${lineBreak}${lineBreak}${stream([chunk('a\u2028'), chunk('b'), { ...chunk(''), choices: [], usage: { total_tokens: 1 } }, proof, '[DONE]'], lineBreak)}`
+    const [subject] = read(text, asked)
+    expect(subject?.request).toEqual(asked)
+    expect(subject?.record).toMatchObject({
+      object: 'chat.completion',
+      choices: [{ message: { content: 'a\u2028b' } }],
+      usage: { total_tokens: 1 },
+      hash: 'aa',
+      receipt: {},
+    })
+  })
+
+  it.each<[string, unknown, unknown, RegExp]>([
+    ['what is no JSON', '{', null, /not JSON/],
+    ['a duplicate member', '{"request":{},"request":{}}', null, /means one thing only/],
+    ['a list', [], null, /JSON object/],
+    ['something else', { a: 1 }, null, /expected a record/],
+    ['an empty page', { completions: [] }, null, /nothing to check/],
+    ['an answer without its request', answer, null, /--request/],
+    ['a stream without its request', stream([proof, '[DONE]']), null, /--request/],
+    ['a stream that is cut off', stream([chunk('a'), proof]), asked, /not whole/],
+    ['a stream without proof', stream([chunk('a'), '[DONE]']), asked, /carry the proof/],
+    [
+      'a stream that failed',
+      `${stream([chunk('a')])}event: error\ndata: {}\n\n`,
+      asked,
+      /ends with an error/,
+    ],
+    [
+      'a stream without usage',
+      stream([chunk('a'), proof, '[DONE]']),
+      { model: 'm' },
+      /did not ask for usage/,
+    ],
+    ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
+  ])('refuses %s', (_, input, request, message) => {
+    expect(() => read(input, request)).toThrow(CliError)
+    expect(() => read(input, request)).toThrow(message)
+  })
+})
