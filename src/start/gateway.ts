@@ -1,6 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Identity } from '../../enclave/protocol/messages.ts'
 import { type App, CALLS_MAX, createApp } from '../app.ts'
 import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
@@ -99,16 +101,33 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   }
 }
 
+/** The local chain's pool is emptied by its upkeep when it is stuck (src/local/chain-upkeep.ts): fill it again soon. */
+const LOCAL_REBROADCAST_MS = 2_000
+/** How long an enclave that is just (re)starting is waited for: it boots in about a second, in an image in ten. */
+const ENCLAVE_WAIT_MS = 20_000
+const ENCLAVE_RETRY_MS = 250
+
 async function checkEnclave(
   enclave: EnclaveClient,
   { config, chain }: { readonly config: GatewayConfig; readonly chain: Chain },
 ): Promise<void> {
-  const identity = await enclave.identity().catch((error: unknown) => {
-    throw error instanceof EnclaveError ? new StartFailure(`enclave: ENCLAVE_URL: ${error.message}`) : error
-  })
+  const identity = await awaitIdentity(enclave)
   const { isProduction } = config
   const faults = await findEnclaveFaults(identity, { domain: chain, isProduction, at: new Date() })
   if (faults.length > 0) throw new StartFailure(faults.join('\n'))
+}
+
+async function awaitIdentity(enclave: EnclaveClient): Promise<Identity> {
+  const deadline = performance.now() + ENCLAVE_WAIT_MS
+  for (;;) {
+    try {
+      return await enclave.identity()
+    } catch (error) {
+      if (!(error instanceof EnclaveError)) throw error
+      if (performance.now() > deadline) throw new StartFailure(`enclave: ENCLAVE_URL: ${error.message}`)
+      await sleep(ENCLAVE_RETRY_MS)
+    }
+  }
 }
 
 function startBroadcaster({
@@ -132,6 +151,7 @@ function startBroadcaster({
     contract,
     confirmations,
     log,
+    ...(chain.publicUrl === null ? {} : { rebroadcastMs: LOCAL_REBROADCAST_MS }),
   })
   broadcaster.start()
   return broadcaster
