@@ -90,8 +90,10 @@ function createPool(
     options: '-c synchronous_commit=on',
     types: { getTypeParser },
   })
-  // Without a listener, an idle connection that the server drops would end the process.
-  pool.on('error', options.onConnectionError)
+  // Without listeners, a connection that the server drops would end the process: the pool speaks for idle ones, and a
+  // client itself for the moments when it is taken but has no query under way.
+  pool.on('error', () => {})
+  pool.on('connect', (client) => client.on('error', options.onConnectionError))
   return pool
 }
 
