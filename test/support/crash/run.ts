@@ -38,8 +38,8 @@ export async function runCrashes(
       await sleep(random() * DOWN_MAX_MS)
       await part.restart()
       counts.set(part.name, (counts.get(part.name) ?? 0) + 1)
-      // Every second kill hits while another part is still coming back.
-      if (kill % 2 === 1) await service.waitUntilReady()
+      // One kill in four hits while another part is still coming back.
+      if (random() < 0.75) await service.waitUntilReady()
     }
     await service.waitUntilReady()
     await sleep(2 * PAUSE_MAX_MS)
