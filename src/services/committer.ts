@@ -4,6 +4,7 @@ import type { Logger } from '../logger.ts'
 import { CommitRaceLost, LogCorrupt } from '../stores/commits.ts'
 import type { RecordsStore, StoredRecord } from '../stores/records.ts'
 import { CommitError } from './commit-error.ts'
+import { type CommitFigures, countCommit, NO_FIGURES } from './commit-figures.ts'
 import {
   type CommitSession,
   commitReply,
@@ -29,7 +30,7 @@ export const RACES_IN_ROW_MAX = 3
 /** While a fault lasts, it is logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 30_000
 
-export type CommitterStatus = {
+export type CommitterStatus = CommitFigures & {
   /** `refusing`: the log diverged, an operator is needed. */
   readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
   /** Name and message of the last failure, until a commit or poll succeeds. */
@@ -37,18 +38,6 @@ export type CommitterStatus = {
   /** Log that is followed, and its size in the database. */
   readonly notary: string | null
   readonly size: number
-  /** Since the start of this process. */
-  readonly commits: number
-  readonly records: number
-  /** Commits that another gateway made first. */
-  readonly races: number
-  readonly failures: number
-  /** Records of the last commit, and of the largest one. */
-  readonly lastBatch: number
-  readonly largestBatch: number
-  /** When the last commit was durable, Unix milliseconds, and how long it took from the reply on. */
-  readonly lastCommitAtMs: number | null
-  readonly lastCommitMs: number | null
   /** Callers that wait for a commit. */
   readonly waiting: number
 }
@@ -87,8 +76,7 @@ export function createCommitter(options: CommitterOptions): Committer {
 class LogFollower implements Committer {
   private readonly options: CommitterOptions
   private readonly waiters = createCommitWaiters()
-  private readonly counters = { commits: 0, records: 0, races: 0, failures: 0, lastBatch: 0, largestBatch: 0 }
-  private lastCommit: { readonly atMs: number; readonly tookMs: number } | null = null
+  private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
   private fault: { readonly error: Error; readonly loggedAtMs: number } | null = null
   private failuresInRow = 0
@@ -137,15 +125,13 @@ class LogFollower implements Committer {
   }
 
   status(): CommitterStatus {
-    const { session, fault, lastCommit } = this
+    const { session, fault } = this
     return {
       phase: this.phase,
       fault: fault && { name: fault.error.name, message: fault.error.message },
       notary: session?.notary.address ?? null,
       size: session?.log.edge.size ?? 0,
-      ...this.counters,
-      lastCommitAtMs: lastCommit?.atMs ?? null,
-      lastCommitMs: lastCommit?.tookMs ?? null,
+      ...this.figures,
       waiting: this.waiters.count(),
     }
   }
@@ -157,7 +143,7 @@ class LogFollower implements Committer {
         await this.follow(await this.open())
       } catch (error) {
         this.session = null
-        if (isLostRace(error) && ++this.racesInRow <= RACES_IN_ROW_MAX) this.counters.races++
+        if (isLostRace(error) && ++this.racesInRow <= RACES_IN_ROW_MAX) this.count('races')
         else await this.recover(error instanceof Error ? error : new Error('not an error'))
       }
     } while (!this.isStopping)
@@ -212,7 +198,9 @@ class LogFollower implements Committer {
     const startedAtMs = this.options.now()
     const committed = await commitReply(session, reply, this.options)
     this.session = committed.session
-    this.count(committed.count, this.options.now() - startedAtMs)
+    const endedAtMs = this.options.now()
+    this.figures = countCommit(this.figures, { records: committed.count, startedAtMs, endedAtMs })
+    this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
     for (let index = committed.from; index < committed.from + committed.count; index++)
       for (const waiter of this.waiters.of(session.notary.address, index))
         waiter.resolve(committed.recordOf(index))
@@ -220,14 +208,8 @@ class LogFollower implements Committer {
     return committed.session
   }
 
-  private count(records: number, tookMs: number): void {
-    const { counters } = this
-    counters.commits++
-    counters.records += records
-    counters.lastBatch = records
-    counters.largestBatch = Math.max(counters.largestBatch, records)
-    this.lastCommit = { atMs: this.options.now(), tookMs }
-    this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
+  private count(what: 'races' | 'failures'): void {
+    this.figures = { ...this.figures, [what]: this.figures[what] + 1 }
   }
 
   private succeed(): void {
@@ -252,7 +234,7 @@ class LogFollower implements Committer {
   }
 
   private async recover(error: Error): Promise<void> {
-    this.counters.failures++
+    this.count('failures')
     this.failuresInRow++
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.enter(isRefusal ? 'refusing' : 'failing')

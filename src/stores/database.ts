@@ -1,4 +1,4 @@
-import { Kysely } from 'kysely'
+import { type Dialect, Kysely } from 'kysely'
 import { openEmbedded } from './embedded.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
@@ -36,14 +36,16 @@ export async function openDatabase(
       ? await openPostgres(location.url, onConnectionError)
       : await openEmbedded(location.dataFolder, onConnectionError)
   const queries = new Kysely<Tables>({ dialect: opened.dialect })
-  const commits =
-    opened.commitDialect === null ? queries : new Kysely<Tables>({ dialect: opened.commitDialect })
+  const over = (dialect: Dialect | null) => (dialect === null ? queries : new Kysely<Tables>({ dialect }))
+  const commits = over(opened.commitDialect)
+  const migrations = over(opened.migrationDialect)
   const close = async () => {
-    await Promise.all([queries.destroy(), commits.destroy()])
+    await Promise.all([queries.destroy(), commits.destroy(), migrations.destroy()])
     await opened.close()
   }
   try {
-    await migrateToLatest(queries)
+    await migrateToLatest(migrations)
+    if (migrations !== queries) await migrations.destroy()
   } catch (error) {
     await close()
     throw error

@@ -31,7 +31,7 @@ export async function openEmbedded(
       if (!pglite.closed) await pglite.close()
       await lock.release()
     }
-    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, close }
+    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, migrationDialect: null, close }
   } catch (error) {
     await lock.release()
     throw error

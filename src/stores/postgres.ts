@@ -17,9 +17,9 @@ export type PostgresLimits = {
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
   readonly connectTimeoutMs: number
-  /** The server ends a statement after this; a commit of a full batch takes well under one second. */
+  /** The server ends a statement after this, 0 for never; a commit of a full batch takes well under one second. */
   readonly statementTimeoutMs: number
-  /** The client gives up, and gives up the connection: the server, or the way to it, is gone. */
+  /** The client gives up the query and the connection after this, 0 for never: the server, or the way to it, is gone. */
   readonly queryTimeoutMs: number
   /** Idle connections are probed after this, so that a dead peer shows. */
   readonly keepAliveAfterMs: number
@@ -39,10 +39,12 @@ export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
 }
 
-/** A database that is ready for Kysely. `commitDialect` null: commits share the one connection of `dialect`. */
+/** A database that is ready for Kysely. Where a dialect is null, its queries share the one connection of `dialect`. */
 export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
+  /** Without time limits: a migration of a large table, or waiting for another gateway's, takes as long as it takes. */
+  readonly migrationDialect: Dialect | null
   /** Ends whatever the dialects leave behind, and them too when they were never used. Call it after them. */
   close(): Promise<void>
 }
@@ -59,16 +61,20 @@ export async function openPostgres(
 ): Promise<OpenedDatabase> {
   const queryPool = createPool(url, { ...limits, max: limits.queryConnectionsMax, onConnectionError })
   const commitPool = createPool(url, { ...limits, max: limits.commitConnectionsMax, onConnectionError })
+  const untimed = { ...limits, statementTimeoutMs: 0, queryTimeoutMs: 0 }
+  const migrationPool = createPool(url, { ...untimed, max: 1, onConnectionError })
+  const pools = [queryPool, commitPool, migrationPool]
   try {
     await checkServer(queryPool)
   } catch (error) {
-    await endPools([queryPool, commitPool])
+    await endPools(pools)
     throw error
   }
   return {
     dialect: new PostgresDialect({ pool: discardBroken(queryPool) }),
     commitDialect: new PostgresDialect({ pool: discardBroken(commitPool) }),
-    close: () => endPools([queryPool, commitPool]),
+    migrationDialect: new PostgresDialect({ pool: discardBroken(migrationPool) }),
+    close: () => endPools(pools),
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { sql } from 'kysely'
@@ -47,8 +47,10 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     await first.close()
     const second = await openDatabase(location)
     expect(await second.queries.selectFrom('relayers').selectAll().execute()).toHaveLength(1)
-    const { rows } = await sql`select name from kysely_migration`.execute(second.queries)
-    expect(rows).toEqual([{ name: '2026-11-21-verified-completions' }])
+    const { rows } = await sql`select name from kysely_migration order by name`.execute(second.queries)
+    const files = await readdir(path.join(import.meta.dirname, '../../../migrations'))
+    const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.replace(/\.ts$/, ''))
+    expect(rows).toEqual(names.toSorted().map((name) => ({ name })))
     await second.close()
   })
 

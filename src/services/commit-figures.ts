@@ -1,0 +1,42 @@
+/** What the committer has done since the start of this process. */
+export type CommitFigures = {
+  readonly commits: number
+  readonly records: number
+  /** Commits that another gateway made first. */
+  readonly races: number
+  readonly failures: number
+  /** Records of the last commit, and of the largest one. */
+  readonly lastBatch: number
+  readonly largestBatch: number
+  /** When the last commit was durable, Unix milliseconds, and how long it took from the enclave's reply on. */
+  readonly lastCommitAtMs: number | null
+  readonly lastCommitMs: number | null
+}
+
+/** The figures before anything happened. */
+export const NO_FIGURES: CommitFigures = {
+  commits: 0,
+  records: 0,
+  races: 0,
+  failures: 0,
+  lastBatch: 0,
+  largestBatch: 0,
+  lastCommitAtMs: null,
+  lastCommitMs: null,
+}
+
+/** The figures after one more commit of `records`, from `startedAtMs` to `endedAtMs`. */
+export function countCommit(
+  figures: CommitFigures,
+  commit: { readonly records: number; readonly startedAtMs: number; readonly endedAtMs: number },
+): CommitFigures {
+  return {
+    ...figures,
+    commits: figures.commits + 1,
+    records: figures.records + commit.records,
+    lastBatch: commit.records,
+    largestBatch: Math.max(figures.largestBatch, commit.records),
+    lastCommitAtMs: commit.endedAtMs,
+    lastCommitMs: commit.endedAtMs - commit.startedAtMs,
+  }
+}
