@@ -6,6 +6,12 @@ import type { Json } from './value.ts'
 /** How many arrays and objects may stand inside each other in a request, and in a provider's answer. */
 export const JSON_DEPTH_MAX = 128
 
+/**
+ * How many arrays and objects a request may have in all. Ten thousand messages of several parts are 50,000; a body of 10 MiB
+ * made of brackets would otherwise be millions, and seconds of work for whoever reads it.
+ */
+export const JSON_CONTAINERS_MAX = 100_000
+
 /** The same for stored evidence, which wraps requests and answers in objects of its own. */
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
@@ -14,7 +20,8 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
  * represent. `__proto__` is a member like any other.
  *
  * Throws JsonError on everything else: a byte order mark; two members of one name (compared after unescaping);
- * lone surrogates; nesting over JSON_DEPTH_MAX; an integer beyond ±(2^53-1); a number with a fraction or an
+ * lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX
+ * arrays and objects; an integer beyond ±(2^53-1); a number with a fraction or an
  * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are kept,
  * 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction is rounded to the nearest double.
  */
@@ -22,6 +29,7 @@ export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({
     text: decodeUtf8(bytes),
     depthMax: JSON_DEPTH_MAX,
+    containersMax: JSON_CONTAINERS_MAX,
     numberFault: requestNumberFault,
   }).read()
 }
@@ -36,6 +44,7 @@ export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({
     text: decodeUtf8(bytes),
     depthMax: EVIDENCE_DEPTH_MAX,
+    containersMax: Number.POSITIVE_INFINITY,
     numberFault: evidenceNumberFault,
   }).read()
 }

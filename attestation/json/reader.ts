@@ -10,6 +10,8 @@ export type ReaderInput = {
   /** Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape. */
   readonly text: string
   readonly depthMax: number
+  /** Arrays and objects in all. */
+  readonly containersMax: number
   /**
    * Why a number may not be read, or null. `isInteger`: written without fraction and exponent.
    * Not asked about integers of up to 15 digits: a double holds all of those.
@@ -25,6 +27,7 @@ export class JsonReader {
   private readonly input: ReaderInput
   private readonly text: string
   private position = 0
+  private containers = 0
   private readonly path: (string | number)[] = []
 
   constructor(input: ReaderInput) {
@@ -106,6 +109,8 @@ export class JsonReader {
   private enter(): void {
     if (this.path.length >= this.input.depthMax)
       this.fail('too_deep', `expected at most ${this.input.depthMax} arrays and objects inside each other`)
+    if (++this.containers > this.input.containersMax)
+      this.fail('too_many', `expected at most ${this.input.containersMax} arrays and objects`)
     this.position++
     this.skipSpace()
   }

@@ -5,6 +5,7 @@ import { encodeUtf8 } from '../../../attestation/bytes.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import {
   EVIDENCE_DEPTH_MAX,
+  JSON_CONTAINERS_MAX,
   JSON_DEPTH_MAX,
   parseExactJson,
   parseStrictJson,
@@ -228,6 +229,12 @@ describe('parseStrictJson on text', () => {
 })
 
 describe('limits of parseStrictJson', () => {
+  it('takes JSON_CONTAINERS_MAX arrays and objects in all and no more', () => {
+    const list = (count: number) => `[${Array.from({ length: count - 1 }, () => '{}').join(',')}]`
+    expect(parse(list(JSON_CONTAINERS_MAX))).toHaveLength(JSON_CONTAINERS_MAX - 1)
+    expect(faultOf(list(JSON_CONTAINERS_MAX + 1)).code).toBe('too_many')
+  })
+
   it('reads arrays and objects inside each other up to the limit and refuses one more', () => {
     for (const [open, close] of [
       ['[', ']'],
