@@ -56,6 +56,7 @@ export type EvidenceParts = {
     size: number
     root: Uint8Array
     signature: Uint8Array
+    nonce: number
   }>
   /** The raw transaction, instead of one signed here. */
   readonly transaction?: string
@@ -150,7 +151,7 @@ export function signAnchor(log: LogProof, changed: EvidenceParts['anchor'] = {})
     relayerKey: RELAYER_KEY,
     chainId,
     contract,
-    nonce: 7,
+    nonce: changed.nonce ?? 7,
     head: {
       size: changed.size ?? log.size,
       root: changed.root ?? decodeHex(log.root),

@@ -1,0 +1,124 @@
+import { Wallet } from 'ethers'
+import { describe, expect, it } from 'vitest'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleContext } from '../../../attestation/evidence/policy.ts'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import { RESPONSE } from '../build-record.ts'
+import { replaceAt } from '../mutate-json.ts'
+import { anchoredEvent, buildEvidence, type EvidenceParts, signAnchor } from './build-evidence.ts'
+import { detailOf, failedOf, namesOf } from './read-report.ts'
+
+const { bundle, policy, chain } = buildEvidence()
+const STRANGER = new Wallet(`0x${'17'.repeat(32)}`)
+const OTHER_CONTRACT = `0x${'c1'.repeat(20)}`
+/** The log of the same notary some completions later. */
+const later = buildEvidence({ record: { after: 9 } }).bundle
+const other = buildEvidence({ record: { response: { ...RESPONSE, id: 'other' } } }).bundle
+
+describe('verifyBundle on swapped and forged anchors', () => {
+  const foreign = Buffer.from(STRANGER.signingKey.sign(`0x${'11'.repeat(32)}`).serialized.slice(2), 'hex')
+
+  it.each<[string, EvidenceParts, readonly BundleCheckName[]]>([
+    ['on another chain', { anchor: { chainId: 1 } }, ['anchor']],
+    ['to another contract', { anchor: { contract: OTHER_CONTRACT } }, ['anchor']],
+    ['of another size', { anchor: { size: 10 } }, ['anchor']],
+    ['of another root', { anchor: { root: new Uint8Array(32) } }, ['anchor']],
+    ['with another signature', { anchor: { signature: new Uint8Array(foreign) } }, ['anchor']],
+    ['of a later head of the same log', { transaction: later.transaction }, ['anchor']],
+    ['of the log of another completion', { transaction: other.transaction }, ['anchor']],
+    ['that reverted', { status: 0 }, ['anchor outcome']],
+    ['that no contract took', { events: [] }, ['anchor outcome']],
+    [
+      'that another contract took',
+      { events: [{ ...anchoredEvent(bundle.record.log), address: OTHER_CONTRACT }] },
+      ['anchor outcome'],
+    ],
+    ['that was taken for a later head', { events: [anchoredEvent(later.record.log)] }, ['anchor outcome']],
+  ])('fails a transaction %s, though it was mined', async (_, parts, failed) => {
+    expect(await failedOf(buildEvidence(parts).bundle)).toEqual(failed)
+  })
+
+  it('fails a transaction that is none', async () => {
+    const { bundle: forged } = buildEvidence({ transaction: `0x02${'c0'.repeat(40)}` })
+    expect(await failedOf(forged)).toEqual(['transaction hash', 'anchor'])
+  })
+
+  it('fails the head of a later log in place of the record’s own, signed as it is', async () => {
+    const swapped = replaceAt(bundle, ['record', 'log'], later.record.log)
+    expect(await failedOf(swapped)).toEqual(['anchor', 'anchor outcome'])
+  })
+
+  it('fails the log of another completion of the same notary, with its receipt and its anchor', async () => {
+    const { receipt, log, tx_hash } = other.record
+    const record = { ...bundle.record, receipt, log, tx_hash }
+    const swapped = { ...other, record }
+    expect(await failedOf(swapped)).toEqual(['response hash', 'receipt'])
+  })
+
+  it('fails a block of another transaction, and proofs of another index', async () => {
+    expect(await failedOf({ ...bundle, block: later.block })).toEqual([
+      'transaction in block',
+      'anchor outcome',
+    ])
+    const moved = buildEvidence({ neighbours: [6, 19] }).bundle.block
+    for (const name of ['transaction_proof', 'receipt_proof'] as const) {
+      const mixed = replaceAt(bundle, ['block', name], moved?.[name] ?? null)
+      expect(await failedOf(mixed)).toEqual([
+        name === 'receipt_proof' ? 'anchor outcome' : 'transaction in block',
+      ])
+    }
+  })
+
+  it('fails the receipt of a neighbour that succeeded in place of one that reverted', async () => {
+    const reverted = buildEvidence({ status: 0 }).bundle
+    const index = replaceAt(reverted, ['block', 'transaction_index'], 4)
+    expect(await failedOf(index)).toEqual(['transaction in block', 'anchor outcome'])
+  })
+
+  it('fails a header of another number than the block says', async () => {
+    const { bundle: built } = buildEvidence({ header: { number: '0x5' } })
+    expect(await failedOf(replaceAt(built, ['block', 'number'], 6))).toEqual(['block header'])
+  })
+
+  it('fails both signatures in their second form: high s', async () => {
+    const record = replaceAt(bundle, ['record', 'signature'], malleated(bundle.record.signature))
+    expect(await failedOf(record)).toEqual(['signature'])
+    const log = { ...bundle.record.log, signature: malleated(bundle.record.log.signature) }
+    const transaction = signAnchor(log)
+    const consistent = buildEvidence({ stored: { log }, transaction }).bundle
+    expect(await failedOf(consistent)).toEqual(['tree head'])
+  })
+
+  it('fails a head that another notary signed, though it was anchored as such', async () => {
+    const log = { ...bundle.record.log, signature: `0x${foreign.toString('hex')}` }
+    const built = buildEvidence({ stored: { log }, transaction: signAnchor(log) }).bundle
+    expect(await failedOf(built)).toEqual(['tree head'])
+  })
+})
+
+describe('verifyBundle with what a chain says', () => {
+  it.each<[string, Partial<NonNullable<BundleContext['chain']>>, RegExp]>([
+    ['is another chain', { chainId: 1 }, /expected chain 31337, asked 1/],
+    ['has no such block', { blockHash: null }, /expected the chain to have a block/],
+    ['has another block there', { blockHash: `0x${'11'.repeat(32)}` }, /expected block 21000000 to be/],
+    ['is behind the block', { newestBlock: 20_999_999 }, /1 confirmations, got 0/],
+  ])('fails when it %s', async (_, says, message) => {
+    const report = await verifyBundle(bundle, policy, { chain: { ...chain, ...says } })
+    expect(namesOf(report, 'failed')).toEqual(['block on chain'])
+    expect(detailOf(report, 'block on chain')).toMatch(message)
+    expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+  })
+
+  it('asks for as many confirmations as the policy says', async () => {
+    expect(await failedOf(bundle, { ...policy, confirmationsMin: 10 })).toEqual([])
+    expect(await failedOf(bundle, { ...policy, confirmationsMin: 11 })).toEqual(['block on chain'])
+  })
+})
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+/** The other signature that the same key and message have. */
+function malleated(signature: string): string {
+  const s = (ORDER - BigInt(`0x${signature.slice(66, 130)}`)).toString(16).padStart(64, '0')
+  return `${signature.slice(0, 66)}${s}${signature.endsWith('1b') ? '1c' : '1b'}`
+}

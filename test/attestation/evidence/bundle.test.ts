@@ -1,0 +1,216 @@
+import { readFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { FormatError } from '../../../attestation/errors.ts'
+import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import { createBundle } from '../../../attestation/evidence/create-bundle.ts'
+import { redactBundle } from '../../../attestation/evidence/redact-bundle.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import { buildRecord } from '../build-record.ts'
+import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'
+import { BOOT_CONFIGURATION, buildEvidence } from './build-evidence.ts'
+import { isValid } from './check-schema.ts'
+import { FIRST_BUNDLE } from './vectors.ts'
+
+const { bundle } = buildEvidence()
+const pending = buildEvidence({ isMined: false }).bundle
+const VALID: readonly (readonly [string, Json])[] = [
+  ['a mined one', bundle],
+  ['one before it was mined', pending],
+  ['one without the request', redactBundle(bundle, { request: true })],
+  ['one without the response', redactBundle(bundle, { response: true })],
+  ['one without both', redactBundle(bundle, { request: true, response: true })],
+  ['the published vector', FIRST_BUNDLE],
+]
+
+/** Objects with whatever members there are: the rest have exactly theirs. */
+const FREE: readonly RegExp[] = [/^record\.re(quest|sponse)\b/, /^boot_configuration\b/]
+
+describe('parseEvidenceBundle', () => {
+  it.each(VALID)('gives a bundle as it is: %s', (_, valid) => {
+    expect(parseEvidenceBundle(valid)).toEqual(valid)
+    expect(parseEvidenceBundle(JSON.parse(JSON.stringify(valid)))).toEqual(valid)
+  })
+
+  it('refuses a bundle without any one of its members, naming where', () => {
+    const places = strictPlaces().filter((path) => path.length > 0 && !isItem(path))
+    expect(places.length).toBeGreaterThan(40)
+    for (const path of places) expect(() => parseEvidenceBundle(removeAt(bundle, path))).toThrow(FormatError)
+    for (const name of ['providers', 'chain_id', 'contract'])
+      expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
+        new RegExp(`boot_configuration.${name}`),
+      )
+  })
+
+  it('refuses a member more in any object of the format', () => {
+    const objects = strictPlaces().filter((path) => isJsonObject(valueAt(bundle, path)))
+    expect(objects.length).toBeGreaterThan(5)
+    for (const path of objects) {
+      const more = { ...(valueAt(bundle, path) as Record<string, Json>), added: 1 }
+      expect(() => parseEvidenceBundle(replaceAt(bundle, path, more))).toThrow(FormatError)
+    }
+  })
+
+  it('refuses a value of any other type in any place', () => {
+    for (const path of strictPlaces())
+      for (const other of [null, true, -1, 0.5, 2 ** 53, 'x', '', [], {}, ['0x'], [null]]) {
+        if (isAllowed(path, other)) continue
+        expect(() => parseEvidenceBundle(replaceAt(bundle, path, other))).toThrow(FormatError)
+      }
+  })
+
+  it.each<[string, JsonPath, (text: string) => Json]>([
+    ['a hash with 0x', ['record', 'hash'], (text) => `0x${text}`],
+    ['a hash in upper case', ['record', 'hash'], (text) => text.toUpperCase()],
+    ['a signature without 0x', ['record', 'signature'], (text) => text.slice(2)],
+    ['a signature of 64 bytes', ['record', 'signature'], (text) => text.slice(0, -2)],
+    ['a line end after a hash', ['record', 'tx_hash'], (text) => `${text}\n`],
+    ['base64 without padding', ['record', 'attestation'], () => 'AAA'],
+    ['base64 with unused bits', ['record', 'attestation'], () => 'AB=='],
+    ['base64url', ['record', 'attestation'], () => 'AA-_'],
+    ['a document of 16 KiB', ['record', 'attestation'], () => 'A'.repeat(22_000)],
+    ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
+    ['an empty transaction', ['transaction'], () => '0x'],
+    ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
+    ['a header of 16 KiB and a byte', ['block', 'header'], () => `0x${'00'.repeat(16_385)}`],
+    ['a proof without nodes', ['block', 'transaction_proof'], () => []],
+    ['a proof of 18 nodes', ['block', 'receipt_proof'], () => Array.from({ length: 18 }, () => '0x00')],
+    ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
+    ['another version', ['version'], () => 2],
+    ['another format', ['format'], () => 'affidavit-evidence'],
+  ])('refuses %s', (_, path, change) => {
+    const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
+    expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+  })
+
+  it('refuses unset members in the request, which would be shown and not hashed', () => {
+    for (const path of [
+      ['record', 'request'],
+      ['record', 'request', 'messages', 0],
+    ] as const) {
+      const unset = { ...(valueAt(bundle, path) as Record<string, Json>), user: null }
+      expect(() => parseEvidenceBundle(replaceAt(bundle, path, unset))).toThrow(/members of null/)
+    }
+  })
+
+  it('refuses a part together with what stands in its place', () => {
+    const { record } = redactBundle(bundle, { request: true, response: true })
+    for (const name of ['request', 'response'])
+      expect(() =>
+        parseEvidenceBundle(
+          replaceAt(bundle, ['record'], {
+            ...bundle.record,
+            [`${name}_hash`]: valueAt(record, [`${name}_hash`]),
+          }),
+        ),
+      ).toThrow(/record to be an object of/)
+  })
+
+  it('gives or refuses any JSON, and never fails otherwise', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.jsonValue(), mutatedAt(bundle, [])), (value) => {
+        try {
+          parseEvidenceBundle(value as Json)
+        } catch (fault) {
+          expect(fault).toBeInstanceOf(FormatError)
+        }
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+describe('bundle.schema.json', () => {
+  const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
+  const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
+
+  it.each(VALID)('accepts %s', (_, valid) => {
+    expect(isValid(schema, valid)).toBe(true)
+  })
+
+  it('refuses what the parser refuses: a member missing, a member more, another type', () => {
+    for (const path of strictPlaces()) {
+      if (path.length > 0 && !isItem(path)) expect(isValid(schema, removeAt(bundle, path))).toBe(false)
+      const value = valueAt(bundle, path)
+      if (isJsonObject(value))
+        expect(isValid(schema, replaceAt(bundle, path, { ...value, added: 1 }))).toBe(false)
+      for (const other of [true, -1, 0.5, 'x', '', {}])
+        if (!isAllowed(path, other)) expect(isValid(schema, replaceAt(bundle, path, other))).toBe(false)
+    }
+  })
+
+  it('refuses a part together with what stands in its place', () => {
+    const both = { ...bundle.record, request_hash: bundle.record.hash }
+    expect(isValid(schema, replaceAt(bundle, ['record'], both))).toBe(false)
+  })
+
+  it('refuses nothing that the parser accepts', () => {
+    fc.assert(
+      fc.property(mutatedAt(bundle, []), (changed) => {
+        const isParsed = succeeds(() => parseEvidenceBundle(changed))
+        if (isParsed) expect(isValid(schema, changed)).toBe(true)
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+describe('createBundle', () => {
+  const { stored } = buildRecord()
+  const parts = { record: stored, bootConfiguration: BOOT_CONFIGURATION, transaction: '0x02', block: null }
+
+  it('takes a record as it is served, and leaves out its id and the unset members of the request', () => {
+    const { record } = createBundle(parts)
+    expect(Object.keys(stored)).toContain('id')
+    expect(record).not.toHaveProperty('id')
+    expect(valueAt(stored, ['request', 'stop'])).toBe(null)
+    expect(record).not.toHaveProperty('request.stop')
+    expect(valueAt(record, ['request', 'response_format', 'json_schema', 'schema'])).toBe(null)
+  })
+
+  it('refuses what is no record, and what is no transaction', () => {
+    for (const changed of [
+      { record: {} },
+      { record: { ...stored, request: 7 } },
+      { record: { ...stored, note: 'x' } },
+      { transaction: '02' },
+      { bootConfiguration: {} },
+    ])
+      expect(() => createBundle({ ...parts, ...changed })).toThrow(FormatError)
+  })
+})
+
+/** Places whose form the format fixes. */
+function strictPlaces(): readonly JsonPath[] {
+  return placesIn(bundle).filter((path) => !FREE.some((free) => free.test(path.join('.'))))
+}
+
+function isItem(path: JsonPath): boolean {
+  return typeof path.at(-1) === 'number'
+}
+
+/** Whether another value of this kind is right in its form there. */
+function isAllowed(path: JsonPath, value: Json): boolean {
+  const place = path.join('.')
+  if (place === 'block' || place === 'record.receipt.model.returned')
+    return value === null || isText(path, value)
+  if (place === 'record.log.path') return isJsonArray(value) && value.length === 0
+  return isText(path, value)
+}
+
+/** Texts of the receipt are the enclave's and free. */
+function isText(path: JsonPath, value: Json): boolean {
+  const isFree = /receipt\.(provider\.name|provider\.tls\.(protocol|subject|issuer)|model\.\w+)$/.test(
+    path.join('.'),
+  )
+  return isFree && typeof value === 'string'
+}
+
+function succeeds(act: () => unknown): boolean {
+  try {
+    act()
+    return true
+  } catch {
+    return false
+  }
+}

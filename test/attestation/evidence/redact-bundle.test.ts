@@ -1,0 +1,122 @@
+import { describe, expect, it } from 'vitest'
+import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import { redactBundle, redactedParts } from '../../../attestation/evidence/redact-bundle.ts'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import type { Json } from '../../../attestation/json/value.ts'
+import { removeAt, replaceAt, valueAt } from '../mutate-json.ts'
+import { buildEvidence } from './build-evidence.ts'
+
+const { bundle, policy, chain } = buildEvidence()
+const PARTS = ['request', 'response'] as const
+
+describe('redactBundle', () => {
+  it.each(PARTS)('leaves only the hash of the %s, and everything else as it was', (part) => {
+    const redacted = redactBundle(bundle, { [part]: true })
+    expect(redacted.record).not.toHaveProperty(part)
+    expect(valueAt(redacted, ['record', `${part}_hash`])).toBe(bundle.record.receipt[`${part}_hash`])
+    expect(removeAt(redacted, ['record', `${part}_hash`])).toEqual(removeAt(bundle, ['record', part]))
+    expect(redactedParts(redacted.record)).toEqual([part])
+    expect(parseEvidenceBundle(redacted)).toEqual(redacted)
+  })
+
+  it('leaves out both, at once or one after the other, and nothing twice', () => {
+    const both = redactBundle(bundle, { request: true, response: true })
+    const oneByOne = redactBundle(redactBundle(bundle, { response: true }), { request: true })
+    expect(oneByOne).toEqual(both)
+    expect(redactBundle(both, { request: true, response: true })).toEqual(both)
+    expect(redactedParts(both.record)).toEqual(['request', 'response'])
+  })
+
+  it('leaves a bundle alone when nothing is to be left out', () => {
+    expect(redactBundle(bundle, {})).toEqual(bundle)
+    expect(redactBundle(bundle, { request: false, response: false })).toEqual(bundle)
+  })
+
+  it('leaves nothing of the text that was left out', () => {
+    const both = JSON.stringify(redactBundle(bundle, { request: true, response: true }))
+    for (const text of ['Größe', 'Answer in one word', 'groß', 'finish_reason'])
+      expect([JSON.stringify(bundle).includes(text), both.includes(text)]).toEqual([true, false])
+  })
+})
+
+describe('verifyBundle on redacted bundles', () => {
+  it.each<[string, { request?: boolean; response?: boolean }, readonly BundleCheckName[]]>([
+    ['the request', { request: true }, ['request hash']],
+    ['the response', { response: true }, ['response hash']],
+    ['both', { request: true, response: true }, ['request hash', 'response hash']],
+  ])(
+    'makes every check but that of what was left out, and so never says verified: %s',
+    async (_, parts, open) => {
+      const report = await verifyBundle(redactBundle(bundle, parts), policy, { chain })
+      expect(report).toMatchObject({
+        verdict: 'consistent',
+        open,
+        redacted: open.map((name) => name.split(' ')[0]),
+      })
+      expect(report.checks.filter(({ outcome }) => outcome !== 'passed').map(({ name }) => name)).toEqual(
+        open,
+      )
+      expect(report.checks.find(({ name }) => name === open[0])?.detail).toMatch(/left out/)
+    },
+  )
+
+  it.each(PARTS)('fails another hash in place of the %s', async (part) => {
+    const redacted = redactBundle(bundle, { [part]: true })
+    const changed = replaceAt(redacted, ['record', `${part}_hash`], '11'.repeat(32))
+    const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
+    expect(await failedOf(changed)).toEqual(expected)
+  })
+
+  it.each(PARTS)('fails a bundle that was altered in its %s before that was left out', async (part) => {
+    const altered = replaceAt(bundle, ['record', part, 'model'], 'forged') as EvidenceBundle
+    const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
+    expect(await failedOf(redactBundle(altered, { [part]: true }))).toEqual(expected)
+  })
+
+  it('fails other alterations of a redacted bundle where it fails them in a whole one', async () => {
+    const redacted = redactBundle(bundle, { request: true })
+    expect(await failedOf(replaceAt(redacted, ['record', 'response', 'id'], 'x'))).toEqual([
+      'response hash',
+      'hash',
+      'signature',
+      'receipt',
+    ])
+    expect(await failedOf(replaceAt(redacted, ['record', 'receipt', 'started_at'], 1))).toEqual([
+      'receipt in log',
+    ])
+    const other = replaceAt(redacted, ['record', 'receipt', 'model', 'returned'], 'x')
+    expect(await failedOf(other)).toEqual(['receipt', 'receipt in log'])
+  })
+
+  it('takes no request for one that was left out, whatever it looks like, and none for a request', async () => {
+    const hash = bundle.record.receipt.request_hash
+    const disguises: readonly Json[] = [{ request_hash: hash }, { sha256: hash }, {}]
+    for (const disguise of disguises)
+      expect(await failedOf(replaceAt(bundle, ['record', 'request'], disguise))).toContain('request hash')
+    for (const disguise of [hash, null])
+      expect(await failedOf(replaceAt(bundle, ['record', 'request'], disguise))).toEqual(['format'])
+    expect(await failedOf(removeAt(bundle, ['record', 'request']))).toEqual(['format'])
+  })
+
+  it('does not hide a part that can be guessed: its hash has no salt', () => {
+    const secret = replaceAt(bundle, ['record', 'request', 'seed'], 4) as EvidenceBundle
+    const hashes = [3, 4, 5].map((seed) => {
+      const guess = replaceAt(bundle, ['record', 'request', 'seed'], seed) as EvidenceBundle
+      return hashOf(redactBundle(guess, { request: true }))
+    })
+    expect(hashes.indexOf(hashOf(redactBundle(secret, { request: true })))).toBe(1)
+  })
+})
+
+function hashOf(redacted: EvidenceBundle): Json {
+  return valueAt(redacted, ['record', 'request_hash'])
+}
+
+async function failedOf(changed: Json): Promise<readonly string[]> {
+  const { checks, verdict } = await verifyBundle(changed, policy, { chain })
+  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+  expect(verdict).toBe(failed.length > 0 ? 'invalid' : 'consistent')
+  return failed
+}

@@ -1,0 +1,190 @@
+import canonicalize from 'canonicalize'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { decodeBase64, decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import type { Json } from '../../../attestation/json/value.ts'
+import { PolicyError } from '../../../attestation/nitro/policy.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
+import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
+import { NOTARY } from '../build-record.ts'
+import { mutatedAt, replaceAt } from '../mutate-json.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+  documentFor,
+  type EvidenceParts,
+  FINISHED_AT,
+} from './build-evidence.ts'
+import { detailOf, failedOf, namesOf } from './read-report.ts'
+import { FIRST_BUNDLE, FIRST_EXPECTED } from './vectors.ts'
+
+const { bundle, policy, chain } = buildEvidence()
+
+describe('verifyBundle', () => {
+  it('verifies the published vector, whose anchor a real chain mined', async () => {
+    const report = await verifyBundle(FIRST_BUNDLE, FIRST_EXPECTED.policy, { chain: FIRST_EXPECTED.chain })
+    expect(namesOf(report, 'failed')).toEqual([])
+    expect(report).toMatchObject({ verdict: 'verified', open: [] })
+    expect(report.facts?.anchoredIn?.hash).toBe(FIRST_EXPECTED.chain.blockHash)
+  })
+
+  it('verifies offline, and then says neither when nor that a chain has the block', async () => {
+    const report = await verifyBundle(bundle, policy)
+    expect(report).toMatchObject({ verdict: 'verified', open: [], facts: { anchoredIn: null } })
+    expect(namesOf(report, 'not checked')).toEqual(['block on chain'])
+    expect(detailOf(report, 'block on chain')).toContain(bundle.block?.hash)
+  })
+
+  it('gives what was established', async () => {
+    const { facts } = await verifyBundle(bundle, policy, { chain })
+    expect(facts).toEqual({
+      hash: bundle.record.hash,
+      notary: NOTARY.address.toLowerCase(),
+      index: 5,
+      finishedAt: Math.floor(FINISHED_AT / 1000),
+      measurements: new Map([...PCR_VALUES].map(([index, pcr]) => [index, new Uint8Array(pcr)])),
+      configuration: new Uint8Array(digestOf(BOOT_CONFIGURATION)),
+      anchoredIn: {
+        number: 21_000_000,
+        hash: bundle.block?.hash,
+        timestamp: Math.ceil(FINISHED_AT / 1000 + 12),
+      },
+    })
+  })
+
+  it('verifies at every place of logs and blocks of many sizes', async () => {
+    for (const [before, after] of [
+      [0, 0],
+      [0, 1],
+      [6, 0],
+      [127, 3],
+      [128, 1],
+      [200, 60],
+    ] as const) {
+      const built = buildEvidence({ record: { before: after, after: before }, neighbours: [before, after] })
+      expect((await verifyBundle(built.bundle, built.policy, { chain: built.chain })).verdict).toBe(
+        'verified',
+      )
+    }
+  })
+
+  it('takes a verifier that remembers certificate chains', async () => {
+    const attestations = createAttestationVerifier()
+    for (let round = 0; round < 2; round++)
+      expect((await verifyBundle(bundle, policy, { attestations })).verdict).toBe('verified')
+  })
+})
+
+describe('verifyBundle without what it needs', () => {
+  it.each<[string, Partial<BundlePolicy>, readonly BundleCheckName[]]>([
+    ['no measurements', { measurements: [] }, ['measurements']],
+    ['no configurations', { configurations: [] }, ['expected configuration']],
+    ['neither', { measurements: [], configurations: [] }, ['measurements', 'expected configuration']],
+  ])('never says verified: %s', async (_, less, open) => {
+    expect(await verifyBundle(bundle, { ...policy, ...less })).toMatchObject({ verdict: 'consistent', open })
+    const { measurements = [], configurations = [] } = { ...policy, ...less }
+    const { roots = [] } = policy
+    const leftOut = {
+      roots,
+      ...(measurements.length > 0 ? { measurements } : {}),
+      ...(configurations.length > 0 ? { configurations } : {}),
+    }
+    expect(await verifyBundle(bundle, leftOut)).toMatchObject({ verdict: 'consistent', open })
+  })
+
+  it('fails a set of expected measurements that expects nothing', async () => {
+    expect(await failedOf(bundle, { ...policy, measurements: [new Map()] })).toEqual(['measurements'])
+  })
+
+  it('never says verified before the transaction was mined, or when the block was taken away', async () => {
+    const open = ['block header', 'transaction in block', 'anchor outcome']
+    const pending = buildEvidence({ isMined: false })
+    for (const unmined of [pending.bundle, { ...bundle, block: null }]) {
+      expect(await verifyBundle(unmined, policy)).toMatchObject({ verdict: 'consistent', open })
+      const asked = await verifyBundle(unmined, policy, { chain })
+      expect(asked).toMatchObject({ verdict: 'consistent', open: [...open, 'block on chain'] })
+    }
+  })
+
+  it('rejects with PolicyError for a policy that makes no sense', async () => {
+    for (const nonsense of [
+      { roots: [] },
+      { measurements: [new Map([[99, new Uint8Array(48)]])] },
+      { measurements: [new Map([[0, new Uint8Array(47)]])] },
+    ])
+      await expect(verifyBundle(bundle, { ...policy, ...nonsense })).rejects.toThrow(PolicyError)
+  })
+})
+
+describe('verifyBundle on anything', () => {
+  it('never verifies a bundle in which anything was changed', async () => {
+    await fc.assert(
+      fc.asyncProperty(mutatedAt(bundle, []), async (changed) => {
+        fc.pre(canonicalize(changed) !== canonicalize(bundle) && !isBlockGone(changed))
+        expect((await verifyBundle(changed, policy, { chain })).verdict).toBe('invalid')
+      }),
+      { numRuns: 250 },
+    )
+  })
+
+  it('reports, and never rejects, on any JSON value', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue(), async (value) => {
+        const report = await verifyBundle(value as Json, policy)
+        expect(report).toMatchObject({ verdict: 'invalid', redacted: [], facts: null })
+        expect(namesOf(report, 'failed')).toEqual(['format'])
+        expect(namesOf(report, 'passed')).toEqual([])
+      }),
+      { numRuns: 50 },
+    )
+  })
+
+  it('names the member that has not its form', async () => {
+    const report = await verifyBundle(replaceAt(bundle, ['block', 'number'], '7'), policy)
+    expect(detailOf(report, 'format')).toMatch(/block.number/)
+  })
+})
+
+describe('what verifyBundle does not detect', () => {
+  it('does not detect another valid document of the same enclave in place of its own', async () => {
+    const attestation = documentFor(BOOT_CONFIGURATION, { timestamp: MADE_AT.getTime() + 30_000 })
+    expect(await failedOf(replaceAt(bundle, ['record', 'attestation'], attestation))).toEqual([])
+  })
+
+  it('does not detect the document’s own signature in its second form, which P-384 allows', async () => {
+    const document = decodeBase64(bundle.record.attestation)
+    const s = BigInt(`0x${encodeHex(document.subarray(-48))}`)
+    const second = decodeHex((P384_ORDER - s).toString(16).padStart(96, '0'))
+    const changed = encodeBase64(Uint8Array.from([...document.subarray(0, -48), ...second]))
+    expect(await failedOf(replaceAt(bundle, ['record', 'attestation'], changed))).toEqual([])
+  })
+
+  it('does not detect offline that a block was made up: whoever can sign the transaction can write one', async () => {
+    const report = await verifyBundle(buildEvidence({ header: { timestamp: '0x1' } }).bundle, policy)
+    expect(report).toMatchObject({ verdict: 'verified', facts: { anchoredIn: null } })
+  })
+
+  it('does not detect that the notary signed another history of the same log', async () => {
+    const parts: EvidenceParts = { record: { receipt: { started_at: 1 } } }
+    const [one, two] = [buildEvidence(), buildEvidence(parts)]
+    expect(one.bundle.record.receipt.index).toBe(two.bundle.record.receipt.index)
+    for (const built of [one, two])
+      expect((await verifyBundle(built.bundle, built.policy, { chain: built.chain })).verdict).toBe(
+        'verified',
+      )
+  })
+})
+
+const P384_ORDER =
+  0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n
+
+/** Without its block a bundle is one that was made before it was mined: open, not wrong. */
+function isBlockGone(changed: Json): boolean {
+  return (changed as Partial<EvidenceBundle> | null)?.block === null
+}
