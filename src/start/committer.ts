@@ -37,7 +37,7 @@ export function startCommitter({
     },
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey: relayer.key, chainId, contract, nonce, head, fees }),
-    onCommit: broadcaster.notify,
+    onCommit: () => broadcaster.notify(),
     log,
     now: Date.now,
   })

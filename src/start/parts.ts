@@ -44,8 +44,8 @@ export function startParts(
   const enclave = openEnclave(config, { ...options, chain })
   return settleAll<Parts>([
     database.then((part) => note(part, () => part.close())),
-    chain.then((part) => note(part, part.stop)),
-    enclave.then((part) => note(part, part.stop)),
+    chain.then((part) => note(part, () => part.stop())),
+    enclave.then((part) => note(part, () => part.stop())),
   ])
 
   function note<Part>(part: Part, stop: () => Promise<void>): Part {

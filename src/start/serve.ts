@@ -12,6 +12,9 @@ export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 /** What a stop may take beyond the grace for running calls: commits, and the ends of the parts. */
 const STOP_MARGIN_MS = 20_000
 
+/** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
+const SAME_SIGNAL_MS = 500
+
 /**
  * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error the log: readable on a
  * terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good order, a second one at once; the end of an IPC
@@ -67,10 +70,13 @@ function stopOnSignals({
   readonly log: Logger
   readonly die: (what: string, error: unknown) => never
 }): void {
-  let isStopping = false
+  let stoppingSince: number | null = null
   const stop = async (signal: string) => {
-    if (isStopping) process.exit(1)
-    isStopping = true
+    if (stoppingSince !== null) {
+      if (performance.now() - stoppingSince > SAME_SIGNAL_MS) process.exit(1)
+      return
+    }
+    stoppingSince = performance.now()
     log.info({ signal }, 'stopping')
     setTimeout(() => die('stop took too long', null), graceMs + STOP_MARGIN_MS).unref()
     try {

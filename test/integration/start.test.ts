@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
@@ -184,31 +185,52 @@ describe('npm start', () => {
       expect(await other.stop()).toBe(0)
     }
   })
+})
 
-  it('finishes running calls when it is stopped, and then exits 0 with nothing left behind', async () => {
+describe('a stop', () => {
+  let folder = ''
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+  const start = () => startAffidavit({ dataFolder: folder, variables: { DEMO_DELAY_MS: '50' } })
+
+  it('finishes running calls, commits them, and then exits 0 with nothing left behind', async () => {
+    const service = await start()
     const parts = listTree(service.pid)
     const slow = await startSlowStream(service)
     const stopped = service.stop()
-    expect((await slow).split('\n\n').filter(Boolean).at(-1)).toBe('data: [DONE]')
+    expect((await slow.text).split('\n\n').filter(Boolean).at(-1)).toBe('data: [DONE]')
     expect(await stopped).toBe(0)
     await expect.poll(() => parts.filter(isAlive), { timeout: 5_000 }).toEqual([])
     expect(service.output().stderr).not.toContain('"level":"error"')
   })
+
+  it('ends at once with the second signal, and takes every part along', async () => {
+    const service = await start()
+    const parts = listTree(service.pid)
+    const slow = await startSlowStream(service)
+    const cut = slow.text.catch(() => 'cut off')
+    process.kill(service.pid, 'SIGINT')
+    // One Ctrl-C that arrives twice is no second one.
+    process.kill(service.pid, 'SIGINT')
+    await sleep(1_000)
+    expect(isAlive(service.pid)).toBe(true)
+    process.kill(service.pid, 'SIGINT')
+    await expect.poll(() => parts.filter(isAlive), { timeout: 5_000 }).toEqual([])
+    expect(await cut).toBe('cut off')
+  })
 })
 
-/** A stream that has begun and goes on for a while; resolves with its text. */
-async function startSlowStream(service: Affidavit): Promise<Promise<string>> {
+/** A stream of at least two seconds that has begun. */
+async function startSlowStream(service: Affidavit): Promise<{ readonly text: Promise<string> }> {
   const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      model: 'demo/lorem',
-      stream: true,
-      messages: [{ role: 'user', content: 'Write 5000 words.' }],
-    }),
+    body: JSON.stringify({ model: 'demo/lorem', stream: true, messages: [{ role: 'user', content: 'hi' }] }),
   })
   expect(response.status).toBe(200)
-  return response.text()
+  return { text: response.text() }
 }
 
 describe('a start that cannot be', () => {
@@ -256,7 +278,8 @@ describe('a start that cannot be', () => {
 
   it('names an operator’s part that is not there', async () => {
     expect(await fail({ ENCLAVE_URL: 'unix:/nowhere/enclave.sock' })).toContain('ENCLAVE_URL')
-    expect(await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })).toContain('DATABASE_URL')
-    expect(await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })).not.toContain('hush')
+    const report = await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })
+    expect(report).toContain('DATABASE_URL')
+    expect(report).not.toContain('hush')
   })
 })
