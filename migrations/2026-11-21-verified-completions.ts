@@ -41,6 +41,9 @@ async function createLogs(db: Kysely<unknown>): Promise<void> {
       public_key bytea not null check (octet_length(public_key) = 65),
       size bigint not null check (size >= 0),
       root bytea not null check (octet_length(root) = 32),
+      chain_id bigint not null,
+      contract text not null check (contract ~ '^0x[0-9a-f]{40}$'),
+      boot_configuration text not null,
       created_at bigint not null
     )`.execute(db)
   await sql`

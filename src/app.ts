@@ -19,7 +19,6 @@ import { createAttestations } from './services/attestations.ts'
 import type { Committer } from './services/committer.ts'
 import type { EnclaveClient } from './services/enclave-client.ts'
 import { createHistory } from './services/history.ts'
-import type { ChainDomain } from './services/record-text.ts'
 import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './services/verified-completions.ts'
 import type { RecordsStore } from './stores/records.ts'
 
@@ -31,7 +30,6 @@ export type AppDependencies = {
   readonly keys: Authenticator
   /** The operator's credentials, by provider name. */
   readonly credentials: ReadonlyMap<string, string>
-  readonly domain: ChainDomain
   readonly settings: AppSettings
   readonly log: Logger
   /** Milliseconds; a fraction is welcome. */
@@ -119,11 +117,11 @@ function createKoa(dependencies: AppDependencies, { signals, isClosing }: Lifecy
 }
 
 function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, signals: CallSignals): void {
-  const { enclave, committer, records, credentials, domain, settings, log, now } = dependencies
+  const { enclave, committer, records, credentials, settings, log, now } = dependencies
   const authenticated = authenticate(dependencies.keys)
   addServiceRoutes(router, createAttestations({ enclave, now }))
   addHistoryRoutes(router, {
-    history: createHistory({ records, domain, isOpen: settings.isHistoryOpen }),
+    history: createHistory({ records, isOpen: settings.isHistoryOpen }),
     authenticated,
   })
   addVerifiedCompletionRoutes(router, {

@@ -1,4 +1,5 @@
 import { encodeHex } from '../../attestation/bytes.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { Edge, LogNode } from '../../attestation/merkle/edge.ts'
 import {
   buildProof,
@@ -84,6 +85,8 @@ export async function openSession(options: SessionOptions): Promise<CommitSessio
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
+    domain,
+    bootConfiguration: canonicalizeJson(identity.boot_configuration),
     createdAt: unixSeconds(now),
   })
   if (identity.log.acknowledged > log.edge.size)
@@ -142,6 +145,7 @@ export async function commitReply(
           root: encodeHex(head.root),
           signature: `0x${encodeHex(head.signature)}`,
           path: path.map(encodeHex),
+          ...notary.domain,
         },
       }
     },

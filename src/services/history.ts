@@ -1,6 +1,6 @@
 import { ApiError, ValidationError } from '../errors.ts'
 import type { RecordsStore } from '../stores/records.ts'
-import { type ChainDomain, recordText } from './record-text.ts'
+import { recordText } from './record-text.ts'
 
 /** A page's records end before their text grows over this, whatever the limit: one record may be over 40 MiB. */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
@@ -36,10 +36,9 @@ export type History = {
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
-  readonly domain: ChainDomain
   readonly isOpen: boolean
 }): History {
-  const { records, domain, isOpen } = options
+  const { records, isOpen } = options
 
   async function list(query: HistoryPageQuery): Promise<string> {
     if (query.filter === 'all' && !isOpen)
@@ -53,7 +52,7 @@ export function createHistory(options: {
       const page = await records.list({ accountId, limit, cursor })
       if (page === 'unknown_cursor') throw unknownCursor()
       for (const record of page.records) {
-        const text = recordText(record, domain)
+        const text = recordText(record)
         if (texts.length > 0 && length + text.length > PAGE_LENGTH_MAX) return pageText(texts, cursor)
         texts.push(text)
         length += text.length
@@ -66,7 +65,7 @@ export function createHistory(options: {
 
   async function find(hash: string, accountId: string): Promise<string | null> {
     const record = await records.findByHash(hash, { accountId: isOpen ? null : accountId })
-    return record && recordText(record, domain)
+    return record && recordText(record)
   }
 
   return { list, find }

@@ -1,13 +1,6 @@
 import type { StoredRecord } from '../stores/records.ts'
 import { echoRequest } from './request-echo.ts'
 
-/** The chain and contract that tree heads are signed for; part of every record's `log`. */
-export type ChainDomain = {
-  readonly chainId: number
-  /** 0x, lower case. */
-  readonly contract: string
-}
-
 /*
  * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as it was hashed, and a
  * 32 MiB answer is not parsed to be sent. The spliced values are hex, base64 and canonical JSON that the committer
@@ -23,11 +16,11 @@ export function createReplyText(record: StoredRecord): string {
 }
 
 /** Stored record (interface, 2.4), with `receipt` and `log`. */
-export function recordText(record: StoredRecord, domain: ChainDomain): string {
+export function recordText(record: StoredRecord): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record
   const members = `"id":"${id}","request":${request},"response":${response}`
-  return `{${members},${proofText(record)},"created_at":${createdAt},"log":${logText(record, domain)}}`
+  return `{${members},${proofText(record)},"created_at":${createdAt},"log":${logText(record)}}`
 }
 
 /**
@@ -60,7 +53,7 @@ function proofText(record: StoredRecord): string {
   return `${fields},"attestation":"${attestation}","receipt":${receipt}`
 }
 
-function logText({ logProof }: StoredRecord, { chainId, contract }: ChainDomain): string {
-  const { size, root, signature, path } = logProof
+function logText({ logProof }: StoredRecord): string {
+  const { size, root, signature, path, chainId, contract } = logProof
   return JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })
 }

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 
-/** Variables by name, as in process.env. */
+/** Variables by name, as a process has them. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The configuration of a process is wrong. Whoever started it has to mend it; nothing was started. */

@@ -2,8 +2,8 @@ import { decodeBase64, decodeHex, encodeUtf8, equalBytes, sha256 } from '../../a
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import type { LogDomain } from '../../attestation/tree-head.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../enclave/protocol/messages.ts'
-import type { ChainDomain } from '../services/record-text.ts'
 
 /**
  * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another chain or contract, and
@@ -13,13 +13,13 @@ import type { ChainDomain } from '../services/record-text.ts'
  */
 export async function findEnclaveFaults(
   identity: Identity,
-  expected: { readonly domain: ChainDomain; readonly isProduction: boolean; readonly at: Date },
+  expected: { readonly domain: LogDomain; readonly isProduction: boolean; readonly at: Date },
 ): Promise<readonly string[]> {
   const faults = domainFaults(identity, expected.domain)
   return expected.isProduction ? [...faults, ...(await productionFaults(identity, expected.at))] : faults
 }
 
-function domainFaults({ boot_configuration: boot }: Identity, domain: ChainDomain): readonly string[] {
+function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): readonly string[] {
   const faults: string[] = []
   if (boot.protocol_version !== PROTOCOL_VERSION)
     faults.push(`enclave: expected protocol version ${PROTOCOL_VERSION}, got ${boot.protocol_version}`)

@@ -53,7 +53,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   await tryAddress(config)
   await using started = new AsyncDisposableStack()
   const home = config.isProduction ? null : await openHome(config.dataFolder)
-  if (home !== null) started.defer(home.leave)
+  if (home !== null) started.defer(() => home.leave())
   // Known only later, and told of the chain's restarts from the beginning.
   const later: { broadcaster?: Broadcaster } = {}
   const parts = await startParts(config, {
@@ -68,11 +68,11 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     callsMax: CALLS_MAX,
     now: Date.now,
   })
-  started.defer(enclave.close)
+  started.defer(() => enclave.close())
   await checkEnclave(enclave, { config, chain })
   const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
   later.broadcaster = broadcaster
-  started.defer(broadcaster.stop)
+  started.defer(() => broadcaster.stop())
   const { pull, expectEnd } = pullUntilEnd(enclave)
   const following = { ...enclave, pull }
   const committer = startCommitter({
@@ -93,7 +93,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
   const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, log })
   const url = await listen(app, config)
-  started.defer(app.close)
+  started.defer(() => app.close())
   const running = started.move()
   return {
     facts: describeGateway({ config, parts, url, apiKey: keys.shown }),
@@ -187,7 +187,7 @@ function assembleApp(
     readonly log: Logger
   },
 ): App {
-  const [database, { chainId, contract }] = parts
+  const [database] = parts
   const { isHistoryOpen, keepAliveMs, bodyBytesMax, shutdownGraceMs, logLevel } = config
   return createApp({
     enclave,
@@ -195,7 +195,6 @@ function assembleApp(
     records: createRecordsStore(database),
     keys,
     credentials: config.credentials,
-    domain: { chainId, contract },
     settings: {
       isHistoryOpen,
       keepAliveMs,

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from 'kysely'
 import { concatBytes, decodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
 import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
+import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Database } from './database.ts'
 import { readNodes } from './log-nodes.ts'
 import type { StoredRecord } from './records.ts'
@@ -62,14 +63,22 @@ export type Commit = {
   readonly committedAt: number
 }
 
+/** What is stored of a log when it is first seen: who signs it, and for what. It never changes after that. */
+export type LogOpening = {
+  readonly notary: string
+  readonly publicKey: string
+  /** Chain and contract that its heads are signed for, whatever the gateway uses later. */
+  readonly domain: LogDomain
+  /** Canonical JSON of the enclave's boot configuration, whose digest its attestation documents carry. */
+  readonly bootConfiguration: string
+  /** Unix seconds. */
+  readonly createdAt: number
+}
+
 /** What the committer needs of the database. Every method throws the driver's error when the database fails. */
 export type CommitsStore = {
   /** Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to its root. */
-  openLog(log: {
-    readonly notary: string
-    readonly publicKey: string
-    readonly createdAt: number
-  }): Promise<LogState>
+  openLog(log: LogOpening): Promise<LogState>
   /** The nonce that the relayer's next anchor must have; null before `openRelayer`. */
   nextNonce(relayer: string): Promise<number | null>
   /** Makes the relayer known; its first anchor gets `firstNonce`. A relayer that is known stays as it is. */
@@ -85,11 +94,12 @@ export type CommitsStore = {
 /** Commits on the database's own connections for them. */
 export function createCommitsStore({ commits: queries }: Pick<Database, 'commits'>): CommitsStore {
   return {
-    async openLog({ notary, publicKey, createdAt }) {
+    async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
       const key = decodeHex(publicKey)
       await sql`
-        insert into logs (notary, public_key, size, root, created_at)
-        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${createdAt})
+        insert into logs (notary, public_key, size, root, chain_id, contract, boot_configuration, created_at)
+        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId}, ${domain.contract},
+          ${bootConfiguration}, ${createdAt})
         on conflict (notary) do nothing`.execute(queries)
       const log = await queries
         .selectFrom('logs')

@@ -17,6 +17,9 @@ export type LogProof = {
   readonly signature: string
   /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
   readonly path: readonly string[]
+  /** What the head is signed for: the chain's id, and the contract's address (0x, lower case). */
+  readonly chainId: number
+  readonly contract: string
 }
 
 /** A stored completion with all that proves it. Texts are the canonical bytes that were hashed. Immutable. */
@@ -82,7 +85,7 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
   ): Promise<readonly StoredRecord[]> {
     const { rows } = await sql<RecordRow>`
       select r.*, l.notary, l.public_key, a.tx_hash, a.size as head_size, a.root as head_root,
-        a.signature as head_signature
+        a.signature as head_signature, l.chain_id, l.contract
       from (${page}) r
       join logs l on l.id = r.log_id
       join anchors a on a.relayer = r.relayer and a.nonce = r.nonce
@@ -126,6 +129,8 @@ type RecordRow = Selectable<Tables['records']> & {
   readonly head_size: number
   readonly head_root: Uint8Array
   readonly head_signature: Uint8Array
+  readonly chain_id: number
+  readonly contract: string
 }
 
 function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
@@ -178,6 +183,8 @@ function toRecord(
       root: encodeHex(row.head_root),
       signature: `0x${encodeHex(row.head_signature)}`,
       path: path.map(encodeHex),
+      chainId: row.chain_id,
+      contract: row.contract,
     },
   }
 }

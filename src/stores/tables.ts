@@ -44,6 +44,10 @@ type LogRow = {
   readonly public_key: Uint8Array
   readonly size: number
   readonly root: Uint8Array
+  readonly chain_id: number
+  readonly contract: string
+  /** Canonical JSON. */
+  readonly boot_configuration: string
   readonly created_at: number
 }
 

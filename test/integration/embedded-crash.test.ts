@@ -8,6 +8,7 @@ import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
 import { createRecordsStore } from '../../src/stores/records.ts'
 import { randomRelayer } from '../src/services/run-committer.ts'
+import { OPENING } from '../src/stores/build-commit.ts'
 import { type DatabaseSource, startDatabases } from '../support/databases.ts'
 
 const KILLS = 6
@@ -40,7 +41,7 @@ describe('the embedded database', () => {
     // Opening a log recomputes its root from what is stored of it.
     const commits = createCommitsStore(database)
     for (const { notary } of await database.queries.selectFrom('logs').select('notary').execute())
-      await commits.openLog({ notary, publicKey: `0x${'00'.repeat(65)}`, createdAt: 0 })
+      await commits.openLog({ notary, publicKey: `0x${'00'.repeat(65)}`, ...OPENING })
     await database.close()
   })
 })

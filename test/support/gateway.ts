@@ -78,7 +78,6 @@ export async function startGateway(
     records,
     keys,
     credentials: options.credentials ?? new Map(),
-    domain: SCRIPTED_DOMAIN,
     settings: { ...TEST_SETTINGS, ...options.settings },
     log,
     now: () => performance.now(),

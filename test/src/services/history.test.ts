@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createHistory, FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '../../../src/services/history.ts'
 import type { RecordsStore, StoredRecord } from '../../../src/stores/records.ts'
-import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 type List = RecordsStore['list']
 
@@ -21,7 +20,7 @@ const record = (index: number, length: number): StoredRecord => ({
   requestId: null,
   createdAt: 1,
   outcome: 'complete',
-  logProof: { size: 1, root: '00', signature: '0x', path: [] },
+  logProof: { size: 1, root: '00', signature: '0x', path: [], chainId: 1, contract: '0x' },
 })
 
 /** A store of `count` records whose responses have `length` characters; notes how many were asked for at once. */
@@ -38,7 +37,6 @@ function storeOf(count: number, length: number) {
     limits,
     history: createHistory({
       records: { list, findByHash: async () => null },
-      domain: SCRIPTED_DOMAIN,
       isOpen: true,
     }),
   }

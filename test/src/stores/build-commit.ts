@@ -6,6 +6,13 @@ import type { Commit, CommitsStore, LogState, NewRecord } from '../../../src/sto
 
 export const CREATED_AT = 1_790_000_000
 
+/** What a log is opened with beside its notary. */
+export const OPENING = {
+  domain: { chainId: 31_337, contract: `0x${'c0'.repeat(20)}` },
+  bootConfiguration: '{}',
+  createdAt: CREATED_AT,
+} as const
+
 /** A log and a relayer of their own, as a test finds them in a database it shares. */
 export type TestLog = {
   readonly notary: string
@@ -23,7 +30,7 @@ export async function openLog(
   { notary, publicKey, relayer }: TestLog,
 ): Promise<LogState> {
   await commits.openRelayer(relayer, 0)
-  return commits.openLog({ notary, publicKey, createdAt: CREATED_AT })
+  return commits.openLog({ notary, publicKey, ...OPENING })
 }
 
 export type CommitParts = {

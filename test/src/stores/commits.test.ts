@@ -12,8 +12,8 @@ import { createRecordsStore } from '../../../src/stores/records.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   buildCommit,
-  CREATED_AT,
   makeLog,
+  OPENING,
   openLog,
   stateAfter,
   storeCommits,
@@ -32,8 +32,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  const reopen = ({ notary, publicKey }: TestLog) =>
-    commits.openLog({ notary, publicKey, createdAt: CREATED_AT })
+  const reopen = ({ notary, publicKey }: TestLog) => commits.openLog({ notary, publicKey, ...OPENING })
   const findAll = async ({ notary }: TestLog, count: number) => {
     const records = createRecordsStore(database)
     return Promise.all(Array.from({ length: count }, (_, index) => records.findByIndex(notary, index)))

@@ -7,7 +7,7 @@ import { type CommitsStore, createCommitsStore, type NewRecord } from '../../../
 import type { Database } from '../../../src/stores/database.ts'
 import { createRecordsStore, type RecordsStore, type StoredRecord } from '../../../src/stores/records.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { buildCommit, CREATED_AT, makeLog, openLog, storeCommits } from './build-commit.ts'
+import { buildCommit, CREATED_AT, makeLog, OPENING, openLog, storeCommits } from './build-commit.ts'
 
 describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   let source: DatabaseSource
@@ -64,6 +64,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
         root: encodeHex(commit.head.root),
         signature: `0x${encodeHex(commit.head.signature)}`,
         path: [],
+        ...OPENING.domain,
       },
     })
   })
