@@ -40,8 +40,8 @@ export type RecordOptions = {
   /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
   readonly request?: Json
   /**
-   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence. Their own checks are not
-   * made, the receipt's model of that part is not compared; all else is checked from the hashes.
+   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence. Their own checks
+   * are not made, the receipt's model of that part is not compared; all else is checked from the hashes.
    */
   readonly withheld?: Withheld
   /** Reads an attestation document without judging it; throws when it cannot. Default: decodeAttestationPayload. */

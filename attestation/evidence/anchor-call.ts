@@ -13,9 +13,9 @@ export type AnchorCall = {
 }
 
 /**
- * The arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`, in the one encoding that the contract ABI
- * specification gives for them, 228 bytes: no other offset, no other padding, nothing after it. Throws FormatError
- * `invalid_anchor_call`.
+ * The arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`, in the one encoding that the
+ * contract ABI specification gives for them, 228 bytes: no other offset, no other padding, nothing after it. Throws
+ * FormatError `invalid_anchor_call`.
  */
 export function decodeAnchorCall(data: Uint8Array): AnchorCall {
   if (data.length !== CALL_BYTES) throw invalid(`${CALL_BYTES} bytes of call data, got ${data.length}`)

@@ -22,9 +22,10 @@ export type AnchorTransaction = {
 }
 
 /**
- * The anchor transaction that attacker-controlled `raw` bytes are: a signed EIP-1559 transaction (0x02 || RLP of 12 fields) that calls
- * `anchor` with no value and no access list. Every byte is accounted for. Throws FormatError `invalid_transaction`, `invalid_anchor_call`,
- * `invalid_rlp`, `invalid_signature`, `high_s`, ProofError `unrecoverable`.
+ * The anchor transaction that attacker-controlled `raw` bytes are: a signed EIP-1559 transaction (0x02 || RLP of 12
+ * fields) that calls `anchor` with no value and no access list. Every byte is accounted for. Throws FormatError
+ * `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`, `invalid_signature`, `high_s`, ProofError
+ * `unrecoverable`.
  *
  * Does NOT prove that it was mined, that it succeeded, or that the head in it is its notary's.
  */

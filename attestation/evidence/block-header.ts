@@ -18,9 +18,10 @@ export type BlockHeader = {
 }
 
 /**
- * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section 4.4): the 15 fields that every
- * header has, in their forms, then any number of byte strings, which later forks added (base fee, withdrawals root, …) and
- * which are hashed but not looked at. Throws FormatError `invalid_block_header` and `invalid_rlp`.
+ * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section 4.4): the 15 fields
+ * that every header has, in their forms, then any number of byte strings, which later forks added (base fee,
+ * withdrawals root, …) and which are hashed but not looked at. Throws FormatError `invalid_block_header` and
+ * `invalid_rlp`.
  *
  * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with the chain's.
  */

@@ -13,8 +13,8 @@ export type BootFacts = {
 }
 
 /**
- * What attacker-controlled `json`, a boot configuration, says. It may have more members than are read here: all are part of its digest.
- * Throws FormatError `invalid_bundle` naming the member.
+ * What attacker-controlled `json`, a boot configuration, says. It may have more members than are read here: all are
+ * part of its digest. Throws FormatError `invalid_bundle` naming the member.
  *
  * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the attestation document.
  */
@@ -32,7 +32,10 @@ export function parseBootConfiguration(json: Json): BootFacts {
   }
 }
 
-/** What `user_data` of the enclave's attestation documents is: SHA-256 of the canonical JSON of its boot configuration. */
+/**
+ * What `user_data` of the enclave's attestation documents is: SHA-256 of the canonical JSON of its boot
+ * configuration.
+ */
 export function digestBootConfiguration(configuration: JsonObject): Uint8Array {
   return sha256(encodeUtf8(canonicalizeJson(configuration)))
 }

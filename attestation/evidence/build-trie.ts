@@ -5,10 +5,10 @@ import { encodeRlp, type RlpItem } from './rlp.ts'
 import { BRANCH_ITEMS, indexNibbles } from './trie-proof.ts'
 
 /**
- * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and the nodes from its root to
- * entry `index`, as verifyTrieProof takes them. Compare `root` with the block's header: nothing else shows that the entries
- * are complete. Throws FormatError `invalid_trie_entries` when there is no such entry, or one is below 32 bytes, which no
- * transaction and no receipt is.
+ * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and the nodes from its
+ * root to entry `index`, as verifyTrieProof takes them. Compare `root` with the block's header: nothing else shows
+ * that the entries are complete. Throws FormatError `invalid_trie_entries` when there is no such entry, or one is
+ * below 32 bytes, which no transaction and no receipt is.
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],

@@ -47,7 +47,10 @@ export const BUNDLE_CHECKS = {
   'block header': 'always',
   /** The transaction is under the header's transactions root, at its index. */
   'transaction in block': 'always',
-  /** The receipt at that index, under the header's receipts root, shows success and the contract's event for this head. */
+  /**
+   * The receipt at that index, under the header's receipts root, shows success and the contract's event for this
+   * head.
+   */
   'anchor outcome': 'always',
   /** The chain has this block, deep enough. */
   'block on chain': 'with a chain',
@@ -63,8 +66,9 @@ export type BundleCheck = {
 /** Outcome of verifyBundle. */
 export type BundleReport = {
   /**
-   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks in
-   * `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing in the bundle.
+   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks
+   * in `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing in the
+   * bundle.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
   readonly checks: readonly BundleCheck[]

@@ -67,9 +67,9 @@ export type BundleBlock = {
 }
 
 /**
- * The bundle that attacker-controlled `json` is: exactly the members of version 1, each in its one form, hex in lower case. Read
- * its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version), `invalid_bundle`,
- * `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
+ * The bundle that attacker-controlled `json` is: exactly the members of version 1, each in its one form, hex in
+ * lower case. Read its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
+ * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
  *
  * Does NOT prove anything: see verifyBundle.
  */

@@ -3,9 +3,9 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/valu
 import { BUNDLE_FORMAT, type BundleBlock, type EvidenceBundle, parseEvidenceBundle } from './bundle.ts'
 
 /**
- * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with what the gateway keeps beside it.
- * Leaves out the record's `id` and the request's unset members, which nothing binds. Throws FormatError as
- * parseEvidenceBundle.
+ * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with what the gateway
+ * keeps beside it. Leaves out the record's `id` and the request's unset members, which nothing binds. Throws
+ * FormatError as parseEvidenceBundle.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */

@@ -12,8 +12,9 @@ import { type Attempt, attempt, check, type Finding, need } from './finding.ts'
 import type { BundlePolicy } from './policy.ts'
 
 /**
- * Checks which code holds the key, by the attestation document, and with which configuration it was booted. All of it at the time of the
- * document (historical mode): it is the log's anchor that shows the record to be no younger than it says.
+ * Checks which code holds the key, by the attestation document, and with which configuration it was booted. All of
+ * it at the time of the document (historical mode): it is the log's anchor that shows the record to be no younger
+ * than it says.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,

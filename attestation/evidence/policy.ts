@@ -4,14 +4,15 @@ import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 /** What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. */
 export type BundlePolicy = {
   /**
-   * The code that is acceptable: sets of measurements, one of which the attestation document must have in full. Left out, or
-   * no set: not checked.
+   * The code that is acceptable: sets of measurements, one of which the attestation document must have in full.
+   * Left out, or no set: not checked.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at which
-   * origins, which certificate authorities, which chain and contract. Measurements do not cover what the operator sets
-   * at boot: with CAs of its own, it could answer in a provider's name. Left out, or none: not checked.
+   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at
+   * which origins, which certificate authorities, which chain and contract. Measurements do not cover what the
+   * operator sets at boot: with CAs of its own, it could answer in a provider's name. Left out, or none: not
+   * checked.
    */
   readonly configurations?: readonly Uint8Array[]
   /** As in AttestationPolicy. Default: AWS's root. */
@@ -20,7 +21,10 @@ export type BundlePolicy = {
   readonly revoked?: AttestationPolicy['revoked']
   /** As in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
-  /** How many blocks the block must be deep in the chain, itself included, when a chain is given. Default CONFIRMATIONS_MIN_DEFAULT. */
+  /**
+   * How many blocks the block must be deep in the chain, itself included, when a chain is given. Default
+   * CONFIRMATIONS_MIN_DEFAULT.
+   */
   readonly confirmationsMin?: number
 }
 

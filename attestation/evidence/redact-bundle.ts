@@ -5,12 +5,12 @@ import type { BundleRecord, EvidenceBundle, RequestPart, ResponsePart } from './
 export type RedactablePart = 'request' | 'response'
 
 /**
- * The bundle with only the hash in place of the request, of the response, or of both. The rest stays verifiable: who signed, the
- * receipt, the log, the anchor. A part that is left out already stays so. The hash is of the part itself, so that leaving out a
- * part that was altered does not hide it.
+ * The bundle with only the hash in place of the request, of the response, or of both. The rest stays verifiable:
+ * who signed, the receipt, the log, the anchor. A part that is left out already stays so. The hash is of the part
+ * itself, so that leaving out a part that was altered does not hide it.
  *
- * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that can be guessed, since
- * its hash is without salt and each guess can be tried; nor what the other part repeats of it.
+ * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that can be guessed,
+ * since its hash is without salt and each guess can be tried; nor what the other part repeats of it.
  */
 export function redactBundle(
   bundle: EvidenceBundle,

@@ -8,11 +8,12 @@ export type RlpItem = Uint8Array | readonly RlpItem[]
 export const RLP_DEPTH_MAX = 16
 
 /**
- * The value that attacker-controlled `bytes` are the RLP encoding of (Ethereum yellow paper, appendix B). Every value has one
- * encoding, so no two byte strings decode to the same value. Byte strings of the result are views into `bytes`.
+ * The value that attacker-controlled `bytes` are the RLP encoding of (Ethereum yellow paper, appendix B). Every
+ * value has one encoding, so no two byte strings decode to the same value. Byte strings of the result are views
+ * into `bytes`.
  *
- * Throws FormatError `invalid_rlp`: truncated; bytes after the value; a single byte below 0x80 with a prefix; a length in the
- * long form that fits the short one, or with leading zeros; lists nested over RLP_DEPTH_MAX.
+ * Throws FormatError `invalid_rlp`: truncated; bytes after the value; a single byte below 0x80 with a prefix; a
+ * length in the long form that fits the short one, or with leading zeros; lists nested over RLP_DEPTH_MAX.
  */
 export function decodeRlp(bytes: Uint8Array): RlpItem {
   const { item, end } = readItem({ bytes, limit: bytes.length }, { start: 0, depth: 0 })

@@ -22,8 +22,8 @@ export type TransactionEvent = {
 }
 
 /**
- * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of status, cumulative gas, bloom and
- * events (EIP-2718, EIP-658). Throws FormatError `invalid_transaction_receipt` and `invalid_rlp`.
+ * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of status, cumulative
+ * gas, bloom and events (EIP-2718, EIP-658). Throws FormatError `invalid_transaction_receipt` and `invalid_rlp`.
  *
  * Does NOT prove that any chain gave it: see verifyTrieProof.
  */

@@ -3,17 +3,21 @@ import { equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
-/** Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last takes one at least. */
+/**
+ * Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last takes one at
+ * least.
+ */
 export const TRIE_NODES_MAX = 17
 
 /**
- * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from the block's header), and
- * gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper,
- * appendix D); the key is RLP(index). All must be used, and the leaf ends the walk.
+ * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from the block's
+ * header), and gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from the root to the leaf
+ * (Ethereum yellow paper, appendix D); the key is RLP(index). All must be used, and the leaf ends the walk.
  *
- * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is the beginning of another, so no
- * branch has a value: both are refused. Throws FormatError `invalid_rlp` and `invalid_trie_proof`, ProofError
- * `wrong_trie_node` when a node does not have the hash that leads to it, `not_in_trie` when it leads to another key.
+ * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is the beginning
+ * of another, so no branch has a value: both are refused. Throws FormatError `invalid_rlp` and
+ * `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have the hash that leads to it,
+ * `not_in_trie` when it leads to another key.
  *
  * Does NOT prove that the header is one of a chain.
  */

@@ -20,13 +20,14 @@ import type { BundleContext, BundlePolicy } from './policy.ts'
 import { redactedParts } from './redact-bundle.ts'
 
 /**
- * Checks all that an evidence bundle shows, with no network and no clock. `json` is attacker-controlled: read its text with
- * parseExactJson. Never rejects for anything in the bundle: what is missing or malformed fails the check it is needed for.
- * Rejects with PolicyError when the policy makes no sense.
+ * Checks all that an evidence bundle shows, with no network and no clock. `json` is attacker-controlled: read its
+ * text with parseExactJson. Never rejects for anything in the bundle: what is missing or malformed fails the check
+ * it is needed for. Rejects with PolicyError when the policy makes no sense.
  *
- * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the block is one of the chain,
- * unless `context.chain` is given; when the completion was made, but for "not after the block" then; that the notary signed no
- * other history of the same log (compare its heads on the chain); that the relayer is anyone in particular.
+ * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the block is one of
+ * the chain, unless `context.chain` is given; when the completion was made, but for "not after the block" then;
+ * that the notary signed no other history of the same log (compare its heads on the chain); that the relayer is
+ * anyone in particular.
  */
 export async function verifyBundle(
   json: Json,

@@ -7,8 +7,8 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Whether `value` is valid under a JSON Schema (draft 2020-12), for the keywords that bundle.schema.json uses. Throws on any other
- * keyword, so that none is passed over in silence.
+ * Whether `value` is valid under a JSON Schema (draft 2020-12), for the keywords that bundle.schema.json uses.
+ * Throws on any other keyword, so that none is passed over in silence.
  */
 export function isValid(schema: JsonObject, value: Json, root: JsonObject = schema): boolean {
   return Object.entries(schema).every(([keyword, argument]) => {

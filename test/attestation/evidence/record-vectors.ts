@@ -14,8 +14,8 @@ import { type RawBlock, readBlock } from './read-block.ts'
 import { proveByReference } from './reference-trie.ts'
 
 /*
- * Makes test/vectors/evidence from one run of anvil: blocks of several sizes as their bytes, and a bundle whose anchor is in one
- * of them. Run with node; the documents' keys are new each time, so every file changes.
+ * Makes test/vectors/evidence from one run of anvil: blocks of several sizes as their bytes, and a bundle whose
+ * anchor is in one of them. Run with node; the documents' keys are new each time, so every file changes.
  */
 
 const FOLDER = join(import.meta.dirname, '../../vectors/evidence')

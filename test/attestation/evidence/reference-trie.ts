@@ -1,8 +1,9 @@
 import { encodeRlp, getBytes, keccak256, toBeArray } from 'ethers'
 
 /**
- * The Merkle-Patricia trie of a block's entries (0x hex), built by inserting one entry after the other as the yellow paper's
- * definitions read, with ethers' RLP and Keccak: to compare the real thing with. `nodes` lead from the root to entry `index`.
+ * The Merkle-Patricia trie of a block's entries (0x hex), built by inserting one entry after the other as the
+ * yellow paper's definitions read, with ethers' RLP and Keccak: to compare the real thing with. `nodes` lead from
+ * the root to entry `index`.
  */
 export function proveByReference(
   entries: readonly string[],

@@ -165,6 +165,13 @@ describe('what verifyBundle does not detect', () => {
     expect(await failedOf(replaceAt(bundle, ['record', 'attestation'], changed))).toEqual([])
   })
 
+  it('does not detect members in another order, nor -0 for 0, which change nothing that was said', async () => {
+    const reversed = Object.fromEntries(Object.entries(bundle).reverse())
+    expect(await failedOf(reversed)).toEqual([])
+    const path = ['record', 'response', 'choices', 0, 'index']
+    expect(await failedOf(replaceAt(bundle, path, -0))).toEqual([])
+  })
+
   it('does not detect offline that a block was made up: whoever can sign the transaction can write one', async () => {
     const report = await verifyBundle(buildEvidence({ header: { timestamp: '0x1' } }).bundle, policy)
     expect(report).toMatchObject({ verdict: 'verified', facts: { anchoredIn: null } })
