@@ -9,8 +9,11 @@ const MAX_PRIORITY_FEE_GWEI = 2
 
 /** Every variable of the gateway's process. Empty counts as unset. Those of the enclave: enclave/config.ts. */
 const schema = z.object({
-  /** `production` refuses to start with anything embedded, simulated or for demonstration. Default: development. */
-  NODE_ENV: text.optional(),
+  /**
+   * `production` refuses to start with anything embedded, simulated or for demonstration. Default: development. Other
+   * words are refused, so that no misspelt production starts with simulated parts.
+   */
+  NODE_ENV: oneOf(['development', 'test', 'production']).default('development'),
   /** Address to listen on. Default 127.0.0.1: whoever opens it to others should have decided to. */
   HOST: text.default('127.0.0.1'),
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
@@ -28,7 +31,9 @@ const schema = z.object({
   /** JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it. */
   CHAIN_RPC_URL: url(['http', 'https']).optional(),
   /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
-  RELAYER_PRIVATE_KEY: form(/^(0x)?[0-9a-fA-F]{64}$/, '32 bytes in hex').optional(),
+  RELAYER_PRIVATE_KEY: text
+    .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
+    .optional(),
   /** Address of the deployed anchor contract, 0x and 40 hex digits. */
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
   /**
@@ -80,6 +85,15 @@ const schema = z.object({
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
 })
+
+/** Order of secp256k1 (SEC 2, 2.4.1); a private key is a number from 1 to below it. */
+const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+function isPrivateKey(hex: string): boolean {
+  if (!/^(0x)?[0-9a-fA-F]{64}$/.test(hex)) return false
+  const key = BigInt(`0x${hex.replace(/^0x/, '')}`)
+  return key > 0n && key < CURVE_ORDER
+}
 
 type Settings = z.output<typeof schema>
 

@@ -157,6 +157,18 @@ describe('readGatewayConfig', () => {
       expect(faults.some((fault) => fault.startsWith(`${name}: `))).toBe(true)
   })
 
+  it.each(['prod', 'Production', 'staging'])(
+    'refuses NODE_ENV %s, which may have been meant as production',
+    (word) => {
+      expect(faultsOf({ NODE_ENV: word })).toEqual([expect.stringContaining('NODE_ENV: expected one of')])
+    },
+  )
+
+  it.each(['00'.repeat(32), 'ff'.repeat(32), 'zz'.repeat(32), 'a1'])('refuses %s as a private key', (key) => {
+    const faults = faultsOf({ ...REMOTE_CHAIN, RELAYER_PRIVATE_KEY: key })
+    expect(faults).toEqual([expect.stringContaining('RELAYER_PRIVATE_KEY: expected')])
+  })
+
   it('never repeats a key', () => {
     const hush = 'hush'.repeat(60)
     const faults = faultsOf({
