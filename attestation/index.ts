@@ -9,7 +9,35 @@ export {
 } from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
 export { type CompletionHash, hashCompletion, PROOF_MEMBERS, stripUnsetMembers } from './completion-hash.ts'
+export { PORTABLE_DIGESTS } from './eif/digests.ts'
+export { EifError } from './eif/eif-error.ts'
+export { measureEif } from './eif/measure-eif.ts'
+export type { EifReport } from './eif/report.ts'
 export { FormatError, ProofError } from './errors.ts'
+export { type AnchorCall, decodeAnchorCall } from './evidence/anchor-call.ts'
+export { type AnchorTransaction, decodeAnchorTransaction } from './evidence/anchor-transaction.ts'
+export { type BlockHeader, decodeBlockHeader } from './evidence/block-header.ts'
+export { digestBootConfiguration } from './evidence/boot-configuration.ts'
+export { buildTrieProof } from './evidence/build-trie.ts'
+export {
+  BUNDLE_FORMAT,
+  type BundleBlock,
+  type BundleRecord,
+  type EvidenceBundle,
+  parseEvidenceBundle,
+} from './evidence/bundle.ts'
+export type {
+  BundleCheck,
+  BundleCheckName,
+  BundleFacts,
+  BundleReport,
+} from './evidence/bundle-report.ts'
+export { createBundle } from './evidence/create-bundle.ts'
+export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.ts'
+export { type RedactablePart, redactBundle } from './evidence/redact-bundle.ts'
+export { decodeTransactionReceipt, hasAnchoredEvent } from './evidence/transaction-receipt.ts'
+export { verifyTrieProof } from './evidence/trie-proof.ts'
+export { verifyBundle } from './evidence/verify-bundle.ts'
 export { canonicalizeJson } from './json/canonical.ts'
 export { JsonError, type JsonErrorCode } from './json/json-error.ts'
 export { parseLenientJson } from './json/parse-lenient.ts'
