@@ -12,7 +12,13 @@ export const JSON_DEPTH_MAX = 128
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
-/** The same for stored evidence, which wraps requests and answers in objects of its own. */
+/**
+ * How many members the objects of a request may have together. Ten thousand messages of several parts are 100,000; a body
+ * of 10 MiB made of members would otherwise be most of a million, which takes many seconds, all in one turn.
+ */
+export const JSON_MEMBERS_MAX = 200_000
+
+/** JSON_DEPTH_MAX for stored evidence, which wraps requests and answers in objects of its own. */
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
@@ -21,7 +27,7 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
  *
  * Throws JsonError on everything else: a byte order mark; two members of one name (compared after unescaping);
  * lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX
- * arrays and objects; an integer beyond ±(2^53-1); a number with a fraction or an
+ * arrays and objects, or JSON_MEMBERS_MAX members; an integer beyond ±(2^53-1); a number with a fraction or an
  * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are kept,
  * 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction is rounded to the nearest double.
  */
@@ -30,6 +36,7 @@ export function parseStrictJson(bytes: Uint8Array): Json {
     text: decodeUtf8(bytes),
     depthMax: JSON_DEPTH_MAX,
     containersMax: JSON_CONTAINERS_MAX,
+    membersMax: JSON_MEMBERS_MAX,
     numberFault: requestNumberFault,
   }).read()
 }
@@ -45,6 +52,7 @@ export function parseExactJson(bytes: Uint8Array): Json {
     text: decodeUtf8(bytes),
     depthMax: EVIDENCE_DEPTH_MAX,
     containersMax: Number.POSITIVE_INFINITY,
+    membersMax: Number.POSITIVE_INFINITY,
     numberFault: evidenceNumberFault,
   }).read()
 }

@@ -12,6 +12,8 @@ export type ReaderInput = {
   readonly depthMax: number
   /** Arrays and objects in all. */
   readonly containersMax: number
+  /** Members of all objects together. */
+  readonly membersMax: number
   /**
    * Why a number may not be read, or null. `isInteger`: written without fraction and exponent.
    * Not asked about integers of up to 15 digits: a double holds all of those.
@@ -28,6 +30,7 @@ export class JsonReader {
   private readonly text: string
   private position = 0
   private containers = 0
+  private members = 0
   private readonly path: (string | number)[] = []
 
   constructor(input: ReaderInput) {
@@ -79,6 +82,8 @@ export class JsonReader {
       this.path.push(name)
       if (Object.hasOwn(object, name))
         this.fail('duplicate_key', 'expected each member name once', nameOffset)
+      if (++this.members > this.input.membersMax)
+        this.fail('too_many', `expected at most ${this.input.membersMax} members`, nameOffset)
       this.skipSpace()
       this.expect(0x3a, 'expected a colon after the member name')
       this.skipSpace()

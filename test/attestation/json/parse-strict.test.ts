@@ -7,6 +7,7 @@ import {
   EVIDENCE_DEPTH_MAX,
   JSON_CONTAINERS_MAX,
   JSON_DEPTH_MAX,
+  JSON_MEMBERS_MAX,
   parseExactJson,
   parseStrictJson,
 } from '../../../attestation/json/parse-strict.ts'
@@ -233,6 +234,14 @@ describe('limits of parseStrictJson', () => {
     const list = (count: number) => `[${Array.from({ length: count - 1 }, () => '{}').join(',')}]`
     expect(parse(list(JSON_CONTAINERS_MAX))).toHaveLength(JSON_CONTAINERS_MAX - 1)
     expect(faultOf(list(JSON_CONTAINERS_MAX + 1)).code).toBe('too_many')
+  })
+
+  it('takes JSON_MEMBERS_MAX members in all and no more, however they are shared out', () => {
+    const object = (count: number) =>
+      `{${Array.from({ length: count }, (_, index) => `"${index}":1`).join(',')}}`
+    const half = object(JSON_MEMBERS_MAX / 2)
+    expect(parse(`[${half},${half}]`)).toHaveLength(2)
+    expect(faultOf(`[${half},${object(JSON_MEMBERS_MAX / 2 + 1)}]`).code).toBe('too_many')
   })
 
   it('reads arrays and objects inside each other up to the limit and refuses one more', () => {
