@@ -8,6 +8,7 @@ import {
 } from 'node:http'
 import type { Socket } from 'node:net'
 import { ApiError, type ErrorCode, errorEnvelope } from '../errors.ts'
+import { JSON_TYPE } from './context.ts'
 
 /** A client has this long to send a request's head. Slow heads are the cheapest attack there is. */
 export const HEADERS_TIMEOUT_MS = 15_000
@@ -39,11 +40,16 @@ export function createHttpServer(listener: RequestListener): Server {
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: HEADER_BYTES_MAX,
     noDelay: true,
+    // Node's own answer to a request without it has no envelope.
+    requireHostHeader: false,
   }
-  const responses = new WeakMap<object, ServerResponse>()
+  const running = new WeakMap<object, Set<ServerResponse>>()
   const answer = (request: IncomingMessage, response: ServerResponse) => {
-    responses.set(request.socket, response)
-    listener(request, response)
+    const responses = running.get(request.socket) ?? new Set()
+    running.set(request.socket, responses.add(response))
+    response.once('close', () => responses.delete(response))
+    if (lacksHost(request)) refuseWithoutHost(response)
+    else listener(request, response)
   }
   const server = createServer(options, answer)
   server.maxConnections = CONNECTIONS_MAX
@@ -52,19 +58,34 @@ export function createHttpServer(listener: RequestListener): Server {
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
-    refuseMalformed(error, socket, responses.get(socket)),
+    refuseMalformed(error, socket, [...(running.get(socket) ?? [])]),
   )
   return server
 }
 
-/** The parser gives only a socket. Where an answer is on its way already, another one would corrupt it. */
-function refuseMalformed(
-  error: NodeJS.ErrnoException,
-  socket: Socket,
-  current: ServerResponse | undefined,
-): void {
-  const isAnswering = current?.headersSent === true && !current.writableFinished
-  if (isAnswering || !socket.writable || error.code === 'ECONNRESET') {
+/** RFC 9112 section 3.2: refused, because what stands before this server may have understood another one. */
+function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
+  return httpVersion === '1.1' && headers.host === undefined
+}
+
+function refuseWithoutHost(response: ServerResponse): void {
+  const refusal = new ApiError('malformed_request', 'Expected the header Host')
+  const body = errorEnvelope(refusal)
+  response.writeHead(refusal.status, {
+    'content-type': JSON_TYPE,
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  })
+  response.end(body)
+}
+
+/**
+ * The parser gives only a socket. An answer fits there when no other is due: to what came before the malformed bytes, if
+ * it came whole, the answer is still to be written or on its way, and this one would be taken for it.
+ */
+function refuseMalformed(error: NodeJS.ErrnoException, socket: Socket, due: readonly ServerResponse[]): void {
+  const isOthers = due.length > 1 || due.some(({ headersSent, req }) => headersSent || req.complete)
+  if (isOthers || !socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
   }
@@ -73,7 +94,7 @@ function refuseMalformed(
   const body = errorEnvelope(refusal)
   const head = [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
-    'content-type: application/json; charset=utf-8',
+    `content-type: ${JSON_TYPE}`,
     `content-length: ${Buffer.byteLength(body)}`,
     'connection: close',
   ]

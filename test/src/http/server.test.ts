@@ -30,6 +30,7 @@ function errorIn(text: string) {
 describe('createHttpServer', () => {
   it.each([
     ['what is not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
+    ['no host', 'GET / HTTP/1.1\r\n\r\n', 400, 'malformed_request'],
     [
       'two lengths',
       'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n',
@@ -79,6 +80,18 @@ describe('createHttpServer', () => {
     await connection.until(/data: 1/)
     connection.write('garbage\r\n\r\n')
     expect(await connection.closed).not.toContain('malformed_request')
+  })
+
+  it('does not write where the answer to a whole request is due', async () => {
+    const connection = await start(() => undefined)
+    connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n')
+    expect(await connection.closed).toBe('')
+  })
+
+  it('answers a body that turns out to be malformed', async () => {
+    const connection = await start(() => undefined)
+    connection.write('POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n')
+    expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'malformed_request' } })
   })
 
   it('answers the garbage that follows an answered request', async () => {
