@@ -49,7 +49,8 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
 function unanswered({ status, response }: ApiContext): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', 'There is nothing at this path'] as const)
   const allowed = response.get('allow')
-  return new ApiError(code, allowed === '' ? message : `${message}: ${allowed}`)
+  // Koa gives undefined for a header that is not set, whatever its types say.
+  return new ApiError(code, allowed ? `${message}: ${allowed}` : message)
 }
 
 const UNANSWERED: Readonly<Record<number, readonly [ErrorCode, string]>> = {

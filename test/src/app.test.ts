@@ -76,6 +76,13 @@ describe('every answer', () => {
     expect(await outcomeOf(reply)).toEqual([status, code])
   })
 
+  it('says what else there is at a path, and nothing of it where there is nothing', async () => {
+    const messageOf = async (method: string, path: string) =>
+      JSON.parse(await (await fetch(gateway.url + path, { method })).text()).error.message
+    expect(await messageOf('GET', '/nothing')).toBe('There is nothing at this path')
+    expect(await messageOf('POST', '/')).toBe('This path has other methods: HEAD, GET')
+  })
+
   it('to HEAD has the head alone', async () => {
     const reply = await fetch(`${gateway.url}/`, { method: 'HEAD' })
     expect([reply.status, await reply.text()]).toEqual([200, ''])
