@@ -139,6 +139,7 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   if (calls.length > 0) message.tool_calls = calls.map(([, call]) => finishMembers(call))
   if (message.role === undefined || message.role === '') message.role = 'assistant'
   message.refusal ??= null
+  message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
     // Providers open every stream with empty content; beside a call or a refusal it stands for none.

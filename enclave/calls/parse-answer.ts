@@ -11,8 +11,8 @@ export type AnswerFallback = { readonly id: string; readonly created: number; re
 /**
  * The completion in a provider's answer to a call without stream (attacker-controlled bytes). Nothing is changed that a
  * caller could miss: proof members, which only the gateway may speak, are removed; missing `id`, `object`, `created`,
- * `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`, `content`, `refusal` are filled in, with null
- * where nothing is known. Throws CallFault `provider_error` when it is no completion.
+ * `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio` are filled in, with
+ * null where nothing is known. Throws CallFault `provider_error` when it is no completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)
@@ -55,6 +55,7 @@ function fillChoice(choice: Json, position: number): JsonObject {
       role: 'assistant',
       content: message.content ?? null,
       refusal: message.refusal ?? null,
+      audio: message.audio ?? null,
     },
     logprobs: choice.logprobs ?? null,
     finish_reason: choice.finish_reason ?? null,

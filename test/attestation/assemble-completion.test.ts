@@ -39,7 +39,7 @@ describe('assembleCompletion', () => {
       choices: [
         {
           index: 0,
-          message: { role: 'assistant', content: 'Hello 😀', refusal: null },
+          message: { role: 'assistant', content: 'Hello 😀', refusal: null, audio: null },
           logprobs: null,
           finish_reason: 'stop',
         },
@@ -124,7 +124,6 @@ describe('top-level members', () => {
       tx_hash: 't',
       attestation: 'a',
       receipt: {},
-      log: {},
     }
     const completion = assembleCompletion([{ ...head, service_tier: null, choices: [], ...proof }])
     expect(Object.keys(completion).sort()).toEqual(['choices', 'created', 'id', 'model', 'object'])
@@ -334,7 +333,7 @@ describe('unknown members of a delta', () => {
     const completion = assembleCompletion([parse(text), parse(text)])
     expect(JSON.parse(canonicalizeJson(completion))).toEqual(
       JSON.parse(
-        '{"__proto__":{"a":1},"object":"chat.completion","choices":[{"index":0,"__proto__":{"b":1},"finish_reason":null,"logprobs":null,"message":{"__proto__":{"c":[1,1]},"x":{"__proto__":"dd"},"role":"assistant","content":"","refusal":null}}]}',
+        '{"__proto__":{"a":1},"object":"chat.completion","choices":[{"index":0,"__proto__":{"b":1},"finish_reason":null,"logprobs":null,"message":{"__proto__":{"c":[1,1]},"x":{"__proto__":"dd"},"role":"assistant","content":"","refusal":null,"audio":null}}]}',
       ),
     )
     expect('a' in {} || 'b' in {} || 'c' in {}).toBe(false)
@@ -423,7 +422,7 @@ function call(index: number, name: string, args: string, id = `id-${index}`): Js
 function finished(message: JsonObject): JsonObject {
   return {
     index: 0,
-    message: { role: 'assistant', refusal: null, ...message },
+    message: { role: 'assistant', refusal: null, audio: null, ...message },
     logprobs: null,
     finish_reason: 'stop',
   }

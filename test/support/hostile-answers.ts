@@ -53,7 +53,7 @@ export function completionOf(content: string | null, more: Readonly<Record<strin
     choices: [
       {
         index: 0,
-        message: { role: 'assistant', content, refusal: null },
+        message: { role: 'assistant', content, refusal: null, audio: null },
         logprobs: null,
         finish_reason: 'stop',
       },

@@ -10,7 +10,7 @@ const choices = '"choices":[{"index":0,"message":{"role":"assistant","content":"
 describe('parseAnswer', () => {
   it('keeps a completion as the provider wrote it', () => {
     const text =
-      '{"id":"a","object":"chat.completion","created":1,"model":"m","x":{"y":[]},"usage":null,"choices":[{"index":1,"message":{"role":"assistant","content":"Hi","refusal":null,"z":1},"logprobs":null,"finish_reason":"stop"}]}'
+      '{"id":"a","object":"chat.completion","created":1,"model":"m","x":{"y":[]},"usage":null,"choices":[{"index":1,"message":{"role":"assistant","content":"Hi","refusal":null,"audio":null,"z":1},"logprobs":null,"finish_reason":"stop"}]}'
     expect(parse(text)).toEqual(JSON.parse(text))
   })
 
@@ -21,7 +21,7 @@ describe('parseAnswer', () => {
       choices: [
         {
           index: 0,
-          message: { role: 'assistant', content: null, refusal: null, tool_calls: [] },
+          message: { role: 'assistant', content: null, refusal: null, audio: null, tool_calls: [] },
           logprobs: null,
           finish_reason: null,
         },
