@@ -52,6 +52,8 @@ type ErrorDetails = {
   readonly retryAfterSeconds?: number
   /** The provider's own error code. */
   readonly providerCode?: string
+  /** What went wrong behind it: logged, never shown. */
+  readonly cause?: unknown
 }
 
 /** A refusal the caller is told about: `message` is shown to them, so it holds no secret and no internal. */
@@ -63,7 +65,7 @@ export class ApiError extends Error {
   readonly providerCode: string | null
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    super(message)
+    super(message, { cause: details.cause })
     const rule: ErrorRule = ERROR_RULES[code]
     this.code = code
     this.status = details.status ?? rule.status

@@ -33,6 +33,8 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   const isExpected =
     error instanceof ApiError || error instanceof ValidationError || error instanceof CallerLeftError
   if (!isExpected) log.error({ requestId: context.state.requestId, err: error }, 'unexpected error')
+  else if (error.cause !== undefined)
+    log.error({ requestId: context.state.requestId, err: error.cause }, 'call could not be served')
   if (error instanceof CallerLeftError || context.res.headersSent) {
     context.respond = false
     context.res.destroy()

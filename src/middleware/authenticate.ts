@@ -6,7 +6,8 @@ export type Authenticator = { authenticate(key: string): Promise<Caller | null> 
 
 /**
  * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid, and notes the caller. Throws ApiError
- * `authorization_missing` without the header, `invalid_credentials` for anything else than a valid key.
+ * `authorization_missing` without the header, `invalid_credentials` for anything else than a valid key, `not_ready` when
+ * no key can be looked up.
  */
 export function authenticate(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
@@ -14,10 +15,19 @@ export function authenticate(keys: Authenticator): ApiMiddleware {
     if (header === undefined)
       throw new ApiError('authorization_missing', 'Expected the header Authorization: Bearer <API_KEY>')
     const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
-    const caller = key === undefined ? null : await keys.authenticate(key)
+    const caller = key === undefined ? null : await findCaller(keys, key)
     if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
     context.state.caller = caller
     await next()
+  }
+}
+
+/** Whoever keeps the keys may be away for a moment, which is no fault of the key. */
+async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
+  try {
+    return await keys.authenticate(key)
+  } catch (cause) {
+    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
   }
 }
 

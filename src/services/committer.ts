@@ -35,6 +35,8 @@ export type CommitterStatus = CommitFigures & {
   readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
   /** Name and message of the last failure, until a commit or poll succeeds. */
   readonly fault: { readonly name: string; readonly message: string } | null
+  /** How long nothing could be committed; 0 while all is well. */
+  readonly failingForMs: number
   /** Log that is followed, and its size in the database. */
   readonly notary: string | null
   readonly size: number
@@ -78,7 +80,8 @@ class LogFollower implements Committer {
   private readonly waiters = createCommitWaiters()
   private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
-  private fault: { readonly error: Error; readonly loggedAtMs: number } | null = null
+  private fault: { readonly error: Error; readonly loggedAtMs: number; readonly sinceMs: number } | null =
+    null
   private failuresInRow = 0
   private racesInRow = 0
   private batchMax = BATCH_COMPLETIONS_MAX
@@ -129,6 +132,7 @@ class LogFollower implements Committer {
     return {
       phase: this.phase,
       fault: fault && { name: fault.error.name, message: fault.error.message },
+      failingForMs: fault === null ? 0 : this.options.now() - fault.sinceMs,
       notary: session?.notary.address ?? null,
       size: session?.log.edge.size ?? 0,
       ...this.figures,
@@ -251,7 +255,7 @@ class LogFollower implements Committer {
     const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
     const atMs = this.options.now()
     const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
-    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs }
+    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs, sinceMs: last?.sinceMs ?? atMs }
     if (isDue) this.options.log.error({ err: error, phase: this.phase }, 'commit failed, trying again')
   }
 

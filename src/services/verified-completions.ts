@@ -43,6 +43,12 @@ export type VerifiedCompletions = {
 /** How long a sealed completion may wait for its commit. It stays sealed, and is committed later, whatever the caller is told. */
 export const COMMIT_TIMEOUT_MS = 60_000
 
+/**
+ * How long commits may have failed before no more calls are taken: a database that is restarted is back by then, and
+ * what is sealed meanwhile is committed late, but not lost.
+ */
+export const COMMITS_FAILING_MAX_MS = 10_000
+
 export type VerifiedCompletionsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
@@ -76,7 +82,9 @@ type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredent
 
 async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
   // Before the provider is paid for an answer that cannot be given.
-  if (options.committer.status().phase === 'refusing') throw new ApiError(...COMMIT_ERRORS.log_diverged)
+  const { phase, failingForMs } = options.committer.status()
+  if (phase === 'refusing' || failingForMs > COMMITS_FAILING_MAX_MS)
+    throw new ApiError(...COMMIT_ERRORS.log_diverged)
   try {
     const first = await askOnce(options, call)
     if (first.answer.kind !== 'fault' || first.answer.fault.code !== 'provider_mismatch') return first
@@ -177,12 +185,25 @@ function refusal(
   { context }: VerifiedCall,
   { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
 ): ApiError | ValidationError {
-  const error = callErrorOf(fault, chosen.isOperators)
+  const error = callErrorOf(withoutCredential(fault, chosen), chosen.isOperators)
   if (isOperatorsTrouble(error)) {
     const { code, status } = fault
     log.error({ requestId: context.requestId, provider: chosen.provider, code, status }, 'enclave fault')
   }
   return error
+}
+
+/** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
+function withoutCredential(fault: EnclaveFault, { credential, isOperators }: ChosenCredential): EnclaveFault {
+  if (!isOperators || credential === null) return fault
+  const { provider_code: providerCode } = fault
+  return {
+    ...fault,
+    message: fault.message.replaceAll(credential, '[credential]'),
+    ...(providerCode === undefined
+      ? {}
+      : { provider_code: providerCode.replaceAll(credential, '[credential]') }),
+  }
 }
 
 function toldError({ log }: VerifiedCompletionsOptions, { context }: VerifiedCall, error: unknown): Error {
