@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { startPostgres } from '../support/postgres.ts'
 import { type LoadResult, runLoad } from './load.ts'
 import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 
@@ -19,10 +20,20 @@ type Row = LoadResult & { readonly target: string; readonly connections: number;
 
 /**
  * Measures, in one run on one machine: the demo provider itself, a bare Koa + undici forwarder in front of it, and the
- * verified endpoint with everything behind it (enclave, PGlite, chain). The load generator shares the machine.
+ * verified endpoint with everything behind it (enclave, database, chain). The load generator shares the machine.
  */
-export async function benchGateway(): Promise<void> {
-  const affidavit = await startAffidavit({ logLevel: 'warn' })
+export async function benchGateway(database: 'PGlite' | 'Postgres'): Promise<void> {
+  console.log(`database: ${database}`)
+  const postgres = database === 'Postgres' ? await startPostgres({ fsync: 'on' }) : null
+  try {
+    await benchWith(postgres === null ? {} : { DATABASE_URL: postgres.url })
+  } finally {
+    await postgres?.stop()
+  }
+}
+
+async function benchWith(variables: Readonly<Record<string, string>>): Promise<void> {
+  const affidavit = await startAffidavit({ logLevel: 'warn', variables })
   const forwarder = await startForwarder(affidavit.providerUrl)
   try {
     const targets: readonly Target[] = [

@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import { benchGateway } from './gateway.ts'
 import { benchSigning } from './signing.ts'
 
-/** `npm run bench [-- gateway|attestation|eif …]`: all sections, or those named, one after the other in one run. */
+/** `npm run bench [-- SECTION …]`: all sections, or those named, one after the other in one run. */
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
-  gateway: benchGateway,
+  gateway: () => benchGateway('PGlite'),
+  'gateway-postgres': () => benchGateway('Postgres'),
   signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
   eif: () => runScript('eif.ts'),
