@@ -9,6 +9,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
 import { type Affidavit, launchAffidavit, startAffidavit } from '../support/affidavit.ts'
+import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'
 
 type Answer = Readonly<Record<string, unknown>> & { readonly hash: string; readonly tx_hash: string }
@@ -33,15 +34,6 @@ async function rpc(service: Affidavit, method: string, params: readonly unknown[
   const headers = { 'content-type': 'application/json' }
   const response = await fetch(service.rpcUrl, { method: 'POST', headers, body })
   return ((await response.json()) as { result: unknown }).result
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }
 
 describe('npm start', () => {

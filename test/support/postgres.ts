@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chown, cp, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { awaitFreePort } from '../../src/local/free-port.ts'
 
 /** A real Postgres server in a folder of its own below the system's temporary folder. */
 export type PostgresServer = {
@@ -42,7 +42,7 @@ export async function startPostgres(
     ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
     owner,
   )
-  const port = await findFreePort()
+  const port = await awaitFreePort(0)
   const args = ['-D', data, '-p', String(port), '-k', folder, '-h', '127.0.0.1']
   const options = Object.entries({ fsync: 'off', ...settings }).flatMap(([name, value]) => [
     '-c',
@@ -151,16 +151,6 @@ async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
   const gone = once(child, 'exit')
   child.kill(signal)
   await gone
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('expected a TCP port')
-  return address.port
 }
 
 function pidOf(child: ChildProcess): number {

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type GuardedProcess, spawnGuarded } from '../../../src/local/guarded-process.ts'
 import { until } from '../../support/chain.ts'
+import { isAlive } from '../../support/is-alive.ts'
 
 const running: GuardedProcess[] = []
 afterEach(async () => {
@@ -21,15 +22,6 @@ async function run(script: string, graceMs = 0): Promise<GuardedProcess> {
   })
   running.push(child)
   return child
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }
 
 const FOREVER = 'setInterval(() => {}, 1000)'

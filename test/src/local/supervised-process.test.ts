@@ -9,6 +9,7 @@ import {
   superviseProcess,
 } from '../../../src/local/supervised-process.ts'
 import type { Logger } from '../../../src/logger.ts'
+import { isAlive } from '../../support/is-alive.ts'
 
 type Ready = { readonly pid: number; readonly told: string }
 type Line = {
@@ -59,15 +60,6 @@ async function supervise(
   )
   running.push(supervised)
   return supervised
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }
 
 describe('superviseProcess', () => {

@@ -1,12 +1,12 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pino from 'pino'
 import { startAnvil } from '../../../src/local/anvil.ts'
+import { awaitFreePort } from '../../../src/local/free-port.ts'
 import { startPostgres } from '../postgres.ts'
 
 /** One process that can be killed at any moment and started again as it was. */
@@ -48,7 +48,7 @@ export async function startKillableService(): Promise<KillableService> {
     CONTRACT_ADDRESS: chain.contract,
     DEMO_PROVIDER_ORIGIN: demo.origin,
   })
-  const port = await findFreePort()
+  const port = await awaitFreePort(0)
   const origin = `http://127.0.0.1:${port}`
   const gateway = new Program('src/main.ts', {
     PORT: String(port),
@@ -150,14 +150,4 @@ async function startDemo(): Promise<{ process: ChildProcess; origin: string }> {
   })
   const [ready] = (await once(child, 'message')) as [{ origin: string }]
   return { process: child, origin: ready.origin }
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  if (address === null || typeof address === 'string') throw new Error('expected a TCP address')
-  return address.port
 }
