@@ -11,6 +11,8 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
   eif: () => runScript('eif.ts'),
+  bundles: () => runScript('bundles.ts'),
+  history: () => runScript('history.ts'),
 }
 
 const wanted = process.argv.slice(2)
