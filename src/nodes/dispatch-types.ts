@@ -1,0 +1,77 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+
+/** One chat call for whichever node is best. */
+export type NodeCall = {
+  readonly model: string
+  /** The chat completion request as the node shall get it; the node itself always streams with usage. */
+  readonly request: JsonObject
+  /** Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream. */
+  readonly signal: AbortSignal
+}
+
+/** What a node streams for one call. */
+export type NodeAnswer = {
+  readonly nodeId: string
+  /**
+   * Chunks in order: objects of bounded depth, `choices` an array of objects with an integer `index` and an object
+   * `delta`, otherwise as the node sent them. The usage-only chunk is among them when the node sent one; its `usage` is the
+   * node's claim, cut to what its answer can have held (README), and null when it was no usage at all. Ends when the run is
+   * done. Throws DispatchError when the node breaks off, or the signal's reason. To be iterated once; leaving the
+   * iteration cancels the call, and so does the signal.
+   */
+  readonly chunks: AsyncIterable<JsonObject>
+}
+
+/** Why no node answered, or one stopped to. */
+export type DispatchCode =
+  /** No connected node has the model, nor had one since this process started. */
+  | 'unsupported_model'
+  /** Nodes of the model are known, but none was free within the wait. */
+  | 'no_nodes'
+  /** The request is larger than the frames that nodes take. */
+  | 'request_too_large'
+  /** The node's backend refuses the request (`status` is the backend's): the caller's fault. */
+  | 'node_refused'
+  /** The node or its backend failed, or what it sent was no answer. */
+  | 'node_failed'
+  | 'first_token_timeout'
+  | 'token_timeout'
+  /** The node's connection ended. */
+  | 'node_lost'
+  /** The caller read so slowly that more than may be kept was waiting. */
+  | 'caller_too_slow'
+  /** This process is stopping. */
+  | 'stopping'
+
+/** A call that no node served, or not to its end. `message` is ours and holds nothing of the node's. */
+export class DispatchError extends Error {
+  override readonly name = 'DispatchError'
+  readonly code: DispatchCode
+  /** The status code a node's backend gave; null for every code but `node_refused` and `node_failed`. */
+  readonly status: number | null
+  /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
+  readonly nodeMessage: string | null
+
+  constructor(
+    code: DispatchCode,
+    message: string,
+    details: { readonly status?: number | null; readonly nodeMessage?: string | null } = {},
+  ) {
+    super(message)
+    this.code = code
+    this.status = details.status ?? null
+    this.nodeMessage = details.nodeMessage ?? null
+  }
+}
+
+/** Gives calls to nodes. */
+export type Dispatcher = {
+  /**
+   * Gives the call to the node that will probably be done first, and resolves when its first token is there. Until then
+   * a node that fails or is silent is replaced, at most `retriesMax` times; afterwards never. Rejects with DispatchError,
+   * or with the signal's reason.
+   */
+  dispatch(call: NodeCall): Promise<NodeAnswer>
+  /** Models that can be served now, with the number of nodes that are RUNNING, in the order of their names. */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+}

@@ -1,0 +1,89 @@
+/** What a node is doing, as it is stored. RUNNING… is connected, STOPPED… is not. Only RUNNING is given work. */
+export const NODE_STATES = [
+  'RUNNING',
+  'RUNNING_BENCHMARKING',
+  'RUNNING_DEGRADED',
+  'RUNNING_DISABLED',
+  'STOPPED',
+  'STOPPED_BENCHMARK_FAILED',
+  'STOPPED_DEGRADED',
+  'STOPPED_DISABLED',
+] as const
+
+export type NodeState = (typeof NODE_STATES)[number]
+
+/** What a probe found: it answers well, too slowly, or not at all. */
+export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
+
+/**
+ * State of a node that connects, from the one it had: null for one that never connected. A RUNNING… state is what a
+ * gateway left behind that was killed, and counts as stopped.
+ */
+export function startState(state: NodeState | null): NodeState {
+  switch (state) {
+    case 'RUNNING':
+    case 'STOPPED':
+      return 'RUNNING'
+    case 'RUNNING_DISABLED':
+    case 'STOPPED_DISABLED':
+      return 'RUNNING_DISABLED'
+    case null:
+    case 'RUNNING_BENCHMARKING':
+    case 'RUNNING_DEGRADED':
+    case 'STOPPED_BENCHMARK_FAILED':
+    case 'STOPPED_DEGRADED':
+      return 'RUNNING_BENCHMARKING'
+  }
+}
+
+/** State of a node whose connection ended. */
+export function stopState(state: NodeState): NodeState {
+  switch (state) {
+    case 'RUNNING':
+      return 'STOPPED'
+    case 'RUNNING_BENCHMARKING':
+      return 'STOPPED_BENCHMARK_FAILED'
+    case 'RUNNING_DEGRADED':
+      return 'STOPPED_DEGRADED'
+    case 'RUNNING_DISABLED':
+      return 'STOPPED_DISABLED'
+    default:
+      return state
+  }
+}
+
+/**
+ * State of a connected node after a probe. A node that was being verified and gave no answer stays so, and is probed
+ * again; nothing but the operator changes a disabled one.
+ */
+export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
+  if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED') return state
+  if (outcome === 'healthy') return 'RUNNING'
+  if (outcome === 'failed' && state === 'RUNNING_BENCHMARKING') return state
+  return 'RUNNING_DEGRADED'
+}
+
+/** The status that node owners read. The words are those of the public node client's documentation. */
+export function statusText(state: NodeState | null): string {
+  switch (state) {
+    case 'RUNNING':
+      return 'Running'
+    case 'RUNNING_BENCHMARKING':
+      return 'Running - verifying performance'
+    case 'RUNNING_DEGRADED':
+      return 'Running - performance degraded'
+    // A disabled node may be connected, but does no work: there is no text of its own for it.
+    case 'RUNNING_DISABLED':
+    case 'STOPPED':
+    case 'STOPPED_BENCHMARK_FAILED':
+    case 'STOPPED_DEGRADED':
+    case 'STOPPED_DISABLED':
+    case null:
+      return 'Stopped'
+  }
+}
+
+/** Whether a stored text is a state. */
+export function isNodeState(text: string): text is NodeState {
+  return NODE_STATES.some((state) => state === text)
+}
