@@ -3,10 +3,11 @@ import { decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import { type AnchorTransaction, decodeAnchorTransaction } from './anchor-transaction.ts'
 import { type BlockHeader, decodeBlockHeader } from './block-header.ts'
+import { checkBlockOnChain } from './block-on-chain.ts'
 import type { BundleBlock, EvidenceBundle } from './bundle.ts'
 import type { BundleCheck } from './bundle-report.ts'
 import { attempt, check, type Finding, need } from './finding.ts'
-import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
+import type { ChainFacts } from './policy.ts'
 import { decodeTransactionReceipt, hasAnchoredEvent } from './transaction-receipt.ts'
 import { verifyTrieProof } from './trie-proof.ts'
 
@@ -37,7 +38,9 @@ export function checkAnchor(
     ),
     check(
       'block on chain',
-      whenMined((mined) => checkChain(bundle, mined, given)),
+      whenMined(({ number, hash }) =>
+        checkBlockOnChain({ chainId: bundle.record.log.chain_id, number, hash }, given),
+      ),
     ),
   ]
 }
@@ -104,32 +107,6 @@ function checkOutcome({ record }: EvidenceBundle, block: BundleBlock, header: Bl
   if (!hasAnchoredEvent(receipt, { contract, notary, head: { size, root: decodeHex(root) } }))
     throw new ProofError('no_anchored_event', 'expected the event of the contract for this notary and head')
   return `succeeded; ${contract} took the head of ${notary}`
-}
-
-function checkChain(
-  { record }: EvidenceBundle,
-  block: BundleBlock,
-  given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
-): Finding {
-  const { chain, confirmationsMin = CONFIRMATIONS_MIN_DEFAULT } = given
-  if (chain === undefined)
-    return { notChecked: `offline; look up that block ${block.number} has the hash ${block.hash}` }
-  if (chain.chainId !== record.log.chain_id)
-    throw new ProofError('wrong_chain', `expected chain ${record.log.chain_id}, asked ${chain.chainId}`)
-  if (chain.blockHash === null)
-    throw new ProofError('not_on_chain', `expected the chain to have a block ${block.number}`)
-  if (chain.blockHash !== block.hash)
-    throw new ProofError(
-      'not_on_chain',
-      `expected block ${block.number} to be ${block.hash}, got ${chain.blockHash}`,
-    )
-  const confirmations = chain.newestBlock - block.number + 1
-  if (confirmations < confirmationsMin)
-    throw new ProofError(
-      'few_confirmations',
-      `expected ${confirmationsMin} confirmations, got ${confirmations}`,
-    )
-  return `${confirmations} confirmations`
 }
 
 function wrongAnchor(expectation: string): ProofError {

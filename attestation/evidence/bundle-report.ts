@@ -1,4 +1,5 @@
 import type { RedactablePart } from './redact-bundle.ts'
+import type { Check, CheckTable, Judgement } from './verdict.ts'
 
 /** What a bundle is checked for, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
@@ -54,26 +55,14 @@ export const BUNDLE_CHECKS = {
   'anchor outcome': 'always',
   /** The chain has this block, deep enough. */
   'block on chain': 'with a chain',
-} as const satisfies Readonly<Record<string, 'always' | 'with a chain'>>
+} as const satisfies CheckTable<string>
 
-/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
-export type BundleCheck = {
-  readonly name: BundleCheckName
-  readonly outcome: 'passed' | 'failed' | 'not checked'
-  readonly detail: string
-}
+/** One check's outcome. */
+export type BundleCheck = Check<BundleCheckName>
 
 /** Outcome of verifyBundle. */
-export type BundleReport = {
-  /**
-   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks
-   * in `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing in the
-   * bundle.
-   */
-  readonly verdict: 'verified' | 'consistent' | 'invalid'
+export type BundleReport = Judgement<BundleCheckName> & {
   readonly checks: readonly BundleCheck[]
-  /** The needed checks that were not made. */
-  readonly open: readonly BundleCheckName[]
   /** Parts of the completion that are not there. */
   readonly redacted: readonly RedactablePart[]
   /** What the bundle says, as far as its checks passed; null when it is invalid. */
@@ -94,18 +83,4 @@ export type BundleFacts = {
   readonly configuration: Uint8Array
   /** Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the chain's. */
   readonly anchoredIn: { readonly number: number; readonly hash: string; readonly timestamp: number } | null
-}
-
-/** The verdict on these checks. `hasChain`: whether what a chain says was given. */
-export function judgeChecks(
-  checks: readonly BundleCheck[],
-  hasChain: boolean,
-): Pick<BundleReport, 'verdict' | 'open'> {
-  const open = checks
-    .filter(
-      ({ name, outcome }) => outcome === 'not checked' && (hasChain || BUNDLE_CHECKS[name] === 'always'),
-    )
-    .map(({ name }) => name)
-  if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
-  return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
 }

@@ -1,14 +1,19 @@
 import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
-import { checkMeasurements } from '../nitro/checks.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
-import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT, resolvePolicy } from '../nitro/policy.ts'
-import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../nitro/policy.ts'
+import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck } from './bundle-report.ts'
-import { type Attempt, attempt, check, type Finding, need } from './finding.ts'
+import {
+  checkExpectedConfiguration,
+  checkExpectedMeasurements,
+  describeDocument,
+  verifyDocument,
+} from './document-checks.ts'
+import { attempt, check, type Finding, need } from './finding.ts'
 import type { BundlePolicy } from './policy.ts'
 
 /**
@@ -19,7 +24,7 @@ import type { BundlePolicy } from './policy.ts'
 export async function checkEnclave(
   bundle: EvidenceBundle,
   policy: BundlePolicy,
-  attestations: AttestationVerifier = { verify: verifyAttestation },
+  attestations?: AttestationVerifier,
 ): Promise<readonly BundleCheck[]> {
   const bytes = attempt(() => decodeBase64(bundle.record.attestation))
   const document = attempt(() => decodeAttestationPayload(need(bytes)))
@@ -29,39 +34,11 @@ export async function checkEnclave(
     check('attestation time', () => checkTime(bundle, need(facts))),
     check('measurements', () => checkExpectedMeasurements(need(document), policy)),
     check('boot configuration', () => checkBootConfiguration(bundle, need(document))),
-    check('expected configuration', () => checkExpectedConfiguration(bundle, policy)),
+    check('expected configuration', () =>
+      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), policy),
+    ),
     check('provider', () => checkProvider(bundle)),
   ]
-}
-
-async function verifyDocument(
-  bytes: Attempt<Uint8Array>,
-  { measurements, roots, revoked, allowDebug }: BundlePolicy,
-  attestations: AttestationVerifier,
-): Promise<Attempt<AttestationFacts>> {
-  const demanded: AttestationPolicy = {
-    measurements: measurements ?? 'any',
-    mode: 'historical',
-    ...(roots === undefined ? {} : { roots }),
-    ...(revoked === undefined ? {} : { revoked }),
-    ...(allowDebug === undefined ? {} : { allowDebug }),
-  }
-  resolvePolicy(demanded)
-  try {
-    // Which code it is has a check of its own: here, whether the document is one at all.
-    const policy: AttestationPolicy = { ...demanded, measurements: 'any' }
-    return { value: await attestations.verify(need(bytes), policy, UNUSED_TIME) }
-  } catch (fault) {
-    return { fault }
-  }
-}
-
-/** Historical mode takes the document's own time. */
-const UNUSED_TIME = new Date(0)
-
-function describeDocument({ moduleId, timestampMs, isDebugMode }: AttestationFacts): Finding {
-  const debug = isDebugMode ? '; IN DEBUG MODE, in which the host can read the key' : ''
-  return `${moduleId} at ${new Date(timestampMs).toISOString()}${debug}`
 }
 
 /** Clocks of enclave and security module may differ a little; after the leaf expired, the document shows nothing. */
@@ -75,15 +52,6 @@ function checkTime({ record }: EvidenceBundle, { timestampMs, certificates }: At
       'expected the completion to finish after the document was made and before its certificates ended',
     )
   return `the completion finished while the document was valid, until ${new Date(endMs).toISOString()}`
-}
-
-function checkExpectedMeasurements(
-  document: AttestationDocument,
-  { measurements = [] }: BundlePolicy,
-): Finding {
-  if (measurements.length === 0) return { notChecked: 'no expected measurements were given' }
-  const matched = checkMeasurements(document, measurements)
-  return `all ${measurements[matched ?? 0]?.size ?? 0} measurements of an expected set`
 }
 
 function checkBootConfiguration(
@@ -103,21 +71,6 @@ function checkBootConfiguration(
       "expected the boot configuration to name the log's chain and contract",
     )
   return `SHA-256 ${encodeHex(digest)}`
-}
-
-function checkExpectedConfiguration(
-  { boot_configuration }: EvidenceBundle,
-  { configurations = [] }: BundlePolicy,
-): Finding {
-  const digest = digestBootConfiguration(boot_configuration)
-  if (configurations.length === 0)
-    return { notChecked: `no expected configurations were given; this one is ${encodeHex(digest)}` }
-  if (!configurations.some((expected) => equalBytes(expected, digest)))
-    throw new ProofError(
-      'unexpected_configuration',
-      `expected another configuration than ${encodeHex(digest)}`,
-    )
-  return 'the configuration is an expected one'
 }
 
 function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding {

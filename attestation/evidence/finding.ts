@@ -1,5 +1,5 @@
 import { AttestationError } from '../nitro/attestation-error.ts'
-import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
+import type { Check } from './verdict.ts'
 
 /** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
 export type Finding = string | { readonly notChecked: string }
@@ -8,7 +8,7 @@ export type Finding = string | { readonly notChecked: string }
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
 /** The outcome of a check that throws when it fails. */
-export function check(name: BundleCheckName, find: () => Finding): BundleCheck {
+export function check<Name extends string>(name: Name, find: () => Finding): Check<Name> {
   const attempted = attempt(find)
   if ('fault' in attempted) return { name, outcome: 'failed', detail: reasonOf(attempted.fault) }
   return typeof attempted.value === 'string'

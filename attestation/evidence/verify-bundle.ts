@@ -6,18 +6,12 @@ import { verifyRecord } from '../verify-record.ts'
 import { checkAnchor, headerOf } from './anchor-checks.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
 import { type BundleRecord, type EvidenceBundle, parseEvidenceBundle } from './bundle.ts'
-import {
-  BUNDLE_CHECKS,
-  type BundleCheck,
-  type BundleCheckName,
-  type BundleFacts,
-  type BundleReport,
-  judgeChecks,
-} from './bundle-report.ts'
+import { BUNDLE_CHECKS, type BundleCheck, type BundleFacts, type BundleReport } from './bundle-report.ts'
 import { checkEnclave } from './enclave-checks.ts'
 import { attempt, reasonOf } from './finding.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
 import { redactedParts } from './redact-bundle.ts'
+import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
  * Checks all that an evidence bundle shows, with no network and no clock. `json` is attacker-controlled: read its
@@ -36,31 +30,25 @@ export async function verifyBundle(
 ): Promise<BundleReport> {
   const { chain, attestations } = context
   const parsed = attempt(() => parseEvidenceBundle(json))
-  if ('fault' in parsed) return refuseFormat(parsed.fault)
+  if ('fault' in parsed) {
+    const refusal = refuseForm(BUNDLE_CHECKS, { subject: 'the bundle', detail: reasonOf(parsed.fault) })
+    return { ...refusal, redacted: [], facts: null }
+  }
   const bundle = parsed.value
-  const checks = inOrder([
+  const made: readonly BundleCheck[] = [
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
     ...checkRecord(bundle.record),
     ...(await checkEnclave(bundle, policy, attestations)),
     ...checkAnchor(bundle, { chain, confirmationsMin: policy.confirmationsMin }),
-  ])
-  const judgement = judgeChecks(checks, chain !== undefined)
+  ]
+  const checks = orderChecks(made, BUNDLE_CHECKS)
+  const judgement = judgeChecks(checks, { table: BUNDLE_CHECKS, hasChain: chain !== undefined })
   return {
     ...judgement,
     checks,
     redacted: redactedParts(bundle.record),
     facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, checks),
   }
-}
-
-const CHECK_NAMES = Object.keys(BUNDLE_CHECKS) as readonly BundleCheckName[]
-
-function inOrder(checks: readonly BundleCheck[]): readonly BundleCheck[] {
-  return CHECK_NAMES.map((name) => {
-    const made = checks.find((one) => one.name === name)
-    // A check that is in the table and was not made must not look like one that is not needed.
-    return made ?? { name, outcome: 'failed', detail: 'this check was not made' }
-  })
 }
 
 /** The checks of a record by itself; the anchor, which those leave open, is checked here. */
@@ -70,16 +58,6 @@ function checkRecord(record: BundleRecord): readonly BundleCheck[] {
     ...('response' in record ? {} : { response: record.response_hash }),
   }
   return verifyRecord(record, { withheld }).checks.filter(({ name }) => name !== 'anchor')
-}
-
-function refuseFormat(fault: unknown): BundleReport {
-  const checks = CHECK_NAMES.map(
-    (name): BundleCheck =>
-      name === 'format'
-        ? { name, outcome: 'failed', detail: reasonOf(fault) }
-        : { name, outcome: 'not checked', detail: 'the bundle has not the form of one' },
-  )
-  return { ...judgeChecks(checks, true), checks, redacted: [], facts: null }
 }
 
 function gatherFacts(bundle: EvidenceBundle, checks: readonly BundleCheck[]): BundleFacts {

@@ -1,0 +1,69 @@
+import { encodeHex, equalBytes } from '../bytes.ts'
+import { ProofError } from '../errors.ts'
+import { checkMeasurements } from '../nitro/checks.ts'
+import type { AttestationDocument } from '../nitro/document.ts'
+import type { AttestationFacts } from '../nitro/facts.ts'
+import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
+import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
+import { type Attempt, type Finding, need } from './finding.ts'
+import type { BundlePolicy } from './policy.ts'
+
+/**
+ * The facts of a document that is genuine at its own time (historical mode), or why it is not. Which code it is of
+ * has a check of its own. Rejects with PolicyError when the policy makes no sense, whatever the document is.
+ */
+export async function verifyDocument(
+  bytes: Attempt<Uint8Array>,
+  { measurements, roots, revoked, allowDebug }: BundlePolicy,
+  attestations: AttestationVerifier = { verify: verifyAttestation },
+): Promise<Attempt<AttestationFacts>> {
+  const demanded: AttestationPolicy = {
+    measurements: measurements ?? 'any',
+    mode: 'historical',
+    ...(roots === undefined ? {} : { roots }),
+    ...(revoked === undefined ? {} : { revoked }),
+    ...(allowDebug === undefined ? {} : { allowDebug }),
+  }
+  resolvePolicy(demanded)
+  try {
+    // Which code it is has a check of its own: here, whether the document is one at all.
+    const policy: AttestationPolicy = { ...demanded, measurements: 'any' }
+    return { value: await attestations.verify(need(bytes), policy, UNUSED_TIME) }
+  } catch (fault) {
+    return { fault }
+  }
+}
+
+/** Historical mode takes the document's own time. */
+const UNUSED_TIME = new Date(0)
+
+/** Which enclave made the document, and when, in words. */
+export function describeDocument({ moduleId, timestampMs, isDebugMode }: AttestationFacts): Finding {
+  const debug = isDebugMode ? '; IN DEBUG MODE, in which the host can read the key' : ''
+  return `${moduleId} at ${new Date(timestampMs).toISOString()}${debug}`
+}
+
+/** Checks that the document has one of the sets that the caller expects. Throws AttestationError. */
+export function checkExpectedMeasurements(
+  document: AttestationDocument,
+  { measurements = [] }: BundlePolicy,
+): Finding {
+  if (measurements.length === 0) return { notChecked: 'no expected measurements were given' }
+  const matched = checkMeasurements(document, measurements)
+  return `all ${measurements[matched ?? 0]?.size ?? 0} measurements of an expected set`
+}
+
+/** Checks that the digest of a boot configuration is one that the caller expects. Throws ProofError. */
+export function checkExpectedConfiguration(
+  digest: Uint8Array,
+  { configurations = [] }: BundlePolicy,
+): Finding {
+  if (configurations.length === 0)
+    return { notChecked: `no expected configurations were given; this one is ${encodeHex(digest)}` }
+  if (!configurations.some((expected) => equalBytes(expected, digest)))
+    throw new ProofError(
+      'unexpected_configuration',
+      `expected another configuration than ${encodeHex(digest)}`,
+    )
+  return 'the configuration is an expected one'
+}

@@ -1,0 +1,61 @@
+/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
+export type Check<Name extends string> = {
+  readonly name: Name
+  readonly outcome: 'passed' | 'failed' | 'not checked'
+  readonly detail: string
+}
+
+/** Checks by name, in the order of the report, and when `verified` needs each. */
+export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | 'with a chain'>>
+
+/** What the checks come to. */
+export type Judgement<Name extends string> = {
+  /**
+   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks
+   * in `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing of it.
+   */
+  readonly verdict: 'verified' | 'consistent' | 'invalid'
+  /** The needed checks that were not made. */
+  readonly open: readonly Name[]
+}
+
+/** The verdict on these checks. `hasChain`: whether what a chain says was given. */
+export function judgeChecks<Name extends string>(
+  checks: readonly Check<Name>[],
+  { table, hasChain }: { readonly table: CheckTable<Name>; readonly hasChain: boolean },
+): Judgement<Name> {
+  const open = checks
+    .filter(({ name, outcome }) => outcome === 'not checked' && (hasChain || table[name] === 'always'))
+    .map(({ name }) => name)
+  if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
+  return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
+}
+
+/** The checks in the order of the table. One that is in it and was not made must not look like one not needed: it failed. */
+export function orderChecks<Name extends string>(
+  checks: readonly Check<Name>[],
+  table: CheckTable<Name>,
+): readonly Check<Name>[] {
+  return namesOf(table).map((name) => {
+    const made = checks.find((one) => one.name === name)
+    return made ?? { name, outcome: 'failed', detail: 'this check was not made' }
+  })
+}
+
+/** The report on something whose form is wrong, for the reason `detail`: nothing else of it could be checked. */
+export function refuseForm<Name extends string>(
+  table: CheckTable<Name>,
+  { subject, detail }: { readonly subject: string; readonly detail: string },
+): Judgement<Name> & { readonly checks: readonly Check<Name>[] } {
+  const checks = namesOf(table).map(
+    (name): Check<Name> =>
+      name === 'format'
+        ? { name, outcome: 'failed', detail }
+        : { name, outcome: 'not checked', detail: `${subject} has not the form of one` },
+  )
+  return { ...judgeChecks(checks, { table, hasChain: true }), checks }
+}
+
+function namesOf<Name extends string>(table: CheckTable<Name>): readonly Name[] {
+  return Object.keys(table).filter((name): name is Name => Object.hasOwn(table, name))
+}
