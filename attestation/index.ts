@@ -33,11 +33,25 @@ export type {
   BundleReport,
 } from './evidence/bundle-report.ts'
 export { createBundle } from './evidence/create-bundle.ts'
+export {
+  HEAD_ATTESTATION_FORMAT,
+  type HeadAttestation,
+  type HeadStatement,
+  headAttestationUserData,
+  parseHeadAttestation,
+} from './evidence/head-attestation.ts'
 export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.ts'
 export { type RedactablePart, redactBundle } from './evidence/redact-bundle.ts'
 export { decodeTransactionReceipt, hasAnchoredEvent } from './evidence/transaction-receipt.ts'
 export { verifyTrieProof } from './evidence/trie-proof.ts'
 export { verifyBundle } from './evidence/verify-bundle.ts'
+export {
+  type AttestedLog,
+  type HeadAttestationCheckName,
+  type HeadAttestationFacts,
+  type HeadAttestationReport,
+  verifyHeadAttestation,
+} from './evidence/verify-head-attestation.ts'
 export { canonicalizeJson } from './json/canonical.ts'
 export { JsonError, type JsonErrorCode } from './json/json-error.ts'
 export { parseLenientJson } from './json/parse-lenient.ts'

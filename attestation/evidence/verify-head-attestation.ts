@@ -1,0 +1,208 @@
+import { addressOf } from '../account.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
+import { ProofError } from '../errors.ts'
+import type { Json, JsonObject } from '../json/value.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
+import { checkBlockOnChain } from './block-on-chain.ts'
+import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
+import {
+  checkExpectedConfiguration,
+  checkExpectedMeasurements,
+  describeDocument,
+  verifyDocument,
+} from './document-checks.ts'
+import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
+import { type HeadAttestation, headAttestationUserData, parseHeadAttestation } from './head-attestation.ts'
+import type { BundleContext, BundlePolicy } from './policy.ts'
+import {
+  type Check,
+  type CheckTable,
+  type Judgement,
+  judgeChecks,
+  orderChecks,
+  refuseForm,
+} from './verdict.ts'
+
+/** What a head attestation is checked for, in the order of the report. */
+export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
+
+/** Every check, and when `verified` needs it. */
+export const HEAD_ATTESTATION_CHECKS = {
+  /** The attestation and the log's boot configuration have their form. When it fails nothing else is checked. */
+  format: 'always',
+  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  'attestation document': 'always',
+  /** The document names the notary's key. */
+  'attestation key': 'always',
+  /** The document is over exactly this head of this log, under this boot configuration. */
+  head: 'always',
+  /** The document is over the block's hash. */
+  'block hash': 'always',
+  /** The second in which the document was made. */
+  created_at: 'always',
+  /** The document has the measurements that the caller expects. */
+  measurements: 'always',
+  /** The boot configuration is one that the caller expects. */
+  'expected configuration': 'always',
+  /** The chain has this block under this number, deep enough. */
+  'block on chain': 'with a chain',
+} as const satisfies CheckTable<string>
+
+/** The log that a head attestation is served with: what /v1/log says of it, or what the caller knows. */
+export type AttestedLog = {
+  /** 0x, lower case. */
+  readonly notary: string
+  readonly bootConfiguration: JsonObject
+}
+
+/** Outcome of verifyHeadAttestation. */
+export type HeadAttestationReport = Judgement<HeadAttestationCheckName> & {
+  readonly checks: readonly Check<HeadAttestationCheckName>[]
+  /** What the attestation says; null when it is invalid. */
+  readonly facts: HeadAttestationFacts | null
+}
+
+/** What a head attestation that is not invalid says, as far as the checks of its report passed. */
+export type HeadAttestationFacts = {
+  readonly notary: string
+  readonly size: number
+  /** 32 bytes. */
+  readonly root: Uint8Array
+  /** Leaves below `size` were in the log by then: Unix milliseconds, the security module's clock. */
+  readonly timestampMs: number
+  /** Hash that the enclave was given before it looked at its log: 0x, lower case. */
+  readonly blockHash: string
+  /** The block that leaves from `size` on came after, when the chain has it; null when that was not checked. */
+  readonly notBefore: { readonly number: number; readonly hash: string } | null
+  /** Measurements of the enclave, 48 bytes each by index. */
+  readonly measurements: ReadonlyMap<number, Uint8Array>
+}
+
+/**
+ * Checks what a head attestation shows of a log, with no network and no clock. `json` and `log` are
+ * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them. Rejects with
+ * PolicyError when the policy makes no sense.
+ *
+ * When verified, an enclave of the expected code and configuration, which holds the notary's key, was given the
+ * block's hash, then looked at its log, then had the document made. So, of the log with this root at this size:
+ * the leaves below `size` existed at the document's timestamp, and every leaf i >= `size` was appended after the
+ * block, whose hash nobody could know before it was there.
+ *
+ * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it up, or give
+ * `context.chain`: only then `facts.notBefore` is set); that the block was the newest (an old one merely shows less);
+ * `block_number` without a chain; that the log with this root is the one that the notary anchored (prove that with
+ * verifyConsistency between this root and a head's); when a leaf below `size` was appended, but for "not after"; that
+ * the security module's clock is right, beyond that AWS runs it.
+ */
+export async function verifyHeadAttestation(
+  json: Json,
+  log: AttestedLog,
+  policy: BundlePolicy,
+  context: BundleContext = {},
+): Promise<HeadAttestationReport> {
+  const parsed = attempt(() => ({
+    attestation: parseHeadAttestation(json),
+    chainId: parseBootConfiguration(log.bootConfiguration).chainId,
+  }))
+  if ('fault' in parsed) {
+    const detail = reasonOf(parsed.fault)
+    return {
+      ...refuseForm(HEAD_ATTESTATION_CHECKS, { subject: 'the head attestation', detail }),
+      facts: null,
+    }
+  }
+  const { attestation, chainId } = parsed.value
+  const { chain } = context
+  const configuration = digestBootConfiguration(log.bootConfiguration)
+  const bytes = attempt(() => decodeBase64(attestation.document))
+  const document = attempt(() => decodeAttestationPayload(need(bytes)))
+  const facts = await verifyDocument(bytes, policy, context.attestations)
+  const block = { chainId, number: attestation.block_number, hash: attestation.block_hash }
+  const made: readonly Check<HeadAttestationCheckName>[] = [
+    { name: 'format', outcome: 'passed', detail: 'version 1' },
+    check('attestation document', () => describeDocument(need(facts))),
+    check('attestation key', () => checkKey(need(document), log.notary)),
+    check('head', () => checkHead(need(document), { attestation, configuration, notary: log.notary })),
+    check('block hash', () => checkBlockHash(need(document), attestation)),
+    check('created_at', () => checkCreatedAt(need(document), attestation)),
+    check('measurements', () => checkExpectedMeasurements(need(document), policy)),
+    check('expected configuration', () => checkExpectedConfiguration(configuration, policy)),
+    check('block on chain', () =>
+      checkBlockOnChain(block, { chain, confirmationsMin: policy.confirmationsMin }),
+    ),
+  ]
+  const checks = orderChecks(made, HEAD_ATTESTATION_CHECKS)
+  const judgement = judgeChecks(checks, { table: HEAD_ATTESTATION_CHECKS, hasChain: chain !== undefined })
+  const isInvalid = judgement.verdict === 'invalid'
+  return {
+    ...judgement,
+    checks,
+    facts: isInvalid ? null : gatherFacts(need(document), { attestation, notary: log.notary, checks }),
+  }
+}
+
+function checkKey({ publicKey }: AttestationDocument, notary: string): Finding {
+  if (publicKey === null || addressOf(publicKey) !== notary)
+    throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
+  return `the key of ${notary}`
+}
+
+function checkHead(
+  { userData }: AttestationDocument,
+  {
+    attestation,
+    configuration,
+    notary,
+  }: {
+    readonly attestation: HeadAttestation
+    readonly configuration: Uint8Array
+    readonly notary: string
+  },
+): Finding {
+  const { size, root } = attestation
+  const expected = headAttestationUserData({ configuration, notary, size, root: decodeHex(root) })
+  if (userData === null || !equalBytes(userData, expected))
+    throw new ProofError(
+      'wrong_head',
+      "expected the document's user_data to be of this head of this log, under this boot configuration",
+    )
+  return `size ${size}, root ${root}, configuration ${encodeHex(configuration)}`
+}
+
+function checkBlockHash({ nonce }: AttestationDocument, { block_hash: hash }: HeadAttestation): Finding {
+  if (nonce === null || !equalBytes(nonce, decodeHex(hash)))
+    throw new ProofError('wrong_block', `expected the document's nonce to be ${hash}`)
+  return `the enclave was given ${hash}`
+}
+
+function checkCreatedAt({ timestampMs }: AttestationDocument, { created_at }: HeadAttestation): Finding {
+  const second = Math.floor(timestampMs / 1000)
+  if (created_at !== second)
+    throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
+  return `Unix second ${second}`
+}
+
+function gatherFacts(
+  document: AttestationDocument,
+  {
+    attestation,
+    notary,
+    checks,
+  }: {
+    readonly attestation: HeadAttestation
+    readonly notary: string
+    readonly checks: readonly Check<HeadAttestationCheckName>[]
+  },
+): HeadAttestationFacts {
+  const { size, root, block_number: number, block_hash: hash } = attestation
+  const isOnChain = checks.some(({ name, outcome }) => name === 'block on chain' && outcome === 'passed')
+  return {
+    notary,
+    size,
+    root: decodeHex(root),
+    timestampMs: document.timestampMs,
+    blockHash: hash,
+    notBefore: isOnChain ? { number, hash } : null,
+    measurements: document.pcrs,
+  }
+}

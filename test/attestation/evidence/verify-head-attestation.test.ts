@@ -1,0 +1,256 @@
+import { createHash } from 'node:crypto'
+import { Wallet } from 'ethers'
+import { describe, expect, it } from 'vitest'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import {
+  HEAD_ATTESTATION_CHECKS,
+  type HeadAttestationCheckName,
+  verifyHeadAttestation,
+} from '../../../attestation/evidence/verify-head-attestation.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { PolicyError } from '../../../attestation/nitro/policy.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
+import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { BOOT_CONFIGURATION, buildEvidence, digestOf, documentFor, policyFor } from './build-evidence.ts'
+import {
+  ATTESTED_LOG,
+  buildHeadAttestation,
+  chainWith,
+  type HeadAttestationParts,
+} from './build-head-attestation.ts'
+
+const valid = buildHeadAttestation()
+const policy = policyFor(BOOT_CONFIGURATION)
+const attestations = createAttestationVerifier()
+const OTHER_HASH = `0x${'b2'.repeat(32)}`
+const STRANGER_KEY = Buffer.from(new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey.slice(2), 'hex')
+
+/** The report, asked of a chain that has the very block of `valid`. */
+const verify = (json: Json, log = ATTESTED_LOG) =>
+  verifyHeadAttestation(json, log, policy, { chain: chainWith(valid), attestations })
+
+async function failedOf(json: Json, log = ATTESTED_LOG): Promise<readonly HeadAttestationCheckName[]> {
+  const { checks, verdict, facts } = await verify(json, log)
+  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+  expect([verdict === 'invalid', facts === null]).toEqual([failed.length > 0, failed.length > 0])
+  return failed
+}
+
+describe('verifyHeadAttestation on an honest attestation', () => {
+  it('passes every check, and gives what it says', async () => {
+    const report = await verify(valid)
+    expect(report.checks.map(({ name, outcome }) => [name, outcome])).toEqual(
+      Object.keys(HEAD_ATTESTATION_CHECKS).map((name) => [name, 'passed']),
+    )
+    expect(report).toMatchObject({
+      verdict: 'verified',
+      open: [],
+      facts: {
+        notary: ATTESTED_LOG.notary,
+        size: 7,
+        root: new Uint8Array(32).fill(0x5a),
+        timestampMs: MADE_AT.getTime() + 1_234,
+        blockHash: valid.block_hash,
+        notBefore: { number: 1000, hash: valid.block_hash },
+      },
+    })
+    expect(report.facts?.measurements.get(0)).toEqual(new Uint8Array(PCR_VALUES.get(0) ?? []))
+  })
+
+  it('says offline what is to be looked up, and then shows no "not before"', async () => {
+    const report = await verifyHeadAttestation(valid, ATTESTED_LOG, policy)
+    expect(report).toMatchObject({ verdict: 'verified', facts: { notBefore: null } })
+    expect(report.checks.at(-1)).toMatchObject({
+      outcome: 'not checked',
+      detail: expect.stringContaining(`block 1000 has the hash ${valid.block_hash}`),
+    })
+  })
+
+  it('is not verified without expectations, however right the rest is', async () => {
+    const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { roots: policy.roots ?? [] })
+    expect(report).toMatchObject({ verdict: 'consistent', open: ['measurements', 'expected configuration'] })
+  })
+
+  it('takes an empty log', async () => {
+    const empty = createHash('sha256').digest('hex')
+    expect(await failedOf(buildHeadAttestation({ size: 0, root: empty }))).toEqual([])
+  })
+
+  it('rejects only for a policy that makes no sense', async () => {
+    await expect(verifyHeadAttestation(valid, ATTESTED_LOG, { roots: [] })).rejects.toThrow(PolicyError)
+  })
+})
+
+describe('verifyHeadAttestation on one altered field', () => {
+  const flipped = Buffer.from(valid.document, 'base64')
+  flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
+  const alterations: Readonly<Record<keyof typeof valid, [Json, readonly HeadAttestationCheckName[]]>> = {
+    size: [8, ['head']],
+    root: ['5b'.repeat(32), ['head']],
+    block_number: [1001, []],
+    block_hash: [OTHER_HASH, ['block hash', 'block on chain']],
+    created_at: [valid.created_at + 1, ['created_at']],
+    document: [flipped.toString('base64'), ['attestation document']],
+  }
+
+  it('lists every field', () => {
+    expect(Object.keys(alterations)).toEqual(Object.keys(valid))
+  })
+
+  it.each(Object.entries(alterations).filter(([name]) => name !== 'block_number'))(
+    'fails another %s at the check that names it',
+    async (name, [value, failed]) => {
+      expect(await failedOf({ ...valid, [name]: value })).toEqual(failed)
+    },
+  )
+
+  it('fails another block number when the chain has another block there', async () => {
+    const chain = { ...chainWith(valid), blockHash: OTHER_HASH }
+    const report = await verifyHeadAttestation({ ...valid, block_number: 999 }, ATTESTED_LOG, policy, {
+      chain,
+    })
+    expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
+      { name: 'block on chain' },
+    ])
+  })
+
+  it('does not detect another block number offline', async () => {
+    const altered = { ...valid, block_number: 999 }
+    const { verdict, facts } = await verifyHeadAttestation(altered, ATTESTED_LOG, policy)
+    expect([verdict, facts?.notBefore]).toEqual(['verified', null])
+  })
+
+  it('does not detect that an old block was asked for, which merely shows less', async () => {
+    const old = { ...buildHeadAttestation({ blockHash: OTHER_HASH }), block_number: 1 }
+    const chain = { ...chainWith(old), newestBlock: 1_000_000 }
+    expect(await verifyHeadAttestation(old, ATTESTED_LOG, policy, { chain })).toMatchObject({
+      verdict: 'verified',
+      facts: { notBefore: { number: 1 } },
+    })
+  })
+
+  it.each<[string, JsonObject]>([
+    ['another log', { notary: `0x${'99'.repeat(20)}` }],
+    ['an address that is none', { notary: 'me' }],
+  ])('fails it as one of %s', async (_, { notary }) => {
+    expect(await failedOf(valid, { ...ATTESTED_LOG, notary: String(notary) })).toEqual([
+      'attestation key',
+      'head',
+    ])
+  })
+
+  it('fails it with another boot configuration', async () => {
+    const bootConfiguration = { ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) }
+    expect(await failedOf(valid, { ...ATTESTED_LOG, bootConfiguration })).toEqual([
+      'head',
+      'expected configuration',
+    ])
+  })
+
+  it.each<[string, Json, JsonObject]>([
+    ['an attestation of another form', { ...valid, size: null }, BOOT_CONFIGURATION],
+    ['nothing', null, BOOT_CONFIGURATION],
+    ['a log without a configuration', valid, {}],
+  ])('checks nothing else of %s', async (_, json, bootConfiguration) => {
+    const report = await verify(json, { ...ATTESTED_LOG, bootConfiguration })
+    const [format, ...others] = report.checks
+    expect(format).toMatchObject({ name: 'format', outcome: 'failed' })
+    expect(new Set(others.map(({ outcome }) => outcome))).toEqual(new Set(['not checked']))
+    expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+  })
+})
+
+describe('verifyHeadAttestation on documents of other making', () => {
+  it.each<[string, HeadAttestationParts, readonly HeadAttestationCheckName[]]>([
+    ['of another key', { fields: { public_key: STRANGER_KEY } }, ['attestation key']],
+    ['of no key', { fields: { public_key: null } }, ['attestation key']],
+    ['of no head', { fields: { user_data: null } }, ['head']],
+    [
+      'of the boot configuration alone, as records carry it',
+      { fields: { user_data: Buffer.from(digestOf(BOOT_CONFIGURATION)) } },
+      ['head'],
+    ],
+    ['of no block', { fields: { nonce: null } }, ['block hash']],
+    ['of a block’s hash and more', { fields: { nonce: Buffer.alloc(33, 0xb1) } }, ['block hash']],
+    ['of another format', { statement: { format: 'affidavit-evidence-bundle' } }, ['head']],
+    ['of another version', { statement: { version: 2 } }, ['head']],
+    ['of another configuration', { statement: { boot_configuration: '00'.repeat(32) } }, ['head']],
+    ['of another log', { statement: { notary: `0x${'99'.repeat(20)}` } }, ['head']],
+    [
+      'of other code',
+      { fields: { pcrs: new Map([...PCR_VALUES, [0, Buffer.alloc(48, 1)]]) } },
+      ['measurements'],
+    ],
+    [
+      'made after its certificates ended',
+      { timestampMs: MADE_AT.getTime() + 3 * 3_600_000 },
+      ['attestation document'],
+    ],
+  ])('fails a document %s', async (_, parts, failed) => {
+    expect(await failedOf(buildHeadAttestation(parts))).toEqual(failed)
+  })
+
+  it('fails a document that is none', async () => {
+    expect(await failedOf({ ...valid, document: 'AAAA' })).toEqual([
+      'attestation document',
+      'attestation key',
+      'head',
+      'block hash',
+      'created_at',
+      'measurements',
+    ])
+  })
+
+  it('fails a genuine document under AWS’s root, when it is a development root’s', async () => {
+    const { roots: _, ...others } = policy
+    const { checks } = await verifyHeadAttestation(valid, ATTESTED_LOG, others)
+    expect(checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
+      { name: 'attestation document', detail: expect.stringContaining('root_untrusted') },
+    ])
+    expect(standardChain.rootSha256).toEqual(policy.roots?.[0])
+  })
+
+  it('fails a record that carries a head attestation as its own document', async () => {
+    const { bundle } = buildEvidence({ stored: { attestation: valid.document } })
+    const { checks } = await verifyBundle(bundle, policy)
+    expect(checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
+      { name: 'boot configuration' },
+    ])
+  })
+
+  it('fails a caller’s own fresh document over a block’s hash', async () => {
+    const nonce = Buffer.from(valid.block_hash.slice(2), 'hex')
+    const document = documentFor(BOOT_CONFIGURATION, { nonce, timestamp: valid.created_at * 1000 })
+    expect(await failedOf({ ...valid, document })).toEqual(['head'])
+  })
+})
+
+describe('verifyHeadAttestation on swapped parts', () => {
+  const FIELDS = ['size', 'root', 'block_hash', 'created_at', 'document'] as const
+  const all = Array.from({ length: 4 }, (_, at) =>
+    buildHeadAttestation({
+      size: at,
+      root: createHash('sha256').update(`root ${at}`).digest('hex'),
+      blockHash: `0x${createHash('sha256').update(`block ${at}`).digest('hex')}`,
+      timestampMs: MADE_AT.getTime() + at * 1000,
+    }),
+  )
+
+  it('fails whatever is put together of two attestations, but for each as it was', async () => {
+    let accepted = 0
+    for (const one of all)
+      for (const other of all)
+        for (let chosen = 0; chosen < 2 ** FIELDS.length; chosen++) {
+          const mixed = { ...one }
+          FIELDS.forEach((field, bit) => {
+            if (chosen & (1 << bit)) Object.assign(mixed, { [field]: other[field] })
+          })
+          const isWhole = all.some((whole) => FIELDS.every((field) => whole[field] === mixed[field]))
+          const { verdict } = await verifyHeadAttestation(mixed, ATTESTED_LOG, policy, { attestations })
+          expect(verdict).toBe(isWhole ? 'verified' : 'invalid')
+          if (isWhole) accepted++
+        }
+    expect(accepted).toBe(all.length * 32 + all.length * (all.length - 1) * 2)
+  })
+})
