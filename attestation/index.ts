@@ -33,13 +33,12 @@ export type {
   BundleReport,
 } from './evidence/bundle-report.ts'
 export { createBundle } from './evidence/create-bundle.ts'
+export { type HeadAttestation, parseHeadAttestation } from './evidence/head-attestation.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
-  type HeadAttestation,
   type HeadStatement,
   headAttestationUserData,
-  parseHeadAttestation,
-} from './evidence/head-attestation.ts'
+} from './evidence/head-statement.ts'
 export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.ts'
 export { type RedactablePart, redactBundle } from './evidence/redact-bundle.ts'
 export { decodeTransactionReceipt, hasAnchoredEvent } from './evidence/transaction-receipt.ts'

@@ -12,7 +12,8 @@ import {
   verifyDocument,
 } from './document-checks.ts'
 import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
-import { type HeadAttestation, headAttestationUserData, parseHeadAttestation } from './head-attestation.ts'
+import { type HeadAttestation, parseHeadAttestation } from './head-attestation.ts'
+import { headAttestationUserData } from './head-statement.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
 import {
   type Check,
