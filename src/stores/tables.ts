@@ -1,4 +1,4 @@
-import type { GeneratedAlways, Kysely } from 'kysely'
+import type { Generated, GeneratedAlways, Kysely } from 'kysely'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
@@ -14,7 +14,14 @@ export type Tables = {
   readonly attestation_documents: AttestationDocumentRow
   readonly records: RecordRow
   readonly anchors: AnchorRow
+  readonly anchor_blocks: AnchorBlockRow
   readonly relayers: RelayerRow
+  readonly head_attestations: HeadAttestationRow
+  readonly nodes: NodeRow
+  readonly node_benchmarks: NodeBenchmarkRow
+  readonly inferences: InferenceRow
+  readonly node_hours: NodeHourRow
+  readonly network_minutes: NetworkMinuteRow
 }
 
 /** Query builder over Affidavit's tables; never leaves src/stores. */
@@ -100,9 +107,102 @@ type AnchorRow = {
   readonly block_hash: Uint8Array | null
   readonly gas_used: number | null
   readonly created_at: number
+  /** The block whose proofs are in anchor_blocks. */
+  readonly proven_block_hash: Uint8Array | null
+}
+
+/** Where an anchor stands in its block, as long as that block is the anchor's own. */
+type AnchorBlockRow = {
+  readonly relayer: string
+  readonly nonce: number
+  readonly block_hash: Uint8Array
+  readonly number: number
+  /** RLP. */
+  readonly header: Uint8Array
+  readonly transaction_index: number
+  /** RLP lists of nodes, root to leaf. */
+  readonly transaction_proof: Uint8Array
+  readonly receipt_proof: Uint8Array
 }
 
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
+}
+
+type NodeRow = {
+  readonly node_id: string
+  readonly account_id: string
+  readonly name: string
+  readonly created_at: number
+  readonly is_archived: Generated<boolean>
+  /** A NodeState, or null before the first connection. */
+  readonly state: string | null
+  /** When the hardware was reported; null before. */
+  readonly hardware_at: number | null
+  readonly operating_system: string | null
+  readonly cpu_model: string | null
+  readonly cpu_count: number | null
+  readonly ram: number | null
+  readonly gpu_model: string | null
+  readonly gpu_count: number | null
+  readonly vram: number | null
+  readonly power_limit: number | null
+  readonly network_download_speed: number | null
+  readonly network_upload_speed: number | null
+  readonly version: string | null
+  readonly connected_since: number | null
+  readonly last_seen_at: number | null
+  readonly models: Generated<readonly string[]>
+  readonly total_uptime_seconds: Generated<number>
+  readonly requests_served: Generated<number>
+}
+
+type NodeBenchmarkRow = {
+  readonly node_id: string
+  readonly model: string
+  readonly tokens_per_second: number
+  readonly created_at: number
+}
+
+type InferenceRow = {
+  readonly id: string
+  /** Order of arrival. */
+  readonly position: GeneratedAlways<number>
+  readonly node_id: string
+  readonly account_id: string | null
+  readonly model: string
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+  readonly time_to_first_token_ms: number | null
+  readonly created_at: number
+}
+
+/** Sums over one node's inferences of one hour, which begins at `hour_at`. */
+type NodeHourRow = {
+  readonly node_id: string
+  readonly hour_at: number
+  readonly requests: number
+  /** How many of them had their first token timed, and those times together. */
+  readonly first_tokens: number
+  readonly first_token_ms: number
+}
+
+type NetworkMinuteRow = {
+  readonly minute_at: number
+  readonly requests: number
+}
+
+/** Of each size of a log the first attestation and the newest. */
+type HeadAttestationRow = {
+  readonly log_id: number
+  readonly size: number
+  readonly is_first: boolean
+  readonly root: Uint8Array
+  readonly block_number: number
+  readonly block_hash: Uint8Array
+  readonly document: Uint8Array
+  /** The second of the document's timestamp. */
+  readonly created_at: number
 }
