@@ -18,6 +18,7 @@ export const ERROR_RULES = {
   unsupported_model: { status: 404 },
   method_not_allowed: { status: 405 },
   request_timeout: { status: 408 },
+  caller_too_slow: { status: 408, shouldRetry: false },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
   headers_too_large: { status: 431 },
@@ -27,9 +28,13 @@ export const ERROR_RULES = {
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
+  /** A node's backend refuses the request: ApiError.status carries its 4xx; this is what remains without one. */
+  node_refused: { status: 502 },
+  node_error: { status: 502 },
   answer_too_large: { status: 502, shouldRetry: false },
   provider_credential_rejected: { status: 502, shouldRetry: false },
   enclave_unavailable: { status: 503, retryAfterSeconds: 1 },
+  no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
   log_full: { status: 503, retryAfterSeconds: 1 },
   not_ready: { status: 503, retryAfterSeconds: 1 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
@@ -40,6 +45,7 @@ export const ERROR_RULES = {
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
   enclave_timeout: { status: 504 },
+  node_timeout: { status: 504 },
 } as const satisfies Readonly<Record<string, ErrorRule>>
 
 export type ErrorCode = keyof typeof ERROR_RULES

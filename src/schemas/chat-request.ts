@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import { ValidationError } from '../errors.ts'
 import { boundedInteger } from './bounded-integer.ts'
 import { boundedList } from './bounded-list.ts'
@@ -28,20 +28,30 @@ export type ChatRequest = {
   readonly includesUsage: boolean
 }
 
+/** A valid chat request, and the JSON value it was read from: every member, also unknown ones and those that are null. */
+export type ParsedChatRequest = { readonly request: ChatRequest; readonly value: JsonObject }
+
+/** As parseChatRequest, for a call that does not go out as the caller's bytes. */
+export function parseChatBody(body: Uint8Array): ParsedChatRequest {
+  const value = parseBody(body)
+  const { data, error } = chatRequest.safeParse(value)
+  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
+  const request = {
+    model: data.model,
+    isStream: data.stream === true,
+    includesUsage: data.stream_options?.include_usage === true,
+  }
+  // The schema takes nothing but objects.
+  return { request, value: isJsonObject(value) ? value : {} }
+}
+
 /**
  * Gives the model and mode of a chat request (interface, 2.1) from its body's bytes. Throws ValidationError with every
  * fault (at most FAULTS_MAX): JSON that does not mean one thing only, missing members, wrong types, values out of
  * bounds. A member that is null is unset. Unknown members pass.
  */
 export function parseChatRequest(body: Uint8Array): ChatRequest {
-  const value = parseBody(body)
-  const { data, error } = chatRequest.safeParse(value)
-  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
-  return {
-    model: data.model,
-    isStream: data.stream === true,
-    includesUsage: data.stream_options?.include_usage === true,
-  }
+  return parseChatBody(body).request
 }
 
 function parseBody(body: Uint8Array): Json {

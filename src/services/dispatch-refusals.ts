@@ -1,0 +1,39 @@
+import { ApiError } from '../errors.ts'
+import type { DispatchError } from '../nodes/dispatcher.ts'
+
+/** What of a backend's status codes is about the caller's request; all others are the node's trouble. */
+const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
+
+/**
+ * What a caller is told when no node answered, or one stopped to. Of the node's own words only a refusal's are shown,
+ * because without them the caller could not mend the request; they are a stranger's, printable and short.
+ */
+export function callErrorOf(error: DispatchError): ApiError {
+  switch (error.code) {
+    case 'unsupported_model':
+      return new ApiError('unsupported_model', 'No node serves this model')
+    case 'no_nodes':
+      return new ApiError('no_available_inference_nodes', 'No node is available for this model, try again')
+    case 'request_too_large':
+      return new ApiError('payload_too_large', 'The request is larger than nodes take')
+    case 'node_refused':
+      return refusalOf(error)
+    case 'node_failed':
+    case 'node_lost':
+      return new ApiError('node_error', 'The node broke off its answer')
+    case 'first_token_timeout':
+    case 'token_timeout':
+      return new ApiError('node_timeout', 'The node fell silent')
+    case 'caller_too_slow':
+      return new ApiError('caller_too_slow', 'The answer was read too slowly')
+    case 'stopping':
+      return new ApiError('shutting_down', 'This instance is shutting down, try again')
+  }
+}
+
+function refusalOf({ status, nodeMessage }: DispatchError): ApiError {
+  if (status === null || !CALLER_STATUSES.has(status))
+    return new ApiError('node_error', 'The node could not serve the request')
+  const words = nodeMessage === null || nodeMessage === '' ? 'no reason given' : nodeMessage
+  return new ApiError('node_refused', `The node refused the request: ${words}`, { status })
+}
