@@ -11,8 +11,8 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 /** Wait after a renewal that failed. */
 export const RETRY_MS = 5_000
 
-/** Calls for a document over a nonce that may wait for the module; it answers one at a time. */
-export const NONCE_CALLS_MAX = 16
+/** Calls for fresh documents that may wait for the module; it answers one at a time. */
+export const FRESH_CALLS_MAX = 16
 
 /** An attestation document, and until when records may carry it. */
 export type AttestationDocument = {
@@ -28,10 +28,18 @@ export type AttestationKeeper = {
   /** The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS more. */
   readonly current: () => AttestationDocument | null
   /**
-   * A fresh document (base64) over the caller's nonce. Throws CallFault `too_busy` when NONCE_CALLS_MAX calls wait, and
-   * `not_ready` when the module fails.
+   * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault `too_busy` when
+   * FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
+  /**
+   * The same with the digest of another statement, which must be one of the enclave's own, as user_data: whatever is
+   * put there, relying parties take for the enclave's word.
+   */
+  readonly attestStatement: (statement: {
+    readonly userData: Uint8Array
+    readonly nonce: Uint8Array
+  }) => Promise<string>
   readonly stop: () => void
 }
 
@@ -57,7 +65,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   const { nsm, publicKey, userData, renewMs, now, log } = options
   let document = await attestAccount()
   let timer = setTimeout(renew, delayOf(document))
-  let nonceCalls = 0
+  let freshCalls = 0
 
   async function attestAccount(): Promise<AttestationDocument> {
     return describeDocument(await nsm.attest({ publicKey, userData, nonce: null }))
@@ -79,22 +87,28 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     if (!isStopped) timer = setTimeout(renew, delayMs)
   }
 
+  async function attestFresh(statement: {
+    readonly userData: Uint8Array
+    readonly nonce: Uint8Array
+  }): Promise<string> {
+    if (freshCalls >= FRESH_CALLS_MAX)
+      throw new CallFault('too_busy', 'Too many attestation documents at once.')
+    freshCalls++
+    try {
+      return encodeBase64(await nsm.attest({ publicKey, ...statement }))
+    } catch (error) {
+      log('error', 'nonce not attested', describeError(error))
+      throw new CallFault('not_ready', 'The security module gives no attestation document now.')
+    } finally {
+      freshCalls--
+    }
+  }
+
   let isStopped = false
   return {
     current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS ? document : null),
-    attestNonce: async (nonce) => {
-      if (nonceCalls >= NONCE_CALLS_MAX)
-        throw new CallFault('too_busy', 'Too many attestation documents at once.')
-      nonceCalls++
-      try {
-        return encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
-      } catch (error) {
-        log('error', 'nonce not attested', describeError(error))
-        throw new CallFault('not_ready', 'The security module gives no attestation document now.')
-      } finally {
-        nonceCalls--
-      }
-    },
+    attestNonce: (nonce) => attestFresh({ userData, nonce }),
+    attestStatement: attestFresh,
     stop: () => {
       isStopped = true
       clearTimeout(timer)

@@ -1,7 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { decodeHex } from '../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '../attestation/bytes.ts'
+import { headAttestationUserData } from '../attestation/evidence/head-statement.ts'
+import { digestBootConfiguration } from './boot-configuration.ts'
 import { CallerGone, CallFault, ProviderRefusal } from './call-fault.ts'
-import { decodeCall, decodePull } from './calls/decode-call.ts'
+import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/decode-call.ts'
 import { parseRequest } from './calls/parse-request.ts'
 import { type CompletionCore, encodeEvent, serveCompletion } from './calls/serve-completion.ts'
 import { readRequest, sendJson } from './http-messages.ts'
@@ -11,6 +13,7 @@ import {
   CALL_HEADER,
   ENCLAVE_PATHS,
   type EnclaveFault,
+  type HeadAttestationReply,
   type Identity,
   REQUEST_BYTES_MAX,
   STREAM_EVENTS,
@@ -19,8 +22,8 @@ import {
 /** Completion calls at once. More would only wait for the same two cores. */
 export const CALLS_MAX = 1_024
 
-/** Body of a pull request, bytes. */
-const PULL_REQUEST_BYTES_MAX = 4_096
+/** Body of a request that is no completion, bytes. */
+const CONTROL_REQUEST_BYTES_MAX = 4_096
 
 /** Headers of a call: the context and the credential, in JSON, in base64url. */
 const HEADER_BYTES_MAX = 64 * 1024
@@ -67,6 +70,8 @@ async function serve(
       return completions(options, request, response)
     case `POST ${ENCLAVE_PATHS.pull}`:
       return pull(options, request, response)
+    case `POST ${ENCLAVE_PATHS.attestHead}`:
+      return sendJson(response, 200, await attestHead(options, request))
     case `GET ${ENCLAVE_PATHS.identity}`:
       return sendJson(response, 200, describeIdentity(options))
     case `GET ${ENCLAVE_PATHS.attestation}`: {
@@ -101,13 +106,31 @@ async function pull(
   response: ServerResponse,
 ): Promise<void> {
   const { log } = options.core
-  const asked = decodePull(await readRequest(request, PULL_REQUEST_BYTES_MAX))
+  const asked = decodePull(await readRequest(request, CONTROL_REQUEST_BYTES_MAX))
   // Before waiting: what is acknowledged need not be kept while nothing new comes.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   await log.waitFor(asked.from, asked.wait_ms, gone.signal)
   if (!gone.signal.aborted) sendJson(response, 200, log.pull(asked))
+}
+
+/**
+ * The order carries the proof: the hash is here, then the log is looked at, then the document is made. So what the
+ * head lacks came after the block, and what it has was there by the document's time.
+ */
+async function attestHead(
+  { core: { account, attestation, log }, boot }: ServerOptions,
+  request: IncomingMessage,
+): Promise<HeadAttestationReply> {
+  const asked = decodeHeadAttestationRequest(await readRequest(request, CONTROL_REQUEST_BYTES_MAX))
+  const head = log.head()
+  const configuration = digestBootConfiguration(boot)
+  const document = await attestation.attestStatement({
+    userData: headAttestationUserData({ configuration, notary: account.notary, ...head }),
+    nonce: decodeHex(asked.block_hash),
+  })
+  return { size: head.size, root: encodeHex(head.root), document }
 }
 
 function describeIdentity({ core, boot, publicKey }: ServerOptions): Identity {

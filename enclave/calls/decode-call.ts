@@ -1,12 +1,13 @@
 import { FormatError } from '../../attestation/errors.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json } from '../../attestation/json/value.ts'
+import { hasExactMembers, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import {
   CALL_HEADER,
   CONTEXT_BYTES_MAX,
   type CompletionCall,
   CREDENTIAL_BYTES_MAX,
+  type HeadAttestationRequest,
   PULL_WAIT_MAX_MS,
   type PullRequest,
 } from '../protocol/messages.ts'
@@ -34,7 +35,16 @@ export function decodePull(body: Uint8Array): PullRequest {
   return { from, wait_ms: Math.min(waitMs, PULL_WAIT_MAX_MS), max, known_document: known }
 }
 
-function decodeObject(bytes: Uint8Array): Readonly<Record<string, Json | undefined>> {
+/** A request for a head attestation, from its body: this member, in this form, and no other. Throws CallFault `invalid_call`. */
+export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
+  const value = decodeObject(body)
+  const { block_hash: hash } = value
+  if (!hasExactMembers(value, ['block_hash']) || typeof hash !== 'string' || !/^0x[0-9a-f]{64}$/.test(hash))
+    throw invalid('expected block_hash alone, 0x and 64 hex digits in lower case')
+  return { block_hash: hash }
+}
+
+function decodeObject(bytes: Uint8Array): JsonObject & Readonly<Record<string, Json | undefined>> {
   try {
     const value = parseStrictJson(bytes)
     if (isJsonObject(value)) return value

@@ -1,6 +1,6 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import { appendLeaves, type Edge, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
-import { type LogDomain, treeHeadDigest } from '../../attestation/tree-head.ts'
+import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation/tree-head.ts'
 import type { Account } from '../account.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
@@ -29,6 +29,8 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
+  /** Edge of all leaves: kept beside the other, so that telling it never costs what is pending. */
+  private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Leaves that were handed over at least once. */
   private givenSize = 0
@@ -42,7 +44,7 @@ export class NotaryLog {
 
   /** Leaves so far; the index of the next one. */
   get size(): number {
-    return this.edge.size + this.pending.length
+    return this.tip.size
   }
 
   /** Leaves that the gateway has acknowledged. */
@@ -50,11 +52,17 @@ export class NotaryLog {
     return this.edge.size
   }
 
+  /** All leaves so far, acknowledged or not, and their root. What comes later is not in it. */
+  head(): TreeHead {
+    return { size: this.tip.size, root: rootOf(this.tip) }
+  }
+
   /** Appends a completion whose index is `size`. */
   append({ completion, leafHash, document }: NewEntry): void {
     if (completion.index !== this.size)
       throw new Error(`expected index ${this.size} for the next leaf, got ${completion.index}`)
     const bytes = bytesOf(completion)
+    this.tip = appendLeaves(this.tip, [leafHash]).edge
     this.pending.push({ completion: { ...completion, document: document.digest }, leafHash, document, bytes })
     this.space.add(bytes)
     this.wake()

@@ -4,6 +4,10 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (design.md, The house).
  * Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted; the gateway's values
  * (context, limits) only ever influence what the gateway itself receives.
+ *
+ * The version stands for what both must understand to work together at all, and is part of the boot configuration, whose
+ * digest relying parties keep. A path that is added leaves it as it is: a gateway that asks an enclave without it gets
+ * `invalid_call` (404) and does without; which code answers, the measurements tell.
  */
 export const PROTOCOL_VERSION = 1
 
@@ -17,6 +21,8 @@ export const ENCLAVE_PATHS = {
   pull: '/v1/log/pull',
   /** GET ?nonce=<hex> → { document: base64 } */
   attestation: '/v1/attestation',
+  /** POST HeadAttestationRequest → HeadAttestationReply */
+  attestHead: '/v1/log/attest',
 } as const
 
 /** Request header of a completion call: base64url of the JSON of a CompletionCall. */
@@ -157,4 +163,23 @@ export type PullReply = {
   readonly completions: readonly SealedCompletion[]
   /** Attestation documents that `completions` name, base64 by digest, but for `known_document`. */
   readonly documents: Readonly<Record<string, string>>
+}
+
+/**
+ * Asks for a document over the log as it is now. The hash is the gateway's word and passes through unread: with an old
+ * block's the document shows less, with one that is no block's it shows nothing of "not before" (whoever relies on it
+ * looks the hash up). What it cannot do is name a block that is not there yet, or choose anything else of the document.
+ */
+export type HeadAttestationRequest = {
+  /** Hash of a recent block, 0x and 64 hex digits in lower case. */
+  readonly block_hash: string
+}
+
+/** The log's head when the call arrived, of all leaves, acknowledged or not; not signed by the account, but attested. */
+export type HeadAttestationReply = {
+  readonly size: number
+  /** Hex without prefix. */
+  readonly root: string
+  /** Attestation document, base64: over the key, the block's hash as nonce, and headAttestationUserData. */
+  readonly document: string
 }

@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   type AttestationKeeper,
+  FRESH_CALLS_MAX,
   keepAttestation,
   LEAF_MARGIN_MS,
-  NONCE_CALLS_MAX,
   RETRY_MS,
 } from '../../enclave/attestation-keeper.ts'
 import type { AttestationInput, Nsm } from '../../enclave/nsm/nsm.ts'
@@ -132,12 +132,27 @@ describe('attestNonce', () => {
 
   it('refuses more calls than may wait, and takes calls again when those are answered', async () => {
     const kept = await keep()
-    const waiting = Array.from({ length: NONCE_CALLS_MAX }, () => kept.attestNonce(new Uint8Array(16)))
+    const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestNonce(new Uint8Array(16)))
     await expect(kept.attestNonce(new Uint8Array(16))).rejects.toMatchObject({
       fault: { status: 503, code: 'too_busy' },
     })
     await Promise.all(waiting)
     await expect(kept.attestNonce(new Uint8Array(16))).resolves.toMatch(/^[A-Za-z0-9+/]+=*$/)
+  })
+
+  it('gives one over a statement instead of the configuration, within the same limit', async () => {
+    const kept = await keep()
+    const statement = { userData: new Uint8Array(32).fill(1), nonce: new Uint8Array(32).fill(2) }
+    const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestStatement(statement))
+    const refused = [kept.attestStatement(statement), kept.attestNonce(new Uint8Array(16))]
+    for (const { status, reason } of (await Promise.allSettled(refused)).map((one) => ({
+      reason: null,
+      ...one,
+    })))
+      expect([status, reason]).toMatchObject(['rejected', { fault: { code: 'too_busy' } }])
+    await Promise.all(waiting)
+    expect(inputs.at(-1)).toEqual({ publicKey, ...statement })
+    expect(inputs).toHaveLength(1 + FRESH_CALLS_MAX)
   })
 
   it('is not ready when the module fails, and says nothing of why', async () => {

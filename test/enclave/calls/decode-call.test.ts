@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { decodeCall, decodePull } from '../../../enclave/calls/decode-call.ts'
+import { decodeCall, decodeHeadAttestationRequest, decodePull } from '../../../enclave/calls/decode-call.ts'
 import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/messages.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -55,5 +55,31 @@ describe('decodePull', () => {
     ['no object', []],
   ])('refuses %s', (_, value) => {
     expect(() => decode(value)).toThrow(invalidCall)
+  })
+})
+
+describe('decodeHeadAttestationRequest', () => {
+  const hash = `0x${'b1'.repeat(32)}`
+  const decode = (text: string) => decodeHeadAttestationRequest(Buffer.from(text))
+
+  it('gives the block hash', () => {
+    expect(decode(JSON.stringify({ block_hash: hash }))).toEqual({ block_hash: hash })
+  })
+
+  it.each([
+    ['nothing', ''],
+    ['no object', '[]'],
+    ['no block hash', '{}'],
+    ['a hash of 31 bytes', JSON.stringify({ block_hash: hash.slice(0, -2) })],
+    ['a hash of 33 bytes', JSON.stringify({ block_hash: `${hash}b1` })],
+    ['a hash without prefix', JSON.stringify({ block_hash: hash.slice(2) })],
+    ['a hash in upper case', JSON.stringify({ block_hash: `0x${'B1'.repeat(32)}` })],
+    ['a hash with a line break', JSON.stringify({ block_hash: `${hash}\n` })],
+    ['a list of hashes', JSON.stringify({ block_hash: [hash] })],
+    ['a size of the gateway’s choosing', JSON.stringify({ block_hash: hash, size: 1 })],
+    ['a member twice', `{"block_hash":"${hash}","block_hash":"${hash}"}`],
+    ['more after it', `{"block_hash":"${hash}"}x`],
+  ])('refuses %s', (_, text) => {
+    expect(() => decode(text)).toThrow(invalidCall)
   })
 })

@@ -56,6 +56,25 @@ function expectHead(reply: PullReply, size: number): void {
 }
 
 describe('NotaryLog', () => {
+  it('has a head of all leaves, whatever of them was handed over or acknowledged', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom('append', 'pull', 'acknowledge'), { maxLength: 60 }), (steps) => {
+        const { log } = makeLog()
+        let given = 0
+        for (const step of steps) {
+          if (step === 'append') append(log)
+          else if (step === 'pull') given = log.pull({ from: log.acknowledged, ...all }).completions.length
+          else log.acknowledge(log.acknowledged + Math.min(given, log.size - log.acknowledged))
+          if (step === 'acknowledge') given = 0
+          const leaves = Array.from({ length: log.size }, (_, index) =>
+            hashLeaf(encodeUtf8(`receipt ${index}`)),
+          )
+          expect(log.head()).toEqual({ size: log.size, root: rootOf(appendLeaves(emptyEdge, leaves).edge) })
+        }
+      }),
+    )
+  })
+
   it('has no head while it is empty', () => {
     const { log } = makeLog()
     expect(log.pull({ from: 0, ...all })).toMatchObject({

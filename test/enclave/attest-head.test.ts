@@ -1,0 +1,185 @@
+import { createHash } from 'node:crypto'
+import http from 'node:http'
+import { join } from 'node:path'
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { encodeUtf8 } from '../../attestation/bytes.ts'
+import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
+import { appendLeaves, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
+import { hashLeaf } from '../../attestation/merkle/hash.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
+import { FRESH_CALLS_MAX } from '../../enclave/attestation-keeper.ts'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+import { ENCLAVE_PATHS, type HeadAttestationReply } from '../../enclave/protocol/messages.ts'
+import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
+import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
+import { readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
+
+const BLOCK_HASH = `0x${'b1'.repeat(32)}`
+const question = { model: 'hostile', messages: [] }
+const attestations = createAttestationVerifier()
+
+let provider: HostileProvider
+let nsm: Nsm
+/** Set by a test that holds the module's answers back. */
+let held: Promise<void> = Promise.resolve()
+let started: TestEnclave
+
+beforeAll(async () => {
+  nsm = await openSoftwareNsm({
+    rootFile: null,
+    measuredRoot: join(import.meta.dirname, '../..'),
+    now: Date.now,
+  })
+})
+
+beforeEach(async () => {
+  held = Promise.resolve()
+  provider = await startHostileProvider({
+    answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))],
+  })
+  const providers = [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }]
+  const attest: Nsm['attest'] = async (input) => {
+    await held
+    return nsm.attest(input)
+  }
+  started = await startTestEnclave({ providers, nsm: { ...nsm, attest, close: () => undefined } })
+})
+
+afterEach(async () => {
+  await started.stop()
+  await provider.close()
+})
+
+function ask(body: string | object) {
+  const { socketPath } = started
+  const request = http.request({ socketPath, method: 'POST', path: ENCLAVE_PATHS.attestHead })
+  request.end(typeof body === 'string' ? body : JSON.stringify(body))
+  return readAnswer(request)
+}
+
+async function attest(blockHash = BLOCK_HASH): Promise<HeadAttestationReply> {
+  const { status, text } = await ask({ block_hash: blockHash })
+  expect(status).toBe(200)
+  return JSON.parse(text) as HeadAttestationReply
+}
+
+/** Root over the log's first `size` leaves, which are all handed over again. */
+async function rootAt(size: number): Promise<string> {
+  const { completions } = await started.pull()
+  const leaves = completions.slice(0, size).map(({ receipt }) => hashLeaf(encodeUtf8(receipt)))
+  expect(leaves).toHaveLength(size)
+  return Buffer.from(rootOf(appendLeaves(emptyEdge, leaves).edge)).toString('hex')
+}
+
+/** The verdict of an outsider who knows the log's notary and boot configuration. */
+async function verify(reply: HeadAttestationReply, blockHash = BLOCK_HASH) {
+  const { notary, boot_configuration: boot } = await started.identity()
+  const document = decodeAttestationPayload(Buffer.from(reply.document, 'base64'))
+  const root = createHash('sha256')
+    .update(document.cabundle[0] ?? '')
+    .digest()
+  const json = {
+    ...reply,
+    block_number: 1,
+    block_hash: blockHash,
+    created_at: Math.floor(document.timestampMs / 1000),
+  }
+  const log = { notary, bootConfiguration: JSON.parse(JSON.stringify(boot)) }
+  return verifyHeadAttestation(json, log, { roots: [root] }, { attestations })
+}
+
+describe('the head attestation call', () => {
+  it('attests an empty log', async () => {
+    const reply = await attest()
+    expect(reply).toEqual({ size: 0, root: await rootAt(0), document: expect.any(String) })
+    expect(await verify(reply)).toMatchObject({
+      verdict: 'consistent',
+      open: ['measurements', 'expected configuration'],
+    })
+  })
+
+  it('attests all leaves, acknowledged and not, over the block’s hash', async () => {
+    for (let count = 0; count < 5; count++) await started.complete(question)
+    const root = await rootAt(5)
+    await started.pull({ from: 3 })
+    expect((await started.identity()).log).toEqual({ size: 5, acknowledged: 3 })
+    const before = Date.now()
+    const reply = await attest()
+    expect(reply).toMatchObject({ size: 5, root })
+    const report = await verify(reply)
+    expect(report).toMatchObject({ verdict: 'consistent', facts: { size: 5, blockHash: BLOCK_HASH } })
+    expect(report.facts?.timestampMs).toBeGreaterThanOrEqual(before)
+    expect(await verify(reply, `0x${'b2'.repeat(32)}`)).toMatchObject({ verdict: 'invalid' })
+    expect(await verify({ ...reply, size: 4 })).toMatchObject({ verdict: 'invalid' })
+    expect(await verify({ ...reply, root: '00'.repeat(32) })).toMatchObject({ verdict: 'invalid' })
+  })
+
+  it('says the state of the log when it was asked, not when the module answered', async () => {
+    await started.complete(question)
+    const module = Promise.withResolvers<void>()
+    held = module.promise
+    const waiting = attest()
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    await started.complete(question)
+    module.resolve()
+    expect(await waiting).toMatchObject({ size: 1, root: await rootAt(1) })
+  })
+
+  it('gives roots of exactly their size while leaves are appended and acknowledged', async () => {
+    const receipts: string[] = []
+    const replies: HeadAttestationReply[] = []
+    let isOver = false
+    const appending = Promise.all(
+      Array.from({ length: 4 }, async () => {
+        for (let count = 0; count < 25; count++) await started.complete(question)
+      }),
+    ).then(() => {
+      isOver = true
+    })
+    const pulling = (async () => {
+      while (!isOver || receipts.length < 100) {
+        const { completions } = await started.pull({ from: receipts.length, max: 7, wait_ms: 20 })
+        receipts.push(...completions.map(({ receipt }) => receipt))
+      }
+    })()
+    while (!isOver) replies.push(...(await Promise.all([attest(), attest(), attest()])))
+    replies.push(await attest())
+    await Promise.all([appending, pulling])
+    const leaves = receipts.map((receipt) => hashLeaf(encodeUtf8(receipt)))
+    const rootOfFirst = (size: number) =>
+      Buffer.from(rootOf(appendLeaves(emptyEdge, leaves.slice(0, size)).edge)).toString('hex')
+    for (const reply of replies) {
+      expect(reply.root).toBe(rootOfFirst(reply.size))
+      expect((await verify(reply)).verdict).toBe('consistent')
+    }
+    const sizes = replies.map(({ size }) => size)
+    expect(sizes.at(-1)).toBe(100)
+    expect(new Set(sizes).size).toBeGreaterThan(5)
+  })
+
+  it('is refused when too many wait for the module, and answered again after those', async () => {
+    const module = Promise.withResolvers<void>()
+    held = module.promise
+    const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => attest())
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect((await ask({ block_hash: BLOCK_HASH })).json).toMatchObject({ status: 503, code: 'too_busy' })
+    module.resolve()
+    await Promise.all(waiting)
+    await attest()
+  })
+
+  it.each<[string, string | object, object]>([
+    ['a hash in upper case', { block_hash: `0x${'B1'.repeat(32)}` }, { status: 400, code: 'invalid_call' }],
+    [
+      'a head of the gateway’s own',
+      { block_hash: BLOCK_HASH, size: 9 },
+      { status: 400, code: 'invalid_call' },
+    ],
+    ['no JSON', 'block_hash', { status: 400, code: 'invalid_call' }],
+    ['a body that is too long', 'x'.repeat(5000), { status: 413 }],
+  ])('refuses %s', async (_, body, fault) => {
+    expect((await ask(body)).json).toMatchObject(fault)
+  })
+})
