@@ -8,7 +8,9 @@ const schema = z.object({
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
   /** The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the gateway's. */
   DATA_DIR: text.default('.affidavit'),
-  /** API key for a URL of `verify`; `--key` goes first. Default: none. A variable, so that it is in no shell history. */
+  /** Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm start` listens. */
+  AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
+  /** API key for the gateway, in `verify`, `evidence` and `audit`; `--key` goes first. Default: none. A variable, so that it is in no shell history. */
   AFFIDAVIT_API_KEY: secret.optional(),
 })
 
@@ -18,6 +20,7 @@ export type CliConfig = {
   /** Absolute. */
   readonly dataFolder: string
   readonly apiKey: string | null
+  readonly gatewayUrl: string
 }
 
 /** Gives the command line's settings, or throws ConfigurationError with every fault. */
@@ -27,5 +30,6 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
     databaseUrl: settings.DATABASE_URL ?? null,
     dataFolder: resolve(settings.DATA_DIR),
     apiKey: settings.AFFIDAVIT_API_KEY ?? null,
+    gatewayUrl: settings.AFFIDAVIT_URL,
   }
 }

@@ -1,8 +1,10 @@
 import { Command } from 'commander'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerCompletions } from './commands/completions.ts'
+import { registerEvidence } from './commands/evidence.ts'
 import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
+import { registerRedact } from './commands/redact.ts'
 import { registerVerify } from './commands/verify.ts'
 
 /** Gives the whole command line. Every command is a file of commands/ that registers itself here. */
@@ -13,6 +15,8 @@ export function createProgram(): Command {
     .showHelpAfterError('(--help tells more)')
     .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
   registerVerify(program)
+  registerEvidence(program)
+  registerRedact(program)
   registerAttestation(program)
   registerMeasure(program)
   registerKeys(program)

@@ -15,18 +15,28 @@ import { printable } from './printable.ts'
 /** One thing to check: a stored record, or an answer with the request that it answers. */
 export type Subject = { readonly record: Json; readonly request?: Json }
 
+/** What there is to check: an evidence bundle, of whatever version, or records. */
+export type Input =
+  | { readonly kind: 'bundle'; readonly bundle: JsonObject }
+  | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
+
 /**
- * Gives what there is to check in an input: a stored record, a page of the history (each of its records), an answer of
- * the verified endpoint, or the event stream of one as it came; the last two with the request's body. Throws CliError for
- * anything else.
+ * Gives what there is to check in an input: an evidence bundle (it has a `format`), a stored record, a page of the history
+ * (each of its records), an answer of the verified endpoint, or the event stream of one as it came; the last two with the
+ * request's body. Throws CliError for anything else.
  */
-export function readSubjects(input: Uint8Array, requestBody: Uint8Array | null): readonly Subject[] {
+export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
   if (isEventStream(input)) {
     const request = readRequest(requestBody)
-    return [{ record: readStream(input, request), request }]
+    return { kind: 'records', subjects: [{ record: readStream(input, request), request }] }
   }
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
+  if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
+  return { kind: 'records', subjects: findSubjects(value, requestBody) }
+}
+
+function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readonly Subject[] {
   const page = memberOf(value, 'completions')
   if (isJsonArray(page)) {
     if (page.length === 0) throw new CliError('the page has no records: there is nothing to check')
@@ -34,7 +44,9 @@ export function readSubjects(input: Uint8Array, requestBody: Uint8Array | null):
   }
   if (memberOf(value, 'request') !== undefined) return [{ record: value }]
   if (memberOf(value, 'choices') === undefined)
-    throw new CliError('expected a record, a page of records, or an answer of the verified endpoint')
+    throw new CliError(
+      'expected a record, a page of records, an answer of the verified endpoint, or an evidence bundle',
+    )
   return [{ record: value, request: readRequest(requestBody) }]
 }
 

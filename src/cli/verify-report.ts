@@ -45,12 +45,15 @@ export function judgeReport(
 export function printText(reports: readonly SubjectReport[]): string {
   const width = Math.max(...reports.flatMap(({ checks }) => checks.map(({ name }) => name.length)))
   const blocks = reports.map(({ hash, checks }) => {
-    const lines = checks.map(
-      ({ name, outcome, detail }) => `  ${MARKS[outcome]}  ${name.padEnd(width)}  ${printable(detail)}\n`,
-    )
+    const lines = checks.map((check) => formatCheck(check, width))
     return `record ${printable(hash ?? 'without hash')}\n${lines.join('')}`
   })
   return `${blocks.join('\n')}\n${conclude(reports)}\n`
+}
+
+/** Gives the line of one check, its name padded to `width`. */
+export function formatCheck({ name, outcome, detail }: Check, width: number): string {
+  return `  ${MARKS[outcome]}  ${name.padEnd(width)}  ${printable(detail)}\n`
 }
 
 /** Gives the reports as one JSON object, for programs. */

@@ -1,57 +1,116 @@
 import type { Command } from 'commander'
+import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { demandsAttestation, readAttestationPolicy } from '../attestation-options.ts'
 import {
-  type AttestationOptions,
-  addAttestationOptions,
-  demandsAttestation,
-  readAttestationPolicy,
-} from '../attestation-options.ts'
-import { readCliConfig } from '../config.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+  addBundleOptions,
+  type BundleOptions,
+  bundleOnlyOptions,
+  readBundlePolicy,
+} from '../bundle-options.ts'
+import { isAccepted, printBundleJson, printBundleText } from '../bundle-report.ts'
+import { fetchChainFacts } from '../chain-facts.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { addGatewayOptions, apiKeyOf, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
 import { isUrl, readSource } from '../read-source.ts'
-import { readSubjects } from '../read-subjects.ts'
+import { readInput, type Subject } from '../read-subjects.ts'
 import { printJson, printText, type SubjectReport } from '../verify-report.ts'
 import { verifySubject } from '../verify-subject.ts'
 
-type VerifyOptions = AttestationOptions & {
-  readonly request?: string
-  readonly key?: string
-  readonly json?: boolean
-}
+type VerifyOptions = BundleOptions &
+  GatewayOptions & {
+    readonly request?: string
+    readonly json?: boolean
+  }
 
-/** Adds `verify SOURCE`, which checks records by themselves; README.md of src/cli says what its outcome means. */
+/** Adds `verify SOURCE`, which checks evidence by itself; README.md of src/cli says what its outcome means. */
 export function registerVerify(program: Command): void {
   const command = program
     .command('verify')
-    .description('check a record: hashes, signature, receipt, log, and who holds the key')
-    .argument('<source>', 'a file, an http(s) URL, or - for standard input')
+    .description(
+      'check an evidence bundle or a record: hashes, signature, receipt, log, anchor, who holds the key',
+    )
+    .argument('<source>', "a file, an http(s) URL, - for standard input, or a completion's hash")
     .option('--request <file>', 'body of the request, when the source is an answer rather than a record')
-    .option('--key <key>', 'API key for a URL (better: in AFFIDAVIT_API_KEY)')
     .option('--json', 'print one JSON object')
-  addAttestationOptions(command)
+  addBundleOptions(addGatewayOptions(command))
     .addHelpText('after', HELP)
     .action(async (source: string, options: VerifyOptions) => {
-      const reports = await verifySource(source, options)
-      process.stdout.write(options.json ? printJson(reports) : printText(reports))
-      process.exitCode = reports.every((report) => report.ok) ? EXIT_CODES.done : EXIT_CODES.failed
+      const { output, isOk } = await verifySource(source, options)
+      process.stdout.write(output)
+      process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
     })
 }
 
 const HELP = `
-The source is a record, a page of the history, or (with --request) an answer or event stream as it came.
-The attestation document is verified when --pcr, --any-measurement or --root is given, at its own time.
-Exit codes: 0 nothing failed, 1 a check failed or there was nothing to check, 2 usage.`
+The source is an evidence bundle, a record, a page of the history, or (with --request) an answer or event
+stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url.
+What is not said is not checked, and never counts as passed: expected measurements (--pcr), the expected boot
+configuration (--configuration), the chain (--rpc). A bundle's attestation document is always verified, under
+AWS's root or --root; a record's when --pcr, --any-measurement or --root is given. Both at its own time.
+Exit codes: 0 nothing failed, 1 a check failed (or less than --require) or there was nothing to check, 2 usage.`
 
-async function verifySource(source: string, options: VerifyOptions): Promise<readonly SubjectReport[]> {
-  const policy = demandsAttestation(options) ? await readAttestationPolicy(options) : null
-  const input = await readSource(source, { apiKey: keyFor(source, options), stdin: process.stdin })
+type Outcome = { readonly output: string; readonly isOk: boolean }
+
+async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
+  // Before anything is fetched: what is wrong with the command is told first.
+  const policy = await readBundlePolicy(options)
+  const place = isHash(source) ? evidenceUrl(source, options) : source
+  // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
+  const apiKey = isUrl(place) ? apiKeyOf(options) : null
+  const bytes = await readSource(place, { apiKey, stdin: process.stdin })
   const body = options.request === undefined ? null : await readSource(options.request, LOCAL)
-  return Promise.all(readSubjects(input, body).map((subject) => verifySubject(subject, policy)))
+  const input = readInput(bytes, body)
+  switch (input.kind) {
+    case 'bundle':
+      return await reportBundle(input.bundle, policy, options)
+    case 'records':
+      return await reportRecords(input.subjects, options)
+  }
 }
 
 const LOCAL = { apiKey: null, stdin: process.stdin } as const
 
-/** The environment is looked at for a URL alone: a file needs no key, and no complaint about one. */
-function keyFor(source: string, options: VerifyOptions): string | null {
-  if (!isUrl(source)) return null
-  return options.key ?? readCliConfig().apiKey
+async function reportBundle(
+  bundle: JsonObject,
+  policy: BundlePolicy,
+  options: VerifyOptions,
+): Promise<Outcome> {
+  if (options.request !== undefined)
+    throw new CliError('expected no --request: a bundle holds its request', EXIT_CODES.usage)
+  const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
+  const report: BundleReport = await verifyBundle(bundle, policy, chain === null ? {} : { chain })
+  return {
+    output: options.json ? printBundleJson(report, options.require) : printBundleText(report),
+    isOk: isAccepted(report, options.require),
+  }
+}
+
+/** The number that the bundle claims, to be looked up; null when there is none, which its checks will tell. */
+function blockNumberOf(bundle: JsonObject): number | null {
+  try {
+    return parseEvidenceBundle(bundle).block?.number ?? null
+  } catch {
+    return null
+  }
+}
+
+async function reportRecords(subjects: readonly Subject[], options: VerifyOptions): Promise<Outcome> {
+  const [unfit] = bundleOnlyOptions(options)
+  if (unfit !== undefined)
+    throw new CliError(
+      `expected an evidence bundle for ${unfit}: a record does not hold enough`,
+      EXIT_CODES.usage,
+    )
+  const policy = demandsAttestation(options) ? await readAttestationPolicy(options) : null
+  const reports: readonly SubjectReport[] = await Promise.all(
+    subjects.map((subject) => verifySubject(subject, policy)),
+  )
+  return {
+    output: options.json ? printJson(reports) : printText(reports),
+    isOk: reports.every((report) => report.ok),
+  }
 }

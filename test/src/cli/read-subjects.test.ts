@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { CliError } from '../../../src/cli/exit-codes.ts'
-import { readSubjects, type Subject } from '../../../src/cli/read-subjects.ts'
+import { readInput, type Subject } from '../../../src/cli/read-subjects.ts'
 
 const bytes = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
 const record = { request: {}, response: {}, hash: 'aa' }
@@ -32,13 +32,19 @@ const stream = (values: readonly unknown[], lineBreak = '\n') =>
     .join('')
 
 function read(input: unknown, request: unknown = null): readonly Subject[] {
-  return readSubjects(bytes(input), request === null ? null : bytes(request))
+  const read = readInput(bytes(input), request === null ? null : bytes(request))
+  return read.kind === 'records' ? read.subjects : []
 }
 
-describe('readSubjects', () => {
+describe('readInput', () => {
   it('takes a record, and each record of a page', () => {
     expect(read(record)).toEqual([{ record }])
     expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
+  })
+
+  it('takes whatever has a format for an evidence bundle, so that an unknown one is refused as a bundle', () => {
+    const bundle = { format: 'something of the future', request: {} }
+    expect(readInput(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
   })
 
   it('takes an answer with the body of its request', () => {

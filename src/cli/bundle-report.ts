@@ -1,0 +1,75 @@
+import { encodeHex } from '../../attestation/bytes.ts'
+import type { BundleReport } from '../../attestation/evidence/bundle-report.ts'
+import { printable } from './printable.ts'
+import { formatCheck } from './verify-report.ts'
+
+/** Whether a report is good enough for an exit code of 0. `required` makes anything short of it fail. */
+export function isAccepted({ verdict }: BundleReport, required: 'verified' | undefined): boolean {
+  return required === undefined ? verdict !== 'invalid' : verdict === required
+}
+
+/** Gives the report of a bundle for people: each check, what is open, and what it comes to. */
+export function printBundleText(report: BundleReport): string {
+  const width = Math.max(...report.checks.map(({ name }) => name.length))
+  const lines = report.checks.map((check) => formatCheck(check, width))
+  return `evidence bundle\n${lines.join('')}\n${[...describeFacts(report), conclude(report)].join('\n')}\n`
+}
+
+/** Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds. */
+export function printBundleJson(report: BundleReport, required: 'verified' | undefined): string {
+  const { facts, verdict, checks, open, redacted } = report
+  return `${JSON.stringify(
+    {
+      ok: isAccepted(report, required),
+      conclusion: conclude(report),
+      bundle: {
+        verdict,
+        checks,
+        open,
+        redacted,
+        facts: facts && {
+          ...facts,
+          configuration: encodeHex(facts.configuration),
+          measurements: Object.fromEntries(
+            [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
+          ),
+        },
+      },
+    },
+    null,
+    2,
+  )}\n`
+}
+
+function describeFacts({ facts, redacted }: BundleReport): readonly string[] {
+  if (facts === null) return []
+  const { anchoredIn } = facts
+  return [
+    `completion     ${printable(facts.hash)}`,
+    `leaf           ${facts.index} of the log of ${facts.notary}`,
+    `finished       ${isoOf(facts.finishedAt)}, by the enclave's clock`,
+    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : `${isoOf(anchoredIn.timestamp)}, block ${anchoredIn.number} of the chain`}`,
+    `configuration  ${encodeHex(facts.configuration)}`,
+    ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
+    '',
+  ]
+}
+
+/** Says what it comes to, and no more than that. */
+function conclude({ verdict, checks, open }: BundleReport): string {
+  switch (verdict) {
+    case 'invalid': {
+      const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+      return `INVALID: failed at ${failed.join(', ')}. The bundle shows nothing.`
+    }
+    case 'consistent':
+      return `CONSISTENT: nothing failed, but this was not checked: ${open.join(', ')}. What those show is not shown.`
+    case 'verified':
+      return 'VERIFIED: nothing failed, and everything that had to be checked was.'
+  }
+}
+
+function isoOf(seconds: number): string {
+  const time = new Date(seconds * 1000)
+  return Number.isNaN(time.getTime()) ? `${seconds} s` : time.toISOString()
+}

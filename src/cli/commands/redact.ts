@@ -1,0 +1,82 @@
+import type { Command } from 'commander'
+import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import {
+  type RedactablePart,
+  redactBundle,
+  redactedParts,
+} from '../../../attestation/evidence/redact-bundle.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { readBundle } from '../read-bundle.ts'
+import { readSource } from '../read-source.ts'
+import { writeOutput } from '../write-output.ts'
+
+type RedactOptions = { readonly request?: boolean; readonly response?: boolean; readonly output?: string }
+
+/** Adds `redact FILE`, which leaves the request or the response out of an evidence bundle. */
+export function registerRedact(program: Command): void {
+  program
+    .command('redact')
+    .summary('leave the request or the response out of an evidence bundle')
+    .description(
+      'Make an evidence bundle without the request, without the response, or without both: only the hash remains. The rest can still be verified.',
+    )
+    .argument('<file>', 'an evidence bundle, or - for standard input')
+    .option('--request', 'leave out the request')
+    .option('--response', 'leave out the response')
+    .option('--output <file>', 'write it there instead of on standard output')
+    .addHelpText('after', HELP)
+    .action(redactFile)
+}
+
+const HELP = `
+What this does not hide: the receipt (models, provider, times, outcome), what the other part repeats, and a part
+that can be guessed, since its hash has no salt.`
+
+async function redactFile(file: string, options: RedactOptions): Promise<void> {
+  const parts = partsOf(options)
+  const bundle = readBundle(await readSource(file, { apiKey: null, stdin: process.stdin }), 'the file')
+  checkWhole(bundle, parts)
+  const redacted = redactBundle(bundle, {
+    request: parts.includes('request'),
+    response: parts.includes('response'),
+  })
+  await writeOutput(`${JSON.stringify(redacted, null, 2)}\n`, options.output)
+  process.stderr.write(parts.map((part) => `${LOST[part]}\n`).join(''))
+}
+
+function partsOf({ request = false, response = false }: RedactOptions): readonly RedactablePart[] {
+  if (!request && !response)
+    throw new CliError('say what to leave out: --request, --response', EXIT_CODES.usage)
+  return [...(request ? (['request'] as const) : []), ...(response ? (['response'] as const) : [])]
+}
+
+/** A part that is gone already, or that is not what was signed, cannot be left out: the result would say otherwise. */
+function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
+  const gone = redactedParts(record).find((part) => parts.includes(part))
+  if (gone !== undefined)
+    throw new CliError(`the ${gone} is left out of this bundle already: there is nothing to redact`)
+  const withheld = {
+    ...('request' in record ? {} : { request: record.request_hash }),
+    ...('response' in record ? {} : { response: record.response_hash }),
+  }
+  const { checks } = verifyRecord(record, { withheld })
+  const failed = parts.find((part) =>
+    checks.some(({ name, outcome }) => name === `${part} hash` && outcome === 'failed'),
+  )
+  if (failed !== undefined)
+    throw new CliError(
+      `the ${failed} is not the one that was signed: without it the bundle would still be invalid`,
+    )
+}
+
+/** What a part's absence leaves unchecked (attestation/evidence/README.md, Redaction). */
+const LOST: Readonly<Record<RedactablePart, string>> = {
+  request: lost('request', 'request hash', 'model that was requested'),
+  response: lost('response', 'response hash', 'model that answered'),
+}
+
+function lost(part: RedactablePart, name: BundleCheckName, model: string): string {
+  return `Without the ${part}, this can no longer be checked: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
+}

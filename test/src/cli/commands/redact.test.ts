@@ -1,0 +1,70 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { verifyBundle } from '../../../../attestation/evidence/verify-bundle.ts'
+import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
+import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
+import { runCommand } from '../../../support/run-command.ts'
+
+const { bundle, policy } = buildEvidence()
+
+let folder: string
+let file: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-redact-'))
+  file = await save('bundle.json', bundle)
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+async function save(name: string, content: unknown): Promise<string> {
+  const path = join(folder, name)
+  await writeFile(path, JSON.stringify(content))
+  return path
+}
+
+describe('affidavit redact', () => {
+  it.each([
+    [['--request'], ['request'], ['request hash']],
+    [['--response'], ['response'], ['response hash']],
+    [
+      ['--request', '--response'],
+      ['request', 'response'],
+      ['request hash', 'response hash'],
+    ],
+  ])(
+    'with %j makes a bundle that says what is open, and is verifiable for all the rest',
+    async (words, parts, open) => {
+      const { code, stdout, stderr } = await runCommand('redact', file, ...words)
+      expect(code).toBe(0)
+      for (const name of open) expect(stderr).toContain(`can no longer be checked: "${name}"`)
+      const report = await verifyBundle(parseExactJson(Buffer.from(stdout)), policy)
+      expect(report).toMatchObject({ verdict: 'consistent', redacted: parts, open })
+      expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+      const written = JSON.parse(stdout).record
+      expect(parts.map((part) => [written[part], written[`${part}_hash`]])).toEqual(
+        parts.map((part) => [undefined, bundle.record.receipt[`${part}_hash` as 'request_hash']]),
+      )
+    },
+  )
+
+  it('refuses a part that is left out already, and takes the other one', async () => {
+    const once = await save('once.json', JSON.parse((await runCommand('redact', file, '--request')).stdout))
+    const again = await runCommand('redact', once, '--request', '--response')
+    expect([again.code, again.stdout]).toEqual([1, ''])
+    expect(again.stderr).toContain('the request is left out of this bundle already')
+    expect((await runCommand('redact', once, '--response')).code).toBe(0)
+  })
+
+  it('refuses a part that is not the one that was signed, which leaving it out would hide', async () => {
+    const record = { ...bundle.record, request: { model: 'demo/echo', messages: [] } }
+    const altered = await save('altered.json', { ...bundle, record })
+    const { code, stderr } = await runCommand('redact', altered, '--request')
+    expect([code, stderr]).toEqual([1, expect.stringContaining('not the one that was signed')])
+  })
+
+  it('refuses what is no bundle, and a command that does not say what to leave out', async () => {
+    expect((await runCommand('redact', await save('record.json', bundle.record), '--request')).code).toBe(1)
+    expect((await runCommand('redact', file)).code).toBe(2)
+  })
+})

@@ -1,0 +1,210 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { redactBundle } from '../../../../attestation/evidence/redact-bundle.ts'
+import { buildRecord } from '../../../attestation/build-record.ts'
+import { BOOT_CONFIGURATION, buildEvidence, digestOf } from '../../../attestation/evidence/build-evidence.ts'
+import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+import { runCommand } from '../../../support/run-command.ts'
+
+const { bundle, chain } = buildEvidence()
+const digest = encodeHex(digestOf(BOOT_CONFIGURATION))
+const pcrs = [0, 1, 2].flatMap((index) => [
+  '--pcr',
+  `${index}=${encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())}`,
+])
+
+let folder: string
+let file: string
+let trust: readonly string[]
+let endpoint: Server
+let rpc: string
+/** What the chain's endpoint answers; a function of the method. */
+let answers: (method: string) => unknown
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-'))
+  file = await save('bundle.json', bundle)
+  trust = ['--root', await saveBytes('root.der', standardChain.cabundle[0] ?? new Uint8Array())]
+  endpoint = createServer(async (request, response) => {
+    const body = JSON.parse(await new Response(request as never).text())
+    const reply = (call: { id: unknown; method: string }) => ({
+      jsonrpc: '2.0',
+      id: call.id,
+      result: answers(call.method),
+    })
+    response.end(JSON.stringify(Array.isArray(body) ? body.map(reply) : reply(body)))
+  })
+  await new Promise<void>((resolve) => endpoint.listen(0, '127.0.0.1', resolve))
+  rpc = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}`
+})
+afterAll(async () => {
+  endpoint.close()
+  await rm(folder, { recursive: true })
+})
+
+async function saveBytes(name: string, content: Uint8Array | string): Promise<string> {
+  const path = join(folder, name)
+  await writeFile(path, content)
+  return path
+}
+
+const save = (name: string, content: unknown) => saveBytes(name, JSON.stringify(content))
+
+/** A chain that has the bundle's block. */
+const honest = (method: string) =>
+  ({
+    eth_chainId: `0x${chain.chainId.toString(16)}`,
+    eth_blockNumber: `0x${chain.newestBlock.toString(16)}`,
+    eth_getBlockByNumber: { hash: chain.blockHash },
+  })[method]
+
+async function verify(...words: readonly string[]) {
+  const { code, stdout, stderr } = await runCommand('verify', ...words, '--json')
+  return { code, stderr, report: stdout === '' ? null : JSON.parse(stdout) }
+}
+
+const outcomeOf = (report: { bundle: { checks: { name: string; outcome: string }[] } }, name: string) =>
+  report.bundle.checks.find((check) => check.name === name)?.outcome
+
+describe('affidavit verify, of an evidence bundle', () => {
+  it('says VERIFIED when measurements, configuration and root are the expected ones', async () => {
+    const { code, stdout } = await runCommand(
+      'verify',
+      file,
+      ...trust,
+      ...pcrs,
+      '--configuration',
+      digest,
+      '--require',
+      'verified',
+    )
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/VERIFIED: nothing failed/)
+    expect(stdout).toMatch(/not checked {2}block on chain +offline; look up that block/)
+    expect(stdout).toContain('not after      not shown')
+  })
+
+  it('takes the expected configuration from a file', async () => {
+    const configuration = await save('configuration.json', BOOT_CONFIGURATION)
+    const { code, report } = await verify(file, ...trust, ...pcrs, '--configuration', configuration)
+    expect({ code, verdict: report.bundle.verdict }).toEqual({ code: 0, verdict: 'verified' })
+  })
+
+  it.each([
+    ['measurements', () => [...trust, '--configuration', digest]],
+    ['measurements', () => [...trust, '--configuration', digest, '--any-measurement']],
+    ['expected configuration', () => [...trust, ...pcrs]],
+  ])(
+    'never passes %s that were not said: it is consistent, and less than --require verified',
+    async (name, words) => {
+      const { code, report } = await verify(file, ...words())
+      expect(code).toBe(0)
+      expect(report.bundle).toMatchObject({ verdict: 'consistent', open: [name] })
+      expect(outcomeOf(report, name)).toBe('not checked')
+      expect((await verify(file, ...words(), '--require', 'verified')).code).toBe(1)
+    },
+  )
+
+  it('fails an attestation document that does not lead to AWS, when no other root is given', async () => {
+    const { code, report } = await verify(file, ...pcrs, '--configuration', digest)
+    expect(code).toBe(1)
+    expect(outcomeOf(report, 'attestation document')).toBe('failed')
+  })
+
+  it('fails another configuration, and other measurements', async () => {
+    const other = await verify(file, ...trust, ...pcrs, '--configuration', 'ab'.repeat(32))
+    expect([other.code, outcomeOf(other.report, 'expected configuration')]).toEqual([1, 'failed'])
+    const code = await verify(file, ...trust, '--pcr', `0=${'ab'.repeat(48)}`, '--configuration', digest)
+    expect([code.code, outcomeOf(code.report, 'measurements')]).toEqual([1, 'failed'])
+  })
+
+  it('fails a changed bundle at the check that names it, and one of an unknown version at its format', async () => {
+    const changed = await save('changed.json', {
+      ...bundle,
+      record: { ...bundle.record, created_at: bundle.record.created_at + 1 },
+    })
+    const { code, report } = await verify(changed, ...trust)
+    expect([code, outcomeOf(report, 'created_at')]).toEqual([1, 'failed'])
+    const future = await verify(await save('future.json', { ...bundle, version: 2 }))
+    expect([future.code, outcomeOf(future.report, 'format')]).toEqual([1, 'failed'])
+  })
+
+  it('looks the block up with --rpc, and gives the time that it shows', async () => {
+    answers = honest
+    const words = [file, ...trust, ...pcrs, '--configuration', digest, '--rpc', rpc]
+    const { code, report } = await verify(...words, '--confirmations', '10')
+    expect(code).toBe(0)
+    expect(report.bundle.facts.anchoredIn).toMatchObject({ hash: chain.blockHash })
+    const deep = await verify(...words, '--confirmations', '11')
+    expect([deep.code, outcomeOf(deep.report, 'block on chain')]).toEqual([1, 'failed'])
+  })
+
+  it.each([
+    ['another block', { eth_getBlockByNumber: { hash: `0x${'ab'.repeat(32)}` } }],
+    ['no such block', { eth_getBlockByNumber: null }],
+    ['another chain', { eth_chainId: '0x1' }],
+  ])('fails when the endpoint has %s', async (_, changed) => {
+    answers = (method) => ({ [method]: honest(method), ...changed })[method]
+    const { code, report } = await verify(file, ...trust, '--rpc', rpc)
+    expect([code, outcomeOf(report, 'block on chain')]).toEqual([1, 'failed'])
+  })
+
+  it.each([
+    ['answers nonsense', () => 'nonsense'],
+    ['answers another form', () => ({})],
+  ])('does not take an endpoint that %s for one that agrees', async (_, nonsense) => {
+    answers = nonsense
+    const { code, stderr, report } = await verify(file, ...trust, '--rpc', rpc)
+    expect([code, report]).toEqual([1, null])
+    expect(stderr).toContain('the chain cannot be asked')
+  })
+
+  it('says what was left out of a redacted bundle, which is never verified', async () => {
+    const redacted = await save('redacted.json', redactBundle(bundle, { request: true }))
+    const { code, report } = await verify(redacted, ...trust, ...pcrs, '--configuration', digest)
+    expect(code).toBe(0)
+    expect(report.bundle).toMatchObject({ verdict: 'consistent', redacted: ['request'] })
+    expect(outcomeOf(report, 'request hash')).toBe('not checked')
+  })
+
+  it('shows text from the bundle with control characters escaped', async () => {
+    const receipt = { provider: { name: '\u001b[2J', origin: 'https://provider.example', tls: null } }
+    const evil = buildEvidence({
+      record: { receipt: { provider: { ...receipt.provider, tls: bundle.record.receipt.provider.tls } } },
+    })
+    const { stdout } = await runCommand('verify', await save('evil.json', evil.bundle), ...trust)
+    expect(stdout).toContain('\\u{1b}[2J')
+    expect(stdout).not.toContain('\u001b')
+  })
+})
+
+describe('affidavit verify, of a record', () => {
+  it.each([
+    ['--rpc', 'http://127.0.0.1:1'],
+    ['--configuration', digest],
+    ['--confirmations', '3'],
+    ['--require', 'verified'],
+  ])('does not ignore %s, which only a bundle can be checked by', async (...words) => {
+    const record = await save('record.json', buildRecord().stored)
+    const { code, stderr } = await runCommand('verify', record, ...words)
+    expect([code, stderr]).toEqual([2, expect.stringContaining(words[0])])
+  })
+})
+
+describe('affidavit verify, usage', () => {
+  it.each([
+    ['a bundle with a request', () => [file, '--request', file]],
+    ['a configuration that is no boot configuration', () => [file, '--configuration', file]],
+    ['an endpoint that is no URL', () => [file, '--rpc', 'chain']],
+    ['no confirmations', () => [file, '--confirmations', '0']],
+    ['an unknown verdict', () => [file, '--require', 'consistent']],
+    ['a base URL with a query', () => ['ab'.repeat(32), '--url', 'http://127.0.0.1/?a']],
+  ])('refuses %s', async (_, words) => {
+    expect((await runCommand('verify', ...words())).code).toBe(2)
+  })
+})
