@@ -5,6 +5,8 @@ export type NodeCall = {
   readonly model: string
   /** The chat completion request as the node shall get it; the node itself always streams with usage. */
   readonly request: JsonObject
+  /** Who calls, for the record of what was served; null for nobody in particular. */
+  readonly accountId: string | null
   /** Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream. */
   readonly signal: AbortSignal
 }
