@@ -37,19 +37,22 @@ export function completionDigest(hash: Uint8Array): Uint8Array {
 }
 
 /**
- * Verifies that the account of `publicKey` signed the completion hash. Throws FormatError as completionDigest and
- * verifyDigestSignature do, ProofError `wrong_signer`.
+ * Verifies that the account of `publicKey` signed the completion hash. `recover` as recoverPublicKey has it. Throws
+ * FormatError as completionDigest and recoverPublicKey do, ProofError `wrong_signer`.
  *
  * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor when it signed.
  */
-export function verifyCompletionSignature(signed: {
-  readonly hash: Uint8Array
-  readonly signature: Uint8Array
-  readonly publicKey: Uint8Array
-}): SignatureFacts {
+export function verifyCompletionSignature(
+  signed: {
+    readonly hash: Uint8Array
+    readonly signature: Uint8Array
+    readonly publicKey: Uint8Array
+  },
+  recover?: PointRecovery,
+): SignatureFacts {
   const { hash, signature, publicKey } = signed
   const address = addressOf(publicKey)
-  const signer = recoverPublicKey({ digest: completionDigest(hash), signature })
+  const signer = recoverPublicKey({ digest: completionDigest(hash), signature }, recover)
   if (!equalBytes(signer, publicKey))
     throw new ProofError('wrong_signer', 'expected a signature by the given public key')
   return { address, lowS: true }

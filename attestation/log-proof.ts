@@ -1,4 +1,4 @@
-import { addressOf } from './account.ts'
+import { addressOf, type PointRecovery } from './account.ts'
 import { decodeHex, encodeUtf8 } from './bytes.ts'
 import { FormatError } from './errors.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -69,18 +69,22 @@ export function verifyReceiptInLog(input: { readonly proof: LogProof; readonly r
 
 /**
  * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and contract it
- * names. Throws FormatError and ProofError as verifyTreeHead.
+ * names. `recover` and what it throws as verifyTreeHead has it.
  *
  * Does NOT prove that the head was anchored there, nor that the log has no second version.
  */
-export function verifyLogHead(input: { readonly proof: LogProof; readonly publicKey: Uint8Array }): TreeHead {
+export function verifyLogHead(
+  input: { readonly proof: LogProof; readonly publicKey: Uint8Array },
+  recover?: PointRecovery,
+): TreeHead {
   const { proof, publicKey } = input
-  return verifyTreeHead({
+  const signed = {
     domain: { chainId: proof.chain_id, contract: proof.contract },
     head: headOf(proof),
     signature: decodeHex(proof.signature),
     notary: addressOf(publicKey),
-  })
+  }
+  return verifyTreeHead(signed, recover)
 }
 
 /** Both: the receipt is in the log, and the notary signed the log's head. Gives the leaf's place and the head. */

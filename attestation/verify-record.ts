@@ -1,4 +1,4 @@
-import { addressOf, verifyCompletionSignature } from './account.ts'
+import { addressOf, type PointRecovery, verifyCompletionSignature } from './account.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import { type CompletionHash, hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
@@ -46,6 +46,8 @@ export type RecordOptions = {
   readonly withheld?: Withheld
   /** Reads an attestation document without judging it; throws when it cannot. Default: decodeAttestationPayload. */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
+  /** Does the arithmetic of signatures, as recoverPublicKey has it: for callers who have a faster one. */
+  readonly recover?: PointRecovery
 }
 
 /** SHA-256 (hex) of the request, or of the response, that is not there. */
@@ -69,14 +71,14 @@ export function verifyRecord(record: Json, options: RecordOptions = {}): RecordR
     check('response hash', () => checkResponseHash(subject)),
     check('hash', () => checkHash(subject)),
     check('public key', () => `account ${addressOf(need(subject.publicKey))}`),
-    check('signature', () => checkSignature(subject)),
+    check('signature', () => checkSignature(subject, options.recover)),
     check('receipt', () => checkReceipt(subject)),
     check('created_at', () => checkCreatedAt(subject)),
     check('attestation key', () =>
       checkAttestationKey(subject, options.decodeAttestation ?? decodeAttestationPayload),
     ),
     check('receipt in log', () => checkReceiptInLog(subject)),
-    check('tree head', () => checkTreeHead(subject)),
+    check('tree head', () => checkTreeHead(subject, options.recover)),
     check('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
   ]
   return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
@@ -166,12 +168,13 @@ function checkHash(subject: Subject): Finding {
   return `SHA-256 ${hash}`
 }
 
-function checkSignature(subject: Subject): Finding {
-  const { address } = verifyCompletionSignature({
+function checkSignature(subject: Subject, recover: PointRecovery | undefined): Finding {
+  const signed = {
     hash: decodeHex(need(subject.hashes).hash),
     signature: parseHex(subject.members, 'signature', SIGNATURE_FORM),
     publicKey: need(subject.publicKey),
-  })
+  }
+  const { address } = verifyCompletionSignature(signed, recover)
   return `signed by ${address}`
 }
 
@@ -221,11 +224,11 @@ function checkReceiptInLog(subject: Subject): Finding {
   return `leaf ${index} of ${size}`
 }
 
-function checkTreeHead(subject: Subject): Finding {
+function checkTreeHead(subject: Subject, recover: PointRecovery | undefined): Finding {
   if (!subject.isStored) return skip(NO_LOG)
   const log = memberOf(subject.members, 'log') ?? null
   const proof = parseLogProof(log)
-  verifyLogHead({ proof, publicKey: need(subject.publicKey) })
+  verifyLogHead({ proof, publicKey: need(subject.publicKey) }, recover)
   return `size ${proof.size}, for contract ${proof.contract} on chain ${proof.chain_id}`
 }
 

@@ -296,6 +296,24 @@ function namesOf(report: RecordReport, outcome: string): readonly RecordCheckNam
   return report.checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
 }
 
+describe("another's arithmetic", () => {
+  it('recovers the signers of record and head, and is believed in what it gives', () => {
+    const publicKey = decodeHex(String(stored.public_key))
+    const recovered: string[] = []
+    const recover = (point: Uint8Array) => (signed: { readonly digest: Uint8Array }) => {
+      recovered.push(encodeHex(signed.digest))
+      return point
+    }
+    expect(verifyRecord(stored, { recover: recover(publicKey) }).ok).toBe(true)
+    expect(recovered).toHaveLength(2)
+    const other = decodeHex(Wallet.createRandom().signingKey.publicKey)
+    const failed = verifyRecord(stored, { recover: recover(other) }).checks.filter(
+      ({ outcome }) => outcome === 'failed',
+    )
+    expect(failed.map(({ name }) => name)).toEqual(['signature', 'tree head'])
+  })
+})
+
 /** Whether a change is one that must be seen: not of null members of the request. */
 function isDifferent(before: JsonObject, changed: Json): boolean {
   const after = changed as JsonObject
