@@ -149,7 +149,8 @@ describe('affidavit verify, of an evidence bundle', () => {
     ['no such block', { eth_getBlockByNumber: null }],
     ['another chain', { eth_chainId: '0x1' }],
   ])('fails when the endpoint has %s', async (_, changed) => {
-    answers = (method) => ({ [method]: honest(method), ...changed })[method]
+    answers = (method) =>
+      new Map<string, unknown>(Object.entries({ [method]: honest(method), ...changed })).get(method)
     const { code, report } = await verify(file, ...trust, '--rpc', rpc)
     expect([code, outcomeOf(report, 'block on chain')]).toEqual([1, 'failed'])
   })
