@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { flag, form, integer, oneOf, port, positiveNumber, secret, text, url } from './settings/fields.ts'
+import { flag, form, integer, list, oneOf, port, positiveNumber, secret, text, url } from './settings/fields.ts'
 import { type Environment, readSettings } from './settings/read-settings.ts'
 
 const MINUTE_MS = 60_000
@@ -56,6 +56,12 @@ const schema = z.object({
   /** Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor. */
   MAX_PRIORITY_FEE_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_PRIORITY_FEE_GWEI),
 
+  /**
+   * How often the enclave attests the state of its log over a recent block's hash, milliseconds. Default 600000 (10 min):
+   * a completion is then between two such times, at 144 documents of 5 KB a day at most. At least 1000.
+   */
+  HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(10 * MINUTE_MS),
+
   /** Unix socket of the enclave, `unix:/path/to/socket`. Default: an enclave process with a simulated security module. */
   ENCLAVE_URL: form(/^unix:\/.{1,106}$/, 'unix: and the absolute path of a socket').optional(),
 
@@ -71,6 +77,12 @@ const schema = z.object({
   GROQ_API_KEY: secret.optional(),
   TOGETHER_API_KEY: secret.optional(),
   OPENROUTER_API_KEY: secret.optional(),
+
+  /**
+   * Ids of models that `GET /v1/models` lists as providers' besides those the enclave's provider table names in full, comma-separated. Default
+   * none: a table has patterns (`gpt-*`), and what a provider offers under one is the operator's to say.
+   */
+  PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
 
   /** Fixes the API key that is made on first start, for scripts. Default: a random one, kept in DATA_DIR/api-key. */
   DEV_API_KEY: form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks').optional(),
@@ -110,9 +122,12 @@ export type GatewayConfig = {
   readonly chain: ChainConfig
   readonly fees: { readonly maxFeePerGasWei: bigint; readonly maxPriorityFeePerGasWei: bigint }
   readonly confirmations: number
+  readonly headAttestationIntervalMs: number
   readonly enclave: EnclaveSource
   /** Credential by provider name, as in the enclave's provider table. */
   readonly credentials: ReadonlyMap<string, string>
+  /** Model ids. */
+  readonly providerModels: readonly string[]
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
   readonly keepAliveMs: number
@@ -158,8 +173,10 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
       maxPriorityFeePerGasWei: gweiToWei(settings.MAX_PRIORITY_FEE_GWEI),
     },
     confirmations: settings.CONFIRMATIONS ?? (settings.CHAIN_RPC_URL === undefined ? 1 : 12),
+    headAttestationIntervalMs: settings.HEAD_ATTESTATION_INTERVAL_MS,
     enclave: enclaveOf(settings, environment),
     credentials: credentialsOf(settings),
+    providerModels: settings.PROVIDER_MODELS,
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
     keepAliveMs: settings.KEEP_ALIVE_MS,

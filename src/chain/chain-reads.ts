@@ -80,6 +80,36 @@ export async function fetchBlockHashes(
   return hashes
 }
 
+/** A block that is expected to stay, and the chain it is of. */
+export type RecentBlock = {
+  readonly chainId: number
+  readonly number: number
+  /** 0x, lower case. */
+  readonly hash: string
+}
+
+/**
+ * The block with `confirmations` blocks on top of it; the first one while the chain is shorter. Throws RpcError, also
+ * when the endpoint does not have a block below its own newest (several nodes behind one address).
+ */
+export async function fetchRecentBlock(
+  rpc: Rpc,
+  confirmations: number,
+  signal?: AbortSignal,
+): Promise<RecentBlock> {
+  const replies = await rpc.batch(
+    [
+      { method: 'eth_chainId', params: [] },
+      { method: 'eth_blockNumber', params: [] },
+    ],
+    signal,
+  )
+  const number = Math.max(0, readAs(Quantity, replies[1]) - confirmations)
+  const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
+  if (hash === undefined) throw new RpcError('bad_answer', `expected block ${number}, got none`)
+  return { chainId: readAs(Quantity, replies[0]), number, hash }
+}
+
 /** Whether a contract is at the address. Throws RpcError. */
 export async function hasCode(rpc: Rpc, address: string, signal?: AbortSignal): Promise<boolean> {
   const code = await rpc.call('eth_getCode', [address, 'latest'], signal)

@@ -4,6 +4,8 @@ import {
   type CompletionCall,
   ENCLAVE_PATHS,
   type EnclaveFault,
+  type HeadAttestationReply,
+  type HeadAttestationRequest,
   type Identity,
   type PullReply,
   type PullRequest,
@@ -14,6 +16,7 @@ import { type EnclaveEvent, readEnclaveEvents } from './enclave-events.ts'
 import {
   parseAttestationReply,
   parseFault,
+  parseHeadAttestationReply,
   parseIdentity,
   parsePullReply,
   parseSealedNotice,
@@ -37,6 +40,8 @@ export type EnclaveClient = {
   pull(request: PullRequest, signal: AbortSignal): Promise<PullReply>
   /** A fresh attestation document (base64) over the caller's nonce, 16 to 64 bytes as hex. */
   attestation(nonce: string): Promise<string>
+  /** All leaves that the log has now, their root, and a document over both and the block's hash (0x, lower case). */
+  attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply>
   /** Ends all connections; calls under way fail. */
   close(): Promise<void>
 }
@@ -106,6 +111,7 @@ export function createEnclaveClient(options: {
       forgetting(async () =>
         parseAttestationReply(await fetchControl(control, `${ENCLAVE_PATHS.attestation}?nonce=${nonce}`)),
       ),
+    attestHead: (blockHash, signal) => forgetting(() => sendAttestHead(control, blockHash, signal)),
     close: async () => {
       await Promise.all([completions.destroy(), control.destroy()])
     },
@@ -161,6 +167,24 @@ async function sendPull(pool: Pool, request: PullRequest, signal: AbortSignal): 
     signal,
   })
   return parsePullReply(await readSuccess(reply, REPLY_BYTES_MAX, signal))
+}
+
+async function sendAttestHead(
+  pool: Pool,
+  blockHash: string,
+  signal: AbortSignal,
+): Promise<HeadAttestationReply> {
+  const request: HeadAttestationRequest = { block_hash: blockHash }
+  const reply = await send(pool, {
+    method: 'POST',
+    path: ENCLAVE_PATHS.attestHead,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(request),
+    headersTimeout: CONTROL_TIMEOUT_MS,
+    bodyTimeout: CONTROL_TIMEOUT_MS,
+    signal,
+  })
+  return parseHeadAttestationReply(await readSuccess(reply, SMALL_REPLY_BYTES_MAX, signal))
 }
 
 async function fetchControl(pool: Pool, path: string): Promise<unknown> {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import {
   type EnclaveFault,
+  type HeadAttestationReply,
   type Identity,
   PROTOCOL_VERSION,
   type PullReply,
@@ -44,6 +45,11 @@ export function parseAttestationReply(value: unknown): string {
     .document
 }
 
+/** Reply to a call for a head attestation. What its document says is the asker's to check. */
+export function parseHeadAttestationReply(value: unknown): HeadAttestationReply {
+  return parse<HeadAttestationReply>(headAttestationSchema, value, 'a head attestation')
+}
+
 function parse<Value>(schema: z.ZodType, value: unknown, expected: string): Value {
   const { error } = schema.safeParse(value)
   const issue = error?.issues[0]
@@ -68,6 +74,12 @@ const identitySchema = z.object({
   notary: z.string(),
   attestation: z.string(),
   log: z.object({ size: index, acknowledged: index }),
+})
+
+const headAttestationSchema = z.object({
+  size: index,
+  root: z.string().regex(/^[0-9a-f]{64}$/),
+  document: z.base64().min(1),
 })
 
 const noticeSchema = z.object({ notary: z.string(), index, outcome })
