@@ -1,6 +1,18 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { flag, form, integer, list, oneOf, port, positiveNumber, secret, text, url } from './settings/fields.ts'
+import {
+  flag,
+  form,
+  integer,
+  list,
+  oneOf,
+  port,
+  positiveNumber,
+  privateKey,
+  secret,
+  text,
+  url,
+} from './settings/fields.ts'
 import { type Environment, readSettings } from './settings/read-settings.ts'
 
 const MINUTE_MS = 60_000
@@ -31,9 +43,7 @@ const schema = z.object({
   /** JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it. */
   CHAIN_RPC_URL: url(['http', 'https']).optional(),
   /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
-  RELAYER_PRIVATE_KEY: text
-    .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
-    .optional(),
+  RELAYER_PRIVATE_KEY: privateKey.optional(),
   /** Address of the deployed anchor contract, 0x and 40 hex digits. */
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
   /**
@@ -97,15 +107,6 @@ const schema = z.object({
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
 })
-
-/** Order of secp256k1 (SEC 2, 2.4.1); a private key is a number from 1 to below it. */
-const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
-
-function isPrivateKey(hex: string): boolean {
-  if (!/^(0x)?[0-9a-fA-F]{64}$/.test(hex)) return false
-  const key = BigInt(`0x${hex.replace(/^0x/, '')}`)
-  return key > 0n && key < CURVE_ORDER
-}
 
 type Settings = z.output<typeof schema>
 

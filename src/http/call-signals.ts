@@ -10,6 +10,8 @@ export type CallSignals = {
   open(response: ServerResponse): CallSignal
   /** Ends all calls under way with `reason`. */
   abortAll(reason: Error): void
+  /** Resolves when no call is under way. */
+  idle(): Promise<void>
 }
 
 /**
@@ -18,6 +20,7 @@ export type CallSignals = {
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()
+  const waiting: (() => void)[] = []
   return {
     open(response) {
       const abort = new AbortController()
@@ -32,11 +35,13 @@ export function createCallSignals(): CallSignals {
         done() {
           running.delete(abort)
           response.off('close', onClose)
+          if (running.size === 0) for (const wake of waiting.splice(0)) wake()
         },
       }
     },
     abortAll(reason) {
       for (const abort of running) abort.abort(reason)
     },
+    idle: () => new Promise((resolve) => (running.size === 0 ? resolve() : waiting.push(resolve))),
   }
 }

@@ -25,15 +25,21 @@ const CHECK_INTERVAL_MS = 5_000
 /** Request head, all headers together. Holds both credentials at their longest. */
 export const HEADER_BYTES_MAX = 16 * 1024
 
-/** Open connections; beyond it new ones are closed at once. */
-export const CONNECTIONS_MAX = 10_000
+/** Open connections, those of nodes included; beyond it new ones are closed at once. */
+export const CONNECTIONS_MAX = 30_000
 
 /**
  * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error envelope like all
  * others. A request that waits for `100 Continue` goes to `listener` like any: whoever reads its body sends the 100.
+ * A request to change the protocol is an `upgrade` event of the server when `isUpgrade` takes it; else it too goes to `listener`,
+ * because clients offer protocols (`h2c`) that they can do without.
  */
-export function createHttpServer(listener: RequestListener): Server {
+export function createHttpServer(
+  listener: RequestListener,
+  isUpgrade: (request: IncomingMessage) => boolean = () => false,
+): Server {
   const options = {
+    shouldUpgradeCallback: isUpgrade,
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,

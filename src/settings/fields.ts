@@ -50,8 +50,37 @@ export function form(pattern: RegExp, expected: string) {
 /** A credential: printable ASCII without blanks, because it travels in a header. */
 export const secret = form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters')
 
+/** A private key of secp256k1, 32 bytes in hex, 0x or not. The value is not repeated. */
+export const privateKey = z
+  .string()
+  .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
+
+/** Gives a field for a list of texts with commas between them; blanks around each are dropped, empty ones too. */
+export function list({ itemsMax, lengthMax }: { readonly itemsMax: number; readonly lengthMax: number }) {
+  return z
+    .string()
+    .transform((text): readonly string[] =>
+      text
+        .split(',')
+        .map((item) => item.trim())
+        .filter((item) => item !== ''),
+    )
+    .refine((items) => items.length <= itemsMax && items.every((item) => item.length <= lengthMax), {
+      error: `expected at most ${itemsMax} texts with commas between them, each of at most ${lengthMax} characters`,
+    })
+}
+
 /** Any text; for paths and names. */
 export const text = z.string()
+
+/** Order of secp256k1 (SEC 2, 2.4.1); a private key is a number from 1 to below it. */
+const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+function isPrivateKey(hex: string): boolean {
+  if (!/^(0x)?[0-9a-fA-F]{64}$/.test(hex)) return false
+  const key = BigInt(`0x${hex.replace(/^0x/, '')}`)
+  return key > 0n && key < CURVE_ORDER
+}
 
 const QUOTED_MAX = 80
 

@@ -32,6 +32,7 @@ describe('readGatewayConfig', () => {
       chain: { kind: 'local', port: 8545 },
       confirmations: 1,
       enclave: { kind: 'local', variables: {}, demoVariables: {} },
+      providerModels: [],
       devApiKey: null,
       isHistoryOpen: true,
       bodyBytesMax: 10_485_760,
