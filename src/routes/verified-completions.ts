@@ -1,5 +1,4 @@
 import type { Router } from '@koa/router'
-import { asApiError } from '../errors.ts'
 import type { Admission } from '../http/admission.ts'
 import type { CallSignals } from '../http/call-signals.ts'
 import {
@@ -9,25 +8,21 @@ import {
   type RouteHandler,
   sendJson,
 } from '../http/context.ts'
-import { createEventWriter, DRAIN_TIMEOUT_MS, type EventWriter } from '../http/event-writer.ts'
+import type { EventWriter } from '../http/event-writer.ts'
 import { readJsonBody } from '../http/read-body.ts'
-import type { Logger } from '../logger.ts'
 import { callerOf } from '../middleware/authenticate.ts'
-import { noteProcessingTime } from '../middleware/open-request.ts'
 import { type ChatRequest, parseChatRequest } from '../schemas/chat-request.ts'
 import { CREDENTIAL_HEADER, parseProviderCredential } from '../schemas/provider-credential.ts'
 import { createReplyText, proofChunkText } from '../services/record-text.ts'
 import type { VerifiedCall, VerifiedCompletions } from '../services/verified-completions.ts'
+import { type EventStreamOptions, streamEvents } from './event-stream.ts'
 
-export type VerifiedRouteOptions = {
+export type VerifiedRouteOptions = EventStreamOptions & {
   readonly completions: VerifiedCompletions
   readonly authenticated: ApiMiddleware
   readonly admission: Admission
   readonly signals: CallSignals
   readonly bodyBytesMax: number
-  readonly keepAliveMs: number
-  readonly now: () => number
-  readonly log: Logger
 }
 
 /** `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts 2.1–2.3 and 6). */
@@ -47,7 +42,8 @@ export function addVerifiedCompletionRoutes(
       const callerCredential = parseProviderCredential(headerOf(context))
       const { requestId } = context.state
       const call = { request, body, callerCredential, context: { accountId, requestId }, abort }
-      if (request.isStream) await stream(options, context, { call, request })
+      if (request.isStream)
+        await streamEvents(context, options, (writer) => writeEvents(options, writer, { call, request }))
       else sendJson(context, createReplyText(await completions.complete(call)))
     } finally {
       done()
@@ -59,35 +55,6 @@ export function addVerifiedCompletionRoutes(
 }
 
 type StreamedCall = { readonly call: VerifiedCall; readonly request: ChatRequest }
-
-async function stream(
-  options: VerifiedRouteOptions,
-  context: RouteContext,
-  streamed: StreamedCall,
-): Promise<void> {
-  const { keepAliveMs, now, log } = options
-  const onOpen = () => {
-    context.respond = false
-    noteProcessingTime(context, now)
-  }
-  const writer = createEventWriter({
-    response: context.res,
-    keepAliveMs,
-    drainTimeoutMs: DRAIN_TIMEOUT_MS,
-    onOpen,
-  })
-  try {
-    await writeEvents(options, writer, streamed)
-  } catch (error) {
-    // Before the head went out, a fault is an answer like any other.
-    if (!writer.isOpen() || context.res.destroyed) throw error
-    const told = asApiError(error)
-    if (told !== error) log.error({ requestId: context.state.requestId, err: error }, 'stream failed')
-    writer.fail(told)
-  } finally {
-    writer.close()
-  }
-}
 
 async function writeEvents(
   { completions }: VerifiedRouteOptions,

@@ -14,6 +14,7 @@ export type ChatCall = {
   readonly request: Pick<ChatRequest, 'model' | 'includesUsage'>
   /** The caller's request, as it goes to the node. */
   readonly body: JsonObject
+  readonly accountId: string
   readonly requestId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
@@ -58,8 +59,8 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
 
 async function dispatch({ dispatcher }: ChatCompletionsOptions, call: ChatCall): Promise<NodeAnswer> {
   try {
-    const { body: request, signal } = call
-    return await dispatcher.dispatch({ model: call.request.model, request, signal })
+    const { accountId, body: request, signal } = call
+    return await dispatcher.dispatch({ accountId, model: call.request.model, request, signal })
   } catch (error) {
     throw error instanceof DispatchError ? callErrorOf(error) : error
   }

@@ -1,0 +1,94 @@
+import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import type { Dispatcher } from '../nodes/dispatcher.ts'
+import type { EnclaveClient } from './enclave-client.ts'
+
+/** What `owned_by` says of a model that contributed nodes serve. */
+export const NODES_OWNER = 'nodes'
+
+/** A model as `GET /v1/models` lists it: the union of what OpenAI's clients and those of this interface read. */
+export type ListedModel = {
+  readonly id: string
+  readonly object: 'model'
+  /** Unix seconds. Nobody says when a model was made: it is when this gateway started. */
+  readonly created: number
+  /** `nodes`, or the name of a provider, whose models are served at the verified endpoint alone. */
+  readonly owned_by: string
+  readonly name: string
+  /** Not known of models of strangers: null. */
+  readonly context_length: null
+  readonly max_completion_tokens: null
+  /** Decimal texts. This gateway charges nothing. */
+  readonly pricing: {
+    readonly prompt: '0'
+    readonly completion: '0'
+    readonly image: '0'
+    readonly request: '0'
+  }
+}
+
+/** The models that can be asked for. */
+export type Models = {
+  /** JSON text of the list. Without the providers' models while the enclave is away. */
+  list(): Promise<string>
+}
+
+/**
+ * Models that nodes serve now, and models of providers: the ids of the enclave's provider table that are no patterns, and those of
+ * `providerModels` that the table has a provider for. Patterns (`gpt-*`) are no ids, and are not listed: what a provider offers under one is for the
+ * operator to say. An id that both have is listed once, as the nodes'.
+ */
+export function createModels(options: {
+  readonly dispatcher: Pick<Dispatcher, 'models'>
+  readonly enclave: Pick<EnclaveClient, 'identity'>
+  /** Model ids, by configuration. */
+  readonly providerModels: readonly string[]
+  /** When the gateway started, Unix seconds. */
+  readonly startedAt: number
+}): Models {
+  const { dispatcher, enclave, providerModels, startedAt } = options
+  return {
+    async list() {
+      const table = await enclave.identity().then(
+        ({ boot_configuration: boot }) => boot.providers,
+        () => [],
+      )
+      const owners = new Map(dispatcher.models().map(({ model }) => [model, NODES_OWNER]))
+      for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
+      const data = [...owners].map(([id, owner]) => listedModel({ id, owner, startedAt }))
+      return JSON.stringify({ object: 'list', data })
+    },
+  }
+}
+
+function offersOf(
+  table: readonly ProviderEntry[],
+  configured: readonly string[],
+): readonly (readonly [string, string])[] {
+  const ids = table.flatMap(({ models }) => models.filter((pattern) => !pattern.includes('*')))
+  return [...ids, ...configured].flatMap((id) => {
+    const provider = chooseProvider(table, id)
+    return provider === null ? [] : [[id, provider.name] as const]
+  })
+}
+
+function listedModel({
+  id,
+  owner,
+  startedAt,
+}: {
+  readonly id: string
+  readonly owner: string
+  readonly startedAt: number
+}): ListedModel {
+  return {
+    id,
+    object: 'model',
+    created: startedAt,
+    owned_by: owner,
+    name: id,
+    context_length: null,
+    max_completion_tokens: null,
+    pricing: { prompt: '0', completion: '0', image: '0', request: '0' },
+  }
+}

@@ -1,0 +1,72 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+import type { AppNodes } from '../../src/app.ts'
+import type { NodeAnswer, NodeCall } from '../../src/nodes/dispatcher.ts'
+
+/** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
+export type DispatchScript = (call: NodeCall) => Promise<NodeAnswer['chunks']> | NodeAnswer['chunks']
+
+/** Nodes without sockets, for tests of what stands before them. */
+export type ScriptedDispatcher = AppNodes & {
+  readonly calls: readonly NodeCall[]
+  setScript(script: DispatchScript): void
+  setModels(models: readonly string[]): void
+}
+
+/** Makes one; until told otherwise it answers `hello`. */
+export function createScriptedDispatcher(): ScriptedDispatcher {
+  const calls: NodeCall[] = []
+  let script: DispatchScript = () => chunksOf(...HELLO)
+  let models: readonly string[] = []
+  return {
+    calls,
+    dispatcher: {
+      async dispatch(call) {
+        calls.push(call)
+        return { nodeId: 'a_scripted_node', chunks: await script(call) }
+      },
+      models: () => models.map((model) => ({ model, nodes: 1 })),
+    },
+    handleUpgrade: (_, socket) => void socket.destroy(),
+    stop: async () => undefined,
+    setScript: (next) => {
+      script = next
+    },
+    setModels: (next) => {
+      models = next
+    },
+  }
+}
+
+/** A chunk of choice 0 as backends send it. */
+export function nodeChunk(delta: JsonObject, finishReason: string | null = null): JsonObject {
+  return {
+    id: 'node-1',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'what-the-node-calls-it',
+    choices: [{ index: 0, delta, finish_reason: finishReason }],
+  }
+}
+
+/** The chunk with usage alone. */
+export function nodeUsage(promptTokens: number, completionTokens: number): JsonObject {
+  const usage = {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens,
+  }
+  return { ...nodeChunk({}), choices: [], usage }
+}
+
+export const HELLO: readonly JsonObject[] = [
+  nodeChunk({ role: 'assistant', content: '' }),
+  nodeChunk({ content: 'hel' }),
+  nodeChunk({ content: 'lo' }),
+  nodeChunk({}, 'stop'),
+  nodeUsage(5, 2),
+]
+
+/** The chunks, one after the other. */
+export async function* chunksOf(...chunks: readonly JsonObject[]): AsyncGenerator<JsonObject> {
+  yield* chunks
+}
