@@ -22,6 +22,9 @@ export type Tables = {
   readonly inferences: InferenceRow
   readonly node_hours: NodeHourRow
   readonly network_minutes: NetworkMinuteRow
+  readonly gateway_processes: GatewayProcessRow
+  readonly rate_limit_windows: RateLimitWindowRow
+  readonly idempotency_keys: IdempotencyKeyRow
 }
 
 /** Query builder over Affidavit's tables; never leaves src/stores. */
@@ -31,6 +34,8 @@ type AccountRow = {
   readonly id: string
   readonly name: string
   readonly created_at: number
+  /** Name of a tier of the tiers file; null for its default. */
+  readonly tier: Generated<string | null>
 }
 
 type ApiKeyRow = {
@@ -42,6 +47,9 @@ type ApiKeyRow = {
   readonly name: string
   readonly created_at: number
   readonly revoked_at: number | null
+  readonly scopes: Generated<readonly string[]>
+  readonly expires_at: Generated<number | null>
+  readonly last_used_at: Generated<number | null>
 }
 
 /** One log per notary. `size` and `root` are those of its newest stored head; a commit moves both. */
@@ -91,6 +99,8 @@ type RecordRow = {
   readonly nonce: number
   readonly outcome: Receipt['outcome']
   readonly created_at: number
+  /** Of the call that asked for it, unlike request_id never the caller's to choose. */
+  readonly call_id: string | null
 }
 
 type AnchorRow = {
@@ -205,4 +215,42 @@ type HeadAttestationRow = {
   readonly document: Uint8Array
   /** The second of the document's timestamp. */
   readonly created_at: number
+}
+
+type GatewayProcessRow = {
+  readonly id: string
+  /** Dead from then on, unless it is renewed before. */
+  readonly expires_at: number
+  /** The last batch of settlements that was counted. */
+  readonly settled_batch: Generated<number>
+}
+
+/** What one account used of a group of models; `minute` and `day` are numbers of windows since the epoch. */
+type RateLimitWindowRow = {
+  readonly account_id: string
+  readonly group_name: string
+  readonly minute: number
+  readonly minute_requests: number
+  readonly minute_tokens: number
+  readonly day: number
+  readonly day_requests: number
+  readonly day_tokens: number
+}
+
+type IdempotencyKeyRow = {
+  readonly account_id: string
+  readonly key: string
+  readonly call_id: string
+  /** SHA-256 of path and body. */
+  readonly request_hash: Uint8Array
+  /** The gateway that took the call. */
+  readonly process_id: string
+  /** Whose log a verified completion would be in; null for other calls. */
+  readonly notary: string | null
+  /** The answer, where no record is. */
+  readonly answer: string | null
+  /** When its gateway gave the call up without knowing what became of it. */
+  readonly abandoned_at: number | null
+  readonly created_at: number
+  readonly expires_at: number
 }

@@ -1,10 +1,24 @@
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { type Kysely, sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { down, up } from '../../migrations/2026-11-21-verified-completions.ts'
 import type { Database } from '../../src/stores/database.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../support/databases.ts'
 
-describe.each(DATABASE_KINDS)('2026-11-21-verified-completions on %s', (kind) => {
+type Migration = {
+  up(db: Kysely<unknown>): Promise<void>
+  down(db: Kysely<unknown>): Promise<void>
+}
+
+const FOLDER = join(import.meta.dirname, '../../migrations')
+
+/** All migrations, oldest first. */
+async function loadMigrations(): Promise<readonly Migration[]> {
+  const files = (await readdir(FOLDER)).filter((file) => file.endsWith('.ts')).toSorted()
+  return Promise.all(files.map((file) => import(join(FOLDER, file)) as Promise<Migration>))
+}
+
+describe.each(DATABASE_KINDS)('the migrations on %s', (kind) => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
@@ -26,13 +40,17 @@ describe.each(DATABASE_KINDS)('2026-11-21-verified-completions on %s', (kind) =>
     return rows
   }
 
-  it('leaves nothing behind when undone, and makes the same again', async () => {
+  it('leave nothing behind when undone, and make the same again', async () => {
     const before = await describeSchema()
     const queries = database.queries as unknown as Kysely<unknown>
-    await down(queries)
+    const migrations = await loadMigrations()
+    for (const { down } of migrations.toReversed()) await down(queries)
     const tables = await database.queries.introspection.getTables()
     expect(tables).toEqual([])
-    await up(queries)
+    const { rows } = await sql`
+      select proname from pg_proc where pronamespace = 'public'::regnamespace`.execute(queries)
+    expect(rows).toEqual([])
+    for (const { up } of migrations) await up(queries)
     expect(await describeSchema()).toEqual(before)
     expect(before.length).toBeGreaterThan(60)
   })
@@ -47,6 +65,13 @@ describe.each(DATABASE_KINDS)('2026-11-21-verified-completions on %s', (kind) =>
     [
       'a key of no account',
       sql`insert into api_keys values ('x', gen_random_uuid(), decode(repeat('00', 32), 'hex'), 'x', 0, null)`,
+    ],
+    [
+      'a key with a scope that there is not',
+      sql`
+        with account as (insert into accounts values (gen_random_uuid(), 'x', 0) returning id)
+        insert into api_keys (id, account_id, secret_hash, name, created_at, scopes)
+          select 'x', id, decode(repeat('00', 32), 'hex'), 'x', 0, '{inference,root}' from account`,
     ],
   ])('refuses %s', async (_, statement) => {
     await expect(statement.execute(database.queries)).rejects.toMatchObject({
