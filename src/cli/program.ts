@@ -4,6 +4,7 @@ import { registerCompletions } from './commands/completions.ts'
 import { registerEvidence } from './commands/evidence.ts'
 import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
+import { registerNode } from './commands/node.ts'
 import { registerRedact } from './commands/redact.ts'
 import { registerVerify } from './commands/verify.ts'
 
@@ -20,6 +21,7 @@ export function createProgram(): Command {
   registerAttestation(program)
   registerMeasure(program)
   registerKeys(program)
+  registerNode(program)
   registerCompletions(program)
   return program
 }

@@ -1,6 +1,6 @@
-import { pino } from 'pino'
 import type { GatewayConfig } from '../config.ts'
 import { StartFailure } from '../local/supervised-process.ts'
+import { openLogDestination } from '../log-destination.ts'
 import { createLogger, type Logger } from '../logger.ts'
 import { DataFolderInUse } from '../stores/folder-lock.ts'
 import { writeBanner } from './banner.ts'
@@ -21,7 +21,7 @@ const SAME_SIGNAL_MS = 500
  * channel does too, because it means that the parent is gone. Exit codes: 0 after a stop in good order, else 1.
  */
 export async function serve(config: GatewayConfig): Promise<void> {
-  const log = createLogger({ level: config.logLevel, destination: await openDestination() })
+  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
   const die = (what: string, error: unknown): never => {
     log.error({ err: error }, what)
     process.exit(1)
@@ -38,12 +38,6 @@ export async function serve(config: GatewayConfig): Promise<void> {
     if (!(error instanceof StartFailure || error instanceof DataFolderInUse)) die('not started', error)
     else refuse(error)
   }
-}
-
-async function openDestination() {
-  if (!process.stderr.isTTY) return pino.destination({ dest: 2, sync: true })
-  const { default: pretty } = await import('pino-pretty')
-  return pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss.l' })
 }
 
 function announce(config: GatewayConfig, { facts }: Gateway, log: Logger): void {

@@ -1,0 +1,187 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from '../logger.ts'
+import { BACK_OFF, type BackOffBounds, pauseAfter } from './back-off.ts'
+import type { Backend } from './backend.ts'
+import { BackendError } from './backend-error.ts'
+import { BENCHMARK, type BenchmarkPlan, type BenchmarkProgress, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
+import {
+  CONNECTION_TIMINGS,
+  type Connection,
+  type ConnectionEnd,
+  type ConnectionTimings,
+  openConnection,
+} from './connection.ts'
+import { createGatewayClient, GatewayError } from './gateway-client.ts'
+import type { Hardware } from './hardware.ts'
+import type { Load } from './load.ts'
+import { AgentFailure, registerNode } from './registration.ts'
+
+/** Timings of an agent, milliseconds. */
+export type AgentTimings = ConnectionTimings & {
+  readonly backOff: BackOffBounds
+  /** A connection that was open this long ends a row of failures. */
+  readonly steadyMs: number
+  /** How long a stop waits for running requests. */
+  readonly drainMs: number
+}
+
+export const AGENT_TIMINGS: AgentTimings = {
+  ...CONNECTION_TIMINGS,
+  backOff: BACK_OFF,
+  steadyMs: 10_000,
+  drainMs: 30_000,
+}
+
+export type AgentOptions = {
+  /** The gateway's, `http(s)://host[:port][/path]`, without `/v1`. */
+  readonly gatewayUrl: string
+  readonly apiKey: string
+  readonly nodeId: string
+  /** Closed by the caller, after `done`. */
+  readonly backend: Backend
+  /** Null: all that the backend lists. */
+  readonly models: readonly string[] | null
+  readonly readHardware: () => Promise<Hardware>
+  readonly readLoad: () => Promise<Load>
+  readonly benchmark?: BenchmarkPlan
+  readonly tokensPerSecondMin?: number
+  readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
+  readonly onConnected?: () => void
+  readonly timings?: Partial<AgentTimings>
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now: () => number
+  /** 0 to below 1. */
+  readonly random: () => number
+  readonly log: Logger
+}
+
+/** What an agent is doing. */
+export type AgentStatus = {
+  readonly phase: 'registering' | 'connecting' | 'connected' | 'waiting' | 'draining' | 'stopped'
+  readonly models: readonly string[]
+  readonly running: number
+  /** Connections that were opened so far. */
+  readonly connections: number
+}
+
+export type Agent = {
+  /** Takes nothing new, finishes what runs (at most `drainMs`), closes. Resolves when all is ended; twice is one stop. */
+  stop(): Promise<void>
+  /** Resolves when the agent stopped; rejects with AgentFailure when it cannot be run as it is configured. */
+  readonly done: Promise<void>
+  status(): AgentStatus
+}
+
+/** Starts an agent: it registers its node, connects, serves, and connects again whenever the connection ends. */
+export function startAgent(options: AgentOptions): Agent {
+  const timings = { ...AGENT_TIMINGS, ...options.timings }
+  const { log, random, nodeId } = options
+  const stopping = new AbortController()
+  let phase: AgentStatus['phase'] = 'registering'
+  let models: readonly string[] = []
+  let connections = 0
+  let connection: Connection | null = null
+
+  /** One try: registers, where that is due, then serves until the connection ends. */
+  async function serveOnce(): Promise<ConnectionEnd> {
+    if (models.length === 0) {
+      phase = 'registering'
+      models = await register(options, stopping.signal)
+      stopping.signal.throwIfAborted()
+    }
+    phase = 'connecting'
+    connection = openConnection({
+      ...options,
+      models,
+      timings,
+      onOpen: () => {
+        phase = 'connected'
+        connections += 1
+        log.info({ node_id: nodeId, models }, 'connected')
+        options.onConnected?.()
+      },
+    })
+    return connection.closed
+  }
+
+  async function keepServing(): Promise<void> {
+    let failures = 0
+    while (!stopping.signal.aborted) {
+      const outcome = await serveOnce().catch((error: unknown) =>
+        stopping.signal.aborted ? null : faultOf(error, connections > 0, log),
+      )
+      connection = null
+      if (stopping.signal.aborted) break
+      failures = countFailures(failures, outcome, timings.steadyMs)
+      // The gateway may have refused because it no longer knows hardware or benchmark.
+      if (outcome !== null && outcome.code === REFUSED) models = []
+      phase = 'waiting'
+      const pauseMs = pauseAfter(failures, timings.backOff, random)
+      if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
+      await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
+    }
+  }
+
+  const done = keepServing().finally(() => {
+    phase = 'stopped'
+  })
+  // Whoever started it looks at `done` in time, or never: that alone must not end a process.
+  done.catch(() => undefined)
+  return {
+    done,
+    stop: async () => {
+      phase = phase === 'stopped' ? phase : 'draining'
+      stopping.abort()
+      await connection?.drain(timings.drainMs)
+      await done.catch(() => undefined)
+    },
+    status: () => ({ phase, models, running: connection?.status().running ?? 0, connections }),
+  }
+}
+
+/** Close codes of a gateway that refuses a node (1008) or has no room for it (1013). */
+const REFUSED = 1008
+const TRY_LATER = 1013
+
+async function register(options: AgentOptions, signal: AbortSignal): Promise<readonly string[]> {
+  const gateway = createGatewayClient({ url: options.gatewayUrl, apiKey: options.apiKey })
+  const leave = () => void gateway.close()
+  signal.addEventListener('abort', leave)
+  try {
+    return await registerNode(
+      {
+        ...options,
+        gateway,
+        plan: options.benchmark ?? BENCHMARK,
+        tokensPerSecondMin: options.tokensPerSecondMin ?? TOKENS_PER_SECOND_MIN,
+        ...(options.onBenchmarkProgress === undefined ? {} : { onProgress: options.onBenchmarkProgress }),
+      },
+      signal,
+    )
+  } finally {
+    signal.removeEventListener('abort', leave)
+    await gateway.close()
+  }
+}
+
+/**
+ * Gives null for a fault that may pass by itself. Throws AgentFailure for one that will not, unless the node has served
+ * before: then its configuration was right, and the fault may be the gateway's.
+ */
+function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
+  const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
+  if (isFinal && !hasServed) throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
+  // Registration asks the backend nothing but the agent's own questions: its words hold nobody's prompt.
+  if (error instanceof GatewayError || error instanceof AgentFailure)
+    log.warn({ fault: error.message }, 'not registered')
+  else if (error instanceof BackendError) log.warn({ fault: error.message }, 'the backend cannot be used')
+  else log.error({ err: error }, 'not registered')
+  return null
+}
+
+function countFailures(before: number, outcome: ConnectionEnd | null, steadyMs: number): number {
+  if (outcome === null || outcome.openMs === null) return before + 1
+  if (outcome.isRequested) return 0
+  if (outcome.code === REFUSED || outcome.code === TRY_LATER) return before + 1
+  return outcome.openMs >= steadyMs ? 1 : before + 1
+}

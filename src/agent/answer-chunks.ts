@@ -1,0 +1,102 @@
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
+import { BackendError } from './backend-error.ts'
+import { EventParser } from './event-parser.ts'
+
+/**
+ * Gives the chunks of a backend's event stream, the usage as the last one, alone with `choices: []`: to gateways that know
+ * no end frame that chunk is the end, so none may follow it. A backend that tells no usage gives no such chunk.
+ * Throws BackendError for an error in the stream, for what is no chunk, and for a stream that breaks off;
+ * EventTooLargeError for an event over the limit.
+ */
+export async function* readAnswerChunks(parts: AsyncIterable<Uint8Array>): AsyncGenerator<JsonObject> {
+  const parser = new EventParser()
+  const answer: Answer = { usage: null, open: new Set(), hasFinished: false, isEnded: false }
+  for await (const bytes of parts) {
+    for (const data of parser.push(bytes)) yield* takeEvent(data, answer)
+    if (answer.isEnded) break
+  }
+  for (const data of parser.end()) yield* takeEvent(data, answer)
+  if (!isComplete(answer)) throw new BackendError('the backend broke off')
+  if (answer.usage !== null) yield answer.usage
+}
+
+type Answer = {
+  /** The usage chunk that will be last. */
+  usage: JsonObject | null
+  /** Indexes of the choices that began and have no finish_reason yet. */
+  readonly open: Set<Json | undefined>
+  hasFinished: boolean
+  /** The end mark came. */
+  isEnded: boolean
+}
+
+const END_MARK = '[DONE]'
+
+function* takeEvent(data: string, answer: Answer): Generator<JsonObject> {
+  if (answer.isEnded) return
+  if (data === END_MARK) {
+    answer.isEnded = true
+    return
+  }
+  const chunk = parseChunk(data)
+  const choices = memberOf(chunk, 'choices')
+  const usage = memberOf(chunk, 'usage')
+  if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
+  if (!isJsonArray(choices)) throw new BackendError('the backend sent something that is no chunk')
+  for (const choice of choices) noteChoice(choice, answer)
+  if (choices.length > 0) yield isJsonObject(usage) ? { ...chunk, usage: null } : chunk
+}
+
+function noteChoice(choice: Json, answer: Answer): void {
+  if (!isJsonObject(choice)) throw new BackendError('the backend sent a choice that is no object')
+  const index = memberOf(choice, 'index')
+  if (typeof memberOf(choice, 'finish_reason') === 'string') {
+    answer.open.delete(index)
+    answer.hasFinished = true
+  } else answer.open.add(index)
+}
+
+/** Some servers leave out the end mark: then every choice must have ended. */
+function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
+  return isEnded || (hasFinished && open.size === 0)
+}
+
+function parseChunk(data: string): JsonObject {
+  const chunk = parseJson(data)
+  if (!isJsonObject(chunk)) throw new BackendError('the backend sent an event that is no JSON object')
+  const error = memberOf(chunk, 'error')
+  if (error !== undefined && error !== null) throw readBackendError(chunk, 500)
+  // What llama.cpp puts into its `error` line is the error itself.
+  if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
+    throw readBackendError({ error: chunk }, 500)
+  return chunk
+}
+
+/** Gives the error that a backend's body tells, in OpenAI's form or the simpler ones of local servers. */
+export function readBackendError(body: Json | undefined, status: number): BackendError {
+  const object = isJsonObject(body) ? body : {}
+  const error = memberOf(object, 'error') ?? object
+  if (typeof error === 'string') return new BackendError(error, status)
+  const details = isJsonObject(error) ? error : {}
+  const code = memberOf(details, 'code')
+  const message = memberOf(details, 'message') ?? memberOf(details, 'detail')
+  return new BackendError(
+    typeof message === 'string' ? message : `the backend answered with status ${status}`,
+    status === 500 && typeof code === 'number' ? code : status,
+  )
+}
+
+/** Gives the value of a JSON text, or undefined when it is none. */
+export function parseJson(text: string): Json | undefined {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

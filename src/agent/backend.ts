@@ -1,0 +1,160 @@
+import { type Dispatcher, Pool } from 'undici'
+import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import { parseJson, readAnswerChunks, readBackendError } from './answer-chunks.ts'
+import { BackendError } from './backend-error.ts'
+import { EventTooLargeError } from './event-parser.ts'
+
+/** Limits of calls to the backend, milliseconds and bytes. */
+export const BACKEND_LIMITS = {
+  connectTimeoutMs: 5_000,
+  /** Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner. */
+  headTimeoutMs: 300_000,
+  /** Between two parts of an answer. */
+  idleTimeoutMs: 120_000,
+  /** For health and the list of models. */
+  askTimeoutMs: 5_000,
+  keepAliveMs: 30_000,
+  /** Of an error or a list of models. */
+  bodyBytesMax: 1024 * 1024,
+  connectionsMax: 256,
+} as const
+
+/** A local inference server that speaks OpenAI's chat completions. */
+export type Backend = {
+  /** Without `/v1`, and without a blank at its end. */
+  readonly url: string
+  /** Whether it answers at `path`, which its kind has for that (find-backend.ts). */
+  isHealthy(path: string): Promise<boolean>
+  /** Ids of its models, in its order. Rejects with BackendError. */
+  listModels(): Promise<readonly string[]>
+  /**
+   * Streams the answer to a chat request: always as a stream and with usage, whatever the request says. The first step
+   * sends the request; aborting ends the backend's call. Throws BackendError, or the signal's reason.
+   */
+  streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<JsonObject>
+  close(): Promise<void>
+}
+
+/**
+ * Gives the backend at a URL of the operator's. Calls go to its origin alone: redirects are not followed, no part of a
+ * request chooses an address, and TLS certificates are verified.
+ */
+export function createBackend(options: {
+  /** `http(s)://host:port`, with or without `/v1`. */
+  readonly url: string
+  /** Sent as a bearer token; null sends none. */
+  readonly apiKey: string | null
+  readonly limits?: Partial<typeof BACKEND_LIMITS>
+}): Backend {
+  const limits = { ...BACKEND_LIMITS, ...options.limits }
+  const { origin, pathname } = new URL(options.url)
+  const prefix = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
+  const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
+  const pool = new Pool(origin, {
+    connections: limits.connectionsMax,
+    connect: { timeout: limits.connectTimeoutMs },
+    headersTimeout: limits.headTimeoutMs,
+    bodyTimeout: limits.idleTimeoutMs,
+    keepAliveTimeout: limits.keepAliveMs,
+  })
+  const ask = async (path: string) => {
+    const signal = AbortSignal.timeout(limits.askTimeoutMs)
+    const { statusCode, body } = await pool.request({ method: 'GET', path: prefix + path, headers, signal })
+    return { status: statusCode, text: await readText(body, limits.bodyBytesMax) }
+  }
+
+  async function* streamChat(request: JsonObject, signal: AbortSignal): AsyncGenerator<JsonObject> {
+    const reply = await pool.request({
+      method: 'POST',
+      path: `${prefix}/v1/chat/completions`,
+      headers: { ...headers, 'content-type': 'application/json', accept: 'text/event-stream' },
+      body: JSON.stringify(askForStream(request)),
+      signal,
+    })
+    if (reply.statusCode !== 200)
+      throw readBackendError(parseJson(await readText(reply.body, limits.bodyBytesMax)), reply.statusCode)
+    let isWhole = false
+    try {
+      // Not destroyed after the end mark: a connection whose answer was read to its end is used again.
+      yield* readAnswerChunks(reply.body.iterator({ destroyOnReturn: false }))
+      isWhole = true
+    } finally {
+      leaveBody(reply.body, isWhole)
+    }
+  }
+
+  return {
+    url: origin + prefix,
+    isHealthy: (path) =>
+      ask(path).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    listModels: async () => readModels(await ask('/v1/models').catch(toBackendError)),
+    streamChat: (request, signal) => mapFaults(streamChat(request, signal), signal),
+    close: () => pool.destroy(),
+  }
+}
+
+/** What may follow the end mark before the connection is given up. */
+const TAIL_BYTES_MAX = 16 * 1024
+const TAIL_TIMEOUT_MS = 1_000
+
+/** Leaves an answer: a whole one without its tail, any other by ending the backend's call. */
+function leaveBody(body: Dispatcher.ResponseData['body'], isWhole: boolean): void {
+  body.on('error', () => undefined)
+  if (!isWhole) body.destroy()
+  else
+    body.dump({ limit: TAIL_BYTES_MAX, signal: AbortSignal.timeout(TAIL_TIMEOUT_MS) }).catch(() => undefined)
+}
+
+function askForStream(request: JsonObject): JsonObject {
+  const options = memberOf(request, 'stream_options')
+  return {
+    ...request,
+    stream: true,
+    stream_options: { ...(isJsonObject(options) ? options : {}), include_usage: true },
+  }
+}
+
+/** Faults of the connection become BackendError, without what they say of addresses. */
+async function* mapFaults(
+  chunks: AsyncIterable<JsonObject>,
+  signal: AbortSignal,
+): AsyncGenerator<JsonObject> {
+  try {
+    yield* chunks
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    toBackendError(error)
+  }
+}
+
+function toBackendError(error: unknown): never {
+  if (error instanceof BackendError) throw error
+  if (error instanceof EventTooLargeError) throw new BackendError('the backend sent too large an event')
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
+  throw new BackendError(`the backend cannot be reached or broke off (${code})`)
+}
+
+function readModels({ status, text }: { readonly status: number; readonly text: string }): readonly string[] {
+  const body = parseJson(text)
+  if (status !== 200) throw readBackendError(body, status)
+  const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
+  if (!isJsonArray(data)) throw new BackendError('the backend sent no list of models')
+  return data.flatMap((entry) => {
+    const id = isJsonObject(entry) ? memberOf(entry, 'id') : undefined
+    return typeof id === 'string' && id !== '' ? [id] : []
+  })
+}
+
+async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
+  const parts: Uint8Array[] = []
+  let size = 0
+  for await (const part of body) {
+    size += part.length
+    if (size > bytesMax) throw new BackendError(`the backend sent more than ${bytesMax} bytes`)
+    parts.push(part)
+  }
+  return Buffer.concat(parts).toString('utf8')
+}

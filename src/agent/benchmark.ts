@@ -1,0 +1,179 @@
+import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import type { Backend } from './backend.ts'
+import { BackendError } from './backend-error.ts'
+
+/** How long to measure, and how many requests at once. */
+export type BenchmarkPlan = {
+  /** Of the whole benchmark, warm-up included; a running request may outlast it, by as long again at most. */
+  readonly durationMs: number
+  /** Requests at once in its second part. */
+  readonly concurrency: number
+}
+
+/** What was measured, tokens per second. */
+export type BenchmarkResult = {
+  /** Of one request alone. */
+  readonly single: number
+  /** Of all requests at once, together: what the node can do. */
+  readonly total: number
+}
+
+/** Where a benchmark is. */
+export type BenchmarkProgress = {
+  readonly part: 'warming up' | 'one request' | 'many requests'
+  /** 0 to 1, of the whole. */
+  readonly done: number
+}
+
+/** Tokens per second below which a node helps nobody: slower than people read. */
+export const TOKENS_PER_SECOND_MIN = 1
+
+/** As the public client measures: long enough for a model to show what it can keep up. */
+export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
+
+/**
+ * Measures how fast a backend serves a model: a warm-up, one request after another, then several at once. The speed of a
+ * request is (tokens - 1) / (time of the last token - time of the first), tokens as `usage` counts them, because chunks may
+ * hold several. Rejects with BackendError when the backend fails, or tells no usage.
+ */
+export async function runBenchmark(
+  backend: Pick<Backend, 'streamChat'>,
+  model: string,
+  {
+    plan,
+    now,
+    signal,
+    onProgress = () => undefined,
+  }: {
+    readonly plan: BenchmarkPlan
+    /** Milliseconds of a clock that only goes forward. */
+    readonly now: () => number
+    readonly signal: AbortSignal
+    readonly onProgress?: (progress: BenchmarkProgress) => void
+  },
+): Promise<BenchmarkResult> {
+  const { durationMs, concurrency } = plan
+  const startedAt = now()
+  const hurry = AbortSignal.any([signal, AbortSignal.timeout(durationMs * 2)])
+  const report = (part: BenchmarkProgress['part']) =>
+    onProgress({ part, done: Math.min(1, (now() - startedAt) / durationMs) })
+  const measure = (tokensMax: number, part: BenchmarkProgress['part']) =>
+    measureRequest(backend, { model, tokensMax }, { now, signal: hurry, onChunk: () => report(part) })
+
+  report('warming up')
+  await measure(WARM_UP_TOKENS, 'warming up')
+  const trial = await measure(WARM_UP_TOKENS, 'warming up')
+  const tokensMax = chooseTokens(speedOf([trial]), durationMs)
+
+  const singleUntil = startedAt + durationMs * SINGLE_SHARE
+  const single = await repeat(
+    () => measure(tokensMax, 'one request'),
+    () => now() < singleUntil,
+  )
+  const until = startedAt + durationMs
+  const lanes = await Promise.all(
+    Array.from({ length: concurrency }, () =>
+      repeat(
+        () => measure(tokensMax, 'many requests'),
+        () => now() < until,
+      ),
+    ),
+  )
+  onProgress({ part: 'many requests', done: 1 })
+  return { single: round(speedOf(single)), total: round(lanes.reduce((sum, lane) => sum + speedOf(lane), 0)) }
+}
+
+const WARM_UP_TOKENS = 16
+const TOKENS_MIN = 16
+const TOKENS_MAX = 512
+/** Up to this part of the time one request runs at a time. */
+const SINGLE_SHARE = 0.4
+/** Requests of one lane in a benchmark, so that each ends and is counted. */
+const REQUESTS_AIM = 4
+
+/** Tokens between the first and the last, and the time they took. */
+type Measurement = { readonly tokens: number; readonly ms: number }
+
+/** Answers short enough that several end in the time there is. */
+function chooseTokens(tokensPerSecond: number, durationMs: number): number {
+  const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
+  return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
+}
+
+async function repeat(
+  measure: () => Promise<Measurement>,
+  goesOn: () => boolean,
+): Promise<readonly Measurement[]> {
+  const measurements: Measurement[] = []
+  do measurements.push(await measure())
+  while (goesOn())
+  return measurements
+}
+
+async function measureRequest(
+  backend: Pick<Backend, 'streamChat'>,
+  { model, tokensMax }: { readonly model: string; readonly tokensMax: number },
+  {
+    now,
+    signal,
+    onChunk,
+  }: { readonly now: () => number; readonly signal: AbortSignal; readonly onChunk: () => void },
+): Promise<Measurement> {
+  const request = {
+    model,
+    messages: [{ role: 'user', content: PROMPT }],
+    max_tokens: tokensMax,
+    temperature: 0.7,
+  }
+  const times: { first: number | null; last: number; tokens: number | null } = {
+    first: null,
+    last: 0,
+    tokens: null,
+  }
+  for await (const chunk of backend.streamChat(request, signal)) {
+    onChunk()
+    times.tokens = countTokens(chunk) ?? times.tokens
+    if (!holdsToken(chunk)) continue
+    times.last = now()
+    times.first ??= times.last
+  }
+  if (times.tokens === null)
+    throw new BackendError('the backend tells no usage, so its speed cannot be measured')
+  const { first, last, tokens } = times
+  return first === null ? { tokens: 0, ms: 0 } : { tokens: Math.max(0, tokens - 1), ms: last - first }
+}
+
+/** Long enough an answer for any of the lengths that are asked for. */
+const PROMPT = 'Write 500 words about how the tides of the sea come about.'
+
+function countTokens(chunk: JsonObject): number | null {
+  const usage = memberOf(chunk, 'usage')
+  const tokens = isJsonObject(usage) ? memberOf(usage, 'completion_tokens') : null
+  return typeof tokens === 'number' && tokens >= 0 ? tokens : null
+}
+
+/** Whether a chunk brings part of an answer: reasoning and refusals are tokens too. */
+function holdsToken(chunk: JsonObject): boolean {
+  const choices = memberOf(chunk, 'choices')
+  if (!isJsonArray(choices)) return false
+  return choices.some((choice) => {
+    const delta = isJsonObject(choice) ? memberOf(choice, 'delta') : null
+    if (!isJsonObject(delta)) return false
+    return Object.entries(delta).some(
+      ([name, value]) =>
+        name !== 'role' && value !== null && value !== '' && !(isJsonArray(value) && value.length === 0),
+    )
+  })
+}
+
+function speedOf(measurements: readonly Measurement[]): number {
+  const tokens = measurements.reduce((sum, { tokens: count }) => sum + count, 0)
+  const ms = measurements.reduce((sum, { ms: time }) => sum + time, 0)
+  if (tokens === 0 || ms <= 0)
+    throw new BackendError('the backend answered with too few tokens to measure its speed')
+  return (tokens / ms) * 1000
+}
+
+function round(tokensPerSecond: number): number {
+  return Math.round(tokensPerSecond * 100) / 100
+}

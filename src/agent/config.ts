@@ -1,0 +1,201 @@
+import { z } from 'zod'
+import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../settings/fields.ts'
+import { type Environment, readSettings } from '../settings/read-settings.ts'
+import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
+
+const HOUR_MS = 3_600_000
+
+/** Every variable of a node agent. Empty counts as unset; options of the command line go first. */
+const schema = z.object({
+  /** The gateway, `https://host[:port]`, without `/v1`. Default: where `npm start` listens. */
+  AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
+  /** API key of the account that the node belongs to. */
+  AFFIDAVIT_API_KEY: given('an API key of the account that the node belongs to').pipe(secret),
+  /** The node's id, as `affidavit node create` or the dashboard gave it. */
+  NODE_ID: given('the id of the node').pipe(
+    form(/^[A-Za-z0-9_.-]{1,256}$/, 'a node id, such as five words joined by _'),
+  ),
+  /**
+   * The local inference server, `http://host:port`, with or without `/v1`. Default: the first of vLLM, SGLang, llama.cpp,
+   * Ollama and LM Studio that answers on its usual port of this machine.
+   */
+  BACKEND_URL: url(['http', 'https']).optional(),
+  /** Key that the backend asks for. Default: none. */
+  BACKEND_API_KEY: secret.optional(),
+  /** Models to serve, with commas between them. Default: all that the backend lists, 17 at most. */
+  NODE_MODELS: text.optional(),
+  /** Length of a benchmark, milliseconds. Default 60000, as the public client measures. */
+  BENCHMARK_MS: integer({ min: 100, max: HOUR_MS }).default(BENCHMARK.durationMs),
+  /** Requests at once in a benchmark's second part. Default 8: near what a gateway gives a node at once. */
+  BENCHMARK_CONCURRENCY: integer({ min: 1, max: 64 }).default(BENCHMARK.concurrency),
+  /** Tokens per second below which a benchmark is measured again, and a model left out. Default 1. */
+  BENCHMARK_TOKENS_PER_SECOND_MIN: positiveNumber({ max: 1_000_000 }).default(TOKENS_PER_SECOND_MIN),
+  /** How long a stop waits for running requests, milliseconds. Default 25000: orchestrators commonly kill after 30 s. */
+  DRAIN_MS: integer({ min: 0, max: HOUR_MS }).default(25_000),
+  /**
+   * Whether the gateway may be reached over plain http beyond this machine. Default false: the key would be readable.
+   */
+  AFFIDAVIT_PLAIN_HTTP: flag.default(false),
+  /** Least severe log lines that are written. Default info. */
+  LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+})
+
+/** Gives a text that has to be set. */
+function given(what: string) {
+  return z.string({ error: `expected ${what}` })
+}
+
+type Settings = z.output<typeof schema>
+
+/** Where the gateway is, and the key for it. */
+export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
+
+/** What is measured, and how. */
+export type BenchmarkConfig = {
+  readonly backend: BackendConfig
+  readonly durationMs: number
+  readonly concurrency: number
+  readonly tokensPerSecondMin: number
+}
+
+export type BackendConfig = {
+  /** Null: looked for on this machine. */
+  readonly url: string | null
+  readonly apiKey: string | null
+  /** Null: all that it lists. */
+  readonly models: readonly string[] | null
+}
+
+/** Settings of a node agent, as values. The variables are described in this file. */
+export type AgentConfig = GatewayAccess &
+  BenchmarkConfig & {
+    readonly nodeId: string
+    readonly drainMs: number
+    readonly logLevel: Settings['LOG_LEVEL']
+  }
+
+/** Gives the settings of an agent, or throws ConfigurationError with every fault. `options` go before the environment. */
+export function readAgentConfig(
+  options: Environment = {},
+  environment: Environment = process.env,
+): AgentConfig {
+  const settings = readSettings(schema, merge(environment, options), findFaults)
+  return {
+    ...accessOf(settings),
+    ...benchmarkOf(settings),
+    nodeId: settings.NODE_ID,
+    drainMs: settings.DRAIN_MS,
+    logLevel: settings.LOG_LEVEL,
+  }
+}
+
+/** Gives what it takes to ask the gateway something, for a node id or without. Throws as readAgentConfig does. */
+export function readGatewayAccess(
+  options: Environment = {},
+  environment: Environment = process.env,
+): GatewayAccess {
+  const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true, AFFIDAVIT_PLAIN_HTTP: true })
+  return accessOf(readSettings(wanted, merge(environment, options), findFaults))
+}
+
+/** The same, with the node that is asked about. */
+export function readNodeAccess(
+  options: Environment = {},
+  environment: Environment = process.env,
+): GatewayAccess & { readonly nodeId: string } {
+  const wanted = schema.pick({
+    AFFIDAVIT_URL: true,
+    AFFIDAVIT_API_KEY: true,
+    AFFIDAVIT_PLAIN_HTTP: true,
+    NODE_ID: true,
+  })
+  const settings = readSettings(wanted, merge(environment, options), findFaults)
+  return { ...accessOf(settings), nodeId: settings.NODE_ID }
+}
+
+/** Gives what it takes to measure a backend. Throws as readAgentConfig does. */
+export function readBenchmarkConfig(
+  options: Environment = {},
+  environment: Environment = process.env,
+): BenchmarkConfig {
+  const wanted = schema.pick({
+    BACKEND_URL: true,
+    BACKEND_API_KEY: true,
+    NODE_MODELS: true,
+    BENCHMARK_MS: true,
+    BENCHMARK_CONCURRENCY: true,
+    BENCHMARK_TOKENS_PER_SECOND_MIN: true,
+  })
+  return benchmarkOf(readSettings(wanted, merge(environment, options), findFaults))
+}
+
+function merge(environment: Environment, options: Environment): Environment {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined)
+  return { ...environment, ...Object.fromEntries(given) }
+}
+
+function accessOf(settings: Pick<Settings, 'AFFIDAVIT_URL' | 'AFFIDAVIT_API_KEY'>): GatewayAccess {
+  return { gatewayUrl: withoutVersion(settings.AFFIDAVIT_URL), apiKey: settings.AFFIDAVIT_API_KEY }
+}
+
+function benchmarkOf(
+  settings: Pick<
+    Settings,
+    | 'BACKEND_URL'
+    | 'BACKEND_API_KEY'
+    | 'NODE_MODELS'
+    | 'BENCHMARK_MS'
+    | 'BENCHMARK_CONCURRENCY'
+    | 'BENCHMARK_TOKENS_PER_SECOND_MIN'
+  >,
+): BenchmarkConfig {
+  return {
+    backend: {
+      url: settings.BACKEND_URL === undefined ? null : withoutVersion(settings.BACKEND_URL),
+      apiKey: settings.BACKEND_API_KEY ?? null,
+      models: settings.NODE_MODELS === undefined ? null : splitNames(settings.NODE_MODELS),
+    },
+    durationMs: settings.BENCHMARK_MS,
+    concurrency: settings.BENCHMARK_CONCURRENCY,
+    tokensPerSecondMin: settings.BENCHMARK_TOKENS_PER_SECOND_MIN,
+  }
+}
+
+function findFaults(given: Environment): readonly string[] {
+  const faults: string[] = []
+  const gateway = given.AFFIDAVIT_URL
+  if (gateway !== undefined && given.AFFIDAVIT_PLAIN_HTTP !== 'true' && !keepsSecrets(gateway))
+    faults.push(
+      'AFFIDAVIT_URL: expected https beyond this machine, or AFFIDAVIT_PLAIN_HTTP=true: the key would be readable',
+    )
+  for (const name of ['AFFIDAVIT_URL', 'BACKEND_URL'] as const)
+    if (given[name] !== undefined && !isPlain(given[name]))
+      faults.push(`${name}: expected a URL without user, query and fragment`)
+  if (given.NODE_MODELS !== undefined && splitNames(given.NODE_MODELS).length === 0)
+    faults.push('NODE_MODELS: expected at least one model')
+  return faults
+}
+
+/** What is no URL at all is told by the schema. */
+function keepsSecrets(address: string): boolean {
+  if (!URL.canParse(address)) return true
+  const { protocol, hostname } = new URL(address)
+  return protocol !== 'http:' || /^(localhost|\[::1\]|127\.\d+\.\d+\.\d+)$/.test(hostname)
+}
+
+function isPlain(address: string): boolean {
+  if (!URL.canParse(address)) return true
+  const { username, password, search, hash } = new URL(address)
+  return username + password + search + hash === ''
+}
+
+function withoutVersion(address: string): string {
+  return address.replace(/\/+$/, '').replace(/\/v1$/, '')
+}
+
+function splitNames(names: string): readonly string[] {
+  return names
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '')
+}

@@ -1,0 +1,207 @@
+import { Pool } from 'undici'
+import { z } from 'zod'
+import type { Hardware } from './hardware.ts'
+import { AGENT_VERSION } from './version.ts'
+
+/** Limits of a REST call to the gateway, milliseconds and bytes. */
+export const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
+
+/** A REST call to the gateway failed. The message is for the node's operator and holds no key. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError'
+  /** HTTP status; null when there was no answer. */
+  readonly status: number | null
+  /** The gateway itself refuses, in its own words: trying again changes nothing. */
+  readonly isFinal: boolean
+
+  constructor(message: string, details: { readonly status?: number; readonly isFinal?: boolean } = {}) {
+    super(message)
+    this.status = details.status ?? null
+    this.isFinal = details.isFinal ?? false
+  }
+}
+
+/** The node part of the gateway's REST interface (facts of the public node client). Every call rejects with GatewayError. */
+export type GatewayClient = {
+  /** Makes a node of the key's account and gives its id. */
+  createNode(name: string): Promise<string>
+  /** What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null: no such node. */
+  findNode(nodeId: string): Promise<NodeInfo | null>
+  saveHardware(nodeId: string, hardware: Hardware): Promise<void>
+  fetchStats(nodeId: string): Promise<NodeStats>
+  /** Tokens per second; null when there is no benchmark. */
+  findBenchmark(nodeId: string, model: string): Promise<number | null>
+  saveBenchmark(benchmark: {
+    readonly nodeId: string
+    readonly model: string
+    readonly tokensPerSecond: number
+  }): Promise<void>
+  close(): Promise<void>
+}
+
+const infoSchema = z.looseObject({
+  node_id: z.string(),
+  name_alias: z.string(),
+  status: z.string(),
+  cpu_model: z.string().nullish(),
+})
+const statsSchema = z.looseObject({ requests_served: z.number().nullish() })
+const benchmarkSchema = z.looseObject({ tokens_per_second: z.number() })
+const createdSchema = z.looseObject({ node_id: z.string().min(1).max(256) })
+const okSchema = z.looseObject({ response: z.literal('OK') })
+const refusalSchema = z.looseObject({
+  error: z.looseObject({ code: z.string(), message: z.string() }),
+})
+
+/** Node info as the gateway sends it (interface 2.7). */
+export type NodeInfo = z.output<typeof infoSchema>
+/** Node stats as the gateway sends them (interface 2.7). */
+export type NodeStats = z.output<typeof statsSchema>
+
+/** Gives the client of a gateway for one key. Redirects are not followed; TLS certificates are verified. */
+export function createGatewayClient(options: {
+  /** `http(s)://host[:port][/path]`, without `/v1`. */
+  readonly url: string
+  readonly apiKey: string
+}): GatewayClient {
+  const { origin, pathname } = new URL(options.url)
+  const send = createSend(origin, pathname.replace(/\/+$/, ''), options.apiKey)
+  const query = (members: Readonly<Record<string, string>>) => new URLSearchParams(members).toString()
+  return {
+    createNode: async (name) =>
+      (await send('POST', '/v1/dashboard/node', createdSchema, { node_name: name })).node_id,
+    findNode: (nodeId) => orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
+    saveHardware: async (nodeId, hardware) => {
+      await send('POST', '/v1/node/info', okSchema, hardwareBody(nodeId, hardware))
+    },
+    fetchStats: (nodeId) => send('GET', `/v1/node/stats?${query({ node_id: nodeId })}`, statsSchema),
+    findBenchmark: async (nodeId, model) => {
+      const path = `/v1/node/benchmark?${query({ node_id: nodeId, model })}`
+      return (await orNull(send('GET', path, benchmarkSchema)))?.tokens_per_second ?? null
+    },
+    saveBenchmark: async ({ nodeId, model, tokensPerSecond }) => {
+      const body = { node_id: nodeId, model_name: model, tokens_per_second: tokensPerSecond }
+      await send('POST', '/v1/node/benchmark', okSchema, body)
+    },
+    close: () => send.close(),
+  }
+}
+
+type Send = {
+  <Schema extends z.ZodType>(
+    method: 'GET' | 'POST',
+    path: string,
+    schema: Schema,
+    body?: object,
+  ): Promise<z.output<Schema>>
+  close(): Promise<void>
+}
+
+function createSend(origin: string, prefix: string, apiKey: string): Send {
+  const pool = new Pool(origin, {
+    connections: 2,
+    keepAliveTimeout: GATEWAY_LIMITS.keepAliveMs,
+    headersTimeout: GATEWAY_LIMITS.timeoutMs,
+    bodyTimeout: GATEWAY_LIMITS.timeoutMs,
+    connect: { timeout: GATEWAY_LIMITS.timeoutMs },
+  })
+  const headers = {
+    authorization: `Bearer ${apiKey}`,
+    'user-agent': `affidavit-agent/${AGENT_VERSION}`,
+    client_name: 'affidavit-agent',
+    client_version: AGENT_VERSION,
+  }
+  const send = async <Schema extends z.ZodType>(
+    method: 'GET' | 'POST',
+    path: string,
+    schema: Schema,
+    body?: object,
+  ): Promise<z.output<Schema>> => {
+    const reply = await pool
+      .request({
+        method,
+        path: prefix + path,
+        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
+        body: body === undefined ? null : JSON.stringify(body),
+        signal: AbortSignal.timeout(GATEWAY_LIMITS.timeoutMs),
+      })
+      .then(async (answer) => ({ status: answer.statusCode, text: await readText(answer.body) }))
+      .catch((error: unknown) => refuseFault(origin, error))
+    return parseReply(reply, schema)
+  }
+  return Object.assign(send, { close: () => pool.destroy() })
+}
+
+function parseReply<Schema extends z.ZodType>(
+  { status, text }: { readonly status: number; readonly text: string },
+  schema: Schema,
+): z.output<Schema> {
+  const body = parseJson(text)
+  const value = schema.safeParse(body)
+  if (status === 200 && value.success) return value.data
+  const refusal = refusalSchema.safeParse(body)
+  if (refusal.success) {
+    const { code, message } = refusal.data.error
+    const isFinal = status >= 400 && status < 500 && status !== 408 && status !== 429
+    throw new GatewayError(`the gateway refused: ${message} (${status} ${code})`, { status, isFinal })
+  }
+  if (status === 422)
+    throw new GatewayError(`the gateway refused what it was sent: ${text.slice(0, 500)}`, {
+      status,
+      isFinal: true,
+    })
+  throw new GatewayError(`expected an answer of a gateway, got status ${status}`, { status })
+}
+
+async function orNull<Value>(reply: Promise<Value>): Promise<Value | null> {
+  try {
+    return await reply
+  } catch (error) {
+    if (error instanceof GatewayError && error.status === 404 && error.isFinal) return null
+    throw error
+  }
+}
+
+function hardwareBody(nodeId: string, hardware: Hardware): object {
+  return {
+    node_id: nodeId,
+    gpu_model: hardware.gpuModel,
+    vram: hardware.vramMb,
+    gpu_count: hardware.gpuCount,
+    cpu_model: hardware.cpuModel,
+    cpu_count: hardware.cpuCount,
+    ram: hardware.ramMb,
+    network_download_speed: hardware.networkMbps,
+    network_upload_speed: hardware.networkMbps,
+    operating_system: hardware.operatingSystem,
+    version: hardware.version,
+    ...(hardware.powerLimitWatts === null ? {} : { power_limit: hardware.powerLimitWatts }),
+  }
+}
+
+function refuseFault(origin: string, error: unknown): never {
+  if (error instanceof GatewayError) throw error
+  const isLate = error instanceof Error && error.name === 'TimeoutError'
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
+  throw new GatewayError(`the gateway at ${origin} cannot be reached (${isLate ? 'it took too long' : code})`)
+}
+
+async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
+  const parts: Uint8Array[] = []
+  let size = 0
+  for await (const part of body) {
+    size += part.length
+    if (size > GATEWAY_LIMITS.bodyBytesMax)
+      throw new GatewayError(`expected an answer of at most ${GATEWAY_LIMITS.bodyBytesMax} bytes`)
+    parts.push(part)
+  }
+  return Buffer.concat(parts).toString('utf8')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,18 @@
+import { openLogDestination } from '../log-destination.ts'
+import { createLogger } from '../logger.ts'
+import { ConfigurationError } from '../settings/read-settings.ts'
+import { readAgentConfig } from './config.ts'
+import { AgentFailure } from './registration.ts'
+import { runAgent } from './run-agent.ts'
+
+/** An agent in a process of its own, for a parent that keeps it running. `affidavit node run` is the one for people. */
+try {
+  const config = readAgentConfig()
+  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
+  await runAgent(config, { log })
+  process.exit(0)
+} catch (fault) {
+  if (!(fault instanceof ConfigurationError || fault instanceof AgentFailure)) throw fault
+  console.error(fault.message)
+  process.exit(1)
+}

@@ -1,0 +1,102 @@
+import type { Logger } from '../logger.ts'
+import type { Backend } from './backend.ts'
+import { BackendError } from './backend-error.ts'
+import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
+import { MODELS_MAX } from './frames.ts'
+import type { GatewayClient } from './gateway-client.ts'
+import type { Hardware } from './hardware.ts'
+
+/** This node cannot be run as it is configured: trying again changes nothing. The message is for its operator. */
+export class AgentFailure extends Error {
+  override readonly name = 'AgentFailure'
+}
+
+/** What it takes to register a node. */
+export type RegistrationOptions = {
+  readonly gateway: GatewayClient
+  readonly nodeId: string
+  readonly backend: Backend
+  /** Models to serve; null: all that the backend lists. */
+  readonly models: readonly string[] | null
+  readonly readHardware: () => Promise<Hardware>
+  readonly plan: BenchmarkPlan
+  /** A stored benchmark below this is measured again, and a node that stays below it does not connect. */
+  readonly tokensPerSecondMin: number
+  readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
+  readonly now: () => number
+  readonly log: Logger
+}
+
+/**
+ * Brings a node so far that the gateway lets it connect, in the public client's order: its info is asked for, the backend
+ * looked at, the hardware saved when it is not, and every model without a benchmark measured. Gives the models that can be
+ * served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
+ */
+export async function registerNode(
+  options: RegistrationOptions,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const { gateway, nodeId, backend, readHardware, log } = options
+  const info = await gateway.findNode(nodeId)
+  if (info === null) throw new AgentFailure(`the gateway knows no node ${nodeId} of this key's account`)
+  const models = chooseModels(await backend.listModels(), options)
+  if (typeof info.cpu_model !== 'string') {
+    await gateway.saveHardware(nodeId, await readHardware())
+    log.info({ node_id: nodeId }, 'hardware saved')
+  }
+  const served: string[] = []
+  const faults: string[] = []
+  for (const model of models) {
+    signal.throwIfAborted()
+    const fault = await ensureBenchmark(model, options, signal)
+    if (fault === null) served.push(model)
+    else faults.push(fault)
+  }
+  if (served.length === 0) throw new AgentFailure(faults.join('; '))
+  for (const fault of faults) log.warn({ fault }, 'model left out')
+  return served
+}
+
+/** Names that fit a header with a comma between them. */
+const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
+
+/** Gives the models to serve out of those that a backend offers. Throws AgentFailure, or BackendError when some are missing. */
+export function chooseModels(
+  offered: readonly string[],
+  { models, log }: Pick<RegistrationOptions, 'models' | 'log'>,
+): readonly string[] {
+  if (models === null && offered.length === 0) throw new BackendError('the backend lists no model')
+  const missing = (models ?? []).filter((model) => !offered.includes(model))
+  // It may still be loading them.
+  if (missing.length > 0) throw new BackendError(`the backend does not list ${missing.join(', ')}`)
+  const chosen = [...new Set(models ?? offered)]
+  const nameable = chosen.filter((model) => MODEL_NAME.test(model)).slice(0, MODELS_MAX)
+  if (nameable.length < chosen.length)
+    log.warn({ left_out: chosen.length - nameable.length, models_max: MODELS_MAX }, 'models left out')
+  if (nameable.length === 0)
+    throw new AgentFailure('no model of the backend has a name that a node can be asked for')
+  return nameable
+}
+
+/** Gives null when the model has a good enough benchmark, measured before or now; else what is wrong. */
+async function ensureBenchmark(
+  model: string,
+  options: RegistrationOptions,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const { gateway, nodeId, backend, plan, tokensPerSecondMin, onProgress, now, log } = options
+  const stored = await gateway.findBenchmark(nodeId, model)
+  if (stored !== null && stored >= tokensPerSecondMin) return null
+  log.info({ model, duration_ms: plan.durationMs }, 'benchmark begins')
+  const { single, total } = await runBenchmark(backend, model, {
+    plan,
+    now,
+    signal,
+    onProgress: (progress) => onProgress?.(model, progress),
+  })
+  log.info({ model, tokens_per_second: total, tokens_per_second_single: single }, 'benchmark ended')
+  if (total < tokensPerSecondMin)
+    return `${model} answers ${total} tokens per second, fewer than the ${tokensPerSecondMin} that a node needs`
+  await gateway.saveBenchmark({ nodeId, model, tokensPerSecond: total })
+  return null
+}

@@ -1,0 +1,71 @@
+import type { Logger } from '../logger.ts'
+import { startAgent } from './agent.ts'
+import type { BenchmarkProgress } from './benchmark.ts'
+import type { AgentConfig } from './config.ts'
+import { readHardware } from './hardware.ts'
+import { readLoad } from './load.ts'
+import { openBackend } from './open-backend.ts'
+
+/** What a parent that started an agent with an IPC channel is told when it is connected for the first time. */
+export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
+
+/**
+ * Runs an agent until a signal ends the process: SIGTERM and SIGINT drain it, a second one ends it at once, and so does
+ * the end of an IPC channel, because the parent is gone. Resolves after a stop in good order; rejects with AgentFailure.
+ */
+export async function runAgent(
+  config: AgentConfig,
+  {
+    log,
+    onBenchmarkProgress,
+  }: {
+    readonly log: Logger
+    readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
+  },
+): Promise<void> {
+  const { backend, name } = await openBackend(config.backend)
+  log.info({ backend: name, node_id: config.nodeId }, 'agent starts')
+  const agent = startAgent({
+    gatewayUrl: config.gatewayUrl,
+    apiKey: config.apiKey,
+    nodeId: config.nodeId,
+    backend,
+    models: config.backend.models,
+    readHardware,
+    readLoad,
+    benchmark: config,
+    tokensPerSecondMin: config.tokensPerSecondMin,
+    ...(onBenchmarkProgress === undefined ? {} : { onBenchmarkProgress }),
+    onConnected: () => tellParent({ kind: 'ready', nodeId: config.nodeId }),
+    timings: { drainMs: config.drainMs },
+    now: () => performance.now(),
+    random: Math.random,
+    log,
+  })
+  let stoppingSince: number | null = null
+  const stop = (signal: string) => {
+    if (stoppingSince !== null) {
+      if (performance.now() - stoppingSince > SAME_SIGNAL_MS) process.exit(1)
+      return
+    }
+    stoppingSince = performance.now()
+    log.info({ signal, running: agent.status().running }, 'stopping')
+    void agent.stop()
+  }
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
+  process.once('disconnect', () => process.exit(1))
+  try {
+    await agent.done
+    log.info({}, 'stopped')
+  } finally {
+    await backend.close()
+  }
+}
+
+/** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
+const SAME_SIGNAL_MS = 500
+
+function tellParent(ready: AgentReady): void {
+  // The parent may have gone between two lines: 'disconnect' is on its way then.
+  if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
+}

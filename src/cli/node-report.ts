@@ -1,0 +1,50 @@
+import { printable } from './printable.ts'
+
+/**
+ * Gives the members of an answer of the gateway for people, one a line, in its order. Names that end in `_at` are Unix
+ * seconds, those in `_seconds` a length of time. Lists of objects follow, a line each. All of it is text from outside.
+ */
+export function printMembers(members: Readonly<Record<string, unknown>>): string {
+  const entries = Object.entries(members)
+  const width = Math.max(0, ...entries.map(([name]) => printable(name).length))
+  const lines = entries.flatMap(([name, value]) => {
+    const label = printable(name).padEnd(width)
+    if (!Array.isArray(value)) return [`${label}  ${describeValue(name, value)}`]
+    return [`${label}  ${value.length}`, ...value.map((item) => `  ${describeItem(item)}`)]
+  })
+  return lines.map((line) => `${line}\n`).join('')
+}
+
+function describeValue(name: string, value: unknown): string {
+  if (value === null || value === undefined) return '-'
+  if (typeof value !== 'number') return printable(typeof value === 'string' ? value : JSON.stringify(value))
+  if (name.endsWith('_at')) return value > 0 ? describeTime(value) : '-'
+  return name.endsWith('_seconds') ? describeLength(value) : String(value)
+}
+
+function describeItem(item: unknown): string {
+  if (typeof item !== 'object' || item === null) return printable(JSON.stringify(item))
+  return Object.entries(item)
+    .map(([name, value]) => `${printable(name)} ${describeValue(name, value)}`)
+    .join(', ')
+}
+
+/** Latest second that a Date can hold. */
+const TIME_MAX = 8_640_000_000_000
+
+function describeTime(seconds: number): string {
+  if (seconds > TIME_MAX) return String(seconds)
+  return `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`
+}
+
+function describeLength(seconds: number): string {
+  const whole = Math.floor(seconds)
+  const parts = [
+    [Math.floor(whole / 86_400), 'd'],
+    [Math.floor(whole / 3600) % 24, 'h'],
+    [Math.floor(whole / 60) % 60, 'min'],
+    [whole % 60, 's'],
+  ] as const
+  const shown = parts.filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`)
+  return shown.length === 0 ? '0 s' : shown.slice(0, 2).join(' ')
+}
