@@ -14,6 +14,7 @@ export const ERROR_RULES = {
   invalid_credentials: { status: 401 },
   provider_credential_missing: { status: 403 },
   history_restricted: { status: 403 },
+  limit_reached: { status: 403 },
   not_found: { status: 404 },
   unsupported_model: { status: 404 },
   method_not_allowed: { status: 405 },

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { faultIssue } from './issues.ts'
+import { addIssuesOf, faultIssue } from './issues.ts'
 
 /** Schema of an integer from `min` to `max`, both allowed. 1.0 is one. Tells a text and a fraction apart. */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
@@ -19,4 +19,16 @@ export function boundedInteger(bounds: { readonly min?: number; readonly max?: n
     else if (value > max)
       issues.push(faultIssue([], 'less_than_equal', `Input should be less than or equal to ${max}`))
   })
+}
+
+/** As boundedInteger, but gives a number, and tells a member that is left out from one of another type. */
+export function requiredInteger(bounds: { readonly min?: number; readonly max?: number }) {
+  const schema = boundedInteger(bounds)
+  return z
+    .unknown()
+    .check(({ value, issues }) => {
+      if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
+      else addIssuesOf(issues, schema, value)
+    })
+    .transform(Number)
 }

@@ -1,13 +1,12 @@
 import { z } from 'zod'
-import { JsonError } from '../../attestation/json/json-error.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { ValidationError } from '../errors.ts'
 import { boundedInteger } from './bounded-integer.ts'
 import { boundedList } from './bounded-list.ts'
 import { chatMessage } from './chat-message.ts'
-import { faultDetails, faultLocation } from './fault-details.ts'
+import { faultDetails } from './fault-details.ts'
 import { addIssuesOf, faultIssue, isUnset } from './issues.ts'
+import { parseJsonBody } from './json-body.ts'
 
 /** Interface, part 8. */
 export const STOP_SEQUENCES_MAX = 4
@@ -33,7 +32,7 @@ export type ParsedChatRequest = { readonly request: ChatRequest; readonly value:
 
 /** As parseChatRequest, for a call that does not go out as the caller's bytes. */
 export function parseChatBody(body: Uint8Array): ParsedChatRequest {
-  const value = parseBody(body)
+  const value = parseJsonBody(body)
   const { data, error } = chatRequest.safeParse(value)
   if (error) throw new ValidationError(faultDetails('body', value, error.issues))
   const request = {
@@ -52,20 +51,6 @@ export function parseChatBody(body: Uint8Array): ParsedChatRequest {
  */
 export function parseChatRequest(body: Uint8Array): ChatRequest {
   return parseChatBody(body).request
-}
-
-function parseBody(body: Uint8Array): Json {
-  if (body.length === 0)
-    throw new ValidationError([{ loc: ['body'], msg: 'Field required', type: 'missing' }])
-  try {
-    return parseStrictJson(body)
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error
-    const isSyntax = error.code === 'syntax' || error.code === 'invalid_utf8'
-    const loc = isSyntax ? ['body', error.offset] : faultLocation('body', error.path)
-    const type = error.code === 'syntax' ? 'json_invalid' : error.code
-    throw new ValidationError([{ loc, msg: error.message, type }])
-  }
 }
 
 const penalty = z.number().min(-PENALTY_MAX).max(PENALTY_MAX)

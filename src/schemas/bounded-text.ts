@@ -1,0 +1,25 @@
+import { z } from 'zod'
+import { faultIssue } from './issues.ts'
+
+/**
+ * Schema of a text of `min` to `max` characters (code points), without control characters: a name that is shown on
+ * terminals, and that a database can store. One that has characters must have one that is no white space.
+ */
+export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
+  return z.string().check(({ value, issues }) => {
+    const length = lengthUpTo(value, max)
+    if (length < min)
+      issues.push(faultIssue([], 'string_too_short', `String should have at least ${min} characters`))
+    else if (length > max)
+      issues.push(faultIssue([], 'string_too_long', `String should have at most ${max} characters`))
+    else if (/\p{Cc}|\p{Cs}/u.test(value))
+      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should have no control characters'))
+    else if (value !== '' && value.trim() === '')
+      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'))
+  })
+}
+
+/** Code points of a text, or more than `max` when there are more: counted no further than need be. */
+function lengthUpTo(text: string, max: number): number {
+  return text.length > 2 * max ? max + 1 : [...text].length
+}
