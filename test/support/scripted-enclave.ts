@@ -5,7 +5,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { addressOf } from '../../attestation/account.ts'
-import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { Account } from '../../enclave/account.ts'
@@ -19,6 +21,8 @@ import {
   type CompletionCall,
   ENCLAVE_PATHS,
   type EnclaveFault,
+  type HeadAttestationReply,
+  type HeadAttestationRequest,
   type Identity,
   PROTOCOL_VERSION,
   type ProviderEntry,
@@ -121,6 +125,15 @@ export async function startScriptedEnclave(
     await script(arrived)
   }
 
+  async function attestHead({ block_hash: hash }: HeadAttestationRequest): Promise<HeadAttestationReply> {
+    const { size, root } = log.head()
+    const { notary, publicKey } = account
+    const configuration = digestBootConfiguration(identity().boot_configuration)
+    const userData = headAttestationUserData({ configuration, notary, size, root })
+    const attested = await nsm.attest({ publicKey, userData, nonce: decodeHex(hash) })
+    return { size, root: encodeHex(root), document: encodeBase64(attested) }
+  }
+
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://enclave')
     if (url.pathname === ENCLAVE_PATHS.completions) return complete(request, response)
@@ -130,6 +143,8 @@ export async function startScriptedEnclave(
       return send(response, {
         document: Buffer.from(url.searchParams.get('nonce') ?? '', 'hex').toString('base64'),
       })
+    if (url.pathname === ENCLAVE_PATHS.attestHead)
+      return send(response, await attestHead(JSON.parse((await readAll(request)).toString())))
     const pull: PullRequest = JSON.parse((await readAll(request)).toString())
     log.acknowledge(pull.from)
     const gone = new AbortController()

@@ -1,13 +1,22 @@
 import { createHash, randomBytes } from 'node:crypto'
-import type { LogDomain } from '../../attestation/tree-head.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import { type Account, makeAccount } from '../../enclave/account.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
 import { Space } from '../../enclave/log/space.ts'
-import type { Identity, PullReply, PullRequest, SealedNotice } from '../../enclave/protocol/messages.ts'
+import type {
+  HeadAttestationReply,
+  Identity,
+  PullReply,
+  PullRequest,
+  SealedNotice,
+} from '../../enclave/protocol/messages.ts'
 import { encodeCallContext } from '../../src/services/call-context.ts'
 import type { EnclaveClient } from '../../src/services/enclave-client.ts'
 import { EnclaveError } from '../../src/services/enclave-error.ts'
+import { buildDocument } from './nitro-builder/document-builder.ts'
 
 export const TEST_DOMAIN: LogDomain = { chainId: 31337, contract: `0x${'ab'.repeat(20)}` }
 export const TEST_ACCOUNT_ID = '11111111-1111-4111-8111-111111111111'
@@ -26,11 +35,15 @@ export type Sealed = {
  * socket. Its script is what happens around a pull.
  */
 export type ScriptedLog = {
-  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'pull'>
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'pull' | 'attestHead'>
   /** Called with each pull before the log sees it, and with each reply before the committer does; may throw or alter. */
   script: {
     beforePull: (request: PullRequest) => void | Promise<void>
     afterPull: (reply: PullReply) => PullReply | Promise<PullReply>
+    /** Called with each head that is to be attested; what it gives is attested instead. */
+    beforeAttest: (head: TreeHead) => TreeHead | Promise<TreeHead>
+    /** Called with each head attestation. */
+    afterAttest: (reply: HeadAttestationReply) => HeadAttestationReply
   }
   notary(): string
   /** Leaves that are sealed, and how many of them are acknowledged. */
@@ -54,7 +67,12 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
     if (isDown) throw new EnclaveError('unavailable', 'the enclave is out of reach (ECONNREFUSED)')
   }
 
-  const script: ScriptedLog['script'] = { beforePull: () => {}, afterPull: (reply) => reply }
+  const script: ScriptedLog['script'] = {
+    beforePull: () => {},
+    afterPull: (reply) => reply,
+    beforeAttest: (head) => head,
+    afterAttest: (reply) => reply,
+  }
   return {
     script,
     enclave: {
@@ -73,6 +91,13 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
         if (notary.account !== asked)
           throw new EnclaveError('unavailable', 'the enclave is out of reach (ECONNRESET)')
         return await script.afterPull(reply)
+      },
+      async attestHead(blockHash) {
+        refuseWhileDown()
+        const asked = notary
+        const head = await script.beforeAttest(asked.log.head())
+        refuseWhileDown()
+        return script.afterAttest(attestHead(asked, { head, blockHash, domain }))
       },
     },
     notary: () => notary.account.notary,
@@ -129,6 +154,31 @@ function identityOf({ account, log, document }: OpenNotary, domain: LogDomain): 
     notary: account.notary,
     attestation: document.base64,
     log: { size: log.size, acknowledged: log.acknowledged },
+  }
+}
+
+/** As enclave/server.ts attests it, by a module whose documents are of the builder's time and root. */
+function attestHead(
+  opened: OpenNotary,
+  {
+    head,
+    blockHash,
+    domain,
+  }: { readonly head: TreeHead; readonly blockHash: string; readonly domain: LogDomain },
+): HeadAttestationReply {
+  const { notary, publicKey } = opened.account
+  const configuration = digestBootConfiguration(identityOf(opened, domain).boot_configuration)
+  const document = buildDocument({
+    fields: {
+      public_key: publicKey,
+      user_data: headAttestationUserData({ configuration, notary, ...head }),
+      nonce: Buffer.from(blockHash.slice(2), 'hex'),
+    },
+  })
+  return {
+    size: head.size,
+    root: Buffer.from(head.root).toString('hex'),
+    document: Buffer.from(document).toString('base64'),
   }
 }
 

@@ -1,4 +1,10 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
+import { addressOf } from '../../../attestation/account.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { createEnclaveClient, IDENTITY_AGE_MAX_MS } from '../../../src/services/enclave-client.ts'
 import {
   answerFault,
@@ -248,6 +254,58 @@ describe('pull', () => {
     await expect(refused).rejects.toMatchObject({ name: 'EnclaveError' })
   })
 })
+
+describe('attestHead', () => {
+  const hash = `0x${'b1'.repeat(32)}`
+
+  it('gives the size and root of all leaves, and a document over the hash', async () => {
+    const { client, enclave } = await start()
+    await client.complete(call, body, live())
+    const { size, root, document } = await client.attestHead(hash, live())
+    expect([size, root]).toEqual([1, expect.stringMatching(/^[0-9a-f]{64}$/)])
+    const { nonce, publicKey } = decodeAttestationPayload(Buffer.from(document, 'base64'))
+    expect(nonce).toEqual(new Uint8Array(32).fill(0xb1))
+    expect(addressOf(publicKey ?? new Uint8Array())).toBe(enclave.notary)
+  })
+
+  it('says that an enclave of an earlier build does not know the call', async () => {
+    const client = await startAnswering({ status: 404, code: 'invalid_call', message: 'no such path' }, 404)
+    await expect(client.attestHead(hash, live())).rejects.toMatchObject({
+      name: 'EnclaveError',
+      code: 'refused',
+      fault: { code: 'invalid_call' },
+    })
+  })
+
+  it.each<[string, object]>([
+    ['no size', { root: '00'.repeat(32), document: 'AAAA' }],
+    ['a size below 0', { size: -1, root: '00'.repeat(32), document: 'AAAA' }],
+    ['a root of another form', { size: 1, root: hash, document: 'AAAA' }],
+    ['a document that is no base64', { size: 1, root: '00'.repeat(32), document: '*' }],
+    ['an empty document', { size: 1, root: '00'.repeat(32), document: '' }],
+  ])('refuses a reply with %s', async (_, reply) => {
+    const client = await startAnswering(reply, 200)
+    await expect(client.attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
+  })
+
+  it('ends with the signal’s reason', async () => {
+    const { client } = await start()
+    await expect(client.attestHead(hash, AbortSignal.abort(new Error('over')))).rejects.toThrow('over')
+  })
+})
+
+/** A client of something that answers every call with this. */
+async function startAnswering(value: object, status: number) {
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-answering-'))
+  const socketPath = join(folder, 'enclave.sock')
+  const server = createServer((_, response) => send(response, value, status))
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve))
+  ends.push(async () => {
+    await new Promise((resolve) => server.close(resolve))
+    await rm(folder, { recursive: true, force: true })
+  })
+  return clientOf({ socketPath })
+}
 
 it('attestation gives the document over the nonce', async () => {
   const { client } = await start()
