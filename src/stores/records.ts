@@ -72,6 +72,10 @@ export type RecordsStore = {
   list(
     query: RecordScope & { readonly limit: number; readonly cursor: string | null },
   ): Promise<RecordPage | 'unknown_cursor'>
+  /** Records of a log's leaves from index `start` on, in the order of their indexes, at most `limit`. */
+  listFrom(
+    query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
+  ): Promise<readonly StoredRecord[]>
 }
 
 /** The history, read on the database's shared connections. */
@@ -118,6 +122,20 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
       if (records.length <= limit) return { records, cursor: null }
       const shown = records.slice(0, limit)
       return { records: shown, cursor: shown.at(-1)?.id ?? null }
+    },
+    listFrom({ accountId, logId, start, limit }) {
+      const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
+      // Records of a log have positions in the order of their leaves (commits.ts). Without these bounds, one account's
+      // few would be looked for in all the log has, or in all the account has in other logs.
+      const isBetween = sql`
+        position >= (select position from records where ${isOfLeaf} order by index limit 1)
+        and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
+      const within = accountId === null ? sql`true` : sql`${isWithin({ accountId })} and ${isBetween}`
+      const order = accountId === null ? sql`index` : sql`position`
+      return read(
+        sql`select * from records where ${isOfLeaf} and ${within} order by ${order} limit ${limit}`,
+        sql`r.index`,
+      )
     },
   }
 }

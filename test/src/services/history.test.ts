@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createHistory, FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '../../../src/services/history.ts'
+import { createHistory } from '../../../src/services/history.ts'
+import { FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '../../../src/services/record-page.ts'
 import type { RecordsStore, StoredRecord } from '../../../src/stores/records.ts'
 
 type List = RecordsStore['list']
