@@ -1,11 +1,17 @@
 import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
+import type { Scope } from '../scopes.ts'
 
 /** Who a valid API key belongs to. */
 export type Caller = {
   readonly accountId: string
   /** Public id of the key; fit for logs. */
   readonly keyId: string
+  readonly scopes: readonly Scope[]
+  /** Tier of the account's limits; null for the default one. */
+  readonly tier: string | null
+  /** When the key ends, Unix seconds; null for never. */
+  readonly expiresAt: number | null
 }
 
 /** What middleware leaves for what stands behind it. */

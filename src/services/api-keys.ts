@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
-import type { Account, KeysStore, StoredKey } from '../stores/keys.ts'
+import { DEFAULT_SCOPES, SCOPES, type Scope } from '../scopes.ts'
+import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from '../stores/keys.ts'
 
 /** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
@@ -11,28 +12,47 @@ export const KEY_AGE_MAX_MS = 500
 export const KEYS_CACHED_MAX = 10_000
 
 /** What is shown of a key after its making: never the secret, nor its digest. */
-export type ApiKeyFacts = Omit<StoredKey, 'secretHash'>
+export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier'>
 
 /** Who calls, as far as a valid key tells. */
 export type KeyHolder = {
   readonly accountId: string
   /** Public id of the key; fit for logs. */
   readonly keyId: string
+  readonly scopes: readonly Scope[]
+  /** Tier of the account's limits; null for the default one. */
+  readonly tier: string | null
+  /** Unix seconds; null for never. */
+  readonly expiresAt: number | null
 }
+
+/** A key to be made. */
+export type KeyRequest = {
+  readonly name: string
+  /** Default: DEFAULT_SCOPES. */
+  readonly scopes?: readonly Scope[]
+  /** Unix seconds. Default: null, which is never. */
+  readonly expiresAt?: number | null
+}
+
+/** A key that was just made. `text` is the key itself, shown this once. */
+export type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
 
 /** API keys: making, checking and revoking them. Methods throw the driver's error when the database fails. */
 export type ApiKeys = {
-  /** Gives the holder of a valid, unrevoked key, else null. Does NOT tell why not. */
+  /** Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell why not. */
   authenticate(text: string): Promise<KeyHolder | null>
-  /** Makes a key for the account of this name, and the account when it is new. `text` is shown this once. */
-  create(key: { readonly accountName: string; readonly name: string }): Promise<{
-    readonly text: string
-    readonly key: ApiKeyFacts
-  }>
-  /** All keys, oldest first. */
-  list(): Promise<readonly ApiKeyFacts[]>
-  /** Revokes a key by its public id; every gateway stops taking it within KEY_AGE_MAX_MS. False when there is none. */
-  revoke(id: string): Promise<boolean>
+  /** Makes a key for the account of this name, and the account when it is new. */
+  create(key: KeyRequest & { readonly accountName: string }): Promise<NewApiKey>
+  /** Makes a key for the account with this id. Null when there is none. */
+  createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | null>
+  /** The keys of one account, or all (null, the default), oldest first. */
+  list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
+  /**
+   * Revokes a key of an account, or of any (null, the default), by its public id; every gateway stops taking it within
+   * KEY_AGE_MAX_MS. False when there is none.
+   */
+  revoke(id: string, accountId?: string | null): Promise<boolean>
   /** Finds or makes the account of this name. */
   openAccount(name: string): Promise<Account>
 }
@@ -49,32 +69,46 @@ export function createApiKeys(options: {
 }): ApiKeys {
   const { keys, now, random, fixedKey = null } = options
   const findKey = rememberKeys(keys, now)
+  const noteUse = rememberUse(keys, now)
   const unixSeconds = () => Math.floor(now() / 1000)
 
   const openAccount = (name: string) =>
     keys.openAccount({ id: crypto.randomUUID(), name, createdAt: unixSeconds() })
 
+  async function make(
+    account: Account,
+    { name, scopes = DEFAULT_SCOPES, expiresAt = null }: KeyRequest,
+  ): Promise<NewApiKey> {
+    const id = encodeBase32(random(PUBLIC_ID_BYTES))
+    const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
+    const key = { id, accountId: account.id, name, createdAt: unixSeconds(), scopes, expiresAt }
+    await keys.addKey({ ...key, secretHash: digestOf(text) })
+    const facts = { accountName: account.name, revokedAt: null, lastUsedAt: null }
+    return { text, key: { ...key, ...facts } }
+  }
+
   return {
     openAccount,
     async authenticate(text) {
       if (fixedKey !== null && isSameDigest(digestOf(text), digestOf(fixedKey.text)))
-        return { accountId: fixedKey.accountId, keyId: 'fixed' }
+        return { accountId: fixedKey.accountId, keyId: 'fixed', scopes: SCOPES, tier: null, expiresAt: null }
       const id = API_KEY_FORM.exec(text)?.[1]
       if (id === undefined) return null
       const key = await findKey(id)
       if (key === null || key.revokedAt !== null || !isSameDigest(digestOf(text), key.secretHash)) return null
-      return { accountId: key.accountId, keyId: key.id }
+      const { accountId, scopes, tier, expiresAt } = key
+      if (expiresAt !== null && now() >= expiresAt * 1000) return null
+      noteUse(id)
+      return { accountId, keyId: id, scopes, tier, expiresAt }
     },
-    async create({ accountName, name }) {
-      const account = await openAccount(accountName)
-      const id = encodeBase32(random(PUBLIC_ID_BYTES))
-      const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
-      const key = { id, accountId: account.id, name, createdAt: unixSeconds() }
-      await keys.addKey({ ...key, secretHash: digestOf(text) })
-      return { text, key: { ...key, accountName: account.name, revokedAt: null } }
+    create: async ({ accountName, ...key }) => make(await openAccount(accountName), key),
+    async createFor(accountId, key) {
+      const account = await keys.findAccount(accountId)
+      return account && make(account, key)
     },
-    list: async () => (await keys.listKeys()).map(({ secretHash: _, ...facts }) => facts),
-    revoke: (id) => keys.revokeKey(id, unixSeconds()),
+    list: async (accountId = null) =>
+      (await keys.listKeys(accountId)).map(({ secretHash: _, tier: __, ...facts }) => facts),
+    revoke: (id, accountId = null) => keys.revokeKey(id, unixSeconds(), accountId),
   }
 }
 
@@ -117,5 +151,21 @@ function rememberKeys(
       if (known.get(id)?.key === key) known.delete(id)
     })
     return key
+  }
+}
+
+/** Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait. */
+function rememberUse(keys: Pick<KeysStore, 'noteUse'>, now: () => number): (id: string) => void {
+  const noted = new Map<string, number>()
+
+  return (id) => {
+    const atMs = now()
+    if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
+    noted.delete(id)
+    noted.set(id, atMs)
+    const [oldest] = noted.keys()
+    if (noted.size > KEYS_CACHED_MAX && oldest !== undefined) noted.delete(oldest)
+    // When it fails, the next minute's use is noted instead: nothing but a display hangs on it.
+    keys.noteUse(id, Math.floor(atMs / 1000)).catch(() => undefined)
   }
 }

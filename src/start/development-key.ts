@@ -1,5 +1,6 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { SCOPES } from '../scopes.ts'
 import type { ApiKeys } from '../services/api-keys.ts'
 
 /** File of the data folder that keeps the key which is made on first start. */
@@ -8,14 +9,18 @@ export const KEY_FILE = 'api-key'
 export const DEVELOPMENT_ACCOUNT = 'development'
 
 /**
- * Gives the key in the data folder, or makes one and keeps it there, readable by its user alone: also when the one that
+ * Gives the key in the data folder, or makes one that may do everything and keeps it there, readable by its user alone: also when the one that
  * is there is no longer valid, because the database is another or it was revoked.
  */
 export async function openDevelopmentKey(dataFolder: string, keys: ApiKeys): Promise<string> {
   const file = join(dataFolder, KEY_FILE)
   const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
   if (kept !== '' && (await keys.authenticate(kept)) !== null) return kept
-  const { text } = await keys.create({ accountName: DEVELOPMENT_ACCOUNT, name: 'made on first start' })
+  const { text } = await keys.create({
+    accountName: DEVELOPMENT_ACCOUNT,
+    name: 'made on first start',
+    scopes: SCOPES,
+  })
   await writeFile(file, `${text}\n`, { mode: 0o600 })
   // The mode above is for a new file alone.
   await chmod(file, 0o600)

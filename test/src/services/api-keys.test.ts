@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { SCOPES } from '../../../src/scopes.ts'
 import {
   API_KEY_FORM,
   createApiKeys,
@@ -8,37 +9,50 @@ import {
 } from '../../../src/services/api-keys.ts'
 import type { Account, KeysStore, StoredKey } from '../../../src/stores/keys.ts'
 
+const UNUSED = { revokedAt: null, lastUsedAt: null, tier: null }
+
 /** A keys store in memory that counts lookups; the real one has tests of its own. */
 function createMemoryKeys() {
   const accounts = new Map<string, Account>()
   const stored = new Map<string, StoredKey>()
   const lookups: string[] = []
+  const uses: (readonly [string, number])[] = []
   let failure: Error | null = null
   const keys: KeysStore = {
     async openAccount(account) {
-      if (!accounts.has(account.name)) accounts.set(account.name, account)
-      return accounts.get(account.name) ?? account
+      const known = accounts.get(account.name) ?? { ...account, tier: null }
+      accounts.set(account.name, known)
+      return known
     },
+    listAccounts: async () => [...accounts.values()],
+    findAccount: async (id) => [...accounts.values()].find((account) => account.id === id) ?? null,
+    setTier: async () => false,
     async addKey(key) {
       const account = [...accounts.values()].find(({ id }) => id === key.accountId)
-      stored.set(key.id, { ...key, accountName: account?.name ?? '', revokedAt: null })
+      stored.set(key.id, { ...key, accountName: account?.name ?? '', ...UNUSED })
     },
     async findKey(id) {
       lookups.push(id)
       if (failure) throw failure
       return stored.get(id) ?? null
     },
-    listKeys: async () => [...stored.values()],
+    listKeys: async (accountId) =>
+      [...stored.values()].filter((key) => accountId === null || key.accountId === accountId),
     async revokeKey(id, revokedAt) {
       const key = stored.get(id)
       if (key) stored.set(id, { ...key, revokedAt })
       return key !== undefined
+    },
+    async noteUse(id, usedAt) {
+      uses.push([id, usedAt])
+      if (failure) throw failure
     },
   }
   return {
     keys,
     stored,
     lookups,
+    uses,
     fail(error: Error | null) {
       failure = error
     },
@@ -87,7 +101,13 @@ describe('API keys', () => {
   it('identify their account', async () => {
     const { apiKeys } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
-    expect(await apiKeys.authenticate(text)).toEqual({ accountId: key.accountId, keyId: key.id })
+    expect(await apiKeys.authenticate(text)).toEqual({
+      accountId: key.accountId,
+      keyId: key.id,
+      scopes: ['inference', 'nodes'],
+      tier: null,
+      expiresAt: null,
+    })
   })
 
   it('of one account share it', async () => {
@@ -176,8 +196,59 @@ describe('API keys', () => {
   it('may be joined by a fixed one of any form', async () => {
     const accountId = crypto.randomUUID()
     const { apiKeys } = setUp({ text: 'my development key', accountId })
-    expect(await apiKeys.authenticate('my development key')).toEqual({ accountId, keyId: 'fixed' })
+    expect(await apiKeys.authenticate('my development key')).toEqual({
+      accountId,
+      keyId: 'fixed',
+      scopes: SCOPES,
+      tier: null,
+      expiresAt: null,
+    })
     expect(await apiKeys.authenticate('my development kez')).toBeNull()
+  })
+
+  it('end at the moment that was asked for, however long they were remembered', async () => {
+    const { apiKeys, clock } = setUp()
+    const expiresAt = clock.nowMs / 1000 + 1
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', expiresAt })
+    clock.nowMs += 999
+    expect(await apiKeys.authenticate(text)).toMatchObject({ expiresAt })
+    clock.nowMs += 1
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it('have the scopes they were made with', async () => {
+    const { apiKeys } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', scopes: ['admin'] })
+    expect(await apiKeys.authenticate(text)).toMatchObject({ scopes: ['admin'] })
+  })
+
+  it('are made for an account by its id, if there is one', async () => {
+    const { apiKeys } = setUp()
+    const { id } = await apiKeys.openAccount('acme')
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { accountName: 'acme' } })
+    expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBeNull()
+  })
+
+  it('have their use noted once a minute, and only the use of valid ones', async () => {
+    const { apiKeys, clock, uses } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    await apiKeys.authenticate(`${text.slice(0, -1)}${text.endsWith('A') ? 'E' : 'A'}`)
+    expect(uses).toEqual([])
+    const startMs = clock.nowMs
+    for (clock.nowMs = startMs; clock.nowMs < startMs + 120_000; clock.nowMs += 100)
+      await apiKeys.authenticate(text)
+    expect(uses).toEqual([
+      [key.id, startMs / 1000],
+      [key.id, startMs / 1000 + 60],
+    ])
+  })
+
+  it('are taken although their use cannot be noted', async () => {
+    const { apiKeys, fail } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    const answer = apiKeys.authenticate(text)
+    fail(new Error('connection refused'))
+    expect(await answer).not.toBeNull()
   })
 
   it('say when there is none to revoke', async () => {

@@ -21,13 +21,15 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     secretHash: new Uint8Array(randomBytes(32)),
     name: "laptop 'ä'",
     createdAt,
+    scopes: ['inference', 'history:all'] as const,
+    expiresAt: 5000,
   })
 
   it('makes an account once, whoever asks first', async () => {
     const name = `account ${crypto.randomUUID()}`
     const opened = await Promise.all(Array.from({ length: 5 }, () => openAccount(name)))
     expect(new Set(opened.map(({ id }) => id)).size).toBe(1)
-    expect(opened[0]).toEqual({ id: expect.any(String), name, createdAt: 100 })
+    expect(opened[0]).toEqual({ id: expect.any(String), name, createdAt: 100, tier: null })
   })
 
   it('gives a key back as it was stored', async () => {
@@ -39,6 +41,8 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
       ...key,
       accountName: account.name,
       revokedAt: null,
+      lastUsedAt: null,
+      tier: null,
     })
   })
 
@@ -57,13 +61,48 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
   it('revokes a key for good, and keeps the time of the first revocation', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
-    expect(await keys.revokeKey(key.id, 300)).toBe(true)
-    expect(await keys.revokeKey(key.id, 400)).toBe(true)
+    expect(await keys.revokeKey(key.id, 300, null)).toBe(true)
+    expect(await keys.revokeKey(key.id, 400, key.accountId)).toBe(true)
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
   })
 
   it('says that there is no key to revoke', async () => {
-    expect(await keys.revokeKey('nobody', 300)).toBe(false)
+    expect(await keys.revokeKey('nobody', 300, null)).toBe(false)
+  })
+
+  it("revokes no other account's key", async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    expect(await keys.revokeKey(key.id, 300, (await openAccount()).id)).toBe(false)
+    expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: null })
+  })
+
+  it('notes a use, and the next only a minute later', async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    for (const [usedAt, noted] of [
+      [1000, 1000],
+      [1059, 1000],
+      [1060, 1060],
+      [900, 1060],
+    ] as const) {
+      await keys.noteUse(key.id, usedAt)
+      expect(await keys.findKey(key.id)).toMatchObject({ lastUsedAt: noted })
+    }
+  })
+
+  it("gives a key with its account's tier", async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    expect(await keys.setTier(account.name, 'gold')).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ tier: 'gold' })
+    expect(await keys.findAccount(account.id)).toEqual({ ...account, tier: 'gold' })
+    expect(await keys.listAccounts()).toContainEqual({ ...account, tier: 'gold' })
+    expect(await keys.setTier(account.name, null)).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ tier: null })
+    expect(await keys.setTier('nobody at all', 'gold')).toBe(false)
+    expect(await keys.findAccount(crypto.randomUUID())).toBeNull()
   })
 
   it('lists keys oldest first, the revoked ones among them', async () => {
@@ -71,8 +110,10 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     const [old, young] = [makeKey(account.id, 1000), makeKey(account.id, 2000)]
     await keys.addKey(young)
     await keys.addKey(old)
-    await keys.revokeKey(old.id, 3000)
-    const listed = (await keys.listKeys()).filter(({ accountId }) => accountId === account.id)
+    await keys.addKey(makeKey((await openAccount()).id))
+    await keys.revokeKey(old.id, 3000, null)
+    const listed = await keys.listKeys(account.id)
+    expect((await keys.listKeys(null)).length).toBeGreaterThan(listed.length)
     expect(listed.map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
       [old.id, 3000],
       [young.id, null],
