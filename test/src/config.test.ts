@@ -31,6 +31,7 @@ describe('readGatewayConfig', () => {
       databaseUrl: null,
       chain: { kind: 'local', port: 8545 },
       confirmations: 1,
+      headAttestationIntervalMs: 600_000,
       enclave: { kind: 'local', variables: {}, demoVariables: {} },
       providerModels: [],
       devApiKey: null,
@@ -47,6 +48,7 @@ describe('readGatewayConfig', () => {
       DATABASE_URL: 'postgres://u:p@db.example.com/affidavit',
       ENCLAVE_URL: 'unix:/run/enclave.sock',
       HISTORY_ALL: 'false',
+      HEAD_ATTESTATION_INTERVAL_MS: '1000',
       MAX_FEE_PER_GAS_GWEI: '0.5',
       MAX_PRIORITY_FEE_GWEI: '0.000000001',
     })
@@ -60,6 +62,7 @@ describe('readGatewayConfig', () => {
         chainId: 11155111,
       },
       confirmations: 12,
+      headAttestationIntervalMs: 1000,
       enclave: { kind: 'remote', socketPath: '/run/enclave.sock' },
       isHistoryOpen: false,
       fees: { maxFeePerGasWei: 500_000_000n, maxPriorityFeePerGasWei: 1n },
@@ -114,6 +117,12 @@ describe('readGatewayConfig', () => {
   it('refuses CHAIN_ID without a chain to compare it with', () => {
     expect(faultsOf({ CHAIN_ID: '1' })).toEqual([
       expect.stringContaining('CHAIN_ID: expected only together with'),
+    ])
+  })
+
+  it.each(['999', '0', '1.5', '86400001'])('refuses %s as the interval of head attestations', (interval) => {
+    expect(faultsOf({ HEAD_ATTESTATION_INTERVAL_MS: interval })).toEqual([
+      expect.stringContaining('HEAD_ATTESTATION_INTERVAL_MS: '),
     ])
   })
 
