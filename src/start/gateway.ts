@@ -14,13 +14,16 @@ import type { Committer } from '../services/committer.ts'
 import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
 import { EnclaveError } from '../services/enclave-error.ts'
 import { createAnchorsStore } from '../stores/anchors.ts'
+import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createKeysStore } from '../stores/keys.ts'
+import { createLogsStore } from '../stores/logs.ts'
 import { createRecordsStore } from '../stores/records.ts'
 import type { Chain } from './chain.ts'
 import { startCommitter } from './committer.ts'
 import { openControl } from './control.ts'
 import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
 import { findEnclaveFaults } from './enclave-check.ts'
+import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
 import { type Parts, startParts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
@@ -89,6 +92,14 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     if (enclavePart.local !== null) expectEnd()
     return enclavePart.stop()
   })
+  const attestations = startHeadAttestations(config, {
+    chain,
+    enclave,
+    committer,
+    store: createHeadAttestationsStore(database),
+    log,
+  })
+  started.defer(() => attestations.stop())
   const keys = await openKeys(config, parts, home)
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
   const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, log })
@@ -193,6 +204,8 @@ function assembleApp(
     enclave,
     committer,
     records: createRecordsStore(database),
+    logs: createLogsStore(database),
+    headAttestations: createHeadAttestationsStore(database),
     keys,
     credentials: config.credentials,
     settings: {
