@@ -1,0 +1,24 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+
+/** What a parser of ours adds around a request in its frame, at most: id, member names and brackets. */
+const ENVELOPE_BYTES = 128
+
+/** A chat frame but for its id, written once however often the call is retried. */
+export type ChatFrame = {
+  /** Size of the request, UTF-8. */
+  readonly bytes: number
+  /** Size of the frame, UTF-8; at most a few bytes less. */
+  readonly frameBytes: number
+  readonly frameOf: (id: string) => string
+}
+
+/** Writes the frame that asks a node for a chat completion. */
+export function chatFrame(model: string, request: JsonObject): ChatFrame {
+  const text = JSON.stringify(request)
+  const rest = `,"model":${JSON.stringify(model)},"chat_request":${text}}`
+  return {
+    bytes: Buffer.byteLength(text),
+    frameBytes: Buffer.byteLength(rest) + ENVELOPE_BYTES,
+    frameOf: (id) => `{"id":${JSON.stringify(id)}${rest}`,
+  }
+}

@@ -1,0 +1,130 @@
+import type { Logger } from '../logger.ts'
+import { createInferenceLog, type InferenceLog } from './inference-log.ts'
+import type { NodeLimits } from './limits.ts'
+import type { ConnectionHost, NodeConnection } from './node-connection.ts'
+import { createNodeIndex, type NodeIndex } from './node-index.ts'
+import { createNodeRecords, type NodeRecords } from './node-records.ts'
+import type { NodeRun } from './node-run.ts'
+import { type NodeState, stopState } from './node-state.ts'
+import type { InferencesSink, NodeRegistry } from './ports.ts'
+import { createProber, type Prober } from './probe.ts'
+import type { KeyedNode } from './recheck.ts'
+import { concludeRun, inferenceOf } from './run-results.ts'
+import { createWaitQueue, type WaitQueue } from './wait-queue.ts'
+
+export type HouseOptions = {
+  readonly nodes: NodeRegistry
+  readonly inferences: InferencesSink
+  readonly limits: NodeLimits
+  readonly now: () => number
+  readonly random: () => number
+  readonly makeId: () => string
+  readonly log: Logger
+}
+
+/** Everything that connected nodes share. */
+export type House = {
+  readonly connections: ReadonlyMap<string, KeyedNode>
+  readonly runs: ReadonlySet<NodeRun>
+  readonly index: NodeIndex
+  readonly queue: WaitQueue
+  readonly records: NodeRecords
+  readonly inferenceLog: InferenceLog
+  readonly prober: Prober
+  readonly host: ConnectionHost
+  /** A node has connected. */
+  enter(node: NodeConnection, key: string): void
+  /** Acts on deadlines of runs and waiting callers. */
+  checkDeadlines(): void
+  /** Sends the pings and probes that are due, and stores what was served. */
+  tend(): void
+  /** Stores that the connected nodes are still there. */
+  markSeen(): void
+}
+
+/** Nodes whose presence is stored at once. */
+const SEEN_BATCH_MAX = 1_000
+
+/** An empty house. */
+export function createHouse(options: HouseOptions): House {
+  const { nodes: registry, inferences, limits, now, log } = options
+  const connections = new Map<string, KeyedNode>()
+  const runs = new Set<NodeRun>()
+  const index = createNodeIndex(options.random)
+  const queue = createWaitQueue(limits)
+  const records = createNodeRecords(log)
+  const inferenceLog = createInferenceLog({ sink: inferences, log, inferencesMax: limits.inferencesMax })
+  const prober = createProber(limits)
+  const unixSeconds = () => Math.floor(now() / 1000)
+
+  const host: ConnectionHost = {
+    ...options,
+    onChange: (node) => index.update(node),
+    onFree: (node) => queue.offer(node),
+    onState: (node) => {
+      const state = node.standing.state()
+      log.info({ nodeId: node.nodeId, state }, 'node changed its state')
+      records.write(node.nodeId, () => storeState(registry, node.nodeId, state))
+    },
+    onOpened: (run) => runs.add(run),
+    onSettled: (node, run, result) => concludeRun(node, run, { result, nowMs: now() }),
+    onServed(node, run) {
+      if (!run.options.isProbe) inferenceLog.note(inferenceOf(node, run, now()))
+    },
+    onClosed: (run) => runs.delete(run),
+    onGone(node, why) {
+      index.remove(node)
+      if (connections.get(node.nodeId)?.node === node) connections.delete(node.nodeId)
+      log.info({ nodeId: node.nodeId, why }, 'node disconnected')
+      const at = unixSeconds()
+      const state = stopState(node.standing.state())
+      records.write(node.nodeId, () => registry.markDisconnected(node.nodeId, at))
+      records.write(node.nodeId, () => storeState(registry, node.nodeId, state))
+    },
+  }
+
+  return {
+    ...{ connections, runs, index, queue, records, inferenceLog, prober, host },
+    enter(node, key) {
+      const { nodeId, accepted } = node
+      connections.set(nodeId, { node, key })
+      index.add(node)
+      log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
+      const at = unixSeconds()
+      records.write(nodeId, () => registry.markConnected(nodeId, at, accepted.models))
+      records.write(nodeId, () => storeState(registry, nodeId, accepted.state))
+      if (node.isAvailable()) queue.offer(node)
+      prober.probeDue([node])
+    },
+    checkDeadlines() {
+      const nowMs = now()
+      for (const run of runs) run.check(nowMs)
+      queue.sweep(nowMs)
+    },
+    tend() {
+      for (const { node } of connections.values()) node.tend()
+      prober.probeDue(nodesOf(connections))
+      void inferenceLog.flush()
+    },
+    markSeen() {
+      const nodeIds = [...connections.keys()]
+      for (let from = 0; from < nodeIds.length; from += SEEN_BATCH_MAX) {
+        const batch = nodeIds.slice(from, from + SEEN_BATCH_MAX)
+        records.write('', () => registry.markSeen(batch, unixSeconds()))
+      }
+    },
+  }
+}
+
+function* nodesOf(connections: ReadonlyMap<string, KeyedNode>): Iterable<NodeConnection> {
+  for (const { node } of connections.values()) yield node
+}
+
+/** Only the operator ends a disablement: whatever happens to the node's connection, the stored state stays disabled. */
+async function storeState(registry: NodeRegistry, nodeId: string, state: NodeState): Promise<void> {
+  const stored = (await registry.find(nodeId))?.state
+  const isDisabled = stored === 'RUNNING_DISABLED' || stored === 'STOPPED_DISABLED'
+  const isStopped = stopState(state) === state
+  const kept = isStopped ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
+  await registry.setState(nodeId, isDisabled ? kept : state)
+}

@@ -1,0 +1,129 @@
+import type { NodeHealth } from './control-frames.ts'
+import type { NodeLimits } from './limits.ts'
+
+/** What keeps watch of one connection; it owns no timer, and acts when it is tended. */
+export type Liveness = {
+  /** Something came from the node, whatever it was. */
+  heard(): void
+  /** A PONG came. False when nobody asked for it. */
+  ponged(nonce: string): boolean
+  /** A health answer came. False when nobody asked for it. */
+  reported(nonce: string, health: NodeHealth): boolean
+  /** Sends what is due. */
+  tend(isIdle: boolean): void
+  /** Whether the node was asked to dial again, and may close at any moment. Changes only when tended. */
+  isLeaving(): boolean
+  /** The node's own last statement of its load. */
+  health(): NodeHealth | null
+}
+
+/** How liveness reaches its connection. */
+export type LivenessActions = {
+  socketPing(): void
+  ping(
+    nonce: string,
+    figures: { readonly rttMs: number; readonly pingStreak: number; readonly missStreak: number },
+  ): void
+  askHealth(nonce: string): void
+  askReconnect(nonce: string): void
+  /** The node is gone without a word: nothing is sent any more. */
+  lose(why: string): void
+}
+
+export type LivenessOptions = {
+  readonly limits: NodeLimits
+  readonly now: () => number
+  /** From 0 to below 1. */
+  readonly random: () => number
+  readonly makeId: () => string
+  readonly actions: LivenessActions
+}
+
+/**
+ * Watches one connection. A WebSocket ping after silence finds a socket that is half-open; the protocol's ping finds a
+ * program that hangs behind a socket that lives, and measures its round trip. Times are spread at random, so that nodes that came
+ * together (after a restart) are not all pinged together.
+ */
+export function createLiveness({ limits, now, random, makeId, actions }: LivenessOptions): Liveness {
+  const sometime = (intervalMs: number) => now() + intervalMs * (0.5 + random() / 2)
+  let heardAtMs = now()
+  let socketPingAtMs: number | null = null
+  let pingAtMs = sometime(limits.pingMs)
+  let ping: { readonly nonce: string; readonly sentAtMs: number } | null = null
+  let figures = { rttMs: 0, pingStreak: 0, missStreak: 0 }
+  let healthAtMs = sometime(limits.healthMs)
+  let healthNonce: string | null = null
+  let lastHealth: NodeHealth | null = null
+  let reconnectAtMs = sometime(limits.reconnectMs)
+  let leavingUntilMs: number | null = null
+
+  function tendSocket(nowMs: number): boolean {
+    if (socketPingAtMs === null) {
+      if (nowMs - heardAtMs < limits.silenceMs) return true
+      socketPingAtMs = nowMs
+      actions.socketPing()
+      return true
+    }
+    if (nowMs - socketPingAtMs < limits.silenceTimeoutMs) return true
+    actions.lose('silent')
+    return false
+  }
+
+  function tendPing(nowMs: number): boolean {
+    if (ping !== null && nowMs - ping.sentAtMs >= limits.pingTimeoutMs) {
+      ping = null
+      figures = { ...figures, pingStreak: 0, missStreak: figures.missStreak + 1 }
+      if (figures.missStreak >= limits.pingMissesMax) {
+        actions.lose('no answer to pings')
+        return false
+      }
+    }
+    if (ping !== null || nowMs < pingAtMs) return true
+    pingAtMs = nowMs + limits.pingMs
+    ping = { nonce: makeId(), sentAtMs: nowMs }
+    actions.ping(ping.nonce, figures)
+    return true
+  }
+
+  function tendHealth(nowMs: number): void {
+    if (nowMs < healthAtMs) return
+    healthAtMs = nowMs + limits.healthMs
+    healthNonce = makeId()
+    actions.askHealth(healthNonce)
+  }
+
+  function tendReconnect(nowMs: number, isIdle: boolean): void {
+    if (leavingUntilMs !== null && nowMs >= leavingUntilMs) leavingUntilMs = null
+    if (!isIdle || nowMs < reconnectAtMs) return
+    reconnectAtMs = sometime(limits.reconnectMs)
+    leavingUntilMs = nowMs + limits.pingTimeoutMs
+    actions.askReconnect(makeId())
+  }
+
+  return {
+    heard() {
+      heardAtMs = now()
+      socketPingAtMs = null
+    },
+    ponged(nonce) {
+      if (ping?.nonce !== nonce) return false
+      figures = { rttMs: now() - ping.sentAtMs, pingStreak: figures.pingStreak + 1, missStreak: 0 }
+      ping = null
+      return true
+    },
+    reported(nonce, health) {
+      if (healthNonce !== nonce) return false
+      healthNonce = null
+      lastHealth = health
+      return true
+    },
+    tend(isIdle) {
+      const nowMs = now()
+      if (!tendSocket(nowMs) || !tendPing(nowMs)) return
+      tendHealth(nowMs)
+      tendReconnect(nowMs, isIdle)
+    },
+    isLeaving: () => leavingUntilMs !== null,
+    health: () => lastHealth,
+  }
+}

@@ -1,0 +1,279 @@
+import type { WebSocket } from 'ws'
+import type { Logger } from '../logger.ts'
+import { cancelFrame, healthFrame, parseControl, pingFrame, reconnectFrame } from './control-frames.ts'
+import { DispatchError } from './dispatcher.ts'
+import { decodeFrame, type NodeFrame } from './frames.ts'
+import type { AcceptedNode } from './handshake.ts'
+import type { NodeLimits } from './limits.ts'
+import { createLiveness, type Liveness } from './liveness.ts'
+import { UNMEASURED } from './measurements.ts'
+import type { Lane } from './node-index.ts'
+import { NodeRun, type RunHooks, type RunOptions, type RunResult } from './node-run.ts'
+import { capacityOf, createSlots, type Slots } from './slots.ts'
+import { createStanding, type Standing } from './standing.ts'
+import { createStrayBudget, type StrayBudget } from './stray-budget.ts'
+
+/** Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. */
+export const CLOSE_CODES = {
+  protocol: 1002,
+  notText: 1003,
+  policy: 1008,
+  restart: 1012,
+  later: 1013,
+} as const
+
+/** What a connection tells the house it lives in. */
+export type ConnectionHost = {
+  readonly limits: NodeLimits
+  /** Milliseconds. */
+  readonly now: () => number
+  /** From 0 to below 1. */
+  readonly random: () => number
+  /** Unguessable: a node can then not know other nodes' request ids, nor answer a ping that it did not get. */
+  readonly makeId: () => string
+  readonly log: Logger
+  /** Whether it is available or serving may have changed. */
+  onChange(node: NodeConnection): void
+  /** It may have a slot for somebody who waits. */
+  onFree(node: NodeConnection): void
+  /** Its state is another one, to be stored. */
+  onState(node: NodeConnection): void
+  /** A run began. */
+  onOpened(run: NodeRun): void
+  onSettled(node: NodeConnection, run: NodeRun, result: RunResult): void
+  /** The node finished an answer. */
+  onServed(node: NodeConnection, run: NodeRun): void
+  onClosed(run: NodeRun): void
+  /** The connection is over; told once, before its socket is. */
+  onGone(node: NodeConnection, why: string): void
+}
+
+/** What a run needs besides its connection. */
+export type RunStart = Pick<
+  RunOptions,
+  'requestBytes' | 'choices' | 'slot' | 'signal' | 'isProbe' | 'accountId'
+> & {
+  readonly lane: Lane
+  /** The frame for a request id. */
+  readonly frameOf: (id: string) => string
+}
+
+/** Runs that ended without their final frame, which may still come: clients send a usage chunk, and then status 2. */
+const ENDED_RUNS_MAX = 64
+
+/** A node that is connected. */
+export class NodeConnection {
+  readonly accepted: AcceptedNode
+  readonly lanes: readonly Lane[]
+  readonly slots: Slots
+  readonly standing: Standing
+  private readonly host: ConnectionHost
+  private readonly socket: WebSocket
+  private readonly liveness: Liveness
+  private readonly strays: StrayBudget
+  private readonly runs = new Map<string, NodeRun>()
+  private readonly ended = new Set<string>()
+  private readonly hooks: RunHooks
+  private isDraining = false
+  private isGone = false
+
+  constructor(socket: WebSocket, accepted: AcceptedNode, host: ConnectionHost) {
+    this.socket = socket
+    this.accepted = accepted
+    this.host = host
+    const isChat = accepted.modelType === 'LLM'
+    this.lanes = isChat ? accepted.models.map((model) => openLane(this, model)) : []
+    this.slots = createSlots(capacityOf(accepted.vramMb, host.limits), {
+      onTaken: () => host.onChange(this),
+      onFreed: () => this.free(),
+    })
+    this.standing = createStanding({
+      ...host,
+      state: accepted.state,
+      onChange: (isNewState) => {
+        if (isNewState) host.onState(this)
+        this.free()
+      },
+    })
+    this.strays = createStrayBudget(host.limits)
+    this.liveness = createLiveness({ ...host, actions: this.livenessActions() })
+    this.hooks = this.runHooks()
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.receive(data, isBinary))
+    socket.on('pong', () => this.liveness.heard())
+    socket.on('ping', () => this.tolerate(0))
+    socket.on('close', (code) => this.end(`closed with ${code}`))
+    // What went wrong is told by the close that follows.
+    socket.on('error', () => {})
+  }
+
+  get nodeId(): string {
+    return this.accepted.nodeId
+  }
+
+  /** Whether it can be given a call now. */
+  isAvailable(): boolean {
+    return this.isServing() && this.slots.inUse() < this.slots.capacity
+  }
+
+  /** Whether it is given calls at all. */
+  isServing(): boolean {
+    return !this.isGone && !this.isDraining && this.standing.isServing() && !this.liveness.isLeaving()
+  }
+
+  /** Runs that hold a slot or may still get frames. */
+  openRuns(): number {
+    return this.runs.size
+  }
+
+  /** Begins a run; the slot is the run's from now on. */
+  start({ lane, frameOf, ...run }: RunStart): NodeRun {
+    const { limits, now, makeId } = this.host
+    const started = new NodeRun({ ...run, id: makeId(), lane, limits, now, hooks: this.hooks })
+    this.runs.set(started.id, started)
+    this.host.onOpened(started)
+    if (this.isGone || this.socket.bufferedAmount > limits.sendBytesMax)
+      this.close(CLOSE_CODES.policy, 'Frames are not read')
+    else this.socket.send(frameOf(started.id))
+    if (this.isGone) started.fail(new DispatchError('node_lost', 'The connection to the node ended'))
+    return started
+  }
+
+  /** Sends what is due, and gives up on a node that is silent. */
+  tend(): void {
+    const wasLeaving = this.liveness.isLeaving()
+    this.liveness.tend(this.runs.size === 0)
+    if (wasLeaving !== this.liveness.isLeaving()) this.free()
+  }
+
+  /** Resolves with whether the node's socket answers a ping in time. */
+  isAlive(timeoutMs: number): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const onPong = () => resolve(true)
+    const onClose = () => resolve(false)
+    const timer = setTimeout(onClose, timeoutMs)
+    this.socket.on('pong', onPong).on('close', onClose)
+    if (this.isGone) onClose()
+    else this.socket.ping()
+    return promise.finally(() => {
+      clearTimeout(timer)
+      this.socket.off('pong', onPong).off('close', onClose)
+    })
+  }
+
+  /** Ends the connection with a reason for the node. */
+  close(code: number, reason: string): void {
+    if (this.isGone) return
+    this.end(reason)
+    this.socket.close(code, reason)
+  }
+
+  /** Ends the connection without a word: nobody is there to hear one. */
+  terminate(why: string): void {
+    this.end(why)
+    this.socket.terminate()
+  }
+
+  /** Ends its runs at once with `error`. */
+  failRuns(error: DispatchError): void {
+    for (const run of [...this.runs.values()]) run.fail(error)
+  }
+
+  private free(): void {
+    this.host.onChange(this)
+    if (this.isAvailable()) this.host.onFree(this)
+  }
+
+  private end(why: string): void {
+    if (this.isGone) return
+    this.isGone = true
+    this.host.onChange(this)
+    this.failRuns(new DispatchError('node_lost', 'The connection to the node ended'))
+    this.host.onGone(this, why)
+  }
+
+  private receive(data: Buffer, isBinary: boolean): void {
+    if (this.isGone) return
+    this.liveness.heard()
+    const frame: NodeFrame = isBinary ? { kind: 'binary' } : decodeFrame(data)
+    if (frame.kind === 'run') this.receiveRun(frame, data.length)
+    else if (frame.kind === 'control') this.receiveControl(frame, data.length)
+    else if (frame.kind === 'stray') this.tolerate(data.length)
+    else if (frame.kind === 'binary') this.close(CLOSE_CODES.notText, 'Expected text frames')
+    else this.close(CLOSE_CODES.protocol, frame.reason)
+  }
+
+  private receiveRun(frame: Extract<NodeFrame, { readonly kind: 'run' }>, bytes: number): void {
+    const run = this.runs.get(frame.requestId)
+    if (run !== undefined) {
+      if (!run.receive(frame, bytes)) this.close(CLOSE_CODES.policy, 'Answer is too large')
+      return
+    }
+    const isLastFrame = frame.status !== 'running' && this.ended.delete(frame.requestId)
+    if (!isLastFrame) this.tolerate(bytes)
+  }
+
+  private receiveControl(frame: Extract<NodeFrame, { readonly kind: 'control' }>, bytes: number): void {
+    const answer = parseControl(frame.protocol, frame.data, this.nodeId)
+    if (answer.kind === 'malformed') {
+      this.close(CLOSE_CODES.protocol, answer.reason)
+      return
+    }
+    const isExpected =
+      (answer.kind === 'pong' && this.liveness.ponged(answer.nonce)) ||
+      (answer.kind === 'health' && this.liveness.reported(answer.nonce, answer.health))
+    if (!isExpected) this.tolerate(bytes)
+    if (answer.kind === 'drain' && this.accepted.features.has('drain')) {
+      this.isDraining = true
+      this.host.onChange(this)
+    }
+  }
+
+  /** A frame nobody asked for. */
+  private tolerate(bytes: number): void {
+    if (this.isGone || this.strays.spend(bytes, this.host.now())) return
+    this.close(CLOSE_CODES.policy, 'Too many unexpected frames')
+  }
+
+  private livenessActions() {
+    const { socket, nodeId } = this
+    return {
+      socketPing: () => socket.ping(),
+      ping: (nonce: string, figures: Parameters<typeof pingFrame>[2]) =>
+        socket.send(pingFrame(nodeId, nonce, figures)),
+      askHealth: (nonce: string) => socket.send(healthFrame(nodeId, nonce)),
+      askReconnect: (nonce: string) => socket.send(reconnectFrame(nodeId, nonce)),
+      lose: (why: string) => this.terminate(why),
+    }
+  }
+
+  private runHooks(): RunHooks {
+    const { host } = this
+    return {
+      onSettled: (run, result) => host.onSettled(this, run, result),
+      onDraining: (run) => {
+        if (!this.isGone && this.accepted.features.has('cancel'))
+          this.socket.send(cancelFrame(this.nodeId, run.id))
+      },
+      onAbandoned: (run) => {
+        // Nothing at all for a caller who waited and left: only now it is known that nothing came later either.
+        if (run.result?.kind === 'left' && run.times() === null) this.standing.failed()
+      },
+      onServed: (run) => host.onServed(this, run),
+      onClosed: (run) => {
+        this.runs.delete(run.id)
+        if (!run.hasFinalFrame) this.remember(run.id)
+        host.onClosed(run)
+      },
+    }
+  }
+
+  private remember(id: string): void {
+    this.ended.add(id)
+    const [oldest] = this.ended
+    if (this.ended.size > ENDED_RUNS_MAX && oldest !== undefined) this.ended.delete(oldest)
+  }
+}
+
+function openLane(node: NodeConnection, model: string): Lane {
+  return { node, model, measurement: UNMEASURED, position: -1, isCounted: false }
+}

@@ -1,0 +1,270 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { type ChunkFacts, readChunk } from './chunk-facts.ts'
+import { createChunkQueue } from './chunk-queue.ts'
+import { DispatchError } from './dispatcher.ts'
+import type { NodeFault, NodeFrame } from './frames.ts'
+import type { NodeLimits } from './limits.ts'
+import type { RunTimes } from './measurements.ts'
+import type { Lane } from './node-index.ts'
+import type { Slot } from './slots.ts'
+import { boundUsage } from './usage-claim.ts'
+
+/** How a run ended for its caller, who is told once. `left`: the caller went first. */
+export type RunResult =
+  | { readonly kind: 'done' }
+  | { readonly kind: 'failed'; readonly error: DispatchError }
+  | { readonly kind: 'left' }
+
+/** What a run tells its connection; each at most once, in this order. */
+export type RunHooks = {
+  /** The result stands. */
+  onSettled(run: NodeRun, result: RunResult): void
+  /** The caller is done with it, but the node is not: it goes on streaming into nothing. */
+  onDraining(run: NodeRun): void
+  /** It was drained for `drainMs`: the slot is free, though the node may still be at it. */
+  onAbandoned(run: NodeRun): void
+  /** The node finished an answer, whether or not its caller was still there. */
+  onServed(run: NodeRun): void
+  /** Over. The node may still send its last frame. */
+  onClosed(run: NodeRun): void
+}
+
+export type RunOptions = {
+  readonly id: string
+  readonly lane: Lane
+  /** Who called; null for a probe. */
+  readonly accountId: string | null
+  /** Size of the request, UTF-8. */
+  readonly requestBytes: number
+  /** How many choices it asks for: `n`. */
+  readonly choices: number
+  readonly slot: Slot
+  readonly signal: AbortSignal
+  /** A question of ours. */
+  readonly isProbe: boolean
+  readonly limits: NodeLimits
+  readonly now: () => number
+  readonly hooks: RunHooks
+}
+
+type RunFrame = Extract<NodeFrame, { readonly kind: 'run' }>
+
+/**
+ * One call on one node. `waiting`: before its first token. `streaming`. `draining`: nobody listens any more, the slot is
+ * kept. `abandoned`: the slot is free, frames are still expected. `closed`.
+ */
+export class NodeRun {
+  readonly options: RunOptions
+  /** Resolves at the first token; rejects with DispatchError, or the signal's reason. */
+  readonly firstToken: Promise<void>
+  readonly startedAtMs: number
+  /** The node's claim, made plausible; null until it came. */
+  usage: JsonObject | null = null
+  textLength = 0
+  chunkCount = 0
+  /** Whether the frame came that ends a run for newer clients; no other will. */
+  hasFinalFrame = false
+  /** How it ended for its caller; null until then. */
+  result: RunResult | null = null
+  private phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
+  private deadlineMs: number
+  private bytes = 0
+  private firstTokenAtMs: number | null = null
+  private lastTokenAtMs = 0
+  private firstTextLength = 0
+  private readonly unfinished: Set<number>
+  private readonly first = Promise.withResolvers<void>()
+  private readonly queue = createChunkQueue(() => this.leave(null))
+  private readonly onAbort = () => this.leave({ reason: this.options.signal.reason })
+
+  constructor(options: RunOptions) {
+    this.options = options
+    this.startedAtMs = options.now()
+    this.deadlineMs = this.startedAtMs + options.limits.firstTokenMs
+    this.unfinished = new Set(Array.from({ length: options.choices }, (_, index) => index))
+    this.firstToken = this.first.promise
+    // A caller who left does not await it.
+    this.firstToken.catch(() => {})
+    options.signal.addEventListener('abort', this.onAbort)
+  }
+
+  get id(): string {
+    return this.options.id
+  }
+
+  get chunks(): AsyncIterable<JsonObject> {
+    return this.queue.chunks
+  }
+
+  /** When its tokens came, or null when there was none. */
+  times(): RunTimes | null {
+    const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
+    if (firstTokenAtMs === null) return null
+    return {
+      startedAtMs,
+      firstTokenAtMs,
+      lastTokenAtMs,
+      laterTextLength: this.textLength - this.firstTextLength,
+    }
+  }
+
+  /** Takes a frame of this run. False when the node sent more than a run may have. */
+  receive(frame: RunFrame, bytes: number): boolean {
+    if (this.phase === 'closed') return true
+    this.bytes += bytes
+    if (this.bytes > this.options.limits.answerBytesMax) return false
+    this.hasFinalFrame = frame.status === 'done' || frame.status === 'failed'
+    if (frame.fault !== null || frame.status === 'failed') {
+      this.settle({ kind: 'failed', error: faultError(frame.fault) })
+      this.close()
+      return true
+    }
+    if (frame.chunk !== null) this.takeChunk(frame.chunk, bytes)
+    if (frame.status === 'done') this.finish()
+    return true
+  }
+
+  /** Ends it at once, without waiting for the node: its connection is gone, or this process stops. */
+  fail(error: DispatchError): void {
+    this.settle({ kind: 'failed', error })
+    this.close()
+  }
+
+  /** Acts when a deadline has passed. */
+  check(nowMs: number): void {
+    if (nowMs < this.deadlineMs) return
+    if (this.phase === 'waiting') this.failAndDrain('first_token_timeout', 'The node sent no token in time')
+    else if (this.phase === 'streaming') this.endStream(nowMs)
+    else if (this.phase === 'draining') this.abandon()
+    else this.close()
+  }
+
+  /** A finished answer whose usage does not come is done all the same. */
+  private endStream(nowMs: number): void {
+    if (this.unfinished.size === 0) this.finish()
+    else if (nowMs >= this.startedAtMs + this.options.limits.runMs)
+      this.failAndDrain('node_failed', 'The node did not end its answer in time')
+    else this.failAndDrain('token_timeout', 'The node stopped sending tokens')
+  }
+
+  private abandon(): void {
+    const { limits, slot, hooks } = this.options
+    this.phase = 'abandoned'
+    this.deadlineMs = this.startedAtMs + limits.runMs
+    slot.release()
+    hooks.onAbandoned(this)
+  }
+
+  private takeChunk(chunk: JsonObject, bytes: number): void {
+    const { limits, requestBytes } = this.options
+    const facts = readChunk(chunk, limits.chunkDepthMax)
+    if (facts === null) {
+      this.failAndDrain('node_failed', 'The node sent what is no chunk')
+      return
+    }
+    this.chunkCount++
+    this.textLength += facts.textLength
+    if (facts.usage !== undefined)
+      this.usage = boundUsage(facts.usage, {
+        requestBytes,
+        textLength: this.textLength,
+        chunks: this.chunkCount,
+      })
+    if (this.result === null) {
+      this.queue.push(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
+      if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
+    }
+    if (facts.isToken) this.noteToken(facts)
+    if (facts.isUsageOnly) this.finish()
+  }
+
+  private noteToken({ textLength, finished }: ChunkFacts): void {
+    const { limits, now } = this.options
+    this.lastTokenAtMs = now()
+    for (const index of finished) this.unfinished.delete(index)
+    if (this.firstTokenAtMs === null) {
+      this.firstTokenAtMs = this.lastTokenAtMs
+      this.firstTextLength = textLength
+    }
+    if (this.phase === 'waiting') {
+      this.phase = 'streaming'
+      this.first.resolve()
+    }
+    if (this.phase !== 'streaming') return
+    const graceMs = this.unfinished.size === 0 ? limits.finishGraceMs : limits.tokenMs
+    this.deadlineMs = Math.min(this.lastTokenAtMs + graceMs, this.startedAtMs + limits.runMs)
+  }
+
+  /** A slow reader is no fault of the node; one that sends this much before its first token is. */
+  private overflow(): void {
+    if (this.phase === 'waiting')
+      this.failAndDrain('node_failed', 'The node sent too much before its first token')
+    else this.failAndDrain('caller_too_slow', 'The answer was read too slowly')
+  }
+
+  /** The node says it is done. Without any token, that is no answer. */
+  private finish(): void {
+    if (this.firstTokenAtMs === null)
+      this.settle({
+        kind: 'failed',
+        error: new DispatchError('node_failed', 'The node ended without an answer'),
+      })
+    else {
+      this.settle({ kind: 'done' })
+      this.options.hooks.onServed(this)
+    }
+    this.close()
+  }
+
+  private failAndDrain(
+    code: 'first_token_timeout' | 'token_timeout' | 'node_failed' | 'caller_too_slow',
+    message: string,
+  ): void {
+    if (this.result !== null) return
+    this.settle({ kind: 'failed', error: new DispatchError(code, message) })
+    this.drain()
+  }
+
+  private leave(abort: { readonly reason: unknown } | null): void {
+    if (this.result !== null) return
+    if (abort !== null) this.queue.discard(abort.reason)
+    this.first.reject(abort?.reason)
+    this.settle({ kind: 'left' })
+    this.drain()
+  }
+
+  private drain(): void {
+    this.phase = 'draining'
+    const { now, limits, hooks } = this.options
+    this.deadlineMs = now() + limits.drainMs
+    hooks.onDraining(this)
+  }
+
+  private settle(result: RunResult): void {
+    if (this.result !== null) return
+    this.result = result
+    this.options.signal.removeEventListener('abort', this.onAbort)
+    const error = result.kind === 'failed' ? result.error : null
+    if (error !== null) this.first.reject(error)
+    this.queue.end(error)
+    this.options.hooks.onSettled(this, result)
+  }
+
+  private close(): void {
+    if (this.phase === 'closed') return
+    this.phase = 'closed'
+    this.options.slot.release()
+    this.options.hooks.onClosed(this)
+  }
+}
+
+/** Status codes that blame the request, and not the node's backend, its configuration or its load. */
+const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
+
+function faultError(fault: NodeFault | null): DispatchError {
+  const status = fault?.statusCode ?? 500
+  const nodeMessage = fault === null || fault.message === '' ? null : fault.message
+  return CALLER_FAULTS.has(status)
+    ? new DispatchError('node_refused', "The node's backend refused the request", { status, nodeMessage })
+    : new DispatchError('node_failed', "The node's backend failed", { status, nodeMessage })
+}

@@ -1,0 +1,179 @@
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type WebSocket, WebSocketServer } from 'ws'
+import { ApiError, errorReply } from '../errors.ts'
+import { JSON_TYPE } from '../http/context.ts'
+import type { Logger } from '../logger.ts'
+import { type Authenticate, authenticateNode } from './authenticate-node.ts'
+import { type AcceptedNode, checkHello, parseHello, REFUSALS, type Refusal } from './handshake.ts'
+import type { NodeLimits } from './limits.ts'
+import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
+import type { NodeRecords } from './node-records.ts'
+import type { NodeRegistry } from './ports.ts'
+
+/** Where nodes dial. */
+export const NODE_SOCKET_PATH = '/v1/node/ws'
+
+/** The door that nodes come in by. */
+export type NodeSocket = {
+  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  handshakes(): number
+  /** Open WebSockets, also those that are closing. */
+  sockets(): number
+  /** Refuses everybody from now on. */
+  stop(): void
+  /** Destroys what is left, and resolves when every socket is closed and every handshake over. */
+  destroy(): Promise<void>
+}
+
+export type NodeSocketOptions = {
+  readonly registry: NodeRegistry
+  readonly authenticate: Authenticate
+  readonly records: NodeRecords
+  readonly limits: NodeLimits
+  readonly log: Logger
+  /** The connection that the node has now. */
+  readonly connected: (nodeId: string) => NodeConnection | null
+  readonly count: () => number
+  /** Takes over a node's socket. */
+  readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string) => void
+}
+
+/** What is buffered for one message that comes in tiny segments: each costs its own memory. */
+const BUFFERED_CHUNKS_MAX = 4_096
+const FRAGMENTS_MAX = 1_024
+
+/**
+ * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of this process; all else is
+ * a WebSocket that is closed with 1008 and the reason, which is where the public client reads it. permessage-deflate
+ * is declined: its state costs each node tens of KB, and every small frame a trip through the thread pool, and a frame
+ * that unpacks to a thousand times its size would have to be bounded.
+ */
+export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
+  const { limits, log } = options
+  const server = openServer(limits)
+  // Node ids that a handshake is about to connect, so that two at once cannot both.
+  const claimed = new Set<string>()
+  let handshakes = 0
+  let isStopped = false
+
+  async function admit(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const { accountId, key } = await authenticateNode(request.headers, options.authenticate)
+    const checked = await check(request, accountId)
+    const claim = checked.kind === 'accepted' ? await claimNode(checked.node.nodeId) : checked
+    try {
+      if (socket.destroyed) return
+      if (isStopped) throw new ApiError('shutting_down', 'This instance is shutting down')
+      server.handleUpgrade(request, socket, head, (webSocket) => {
+        if (claim.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, claim.reason)
+        else if (options.count() >= limits.connectionsMax)
+          turnAway(webSocket, CLOSE_CODES.later, 'Too many nodes')
+        else if (checked.kind === 'accepted') options.onNode(webSocket, checked.node, key)
+      })
+    } finally {
+      if (claim.kind === 'claimed') claimed.delete(claim.nodeId)
+    }
+  }
+
+  async function check(request: IncomingMessage, accountId: string) {
+    const parsed = parseHello(request.headers)
+    if (parsed.kind === 'refused') return parsed
+    // Its last going must be stored before its state is read.
+    await options.records.settled(parsed.hello.nodeId)
+    return checkHello(parsed.hello, accountId, options).catch((cause: unknown) => {
+      throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
+    })
+  }
+
+  /** One connection per node. An old one that no longer answers gives way: its node is the one that dials again. */
+  async function claimNode(
+    nodeId: string,
+  ): Promise<{ readonly kind: 'claimed'; readonly nodeId: string } | Refusal> {
+    const taken: Refusal = { kind: 'refused', reason: REFUSALS.nodeConnected }
+    if (claimed.has(nodeId)) return taken
+    claimed.add(nodeId)
+    const old = options.connected(nodeId)
+    if (old !== null && (await old.isAlive(limits.takeoverMs))) {
+      claimed.delete(nodeId)
+      return taken
+    }
+    old?.terminate('its node dialled again')
+    return { kind: 'claimed', nodeId }
+  }
+
+  return {
+    handleUpgrade(request, socket, head) {
+      socket.on('error', ignore)
+      if (isStopped || handshakes >= limits.handshakesMax) {
+        refuse(socket, new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'))
+        return
+      }
+      handshakes++
+      const timer = setTimeout(() => socket.destroy(), limits.handshakeTimeoutMs)
+      void admit(request, socket, head)
+        .catch((error: unknown) => {
+          if (!(error instanceof ApiError)) log.error({ err: error }, 'handshake of a node failed')
+          refuse(socket, error)
+        })
+        .finally(() => {
+          clearTimeout(timer)
+          handshakes--
+        })
+    },
+    handshakes: () => handshakes,
+    sockets: () => server.clients.size,
+    stop() {
+      isStopped = true
+    },
+    async destroy() {
+      isStopped = true
+      for (const socket of server.clients) socket.terminate()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function openServer(limits: NodeLimits): WebSocketServer {
+  // A variable, since the types do not know closeTimeout yet.
+  const options = {
+    noServer: true,
+    clientTracking: true,
+    perMessageDeflate: false,
+    maxPayload: limits.frameBytesMax,
+    maxFragments: FRAGMENTS_MAX,
+    maxBufferedChunks: BUFFERED_CHUNKS_MAX,
+    closeTimeout: limits.closeTimeoutMs,
+  }
+  const server = new WebSocketServer(options)
+  server.on('wsClientError', (error, socket) =>
+    refuse(socket, new ApiError('malformed_request', error.message)),
+  )
+  return server
+}
+
+/** Closes a WebSocket whose node may not connect. What it sends meanwhile has no listener. */
+function turnAway(socket: WebSocket, code: number, reason: string): void {
+  socket.on('error', ignore)
+  socket.close(code, reason)
+}
+
+/** Answers a handshake over HTTP: JSON, as the public client parses every reply before it looks at the status. */
+function refuse(socket: Duplex, error: unknown): void {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  const { status, headers, body } = errorReply(error)
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
+}
+
+/** What breaks a socket is told by its close. */
+function ignore(): void {}

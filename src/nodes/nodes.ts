@@ -1,0 +1,158 @@
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Authenticate } from './authenticate-node.ts'
+import { dispatchCall } from './dispatch.ts'
+import { DispatchError, type Dispatcher } from './dispatcher.ts'
+import { createHouse, type House, type HouseOptions } from './house.ts'
+import { CLOSE_CODES, NodeConnection } from './node-connection.ts'
+import { createNodeSocket, type NodeSocket } from './node-socket.ts'
+import { createRecheck, type Recheck } from './recheck.ts'
+import { type Sweep, startSweep } from './sweep.ts'
+
+/** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
+export type NodesStatus = {
+  readonly connected: number
+  /** Of these, how many are given work. */
+  readonly serving: number
+  readonly slotsInUse: number
+  /** Runs that are not over, also those that only drain. */
+  readonly runs: number
+  /** Callers that wait for a node. */
+  readonly queued: number
+  readonly probes: number
+  readonly handshakes: number
+  /** WebSockets, also closing ones. */
+  readonly sockets: number
+  readonly timers: number
+  /** Writes to the registry under way, and served runs that are not stored yet. */
+  readonly writes: number
+}
+
+/** The nodes of this process. */
+export type Nodes = {
+  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  readonly dispatcher: Dispatcher
+  /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */
+  disconnect(nodeId: string, reason: string): boolean
+  status(): NodesStatus
+  /**
+   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all nodes with 1012 and
+   * stores what is left. Resolves when no socket, timer and write is left; the database must be there until then.
+   */
+  stop(graceMs?: number): Promise<void>
+}
+
+/**
+ * `nodes`: the registry, after its `markAllDisconnected`. `now`: Unix milliseconds, a fraction is welcome. `random`: from 0
+ * to below 1, picks nodes and spreads pings, and no secret depends on it. `makeId`: a new unguessable UUID, for request
+ * ids and nonces.
+ */
+export type NodesOptions = HouseOptions & { readonly authenticate: Authenticate }
+
+/** Builds the nodes' side of the gateway. Its one timer runs from now on. */
+export function createNodes(options: NodesOptions): Nodes {
+  const house = createHouse(options)
+  const { index, queue, connections } = house
+  const { limits, now, nodes: registry, authenticate, log } = options
+  const socket = createNodeSocket({
+    ...{ registry, authenticate, records: house.records, limits, log },
+    connected: (nodeId) => connections.get(nodeId)?.node ?? null,
+    count: () => connections.size,
+    onNode: (webSocket, accepted, key) =>
+      house.enter(new NodeConnection(webSocket, accepted, house.host), key),
+  })
+  const recheck = createRecheck({
+    ...{ nodes: connections, registry, authenticate, log },
+    everyMs: limits.tendMs,
+    periodMs: limits.recheckMs,
+  })
+  const jobs = [
+    { everyMs: limits.tickMs, run: house.checkDeadlines },
+    { everyMs: limits.tendMs, run: house.tend },
+    { everyMs: limits.tendMs, run: recheck.step },
+    { everyMs: limits.seenMs, run: house.markSeen },
+  ]
+  const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
+  let stopping: Promise<void> | null = null
+
+  return {
+    handleUpgrade: socket.handleUpgrade,
+    dispatcher: {
+      async dispatch(call) {
+        if (stopping !== null) throw stoppingError()
+        return dispatchCall(call, { index, queue, limits, now })
+      },
+      models: index.models,
+    },
+    disconnect(nodeId, reason) {
+      const keyed = connections.get(nodeId)
+      keyed?.node.close(CLOSE_CODES.policy, reason)
+      return keyed !== undefined
+    },
+    status: () => statusOf({ house, socket, recheck, sweep }),
+    stop(graceMs = 0) {
+      stopping ??= stopNodes({ house, socket, recheck, sweep }, graceMs)
+      return stopping
+    },
+  }
+}
+
+type Parts = {
+  readonly house: House
+  readonly socket: NodeSocket
+  readonly recheck: Recheck
+  readonly sweep: Sweep
+}
+
+/** How long nodes have to finish the closing handshake. */
+const FAREWELL_MS = 1_000
+const STOP_STEP_MS = 10
+
+function stoppingError(): DispatchError {
+  return new DispatchError('stopping', 'This instance is shutting down')
+}
+
+async function stopNodes({ house, socket, recheck, sweep }: Parts, graceMs: number): Promise<void> {
+  socket.stop()
+  house.prober.stop()
+  await until(() => slotsInUse(house) === 0, graceMs)
+  house.queue.rejectAll(stoppingError())
+  for (const { node } of [...house.connections.values()]) {
+    node.failRuns(stoppingError())
+    node.close(CLOSE_CODES.restart, 'Gateway is restarting')
+  }
+  await until(() => socket.sockets() === 0 && socket.handshakes() === 0, FAREWELL_MS)
+  await socket.destroy()
+  sweep.stop()
+  await until(() => recheck.running() === 0, FAREWELL_MS)
+  await house.records.allSettled()
+  await house.inferenceLog.flush()
+}
+
+async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
+  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS) await sleep(STOP_STEP_MS)
+}
+
+function slotsInUse({ connections }: House): number {
+  let sum = 0
+  for (const { node } of connections.values()) sum += node.slots.inUse()
+  return sum
+}
+
+function statusOf({ house, socket, recheck, sweep }: Parts): NodesStatus {
+  const { connections, runs, queue, prober, records, inferenceLog } = house
+  return {
+    connected: connections.size,
+    serving: [...connections.values()].filter(({ node }) => node.isServing()).length,
+    slotsInUse: slotsInUse(house),
+    runs: runs.size,
+    queued: queue.size(),
+    probes: prober.running(),
+    handshakes: socket.handshakes(),
+    sockets: socket.sockets(),
+    timers: sweep.timers(),
+    writes: records.pending() + inferenceLog.waiting() + recheck.running(),
+  }
+}

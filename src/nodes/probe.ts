@@ -1,0 +1,89 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { chatFrame } from './chat-frame.ts'
+import type { NodeLimits } from './limits.ts'
+import { speedOf } from './measurements.ts'
+import type { NodeConnection } from './node-connection.ts'
+import type { Lane } from './node-index.ts'
+import type { NodeRun } from './node-run.ts'
+import type { ProbeOutcome } from './node-state.ts'
+
+/** Probes nodes: asks them something short, and judges them by what the gateway measures. */
+export type Prober = {
+  /** Probes every node of these whose time has come, as far as there is room; the others' time stays. */
+  probeDue(nodes: Iterable<NodeConnection>): void
+  running(): number
+  /** Ends the probes under way. */
+  stop(): void
+}
+
+/** The question of a probe: an answer long enough to measure its speed. */
+export function probeRequest(model: string): JsonObject {
+  return {
+    model,
+    messages: [{ role: 'user', content: 'Count from one to thirty in words.' }],
+    max_tokens: 64,
+    temperature: 0,
+    stream: true,
+    stream_options: { include_usage: true },
+  }
+}
+
+/**
+ * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it from a call except by its
+ * question, so a dishonest one may answer probes better than calls: calls are measured too.
+ */
+export function createProber(limits: NodeLimits): Prober {
+  const abort = new AbortController()
+  let running = 0
+
+  async function probe(node: NodeConnection, lane: Lane): Promise<void> {
+    const slot = node.slots.acquire()
+    if (slot === null) return node.standing.probePutOff()
+    node.standing.probeBegins()
+    const { frameOf, bytes } = chatFrame(lane.model, probeRequest(lane.model))
+    const run = node.start({
+      lane,
+      frameOf,
+      requestBytes: bytes,
+      choices: 1,
+      slot,
+      signal: abort.signal,
+      isProbe: true,
+      accountId: null,
+    })
+    node.standing.probeEnds(await outcomeOf(run, limits))
+  }
+
+  return {
+    probeDue(nodes) {
+      for (const node of nodes) {
+        if (running >= limits.probesMax || abort.signal.aborted) return
+        // One model stands for all: it is the machine that is judged.
+        const [lane] = node.lanes
+        if (lane === undefined || !node.standing.isProbeDue()) continue
+        running++
+        void probe(node, lane).finally(() => {
+          running--
+        })
+      }
+    },
+    running: () => running,
+    stop: () => abort.abort(new Error('the gateway stops')),
+  }
+}
+
+async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome> {
+  try {
+    await run.firstToken
+    for await (const _ of run.chunks);
+  } catch {
+    return 'failed'
+  }
+  const times = run.times()
+  if (times === null) return 'failed'
+  const speed = speedOf(times)
+  const isSlow =
+    times.firstTokenAtMs - times.startedAtMs > limits.probeFirstTokenMs ||
+    (speed !== null && speed < limits.tokensPerSecondMin)
+  return isSlow ? 'slow' : 'healthy'
+}

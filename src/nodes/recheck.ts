@@ -1,0 +1,74 @@
+import type { Logger } from '../logger.ts'
+import type { Authenticate } from './authenticate-node.ts'
+import { REFUSALS } from './handshake.ts'
+import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
+import type { NodeRegistry } from './ports.ts'
+
+/** A connected node, with the key it dialled with. */
+export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
+
+/** Looks at connected nodes again, because keys are revoked and nodes archived while they are connected. */
+export type Recheck = {
+  /** Looks at the next few; called every `everyMs`, it comes round to all within `periodMs`. */
+  step(): void
+  running(): number
+}
+
+/** Rechecks under way at once. */
+const RECHECKS_MAX = 32
+
+export function createRecheck(options: {
+  /** Live: nodes come and go while it is walked. */
+  readonly nodes: ReadonlyMap<string, KeyedNode>
+  readonly everyMs: number
+  readonly periodMs: number
+  readonly registry: NodeRegistry
+  readonly authenticate: Authenticate
+  readonly log: Logger
+}): Recheck {
+  const { nodes, everyMs, periodMs, registry, authenticate, log } = options
+  let walk = nodes.values()
+  let due = 0
+  let running = 0
+
+  async function check({ node, key }: KeyedNode): Promise<void> {
+    const caller = await authenticate(key)
+    if (caller?.accountId !== node.accepted.accountId) {
+      node.close(CLOSE_CODES.policy, 'API key is no longer valid')
+      return
+    }
+    const registered = await registry.find(node.nodeId)
+    if (registered === null) node.close(CLOSE_CODES.policy, REFUSALS.nodeUnknown)
+    else if (registered.isArchived) node.close(CLOSE_CODES.policy, REFUSALS.nodeArchived)
+    else if (registered.state === 'RUNNING_DISABLED' || registered.state === 'STOPPED_DISABLED')
+      node.close(CLOSE_CODES.policy, REFUSALS.nodeDisabled)
+  }
+
+  function next(): KeyedNode | null {
+    const { value, done } = walk.next()
+    if (!done) return value
+    walk = nodes.values()
+    return null
+  }
+
+  return {
+    step() {
+      due = Math.min(due + (nodes.size * everyMs) / periodMs, nodes.size)
+      while (due >= 1 && running < RECHECKS_MAX) {
+        due--
+        const keyed = next()
+        if (keyed === null) continue
+        running++
+        void check(keyed)
+          // The database is away: the node was in order when it was, and comes round again.
+          .catch((error: unknown) =>
+            log.warn({ err: error, nodeId: keyed.node.nodeId }, 'node not rechecked'),
+          )
+          .finally(() => {
+            running--
+          })
+      }
+    },
+    running: () => running,
+  }
+}

@@ -1,0 +1,57 @@
+import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import type { Inference } from '../stores/inferences.ts'
+import { measurementAfter, measurementAfterSilence, TEXT_LENGTH_PER_TOKEN } from './measurements.ts'
+import type { NodeConnection } from './node-connection.ts'
+import type { NodeRun, RunResult } from './node-run.ts'
+
+/** Draws the conclusions of a run: what was measured, and whether the node stands better or worse for it. */
+export function concludeRun(
+  node: NodeConnection,
+  run: NodeRun,
+  { result, nowMs }: { readonly result: RunResult; readonly nowMs: number },
+): void {
+  const { lane, isProbe } = run.options
+  const times = run.times()
+  if (result.kind === 'left' && times === null)
+    lane.measurement = measurementAfterSilence(lane.measurement, nowMs - run.startedAtMs)
+  if (result.kind === 'done' && times !== null) lane.measurement = measurementAfter(lane.measurement, times)
+  // Probes are judged by who asked.
+  if (isProbe || result.kind === 'left') return
+  if (result.kind === 'done') node.standing.succeeded()
+  else if (result.error.code === 'node_refused') node.standing.refused()
+  else if (FAILURES.has(result.error.code)) node.standing.failed()
+}
+
+/** What speaks against a node. A lost connection does not: the node that comes back is a new one. */
+const FAILURES: ReadonlySet<string> = new Set(['node_failed', 'first_token_timeout', 'token_timeout'])
+
+/**
+ * The row for a run that a node finished. Tokens are the node's claim within its bounds; without one they are estimated
+ * from the sizes of request and answer. The time to the first token is this gateway's measurement.
+ */
+export function inferenceOf(node: NodeConnection, run: NodeRun, nowMs: number): Inference {
+  const { options, usage, textLength, startedAtMs, id } = run
+  const promptTokens = count(usage, 'prompt_tokens') ?? estimate(options.requestBytes)
+  const completionTokens = count(usage, 'completion_tokens') ?? estimate(textLength)
+  const times = run.times()
+  return {
+    id,
+    nodeId: node.nodeId,
+    accountId: options.accountId,
+    model: options.lane.model,
+    promptTokens,
+    completionTokens,
+    totalTokens: promptTokens + completionTokens,
+    timeToFirstTokenMs: times === null ? null : Math.round(times.firstTokenAtMs - startedAtMs),
+    createdAt: Math.floor(nowMs / 1000),
+  }
+}
+
+function count(usage: JsonObject | null, name: string): number | null {
+  const value = usage === null ? undefined : memberOf(usage, name)
+  return typeof value === 'number' ? value : null
+}
+
+function estimate(length: number): number {
+  return Math.ceil(length / TEXT_LENGTH_PER_TOKEN)
+}

@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { createLogger } from '../../src/logger.ts'
+import type { NodeAnswer } from '../../src/nodes/dispatcher.ts'
+import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
+import { createNodes, type Nodes, type NodesOptions } from '../../src/nodes/nodes.ts'
+import {
+  createMemoryRegistry,
+  type MemoryRegistry,
+  type Registration,
+  TEST_ACCOUNT,
+} from './memory-registry.ts'
+import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
+
+export const TEST_KEY = 'test-key'
+export const OTHER_KEY = 'other-key'
+export const MODEL = 'model-a'
+
+/** Limits in which everything happens within tenths of a second. */
+export const QUICK_LIMITS: NodeLimits = {
+  ...NODE_LIMITS,
+  ...{ firstTokenMs: 300, tokenMs: 300, finishGraceMs: 100, drainMs: 300, runMs: 3_000 },
+  ...{ waitMs: 200, tickMs: 10, tendMs: 20, takeoverMs: 200, closeTimeoutMs: 300 },
+}
+
+/** A server with nodes: real sockets, a registry in memory. */
+export type NodesStage = {
+  readonly url: string
+  readonly nodes: Nodes
+  readonly registry: MemoryRegistry
+  /** Registers a node (RUNNING before, benchmarked for its model) unless it is, and connects it. */
+  connect(
+    node?: Partial<ScriptedNodeOptions> & { readonly registered?: Partial<Registration> },
+  ): Promise<ScriptedNode>
+  /** Dispatches a call. */
+  dispatch(call?: {
+    readonly model?: string
+    readonly request?: JsonObject
+    readonly signal?: AbortSignal
+  }): Promise<NodeAnswer>
+  close(): Promise<void>
+}
+
+export async function openNodesStage(
+  limits: Partial<NodeLimits> = {},
+  options: Partial<NodesOptions> = {},
+): Promise<NodesStage> {
+  const registry = createMemoryRegistry()
+  const nodes = createNodes({
+    nodes: registry,
+    inferences: registry.sink,
+    authenticate: async (key) => callerOf(key),
+    limits: { ...QUICK_LIMITS, ...limits },
+    now: () => performance.timeOrigin + performance.now(),
+    random: Math.random,
+    makeId: randomUUID,
+    log: createLogger({ level: 'silent' }),
+    ...options,
+  })
+  const server = createServer()
+  server.on('upgrade', nodes.handleUpgrade)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const sockets: ScriptedNode[] = []
+  let count = 0
+
+  return {
+    ...{ url, nodes, registry },
+    async connect({ registered, ...node } = {}) {
+      const nodeId = node.nodeId ?? `node-${++count}`
+      const model = node.model ?? MODEL
+      if ((await registry.find(nodeId)) === null)
+        registry.register({ nodeId, state: 'STOPPED', benchmarks: { [model]: 50 }, ...registered })
+      const connected = await connectScriptedNode({ url, key: TEST_KEY, ...node, nodeId, model })
+      sockets.push(connected)
+      return connected
+    },
+    dispatch: ({ model = MODEL, request, signal = new AbortController().signal } = {}) =>
+      nodes.dispatcher.dispatch({
+        model,
+        request: request ?? { model, messages: [{ role: 'user', content: 'Hi' }] },
+        accountId: TEST_ACCOUNT,
+        signal,
+      }),
+    async close() {
+      for (const { socket } of sockets) socket.terminate()
+      await nodes.stop()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function callerOf(key: string) {
+  if (key === TEST_KEY) return { accountId: TEST_ACCOUNT, keyId: 'one' }
+  if (key === OTHER_KEY) return { accountId: '00000000-0000-4000-8000-000000000002', keyId: 'two' }
+  return null
+}
+
+/** All chunks of an answer. */
+export async function readAll(answer: NodeAnswer): Promise<readonly JsonObject[]> {
+  const chunks: JsonObject[] = []
+  for await (const chunk of answer.chunks) chunks.push(chunk)
+  return chunks
+}
+
+/** The text of an answer's only choice. */
+export function textOf(chunks: readonly JsonObject[]): string {
+  return chunks
+    .flatMap(({ choices }) => choices as readonly { readonly delta: { readonly content?: string } }[])
+    .map(({ delta }) => delta.content ?? '')
+    .join('')
+}
+
+/** Waits until `isSo`, at most 5 s. */
+export async function eventually(isSo: () => boolean, what: string): Promise<void> {
+  const deadline = performance.now() + 5_000
+  while (!isSo()) {
+    if (performance.now() > deadline) throw new Error(`not so within 5 s: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
