@@ -5,7 +5,7 @@ import { BackendError } from './backend-error.ts'
 import { EventTooLargeError } from './event-parser.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
-export const BACKEND_LIMITS = {
+export const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /** Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner. */
   headTimeoutMs: 300_000,
@@ -17,7 +17,20 @@ export const BACKEND_LIMITS = {
   /** Of an error or a list of models. */
   bodyBytesMax: 1024 * 1024,
   connectionsMax: 256,
-} as const
+}
+
+export type BackendLimits = Readonly<
+  Record<
+    | 'connectTimeoutMs'
+    | 'headTimeoutMs'
+    | 'idleTimeoutMs'
+    | 'askTimeoutMs'
+    | 'keepAliveMs'
+    | 'bodyBytesMax'
+    | 'connectionsMax',
+    number
+  >
+>
 
 /** A local inference server that speaks OpenAI's chat completions. */
 export type Backend = {
@@ -44,7 +57,7 @@ export function createBackend(options: {
   readonly url: string
   /** Sent as a bearer token; null sends none. */
   readonly apiKey: string | null
-  readonly limits?: Partial<typeof BACKEND_LIMITS>
+  readonly limits?: Partial<BackendLimits>
 }): Backend {
   const limits = { ...BACKEND_LIMITS, ...options.limits }
   const { origin, pathname } = new URL(options.url)

@@ -25,6 +25,9 @@ export type BenchmarkProgress = {
   readonly done: number
 }
 
+/** Highest speed that is told: gateways take no higher one, and only a backend without a model reaches it. */
+export const TOKENS_PER_SECOND_MAX = 1_000_000
+
 /** Tokens per second below which a node helps nobody: slower than people read. */
 export const TOKENS_PER_SECOND_MIN = 1
 
@@ -175,5 +178,5 @@ function speedOf(measurements: readonly Measurement[]): number {
 }
 
 function round(tokensPerSecond: number): number {
-  return Math.round(tokensPerSecond * 100) / 100
+  return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

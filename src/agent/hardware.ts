@@ -2,16 +2,16 @@ import { AGENT_VERSION } from './version.ts'
 
 /** What a node tells of its machine. Nothing of it can be checked by the gateway. */
 export type Hardware = {
-  /** `none` without a GPU that can compute. */
-  readonly gpuModel: string
+  /** Null without a GPU that can compute. */
+  readonly gpuModel: string | null
   /** Of all GPUs together, MB. */
   readonly vramMb: number
   readonly gpuCount: number
   readonly cpuModel: string
   readonly cpuCount: number
   readonly ramMb: number
-  /** Speed of the network card, Mbit/s, 0 when unknown: the way to the gateway is not measured. */
-  readonly networkMbps: number
+  /** Speed of the network card, Mbit/s, null when unknown: the way to the gateway is not measured. */
+  readonly networkMbps: number | null
   readonly operatingSystem: string
   readonly version: string
   /** Of one GPU, watts; null when the driver tells none. */
@@ -20,7 +20,7 @@ export type Hardware = {
 
 /**
  * Gives the hardware of this machine, as `systeminformation` (and nvidia-smi through it) reads it. A machine without a GPU
- * is normal. What cannot be read is `unknown` or 0. Never rejects.
+ * is normal. Texts that cannot be read are `unknown`. Never rejects.
  */
 export async function readHardware(): Promise<Hardware> {
   const { default: system } = await import('systeminformation')
@@ -37,7 +37,7 @@ export async function readHardware(): Promise<Hardware> {
     cpuModel: [cpu?.manufacturer, cpu?.brand].filter(Boolean).join(' ') || 'unknown',
     cpuCount: Math.max(1, cpu?.cores ?? 1),
     ramMb: toMegabytes(memory?.total),
-    networkMbps: Math.max(0, network?.speed ?? 0),
+    networkMbps: (network?.speed ?? 0) > 0 ? (network?.speed ?? null) : null,
     operatingSystem: [os?.distro, os?.release, os?.arch].filter(Boolean).join(' ') || 'unknown',
     version: AGENT_VERSION,
   }
@@ -65,7 +65,7 @@ function describeGpus(
     }))
     .filter(({ vram }) => vram >= VRAM_MB_MIN)
   const [first] = gpus
-  if (first === undefined) return { gpuModel: 'none', vramMb: 0, gpuCount: 0, powerLimitWatts: null }
+  if (first === undefined) return { gpuModel: null, vramMb: 0, gpuCount: 0, powerLimitWatts: null }
   return {
     gpuModel: first.model || 'unknown',
     vramMb: Math.round(gpus.reduce((sum, { vram }) => sum + vram, 0)),

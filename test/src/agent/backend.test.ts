@@ -1,0 +1,213 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { type Backend, createBackend } from '../../../src/agent/backend.ts'
+import { findBackend } from '../../../src/agent/find-backend.ts'
+import { createAuthority } from '../../support/certificates.ts'
+import {
+  answerWith,
+  type BackendScript,
+  type ScriptedBackend,
+  startScriptedBackend,
+  textChunk,
+  usageChunk,
+  writeEvents,
+} from '../../support/scripted-backend.ts'
+
+const started: { stop(): Promise<void> }[] = []
+afterEach(async () => {
+  await Promise.all(started.splice(0).map((part) => part.stop()))
+})
+
+async function start(
+  script: BackendScript,
+  limits: NonNullable<Parameters<typeof createBackend>[0]['limits']> = {},
+): Promise<{ readonly server: ScriptedBackend; readonly backend: Backend }> {
+  const server = await startScriptedBackend(script)
+  const backend = createBackend({ url: server.url, apiKey: 'backend-key', limits })
+  started.push(server, { stop: () => backend.close() })
+  return { server, backend }
+}
+
+const NEVER = new AbortController().signal
+const REQUEST = { model: 'model-a', messages: [{ role: 'user', content: 'hi' }] }
+
+async function read(
+  backend: Backend,
+  signal = NEVER,
+  request: object = REQUEST,
+): Promise<readonly unknown[]> {
+  const chunks: unknown[] = []
+  for await (const chunk of backend.streamChat({ ...request } as never, signal)) chunks.push(chunk)
+  return chunks
+}
+
+describe('createBackend', () => {
+  it('streams with usage, whatever the request says, and changes nothing else', async () => {
+    const { server, backend } = await start(answerWith('a', 'b'))
+    const request = { ...REQUEST, stream: false, stream_options: { include_usage: false, x: 1 }, other: [1] }
+    expect(await read(backend, NEVER, request)).toEqual([
+      textChunk('a'),
+      textChunk('b'),
+      textChunk('', 'stop'),
+      usageChunk(2),
+    ])
+    expect(server.requests).toEqual([
+      { ...REQUEST, other: [1], stream: true, stream_options: { include_usage: true, x: 1 } },
+    ])
+  })
+
+  it('uses a connection again after a whole answer, also when the end comes after the end mark', async () => {
+    const { server, backend } = await start((response) => {
+      writeEvents(response, [textChunk('a', 'stop'), '[DONE]'])
+      setTimeout(() => response.end(), 20)
+    })
+    for (let count = 0; count < 5; count++) {
+      await read(backend)
+      await expect.poll(() => server.open()).toBe(0)
+    }
+    expect(server.connections()).toBe(1)
+    expect(server.left()).toBe(0)
+  })
+
+  it.each([400, 401, 403, 404, 409, 422, 429, 500])('tells status %d of a refusal', async (status) => {
+    const { backend } = await start((response) => {
+      response.writeHead(status).end(JSON.stringify({ error: { message: 'no', type: 'x' } }))
+    })
+    await expect(read(backend)).rejects.toMatchObject({ message: 'no', statusCode: status })
+  })
+
+  it.each([302, 307, 308])('follows no redirect (%d)', async (status) => {
+    const elsewhere = await startScriptedBackend(answerWith('elsewhere'))
+    started.push(elsewhere)
+    const { backend } = await start((response) => {
+      response.writeHead(status, { location: `${elsewhere.url}/v1/chat/completions` }).end()
+    })
+    await expect(read(backend)).rejects.toMatchObject({ statusCode: 500 })
+    expect(elsewhere.requests).toEqual([])
+  })
+
+  it('ends the call when it is aborted before the answer, or in mid-answer', async () => {
+    const { server, backend } = await start((response, body) => {
+      if (body.user === 'late') writeEvents(response, [textChunk('a')])
+    })
+    for (const user of ['early', 'late']) {
+      const controller = new AbortController()
+      const reading = read(backend, controller.signal, { ...REQUEST, user })
+      await expect.poll(() => server.open()).toBe(1)
+      controller.abort('cancelled')
+      await expect(reading).rejects.toBe('cancelled')
+      await expect.poll(() => server.open()).toBe(0)
+    }
+    expect(server.left()).toBe(2)
+  })
+
+  it('ends the call when its reader leaves', async () => {
+    const { server, backend } = await start((response) => writeEvents(response, [textChunk('a')]))
+    for await (const _ of backend.streamChat(REQUEST, NEVER)) break
+    await expect.poll(() => server.left()).toBe(1)
+  })
+
+  it('gives up a backend that stalls before its head, or between two parts', async () => {
+    const { server, backend } = await start(
+      (response, body) => {
+        if (body.user === 'late') writeEvents(response, [textChunk('a')])
+      },
+      { headTimeoutMs: 100, idleTimeoutMs: 100 },
+    )
+    await expect(read(backend)).rejects.toThrow('UND_ERR_HEADERS_TIMEOUT')
+    await expect(read(backend, NEVER, { ...REQUEST, user: 'late' })).rejects.toThrow('UND_ERR_BODY_TIMEOUT')
+    await expect.poll(() => server.open()).toBe(0)
+  })
+
+  it('says so when a backend breaks off, is gone, or answers without a stream', async () => {
+    const { server, backend } = await start((response, body) => {
+      if (body.user === 'break') {
+        writeEvents(response, [textChunk('a')])
+        setTimeout(() => response.destroy(), 10)
+      } else response.writeHead(200).end('{"object":"chat.completion"}')
+    })
+    await expect(read(backend, NEVER, { ...REQUEST, user: 'break' })).rejects.toThrow('broke off')
+    await expect(read(backend)).rejects.toThrow('broke off')
+    await server.stop()
+    await expect(read(backend)).rejects.toThrow('cannot be reached')
+  })
+
+  it('refuses an event over the limit, and ends the call', async () => {
+    const { server, backend } = await start((response) => {
+      response.writeHead(200)
+      const more = () => {
+        while (response.write(`data: ${'x'.repeat(60_000)}`));
+      }
+      response.on('drain', more)
+      more()
+    })
+    await expect(read(backend)).rejects.toThrow('too large an event')
+    await expect.poll(() => server.left()).toBe(1)
+  })
+
+  it('lists models, and takes a URL with or without /v1', async () => {
+    const { server } = await start(answerWith('a'))
+    for (const url of [server.url, `${server.url}/`, `${server.url}/v1`, `${server.url}/v1/`]) {
+      const backend = createBackend({ url, apiKey: null })
+      expect(await backend.listModels()).toEqual(['model-a'])
+      expect(backend.url).toBe(server.url)
+      await backend.close()
+    }
+  })
+
+  it('sends its key to the backend', async () => {
+    const keys: unknown[] = []
+    const { backend } = await start((response, _, request) => {
+      keys.push(request.headers.authorization)
+      response.writeHead(500).end()
+    })
+    await read(backend).catch(() => undefined)
+    expect(keys).toEqual(['Bearer backend-key'])
+  })
+
+  it('refuses a certificate that nobody vouches for', async () => {
+    const { certificate, key } = await (await createAuthority()).issue({ hosts: ['127.0.0.1'] })
+    const server = createSecureServer({ cert: certificate, key }, (_, reply) => reply.end('{"data":[]}'))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const backend = createBackend({ url: `https://127.0.0.1:${port}`, apiKey: null })
+    await expect(backend.listModels()).rejects.toThrow('UNABLE_TO_VERIFY_LEAF_SIGNATURE')
+    await backend.close()
+    server.closeAllConnections()
+    await new Promise((resolve) => server.close(resolve))
+  })
+})
+
+describe('findBackend', () => {
+  it('gives the first kind in order that is up and lists models', async () => {
+    const empty = await startScriptedBackend(answerWith('a'), [])
+    const loading = await startScriptedBackend(answerWith('a'), null)
+    const first = await startScriptedBackend(answerWith('a'), ['m1', 'm2'])
+    const second = await startScriptedBackend(answerWith('a'), ['m3'])
+    started.push(empty, loading, first, second)
+    const kinds = [empty, loading, first, second].map(({ url }, index) => ({
+      name: `kind ${index}`,
+      port: Number(new URL(url).port),
+      healthPath: '/health',
+    }))
+    const found = await findBackend({ apiKey: null, kinds })
+    expect(found?.kind.name).toBe('kind 2')
+    expect(found?.models).toEqual(['m1', 'm2'])
+    await found?.backend.close()
+  })
+
+  it('gives null when nobody listens, or it is no inference server', async () => {
+    const other = createServer((_, response) => response.end('<html>'))
+    other.listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
+    const kinds = [{ name: 'other', port, healthPath: '/' }]
+    expect(await findBackend({ apiKey: null, kinds })).toBeNull()
+    await new Promise((resolve) => other.close(resolve))
+    expect(await findBackend({ apiKey: null, kinds })).toBeNull()
+  })
+})

@@ -1,0 +1,125 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { BackendError } from '../../../src/agent/backend-error.ts'
+import { type BenchmarkProgress, runBenchmark, TOKENS_PER_SECOND_MAX } from '../../../src/agent/benchmark.ts'
+import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
+
+const signal = new AbortController().signal
+const now = () => performance.now()
+
+/** A model that takes `tokenMs` for a token, sends `perChunk` tokens in each chunk, and counts in usage. */
+function modelOf({ tokenMs, perChunk = 1 }: { readonly tokenMs: number; readonly perChunk?: number }) {
+  const counts = { running: 0, most: 0, requests: [] as JsonObject[] }
+  async function* streamChat(request: JsonObject, stop: AbortSignal): AsyncGenerator<JsonObject> {
+    counts.requests.push(request)
+    counts.running += 1
+    counts.most = Math.max(counts.most, counts.running)
+    try {
+      yield {
+        ...textChunk(''),
+        choices: [{ index: 0, delta: { role: 'assistant', content: '' } }],
+      } as JsonObject
+      const tokens = Number(request.max_tokens)
+      for (let sent = 0; sent < tokens; sent += perChunk) {
+        await sleep(tokenMs * perChunk, undefined, { signal: stop })
+        yield textChunk('word '.repeat(perChunk)) as JsonObject
+      }
+      yield usageChunk(tokens) as JsonObject
+    } finally {
+      counts.running -= 1
+    }
+  }
+  return { backend: { streamChat }, counts }
+}
+
+describe('runBenchmark', () => {
+  it('measures one request, then several at once, from usage', { retry: 2 }, async () => {
+    const { backend, counts } = modelOf({ tokenMs: 5, perChunk: 2 })
+    const seen: BenchmarkProgress[] = []
+    const plan = { durationMs: 1_000, concurrency: 4 }
+    const onProgress = (progress: BenchmarkProgress) => seen.push(progress)
+    const { single, total } = await runBenchmark(backend, 'm', { plan, now, signal, onProgress })
+    // 200 tokens per second at most: timers are never early, and often a millisecond late. The first chunk counts one token.
+    expect(single).toBeGreaterThan(80)
+    expect(single).toBeLessThan(240)
+    expect(total).toBeGreaterThan(single * 2.5)
+    expect(total).toBeLessThan(single * 5)
+    expect(counts.most).toBe(4)
+    expect(counts.running).toBe(0)
+    expect(seen.map(({ part }) => part).filter((part, index, all) => part !== all[index - 1])).toEqual([
+      'warming up',
+      'one request',
+      'many requests',
+    ])
+    expect(seen.at(-1)?.done).toBe(1)
+  })
+
+  it('asks for answers short enough to end in time', async () => {
+    const { backend, counts } = modelOf({ tokenMs: 2 })
+    await runBenchmark(backend, 'm', { plan: { durationMs: 300, concurrency: 1 }, now, signal })
+    expect(counts.requests.every(({ max_tokens: most }) => Number(most) >= 16 && Number(most) <= 64)).toBe(
+      true,
+    )
+  })
+
+  it('does not tell more than gateways take', async () => {
+    async function* streamChat(): AsyncGenerator<JsonObject> {
+      yield textChunk('a') as JsonObject
+      yield textChunk('b') as JsonObject
+      yield usageChunk(1_000_000_000) as JsonObject
+    }
+    const plan = { durationMs: 10, concurrency: 1 }
+    const result = await runBenchmark({ streamChat }, 'm', { plan, now, signal })
+    expect(result.total).toBe(TOKENS_PER_SECOND_MAX)
+  })
+
+  it.each([
+    ['no usage', [textChunk('a'), textChunk('b')], 'no usage'],
+    ['one token', [textChunk('a'), usageChunk(1)], 'too few tokens'],
+    ['usage without an answer', [usageChunk(100)], 'too few tokens'],
+  ])('rejects for a backend that gives %s', async (_, chunks, message) => {
+    async function* streamChat(): AsyncGenerator<JsonObject> {
+      for (const chunk of chunks) yield chunk as JsonObject
+    }
+    const run = runBenchmark({ streamChat }, 'm', { plan: { durationMs: 10, concurrency: 1 }, now, signal })
+    await expect(run).rejects.toThrow(BackendError)
+    await expect(run).rejects.toThrow(message)
+  })
+
+  it('counts reasoning as tokens, and role and empty texts as none', async () => {
+    const chunk = (delta: object) =>
+      ({ ...textChunk(''), choices: [{ index: 0, delta }] }) as unknown as JsonObject
+    const times = [0, 100, 200, 300, 1_000]
+    let time = 0
+    async function* streamChat(): AsyncGenerator<JsonObject> {
+      const deltas = [
+        { role: 'assistant', content: '' },
+        { reasoning_content: 'r' },
+        { content: 'a' },
+        { content: '' },
+      ]
+      for (const [index, delta] of deltas.entries()) {
+        time = times[index] ?? 0
+        yield chunk(delta)
+      }
+      time = 1_000
+      yield usageChunk(11) as JsonObject
+    }
+    const plan = { durationMs: 10, concurrency: 1 }
+    const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
+    expect(single).toBe(100)
+  })
+
+  it('ends when it is aborted', async () => {
+    const { backend, counts } = modelOf({ tokenMs: 20 })
+    const stop = AbortSignal.timeout(100)
+    const run = runBenchmark(backend, 'm', {
+      plan: { durationMs: 60_000, concurrency: 2 },
+      now,
+      signal: stop,
+    })
+    await expect(run).rejects.toThrow()
+    expect(counts.running).toBe(0)
+  })
+})
