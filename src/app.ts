@@ -1,41 +1,81 @@
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import { ApiError } from './errors.ts'
 import { createAdmission } from './http/admission.ts'
 import { type CallSignals, createCallSignals } from './http/call-signals.ts'
-import type { RequestState } from './http/context.ts'
+import type { ApiMiddleware, RequestState } from './http/context.ts'
 import { createHttpServer } from './http/server.ts'
 import type { Logger } from './logger.ts'
 import { answerErrors } from './middleware/answer-errors.ts'
 import { type Authenticator, authenticate } from './middleware/authenticate.ts'
 import { openRequest } from './middleware/open-request.ts'
 import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
+import type { Dispatcher } from './nodes/dispatcher.ts'
+import { addChatCompletionRoutes, type ChatRouteOptions } from './routes/chat-completions.ts'
 import { addHistoryRoutes } from './routes/history.ts'
+import { addLogRoutes } from './routes/logs.ts'
+import { addModelRoutes } from './routes/models.ts'
+import { addNetworkRoutes } from './routes/network.ts'
+import { addNodeRoutes } from './routes/nodes.ts'
 import { addServiceRoutes } from './routes/service.ts'
 import { addVerifiedCompletionRoutes } from './routes/verified-completions.ts'
 import { createAttestations } from './services/attestations.ts'
+import { createChatCompletions } from './services/chat-completions.ts'
 import type { Committer } from './services/committer.ts'
 import type { EnclaveClient } from './services/enclave-client.ts'
 import { createHistory } from './services/history.ts'
+import { createLogs, type HeadAttestationsPort } from './services/logs.ts'
+import { createModels } from './services/models.ts'
+import { createNetworkStats } from './services/network-stats.ts'
+import { createOwnedNodes } from './services/nodes.ts'
 import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './services/verified-completions.ts'
+import type { InferencesStore } from './stores/inferences.ts'
+import type { LogsStore } from './stores/logs.ts'
+import type { NodesStore } from './stores/nodes.ts'
 import type { RecordsStore } from './stores/records.ts'
 
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete' | 'attestation'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
-  readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
+  readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
+  readonly logs: LogsStore
+  readonly headAttestations: HeadAttestationsPort
   readonly keys: Authenticator
+  readonly nodes: AppNodes
+  readonly registry: AppRegistry
   /** The operator's credentials, by provider name. */
   readonly credentials: ReadonlyMap<string, string>
   readonly settings: AppSettings
   readonly log: Logger
-  /** Milliseconds; a fraction is welcome. */
+  /** Unix milliseconds; a fraction is welcome. */
   readonly now: () => number
+  /** A new id that nobody can guess, letters and digits. */
+  readonly makeId: () => string
   /** A new `x-request-id`, at most 128 of [A-Za-z0-9_.:-]. */
   readonly makeRequestId: () => string
+}
+
+/** Contributed nodes, whose sockets come in at NODE_SOCKET_PATH. */
+export type AppNodes = {
+  readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
+  /** Takes the socket of a node that dials in. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Ends a node's connection, if it has one here. */
+  disconnect(nodeId: string, reason: string): boolean
+  /** Ends all nodes' connections. The app calls it on close(), when no call needs them any more. */
+  stop(): Promise<void>
+}
+
+/** Where nodes are registered, and what they served. */
+export type AppRegistry = {
+  readonly nodes: NodesStore
+  readonly inferences: Pick<InferencesStore, 'stats' | 'servedDay' | 'network'>
+  /** So many unpredictable bytes, for node ids. */
+  readonly random: (length: number) => Uint8Array
 }
 
 export type AppSettings = {
@@ -43,6 +83,8 @@ export type AppSettings = {
   readonly isHistoryOpen: boolean
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
+  /** Model ids that providers offer, for `GET /v1/models`. */
+  readonly providerModels: readonly string[]
   /** How long close() lets running calls go on. */
   readonly shutdownGraceMs: number
   /** One log line per call. */
@@ -61,6 +103,17 @@ export type App = {
   close(): Promise<void>
 }
 
+/** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
+export const NODE_SOCKET_PATH = '/v1/node/ws'
+
+/** Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them further, by model. */
+export const CHAT_CALLS_MAX = 4_096
+export const CHAT_BYTES_MAX = 512 * 1024 * 1024
+
+/** Registrations, hardware and benchmarks that are read at once, and the bytes of their bodies together. */
+export const REGISTRY_CALLS_MAX = 256
+export const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
+
 /** Completion calls at once, and the bytes of their bodies together; beyond that they are refused with 503. */
 export const CALLS_MAX = 512
 export const BODIES_BYTES_MAX = 512 * 1024 * 1024
@@ -73,7 +126,9 @@ export function createApp(dependencies: AppDependencies): App {
   const signals = createCallSignals()
   let isClosing = false
   const koa = createKoa(dependencies, { signals, isClosing: () => isClosing })
-  const server = createHttpServer(koa.callback())
+  const { nodes } = dependencies
+  const server = createHttpServer(koa.callback(), (request) => !isClosing && isNodeSocket(request))
+  server.on('upgrade', (request, socket, head) => nodes.handleUpgrade(request, socket, head))
 
   function close(): Promise<void> {
     isClosing = true
@@ -85,19 +140,25 @@ export function createApp(dependencies: AppDependencies): App {
       setTimeout(farewell, shutdownGraceMs),
       setTimeout(() => server.closeAllConnections(), shutdownGraceMs + FAREWELL_MS),
     ]
-    return new Promise((resolve) => {
+    const closed = new Promise<void>((resolve) => {
       server.close(() => {
         clearInterval(sweep)
         for (const timer of timers) clearTimeout(timer)
         resolve()
       })
     })
+    // The server is not closed before the nodes' connections are, and calls are served over these.
+    return signals.idle().then(() => Promise.all([nodes.stop(), closed]).then(() => undefined))
   }
 
   return { server, listen: (at) => listen(server, at), close }
 }
 
 const SWEEP_MS = 50
+
+function isNodeSocket({ url, headers }: IncomingMessage): boolean {
+  return url?.split('?', 1)[0] === NODE_SOCKET_PATH && headers.upgrade?.toLowerCase() === 'websocket'
+}
 
 type Lifecycle = { readonly signals: CallSignals; readonly isClosing: () => boolean }
 
@@ -117,14 +178,22 @@ function createKoa(dependencies: AppDependencies, { signals, isClosing }: Lifecy
 }
 
 function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, signals: CallSignals): void {
-  const { enclave, committer, records, credentials, settings, log, now } = dependencies
+  const { enclave, committer, records, logs, headAttestations, credentials, settings, log, now } =
+    dependencies
   const authenticated = authenticate(dependencies.keys)
   addServiceRoutes(router, createAttestations({ enclave, now }))
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
     authenticated,
   })
+  addLogRoutes(router, {
+    logs: createLogs({ logs, headAttestations, records, isOpen: settings.isHistoryOpen }),
+    authenticated,
+  })
+  const { bodyBytesMax, keepAliveMs } = settings
+  const calls = { authenticated, signals, bodyBytesMax, keepAliveMs, now, log }
   addVerifiedCompletionRoutes(router, {
+    ...calls,
     completions: createVerifiedCompletions({
       enclave,
       committer,
@@ -132,14 +201,42 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
       commitTimeoutMs: COMMIT_TIMEOUT_MS,
       log,
     }),
-    authenticated,
     admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
-    signals,
-    bodyBytesMax: settings.bodyBytesMax,
-    keepAliveMs: settings.keepAliveMs,
-    now,
-    log,
   })
+  addNodeServedRoutes(router, dependencies, calls)
+  addRegistryRoutes(router, dependencies, authenticated)
+}
+
+/** What contributed nodes serve. */
+function addNodeServedRoutes(
+  router: Router<RequestState>,
+  { nodes: { dispatcher }, enclave, settings, log, now, makeId }: AppDependencies,
+  calls: Omit<ChatRouteOptions, 'completions' | 'admission'>,
+): void {
+  addChatCompletionRoutes(router, {
+    ...calls,
+    completions: createChatCompletions({ dispatcher, log, now, makeId }),
+    admission: createAdmission({ callsMax: CHAT_CALLS_MAX, bytesMax: CHAT_BYTES_MAX }),
+  })
+  const { providerModels } = settings
+  const startedAt = Math.floor(now() / 1000)
+  addModelRoutes(router, createModels({ dispatcher, enclave, providerModels, startedAt }))
+}
+
+/** What owners of nodes, and their agents, ask. */
+function addRegistryRoutes(
+  router: Router<RequestState>,
+  { registry, nodes: connected, now }: AppDependencies,
+  authenticated: ApiMiddleware,
+): void {
+  const { nodes, inferences, random } = registry
+  const onArchived = (nodeId: string) => void connected.disconnect(nodeId, 'Node is archived')
+  addNodeRoutes(router, {
+    nodes: createOwnedNodes({ nodes, inferences, onArchived, now, random }),
+    authenticated,
+    admission: createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX }),
+  })
+  addNetworkRoutes(router, { network: createNetworkStats({ nodes, inferences, now }), authenticated })
 }
 
 function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {

@@ -25,6 +25,7 @@ import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
 import { findEnclaveFaults } from './enclave-check.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
+import { type NodesPart, startNodes, unixMs } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
 
@@ -102,7 +103,9 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   started.defer(() => attestations.stop())
   const keys = await openKeys(config, parts, home)
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
-  const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, log })
+  const nodes = await startNodes({ database, keys: keys.keys, log })
+  started.defer(() => nodes.stop())
+  const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, nodes, log })
   const url = await listen(app, config)
   started.defer(() => app.close())
   const running = started.move()
@@ -189,17 +192,19 @@ function assembleApp(
     enclave,
     committer,
     keys,
+    nodes,
     log,
   }: {
     readonly parts: Parts
     readonly enclave: EnclaveClient
     readonly committer: Committer
     readonly keys: ApiKeys
+    readonly nodes: NodesPart
     readonly log: Logger
   },
 ): App {
   const [database] = parts
-  const { isHistoryOpen, keepAliveMs, bodyBytesMax, shutdownGraceMs, logLevel } = config
+  const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel } = config
   return createApp({
     enclave,
     committer,
@@ -207,18 +212,26 @@ function assembleApp(
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
     keys,
+    nodes: nodes.connected,
+    registry: nodes.registry,
     credentials: config.credentials,
     settings: {
       isHistoryOpen,
       keepAliveMs,
       bodyBytesMax,
+      providerModels,
       shutdownGraceMs,
       logsRequests: logLevel === 'info' || logLevel === 'debug',
     },
     log,
-    now: () => performance.timeOrigin + performance.now(),
-    makeRequestId: () => `req_${randomUUID().replaceAll('-', '')}`,
+    now: unixMs,
+    makeId,
+    makeRequestId: () => `req_${makeId()}`,
   })
+}
+
+function makeId(): string {
+  return randomUUID().replaceAll('-', '')
 }
 
 async function listen(app: App, config: GatewayConfig): Promise<string> {

@@ -1,16 +1,20 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { computeAddress } from 'ethers'
-import { type App, type AppSettings, createApp } from '../../src/app.ts'
+import { type App, type AppNodes, type AppSettings, createApp } from '../../src/app.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
-import { createLogger } from '../../src/logger.ts'
+import { createLogger, type Logger } from '../../src/logger.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
 import { type Committer, createCommitter } from '../../src/services/committer.ts'
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
+import { createInferencesStore, type InferencesStore } from '../../src/stores/inferences.ts'
 import { createKeysStore } from '../../src/stores/keys.ts'
+import { createLogsStore } from '../../src/stores/logs.ts'
+import { createNodesStore, type NodesStore } from '../../src/stores/nodes.ts'
 import { createRecordsStore } from '../../src/stores/records.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
+import { createScriptedDispatcher } from './scripted-dispatcher.ts'
 import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
 
 /** A gateway of real parts (HTTP server, database, committer, keys) in front of a scripted enclave. */
@@ -21,6 +25,8 @@ export type TestGateway = {
   readonly enclave: ScriptedEnclave
   readonly committer: Committer
   readonly keys: ApiKeys
+  readonly nodesStore: NodesStore
+  readonly inferences: InferencesStore
   /** A valid key, and the account it is of. */
   readonly key: string
   readonly accountId: string
@@ -38,8 +44,17 @@ export const TEST_SETTINGS: AppSettings = {
   isHistoryOpen: true,
   keepAliveMs: 15_000,
   bodyBytesMax: 10 * 1024 * 1024,
+  providerModels: [],
   shutdownGraceMs: 500,
   logsRequests: true,
+}
+
+/** What nodes of a test can be made of. */
+export type NodeParts = {
+  readonly nodesStore: NodesStore
+  readonly inferences: InferencesStore
+  readonly keys: ApiKeys
+  readonly log: Logger
 }
 
 /** Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there to take them. */
@@ -49,6 +64,8 @@ export async function startGateway(
     readonly credentials?: ReadonlyMap<string, string>
     /** A server that is running already; the gateway gets a database of its own in it. */
     readonly postgres?: PostgresServer
+    /** What serves plain calls. Default: nodes without sockets that say hello. */
+    readonly nodes?: (parts: NodeParts) => AppNodes
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
@@ -59,6 +76,8 @@ export async function startGateway(
   const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
   const client = createEnclaveClient({ socketPath: enclave.socketPath, callsMax: 512, now: Date.now })
   const records = createRecordsStore(database)
+  const nodesStore = createNodesStore(database)
+  const inferences = createInferencesStore(database)
   const relayerKey = `0x${randomBytes(32).toString('hex')}`
   const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
   const committer = createCommitter({
@@ -76,11 +95,16 @@ export async function startGateway(
     enclave: client,
     committer,
     records,
+    logs: createLogsStore(database),
+    headAttestations: { listHeadAttestations: async () => [] },
     keys,
+    registry: { nodes: nodesStore, inferences, random: randomBytes },
+    nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),
     credentials: options.credentials ?? new Map(),
     settings: { ...TEST_SETTINGS, ...options.settings },
     log,
-    now: () => performance.now(),
+    now: () => performance.timeOrigin + performance.now(),
+    makeId: () => randomUUID().replaceAll('-', ''),
     makeRequestId: () => `req_${randomUUID()}`,
   })
   committer.start()
@@ -94,6 +118,8 @@ export async function startGateway(
     enclave,
     committer,
     keys,
+    nodesStore,
+    inferences,
     key,
     accountId,
     logLines,

@@ -27,6 +27,7 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
       models: () => models.map((model) => ({ model, nodes: 1 })),
     },
     handleUpgrade: (_, socket) => void socket.destroy(),
+    disconnect: () => false,
     stop: async () => undefined,
     setScript: (next) => {
       script = next

@@ -1,0 +1,57 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import type { AppRegistry } from '../app.ts'
+import type { Logger } from '../logger.ts'
+import { NODE_LIMITS } from '../nodes/limits.ts'
+import { createNodes, type Nodes } from '../nodes/nodes.ts'
+import type { ApiKeys } from '../services/api-keys.ts'
+import { startInferenceUpkeep } from '../services/inference-upkeep.ts'
+import type { Database } from '../stores/database.ts'
+import { createInferencesStore } from '../stores/inferences.ts'
+import { createNodesStore } from '../stores/nodes.ts'
+
+/** Contributed nodes: those that are connected, and all that are registered. */
+export type NodesPart = {
+  readonly connected: Nodes
+  readonly registry: AppRegistry
+  /** Ends every node's connection and stores what is left. */
+  stop(): Promise<void>
+}
+
+/** Makes ready to take nodes: what a killed gateway left connected is ended first. */
+export async function startNodes({
+  database,
+  keys,
+  log,
+}: {
+  readonly database: Database
+  readonly keys: Pick<ApiKeys, 'authenticate'>
+  readonly log: Logger
+}): Promise<NodesPart> {
+  const nodes = createNodesStore(database)
+  const inferences = createInferencesStore(database)
+  await nodes.markAllDisconnected()
+  const connected = createNodes({
+    nodes,
+    inferences,
+    authenticate: keys.authenticate,
+    limits: NODE_LIMITS,
+    now: unixMs,
+    random: Math.random,
+    makeId: randomUUID,
+    log,
+  })
+  const upkeep = startInferenceUpkeep({ inferences, now: Date.now, log })
+  return {
+    connected,
+    registry: { nodes, inferences, random: randomBytes },
+    stop: async () => {
+      await connected.stop()
+      await upkeep.stop()
+    },
+  }
+}
+
+/** Unix milliseconds with a fraction, of a clock that never goes back. */
+export function unixMs(): number {
+  return performance.timeOrigin + performance.now()
+}

@@ -1,0 +1,388 @@
+import OpenAI from 'openai'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { type DispatchCode, DispatchError, type NodeCall } from '../../../src/nodes/dispatcher.ts'
+import { CHAT_REQUEST, outcomeOf } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { connectRaw } from '../../support/raw-http.ts'
+import {
+  chunksOf,
+  createScriptedDispatcher,
+  HELLO,
+  nodeChunk,
+  nodeUsage,
+} from '../../support/scripted-dispatcher.ts'
+
+const KEEP_ALIVE_MS = 150
+const PATHS = ['/v1/chat/completions', '/v1/dashboard/chat/completions']
+
+const nodes = createScriptedDispatcher()
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway({ settings: { keepAliveMs: KEEP_ALIVE_MS }, nodes: () => nodes })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+beforeEach(() => nodes.setScript(() => chunksOf(...HELLO)))
+
+const STREAM = { ...CHAT_REQUEST, stream: true }
+const newest = () => nodes.calls.at(-1)
+
+function post(body: unknown, { path = PATHS[0], ...init }: RequestInit & { readonly path?: string } = {}) {
+  return fetch(gateway.url + path, {
+    method: 'POST',
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+    headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' },
+    ...init,
+  })
+}
+
+const answer = async (body: unknown): Promise<JsonObject> => (await (await post(body)).json()) as JsonObject
+const streamText = async (body: unknown = STREAM) => (await post(body)).text()
+
+/** JSON of the data lines, without `[DONE]`. */
+function dataOf(text: string): readonly JsonObject[] {
+  const lines = text.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+  return lines.map((line) => JSON.parse(line.slice('data: '.length)))
+}
+
+/** Chunks that begin, and then wait for the call to be aborted. */
+async function* stalled({ signal }: NodeCall, ...chunks: readonly JsonObject[]): AsyncGenerator<JsonObject> {
+  yield* chunks
+  await untilAborted(signal)
+}
+
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason))
+    if (signal.aborted) reject(signal.reason)
+  })
+}
+
+const failing = (code: DispatchCode, details: ConstructorParameters<typeof DispatchError>[2] = {}) =>
+  new DispatchError(code, 'words of ours', details)
+
+describe.each(PATHS)('POST %s', (path) => {
+  it('gives the completion that the chunks amount to', async () => {
+    const reply = await post({ ...CHAT_REQUEST, top_k: 7 }, { path })
+    expect(reply.status).toBe(200)
+    expect(reply.headers.get('openai-processing-ms')).toMatch(/^\d+$/)
+    expect(await reply.json()).toEqual({
+      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{32}$/),
+      object: 'chat.completion',
+      created: expect.closeTo(Date.now() / 1000, -1),
+      model: 'demo/echo',
+      service_tier: null,
+      system_fingerprint: null,
+      choices: [
+        {
+          index: 0,
+          finish_reason: 'stop',
+          logprobs: null,
+          message: { role: 'assistant', content: 'hello', refusal: null, audio: null },
+        },
+      ],
+      usage: { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
+    })
+    expect(newest()).toMatchObject({
+      accountId: gateway.accountId,
+      model: 'demo/echo',
+      request: { ...CHAT_REQUEST, top_k: 7 },
+    })
+  })
+
+  it('streams in the form of the interface', async () => {
+    const text = await (await post(STREAM, { path })).text()
+    expect(text.endsWith('\n\ndata: [DONE]\n\n')).toBe(true)
+    const chunks = dataOf(text)
+    const choice = (delta: object, reason: string | null = null) => [
+      { index: 0, delta, logprobs: null, finish_reason: reason },
+    ]
+    expect(chunks.map(({ choices }) => choices)).toEqual([
+      choice({ role: 'assistant', content: '' }),
+      choice({ content: 'hel' }),
+      choice({ content: 'lo' }),
+      choice({ content: '' }, 'stop'),
+    ])
+    expect(
+      new Set(chunks.map(({ id, created, model, object }) => `${id} ${created} ${model} ${object}`)).size,
+    ).toBe(1)
+    expect(chunks.every(({ usage }) => usage === null)).toBe(true)
+  })
+
+  it('needs a key, and a request that is valid', async () => {
+    expect(await outcomeOf(await post(CHAT_REQUEST, { path, headers: {} }))).toEqual([
+      401,
+      'authorization_missing',
+    ])
+    expect(await outcomeOf(await post({ ...CHAT_REQUEST, temperature: 3 }, { path }))).toEqual([
+      422,
+      ['body.temperature'],
+    ])
+    expect(await outcomeOf(await post('{"model":"a","model":"b"}', { path }))).toEqual([422, ['body.model']])
+  })
+})
+
+describe('usage', () => {
+  it('is in a stream only when asked for, in a chunk of its own behind the last', async () => {
+    const chunks = dataOf(await streamText({ ...STREAM, stream_options: { include_usage: true } }))
+    expect(chunks.slice(0, -1).every(({ usage }) => usage === null)).toBe(true)
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 7 } })
+    const { id, model, created } = chunks[0] ?? {}
+    expect(chunks.at(-1)).toMatchObject({ id, model, created })
+  })
+
+  it('is estimated where the node gave none, and says so', async () => {
+    nodes.setScript(() => chunksOf(...HELLO.slice(0, -1)))
+    const estimate = { prompt_tokens: 6, completion_tokens: 2, total_tokens: 8, estimated: true }
+    expect((await answer(CHAT_REQUEST)).usage).toEqual(estimate)
+    const asked = await streamText({ ...STREAM, stream_options: { include_usage: true } })
+    expect(dataOf(asked).at(-1)?.usage).toEqual(estimate)
+  })
+})
+
+describe('a fault before the answer', () => {
+  it.each<[DispatchCode, number, string]>([
+    ['unsupported_model', 404, 'unsupported_model'],
+    ['no_nodes', 503, 'no_available_inference_nodes'],
+    ['request_too_large', 413, 'payload_too_large'],
+    ['node_failed', 502, 'node_error'],
+    ['node_lost', 502, 'node_error'],
+    ['first_token_timeout', 504, 'node_timeout'],
+    ['stopping', 503, 'shutting_down'],
+  ])('%s is %i %s', async (code, status, told) => {
+    nodes.setScript(() => Promise.reject(failing(code)))
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
+  })
+
+  it.each<[DispatchCode, string]>([
+    ['no_nodes', 'no_available_inference_nodes'],
+    ['node_failed', 'node_error'],
+    ['first_token_timeout', 'node_timeout'],
+  ])('%s is an error event of a stream', async (code, told) => {
+    nodes.setScript(() => Promise.reject(failing(code)))
+    const reply = await post(STREAM)
+    expect(reply.status).toBe(200)
+    expect(reply.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
+    const text = await reply.text()
+    expect(text).toMatch(/^event: error\ndata: .*\n\n$/)
+    expect(dataOf(text)).toEqual([
+      {
+        response: 'NOK',
+        error: { status_code: expect.any(Number), code: told, message: expect.any(String) },
+      },
+    ])
+  })
+
+  it.each<[DispatchCode, number, string]>([
+    ['unsupported_model', 404, 'unsupported_model'],
+    ['request_too_large', 413, 'payload_too_large'],
+    ['stopping', 503, 'shutting_down'],
+  ])('%s is an answer with its status also to who asked for a stream', async (code, status, told) => {
+    nodes.setScript(() => Promise.reject(failing(code)))
+    expect(await outcomeOf(await post(STREAM))).toEqual([status, told])
+  })
+
+  it.each([
+    [400, 400, 'node_refused'],
+    [422, 422, 'node_refused'],
+    [401, 502, 'node_error'],
+    [429, 502, 'node_error'],
+    [500, 502, 'node_error'],
+    [null, 502, 'node_error'],
+  ])("a backend's refusal with %s is %i %s", async (status, told, code) => {
+    nodes.setScript(() =>
+      Promise.reject(failing('node_refused', { status, nodeMessage: 'context is too long' })),
+    )
+    const reply = await post(CHAT_REQUEST)
+    expect(reply.status).toBe(told)
+    const text = await reply.text()
+    expect(JSON.parse(text).error.code).toBe(code)
+    expect(text.includes('context is too long')).toBe(code === 'node_refused')
+  })
+})
+
+describe('a fault in the answer', () => {
+  async function* breaking(error: unknown): AsyncGenerator<JsonObject> {
+    yield nodeChunk({ content: 'hel' })
+    throw error
+  }
+
+  it.each<[DispatchCode, number, string]>([
+    ['token_timeout', 504, 'node_timeout'],
+    ['node_lost', 502, 'node_error'],
+    ['node_failed', 502, 'node_error'],
+    ['caller_too_slow', 408, 'caller_too_slow'],
+  ])('%s is %i, and in a stream an error event without [DONE]', async (code, status, told) => {
+    nodes.setScript(() => breaking(failing(code)))
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
+    const text = await streamText()
+    expect(text).not.toContain('[DONE]')
+    expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
+    expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: told } })
+  })
+
+  it.each([
+    ['no choice at all', [nodeUsage(1, 1)]],
+    ['no end', [nodeChunk({ content: 'hel' })]],
+    ['an unknown end', [nodeChunk({ content: 'hel' }, 'abort')]],
+    ['what is no text', [nodeChunk({ content: 'hel' }), nodeChunk({ content: { a: 1 } }, 'stop')]],
+  ])('%s is the node’s error, and the caller is told of it', async (_, chunks) => {
+    nodes.setScript(() => chunksOf(...chunks))
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([502, 'node_error'])
+    const text = await streamText()
+    expect(text).not.toContain('[DONE]')
+    expect(dataOf(text).at(-1)).toMatchObject({ error: { code: 'node_error' } })
+    expect(gateway.logLines.at(-2)).toContain('a_scripted_node')
+  })
+
+  it('that is ours is logged, and says nothing', async () => {
+    nodes.setScript(() => breaking(new Error('the secret of the house')))
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
+    const text = await streamText()
+    expect(text).not.toContain('secret')
+    expect(text).toContain('internal_server_error')
+  })
+
+  it('ends the iteration of the node’s chunks', async () => {
+    const ended = Promise.withResolvers<void>()
+    nodes.setScript(async function* () {
+      try {
+        yield nodeChunk({ content: 7 })
+        yield nodeChunk({}, 'stop')
+      } finally {
+        ended.resolve()
+      }
+    })
+    await post(CHAT_REQUEST)
+    await ended.promise
+  })
+})
+
+describe('a caller who leaves', () => {
+  it.each([
+    ['while the call is queued', CHAT_REQUEST, (call: NodeCall) => untilAborted(call.signal)],
+    ['while a streamed call is queued', STREAM, (call: NodeCall) => untilAborted(call.signal)],
+    ['during an answer', CHAT_REQUEST, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
+    ['in mid-stream', STREAM, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
+  ])('%s cancels the call', async (_, body, script) => {
+    const arrived = Promise.withResolvers<NodeCall>()
+    nodes.setScript((call) => {
+      arrived.resolve(call)
+      return script(call)
+    })
+    const leaving = new AbortController()
+    const reply = post(body, { signal: leaving.signal }).then((response) => response.text())
+    const { signal } = await arrived.promise
+    const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve))
+    leaving.abort()
+    await expect(reply).rejects.toThrow()
+    await aborted
+    expect(signal.reason).toMatchObject({ name: 'CallerLeftError' })
+  })
+})
+
+describe('a stream', () => {
+  it('gives each chunk as soon as it comes', async () => {
+    nodes.setScript((call) => stalled(call, nodeChunk({ content: 'now' })))
+    const reader = (await post(STREAM)).body?.getReader()
+    const first = await reader?.read()
+    expect(Buffer.from(first?.value ?? []).toString()).toContain('"content":"now"')
+    await reader?.cancel()
+  })
+
+  it('is kept alive by comments, before the first token too', async () => {
+    const goOn = Promise.withResolvers<void>()
+    nodes.setScript(async () => {
+      await goOn.promise
+      return chunksOf(...HELLO)
+    })
+    const reply = await post(STREAM)
+    const text = reply.text()
+    setTimeout(goOn.resolve, KEEP_ALIVE_MS * 2.5)
+    expect(await text).toMatch(/^(: ping\n\n){2,3}data: /)
+  })
+
+  it('once it has begun by a comment, tells of a fault by an event', async () => {
+    nodes.setScript(async () => {
+      await new Promise((resolve) => setTimeout(resolve, KEEP_ALIVE_MS * 1.5))
+      throw failing('unsupported_model')
+    })
+    const reply = await post(STREAM)
+    expect(reply.status).toBe(200)
+    expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
+  })
+
+  it('asks the node for no more than its reader takes', async () => {
+    let given = 0
+    const text = 'x'.repeat(64 * 1024)
+    nodes.setScript(async function* () {
+      for (; given < 2_000; given++) yield nodeChunk({ content: text })
+      yield nodeChunk({}, 'stop')
+    })
+    const connection = await connectRaw(gateway.port)
+    connection.socket.pause()
+    const body = JSON.stringify(STREAM)
+    connection.write(
+      `POST ${PATHS[0]} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
+        `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    )
+    await expect.poll(() => given).toBeGreaterThan(0)
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    const held = given
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(given).toBe(held)
+    expect(held).toBeLessThan(500)
+    connection.socket.destroy()
+  })
+})
+
+describe('the official SDK', () => {
+  const client = () => new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
+  const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
+
+  it('reads answers, streams and their usage', async () => {
+    const whole = await client().chat.completions.create(request)
+    expect(whole.choices[0]?.message.content).toBe('hello')
+    const streamed = await client()
+      .chat.completions.stream({ ...request, stream_options: { include_usage: true } })
+      .finalChatCompletion()
+    expect(streamed.choices[0]?.message.content).toBe('hello')
+    expect(streamed.usage).toEqual(whole.usage)
+  })
+
+  it('throws the error event of a stream that no node serves', async () => {
+    nodes.setScript(() => Promise.reject(failing('no_nodes')))
+    const stream = await client().chat.completions.create({ ...request, stream: true })
+    const read = async () => {
+      for await (const _ of stream);
+    }
+    await expect(read()).rejects.toThrow('No node is available')
+  })
+})
+
+it(
+  'a stop ends streams that take too long with an error event, and then the nodes’ connections',
+  async () => {
+    let areStopped = false
+    const scripted = createScriptedDispatcher()
+    const stop = async () => {
+      areStopped = true
+    }
+    const own = { ...scripted, stop }
+    own.setScript((call) => stalled(call, nodeChunk({ content: 'a' })))
+    const closing = await startGateway({ nodes: () => own, settings: { shutdownGraceMs: 200 } })
+    const headers = { authorization: `Bearer ${closing.key}`, 'content-type': 'application/json' }
+    const reply = await fetch(closing.url + PATHS[0], {
+      method: 'POST',
+      body: JSON.stringify(STREAM),
+      headers,
+    })
+    const closed = closing.app.close()
+    expect(areStopped).toBe(false)
+    expect(await reply.text()).toContain('shutting_down')
+    await closed
+    expect(areStopped).toBe(true)
+    await closing.stop()
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)
