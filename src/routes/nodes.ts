@@ -17,13 +17,13 @@ import {
   parseNodeQuery,
   parseUpdateNode,
 } from '../schemas/node-request.ts'
-import type { Nodes } from '../services/nodes.ts'
+import type { OwnedNodes } from '../services/nodes.ts'
 
 /** The bodies of all these routes are a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 export type NodeRouteOptions = {
-  readonly nodes: Nodes
+  readonly nodes: OwnedNodes
   readonly authenticated: ApiMiddleware
   /** For the calls that have a body. */
   readonly admission: Admission

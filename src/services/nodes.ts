@@ -11,7 +11,7 @@ export const NODE_ID_TRIES = 8
  * An account's nodes; what is given is the JSON value of the interface's answer (2.7). Every method that names a node
  * throws ApiError `not_found` when there is none or when it is another account's: which of both is not told.
  */
-export type Nodes = {
+export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many. */
   create(node: { readonly accountId: string; readonly name: string }): Promise<object>
   /** Changes what is not null. Archiving ends the node's connection. */
@@ -33,13 +33,13 @@ export type Nodes = {
  * Nodes over their stores. `now` is Unix milliseconds, `random` gives so many unpredictable bytes. `onArchived` is told
  * of a node that must not stay connected.
  */
-export function createNodes(options: {
+export function createOwnedNodes(options: {
   readonly nodes: NodesStore
   readonly inferences: Pick<InferencesStore, 'stats' | 'servedDay'>
   readonly onArchived: (nodeId: string) => void
   readonly now: () => number
   readonly random: (length: number) => Uint8Array
-}): Nodes {
+}): OwnedNodes {
   const { nodes, inferences, onArchived, random } = options
   const unixSeconds = () => Math.floor(options.now() / 1000)
 
