@@ -1,0 +1,95 @@
+import { chmod, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createGatewayClient, type GatewayClient } from '../agent/gateway-client.ts'
+import type { AgentReady } from '../agent/run-agent.ts'
+import type { Logger } from '../logger.ts'
+import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+
+/** File of the data folder that keeps the id of the node which is made on first start. */
+export const NODE_FILE = 'node-id'
+/** Name of that node. */
+export const NODE_NAME = 'demonstration'
+
+export type NodeAgentOptions = {
+  /** Where the gateway is reached from this machine, without `/v1`. */
+  readonly gatewayUrl: string
+  /** Key of the account that the node belongs to. */
+  readonly apiKey: string
+  /** Where the backend listens. */
+  readonly backendUrl: string
+  /** Where the node's id is kept. */
+  readonly dataFolder: string
+  /** How long it waits for running requests when it is stopped. */
+  readonly drainMs: number
+  readonly logLevel: string
+}
+
+const MAIN = join(import.meta.dirname, '../agent/main.ts')
+const START_TIMEOUT_MS = 30_000
+const STOP_MARGIN_MS = 3_000
+/** A demonstration answers at once, however long it is measured: every model of it, in less than a second. */
+const BENCHMARK_MS = 150
+const BENCHMARK_CONCURRENCY = 2
+
+/**
+ * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made on first start, and again
+ * when the gateway no longer knows it. Resolves when the agent is connected; one that died is started again. Rejects with
+ * StartFailure, or GatewayError.
+ */
+export async function startNodeAgent(
+  options: NodeAgentOptions,
+  log: Logger,
+): Promise<SupervisedProcess<AgentReady>> {
+  const nodeId = await openNode(options)
+  const environment = {
+    AFFIDAVIT_URL: options.gatewayUrl,
+    AFFIDAVIT_API_KEY: options.apiKey,
+    // It is this machine's own gateway, at whichever of its addresses.
+    AFFIDAVIT_PLAIN_HTTP: 'true',
+    NODE_ID: nodeId,
+    BACKEND_URL: options.backendUrl,
+    BENCHMARK_MS: String(BENCHMARK_MS),
+    BENCHMARK_CONCURRENCY: String(BENCHMARK_CONCURRENCY),
+    DRAIN_MS: String(options.drainMs),
+    LOG_LEVEL: options.logLevel,
+  }
+  return superviseProcess(
+    {
+      name: 'node agent',
+      file: MAIN,
+      environmentOf: () => environment,
+      parseReady: (notice) => (isReady(notice) ? notice : null),
+      describeFault: (line) => line,
+      startTimeoutMs: START_TIMEOUT_MS,
+      stopTimeoutMs: options.drainMs + STOP_MARGIN_MS,
+    },
+    log,
+  )
+}
+
+async function openNode({ gatewayUrl, apiKey, dataFolder }: NodeAgentOptions): Promise<string> {
+  const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
+  try {
+    return (await findKept(gateway, dataFolder)) ?? (await makeNode(gateway, dataFolder))
+  } finally {
+    await gateway.close()
+  }
+}
+
+async function findKept(gateway: GatewayClient, dataFolder: string): Promise<string | null> {
+  const kept = (await readFile(join(dataFolder, NODE_FILE), 'utf8').catch(() => '')).trim()
+  return kept !== '' && (await gateway.findNode(kept)) !== null ? kept : null
+}
+
+async function makeNode(gateway: GatewayClient, dataFolder: string): Promise<string> {
+  const nodeId = await gateway.createNode(NODE_NAME)
+  const file = join(dataFolder, NODE_FILE)
+  await writeFile(file, `${nodeId}\n`, { mode: 0o600 })
+  // The mode above is for a new file alone.
+  await chmod(file, 0o600)
+  return nodeId
+}
+
+function isReady(notice: unknown): notice is AgentReady {
+  return typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+}

@@ -1,0 +1,121 @@
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { AgentReady } from '../../../src/agent/run-agent.ts'
+import { NODE_FILE, startNodeAgent } from '../../../src/local/node-agent.ts'
+import type { SupervisedProcess } from '../../../src/local/supervised-process.ts'
+import { createLogger } from '../../../src/logger.ts'
+import { isAlive } from '../../support/is-alive.ts'
+import {
+  answerWith,
+  type BackendScript,
+  type ScriptedBackend,
+  startScriptedBackend,
+  textChunk,
+  writeEvents,
+} from '../../support/scripted-backend.ts'
+import {
+  NODE_ID,
+  NODE_KEY,
+  type ScriptedNodeGateway,
+  startScriptedNodeGateway,
+} from '../../support/scripted-node-gateway.ts'
+
+let folder = ''
+let gateway: ScriptedNodeGateway
+let backend: ScriptedBackend
+let script: BackendScript = answerWith('a', 'b')
+let lines: string[] = []
+const running: SupervisedProcess<AgentReady>[] = []
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  lines = []
+  script = answerWith('a', 'b')
+  gateway = await startScriptedNodeGateway()
+  backend = await startScriptedBackend((...call) => script(...call))
+})
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((agent) => agent.stop()))
+  await Promise.all([gateway.stop(), backend.stop(), rm(folder, { recursive: true })])
+})
+
+async function start(): Promise<SupervisedProcess<AgentReady>> {
+  const log = createLogger({ level: 'debug', destination: { write: (line) => void lines.push(line) } })
+  const agent = await startNodeAgent(
+    {
+      gatewayUrl: gateway.url,
+      apiKey: NODE_KEY,
+      backendUrl: backend.url,
+      dataFolder: folder,
+      drainMs: 2_000,
+      logLevel: 'debug',
+    },
+    log,
+  )
+  running.push(agent)
+  return agent
+}
+
+const PROMPT = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
+
+describe('startNodeAgent', () => {
+  it('makes a node on first start, keeps its id for the user alone, and takes it on the next', async () => {
+    const agent = await start()
+    expect(agent.ready).toEqual({ kind: 'ready', nodeId: NODE_ID })
+    expect(await readFile(join(folder, NODE_FILE), 'utf8')).toBe(`${NODE_ID}\n`)
+    expect((await stat(join(folder, NODE_FILE))).mode & 0o777).toBe(0o600)
+    await agent.stop()
+    await start()
+    expect(gateway.calls.filter(({ path }) => path === '/v1/dashboard/node')).toHaveLength(1)
+  })
+
+  it('makes another node when the gateway does not know the one that is kept', async () => {
+    await writeFile(join(folder, NODE_FILE), 'gone_gone_gone_gone_gone\n')
+    const kept = gateway.known.node
+    gateway.known.node = null
+    const starting = start()
+    await expect
+      .poll(() => gateway.calls.some(({ path }) => path === '/v1/dashboard/node'), { timeout: 5_000 })
+      .toBe(true)
+    gateway.known.node = kept
+    await starting
+    expect(await readFile(join(folder, NODE_FILE), 'utf8')).toBe(`${NODE_ID}\n`)
+  })
+
+  it('rejects when the gateway takes its key no more', async () => {
+    gateway.known.refusal = {
+      status: 401,
+      text: '{"response":"NOK","error":{"status_code":401,"code":"invalid_credentials","message":"no"}}',
+    }
+    await expect(start()).rejects.toThrow('401 invalid_credentials')
+  })
+})
+
+describe("the agent's process", () => {
+  it('finishes what runs when it is stopped, and ends with code 0', async () => {
+    const agent = await start()
+    const pid = agent.pid() ?? 0
+    script = (response) => {
+      writeEvents(response, [textChunk('planted-answer')])
+      setTimeout(() => {
+        writeEvents(response, [textChunk('', 'stop'), '[DONE]'])
+        response.end()
+      }, 300)
+    }
+    gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: PROMPT })
+    await expect.poll(() => gateway.nodes[0]?.frames.length).toBe(1)
+    await agent.stop()
+    expect(gateway.nodes[0]?.frames.at(-1)).toMatchObject({ request_id: 'r1', status: 2 })
+    expect(isAlive(pid)).toBe(false)
+    expect(lines.join('')).toContain('"stopped"')
+    expect(lines.join('')).not.toMatch(/planted/)
+  })
+
+  it('that was killed comes back', async () => {
+    const agent = await start()
+    process.kill(agent.pid() ?? 0, 'SIGKILL')
+    await expect.poll(() => gateway.nodes.length, { timeout: 10_000 }).toBe(2)
+  })
+})
