@@ -3,10 +3,11 @@ import { ApiError } from '../errors.ts'
 import type { Caller } from '../http/context.ts'
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when nobody can tell. */
-export type Authenticate = (key: string) => Promise<Caller | null>
+export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>
 
 /**
- * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials`, or `not_ready` when keys
+ * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials` (also without the
+ * scope `nodes`), or `not_ready` when keys
  * cannot be checked: answered over HTTP before the upgrade, as the public client tells a bad key by status 401.
  */
 export async function authenticateNode(
@@ -22,5 +23,7 @@ export async function authenticateNode(
     throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
   })
   if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
+  if (!caller.scopes.includes('nodes'))
+    throw new ApiError('invalid_credentials', 'The API key may not be used for nodes')
   return { accountId: caller.accountId, key }
 }

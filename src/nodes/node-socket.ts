@@ -11,12 +11,9 @@ import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
 import type { NodeRecords } from './node-records.ts'
 import type { NodeRegistry } from './ports.ts'
 
-/** Where nodes dial. */
-export const NODE_SOCKET_PATH = '/v1/node/ws'
-
 /** The door that nodes come in by. */
 export type NodeSocket = {
-  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
   /** Open WebSockets, also those that are closing. */

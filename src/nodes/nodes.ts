@@ -31,7 +31,7 @@ export type NodesStatus = {
 
 /** The nodes of this process. */
 export type Nodes = {
-  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
   /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */

@@ -33,7 +33,7 @@ export function createRecheck(options: {
 
   async function check({ node, key }: KeyedNode): Promise<void> {
     const caller = await authenticate(key)
-    if (caller?.accountId !== node.accepted.accountId) {
+    if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes')) {
       node.close(CLOSE_CODES.policy, 'API key is no longer valid')
       return
     }

@@ -16,6 +16,8 @@ import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from
 
 export const TEST_KEY = 'test-key'
 export const OTHER_KEY = 'other-key'
+export const INFERENCE_KEY = 'inference-key'
+export const OTHER_ACCOUNT = '00000000-0000-4000-8000-000000000002'
 export const MODEL = 'model-a'
 
 /** Limits in which everything happens within tenths of a second. */
@@ -92,9 +94,11 @@ export async function openNodesStage(
   }
 }
 
+/** Accounts by key; the third key is not for nodes. */
 function callerOf(key: string) {
-  if (key === TEST_KEY) return { accountId: TEST_ACCOUNT, keyId: 'one' }
-  if (key === OTHER_KEY) return { accountId: '00000000-0000-4000-8000-000000000002', keyId: 'two' }
+  if (key === TEST_KEY) return { accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }
+  if (key === INFERENCE_KEY) return { accountId: TEST_ACCOUNT, scopes: ['inference'] as const }
+  if (key === OTHER_KEY) return { accountId: OTHER_ACCOUNT, scopes: ['nodes'] as const }
   return null
 }
 

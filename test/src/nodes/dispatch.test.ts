@@ -1,0 +1,358 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  eventually,
+  MODEL,
+  type NodesStage,
+  openNodesStage,
+  readAll,
+  textOf,
+} from '../../support/nodes-stage.ts'
+import {
+  type AnswerScript,
+  answerError,
+  answerSilence,
+  answerWith,
+  finishChunk,
+  inTurn,
+  roleChunk,
+  textChunk,
+} from '../../support/scripted-node.ts'
+
+let stage: NodesStage
+beforeEach(async () => {
+  stage = await openNodesStage()
+})
+afterEach(async () => {
+  await stage.close()
+  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 })
+})
+
+const closing: AnswerScript = (_, node) => node.socket.terminate()
+
+describe('before the first token a node is replaced', () => {
+  it.each([
+    ['that is silent', answerSilence(0)],
+    ['whose backend fails', answerError(500)],
+    ['whose backend has not the model', answerError(404)],
+    ['whose backend is busy', answerError(429)],
+    ['that is lost', closing],
+    ['that ends without an answer', ({ id }, node) => node.sendRun(id, { status: 2 })],
+    ['that sends what is no chunk', ({ id }, node) => node.sendRun(id, { chunk: { choices: 1 }, status: 1 })],
+    [
+      'that sends a role and then nothing',
+      ({ id }, node) => node.sendRun(id, { chunk: roleChunk(), status: 1 }),
+    ],
+  ] as const satisfies readonly (readonly [string, AnswerScript])[])('%s', async (_, script) => {
+    let first = true
+    const answer: AnswerScript = (call, node) => {
+      if (!first) return answerWith('good')(call, node)
+      first = false
+      return script(call, node)
+    }
+    const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+    expect(nodes.map(({ calls }) => calls.length)).toEqual([1, 1])
+  })
+
+  it('twice, and no more', async () => {
+    for (let count = 0; count < 4; count++) await stage.connect({ answer: answerError(500) })
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed', status: 500 })
+    await eventually(() => stage.nodes.status().slotsInUse === 0, 'slots are free')
+  })
+
+  it('never by itself', async () => {
+    const node = await stage.connect({ answer: answerError(500, 'out of memory\n\u0007') })
+    const error = await stage.dispatch().catch((caught: unknown) => caught)
+    expect(error).toMatchObject({ code: 'node_failed', nodeMessage: 'out of memory  ' })
+    expect(node.calls).toHaveLength(1)
+  })
+})
+
+describe('a node that blames the request', () => {
+  it('is believed when another one blames it too', async () => {
+    for (let count = 0; count < 3; count++)
+      await stage.connect({ answer: answerError(422, 'no such parameter') })
+    await expect(stage.dispatch()).rejects.toMatchObject({
+      ...{ code: 'node_refused', status: 422, nodeMessage: 'no such parameter' },
+    })
+    const calls = stage.nodes.status()
+    expect(calls.slotsInUse).toBe(0)
+  })
+
+  it('is believed when there is no other', async () => {
+    await stage.connect({ answer: answerError(400) })
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_refused', status: 400 })
+  })
+
+  it('is not believed when another one answers', async () => {
+    let refusals = 0
+    const refusing: AnswerScript = (call, node) => {
+      refusals++
+      return answerError(400)(call, node)
+    }
+    await stage.connect({ answer: refusing })
+    await stage.connect({ answer: answerWith('good') })
+    for (let count = 0; count < 20; count++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+    // Set aside after failuresMax of them.
+    expect(refusals).toBeLessThanOrEqual(3)
+  })
+})
+
+describe('after the first token a node is never replaced', () => {
+  it.each([
+    ['node_lost', closing],
+    ['node_failed', answerError(500)],
+    ['token_timeout', () => {}],
+    ['node_failed', ({ id }, node) => node.sendRun(id, { chunk: { choices: [{}] }, status: 1 })],
+  ] as const satisfies readonly (readonly [string, AnswerScript])[])(
+    'but the caller is told: %s',
+    async (code, then) => {
+      const answer: AnswerScript = async (call, node) => {
+        node.sendRun(call.id, { chunk: textChunk('begun'), status: 1 })
+        await new Promise((resolve) => setTimeout(resolve, 30))
+        return then(call, node)
+      }
+      const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
+      const { chunks } = await stage.dispatch()
+      const got: unknown[] = []
+      await expect(
+        (async () => {
+          for await (const chunk of chunks) got.push(chunk)
+        })(),
+      ).rejects.toMatchObject({ code })
+      expect(got).toEqual([textChunk('begun')])
+      expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1)
+    },
+  )
+})
+
+describe('an answer', () => {
+  it('without usage is done a short while after its last choice', async () => {
+    const answer: AnswerScript = ({ id }, node) => {
+      for (const chunk of [textChunk('all'), finishChunk()]) node.sendRun(id, { chunk, status: 1 })
+    }
+    await stage.connect({ answer, isOld: true })
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('all')
+    await eventually(() => stage.registry.served.length === 1, 'stored')
+    // Estimated: 3 letters of text, and a request of about 60 bytes.
+    expect(stage.registry.served[0]).toMatchObject({ completionTokens: 1 })
+  })
+
+  it('may take as long as it likes while tokens come', async () => {
+    const answer: AnswerScript = async ({ id }, node) => {
+      for (let count = 0; count < 6; count++) {
+        node.sendRun(id, { chunk: textChunk('x'), status: 1 })
+        await new Promise((resolve) => setTimeout(resolve, 150))
+      }
+      node.sendRun(id, { chunk: finishChunk(), status: 1 })
+      node.sendRun(id, { status: 2 })
+    }
+    await stage.connect({ answer })
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('xxxxxx')
+  })
+})
+
+describe('a caller', () => {
+  it('waits for a slot, first come first served', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 2_000 })
+    const node = await stage.connect()
+    const order: number[] = []
+    await Promise.all(
+      [0, 1, 2, 3].map(async (number) => {
+        await readAll(await stage.dispatch())
+        order.push(number)
+      }),
+    )
+    expect(order).toEqual([0, 1, 2, 3])
+    expect(node.calls).toHaveLength(4)
+  })
+
+  it('waits no longer than it may', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 100, firstTokenMs: 2_000 })
+    await stage.connect({ answer: answerSilence() })
+    const abort = new AbortController()
+    const first = stage.dispatch({ signal: abort.signal }).catch((error: unknown) => error)
+    const startedAt = performance.now()
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'no_nodes' })
+    expect(performance.now() - startedAt).toBeGreaterThan(80)
+    abort.abort(new Error('left'))
+    expect(await first).toMatchObject({ message: 'left' })
+  })
+
+  it('is told at once when the node it waited for was the only one and is gone', async () => {
+    const node = await stage.connect()
+    await node.close()
+    await eventually(() => stage.nodes.status().connected === 0, 'gone')
+    const startedAt = performance.now()
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'no_nodes' })
+    expect(performance.now() - startedAt).toBeLessThan(50)
+  })
+
+  it('is told of a model that nobody has', async () => {
+    await stage.connect()
+    await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({ code: 'unsupported_model' })
+  })
+
+  it('is refused when its request does not fit a frame, and no node notices', async () => {
+    const node = await stage.connect()
+    const request = { model: MODEL, messages: [{ role: 'user', content: 'ü'.repeat(600_000) }] }
+    await expect(stage.dispatch({ request })).rejects.toMatchObject({ code: 'request_too_large' })
+    expect(node.calls).toHaveLength(0)
+  })
+
+  it('who leaves while waiting is no longer in the queue', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 5_000, drainMs: 50 })
+    await stage.connect({ answer: answerSilence() })
+    const aborts = [new AbortController(), new AbortController()]
+    const calls = aborts.map(({ signal }) => stage.dispatch({ signal }).catch((error: unknown) => error))
+    await eventually(() => stage.nodes.status().queued === 1, 'one waits')
+    for (const abort of aborts.toReversed()) abort.abort(new Error('left'))
+    expect(await Promise.all(calls)).toMatchObject([{ message: 'left' }, { message: 'left' }])
+    expect(stage.nodes.status().queued).toBe(0)
+  })
+
+  it('who left before it began is told so', async () => {
+    await stage.connect()
+    await expect(stage.dispatch({ signal: AbortSignal.abort(new Error('left')) })).rejects.toThrow('left')
+  })
+})
+
+describe('the slot of a caller who left', () => {
+  const slow: AnswerScript = async ({ id }, node) => {
+    for (let count = 0; count < 5; count++) {
+      node.sendRun(id, { chunk: textChunk('x'), status: 1 })
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    node.sendRun(id, { status: 2 })
+  }
+
+  it.each(['by the signal', 'by leaving the iteration'])('%s is kept until the node is done', async (how) => {
+    await stage.connect({ answer: slow })
+    const abort = new AbortController()
+    const { chunks } = await stage.dispatch({ signal: abort.signal })
+    if (how === 'by the signal') abort.abort(new Error('left'))
+    else for await (const _ of chunks) break
+    expect(stage.nodes.status().slotsInUse).toBe(1)
+    await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
+    await eventually(() => stage.registry.served.length === 1, 'what the node served counts for it')
+  })
+
+  it('is freed by the drain timeout when the node says nothing', async () => {
+    await stage.connect({ answer: answerSilence(1) })
+    const { chunks } = await stage.dispatch()
+    for await (const _ of chunks) break
+    expect(stage.nodes.status()).toMatchObject({ slotsInUse: 1 })
+    await eventually(() => stage.nodes.status().slotsInUse === 0, 'timed out')
+    expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('is freed soon by a node that takes cancel frames', async () => {
+    const node = await stage.connect({
+      headers: { 'Node-Features': 'cancel, unknown' },
+      answer: answerSilence(1),
+    })
+    const { chunks } = await stage.dispatch()
+    for await (const _ of chunks) break
+    await eventually(() => node.controls.length === 1, 'told')
+    const [{ id } = { id: '' }] = node.calls
+    expect(node.controls).toEqual([
+      {
+        protocol: 'cancel',
+        data: { protocol_version: '1.0', message_type: 1, node_id: 'node-1', request_id: id },
+      },
+    ])
+    node.sendRun(id, { status: 2 })
+    await eventually(() => stage.nodes.status().slotsInUse === 0, 'freed')
+  })
+
+  it('is no reason to send a cancel frame to others', async () => {
+    const node = await stage.connect({ answer: answerSilence(1) })
+    for await (const _ of (await stage.dispatch()).chunks) break
+    await eventually(() => stage.nodes.status().slotsInUse === 0, 'timed out')
+    expect(node.controls).toEqual([])
+  })
+})
+
+describe('a node that fails again and again', () => {
+  it('is set aside, probed, and given work again', async () => {
+    await stage.close()
+    stage = await openNodesStage({ asideMs: 200, failuresMax: 3 })
+    const node = await stage.connect({
+      answer: inTurn(answerError(500), answerError(500), answerError(500), answerWith('one two three')),
+    })
+    for (let count = 0; count < 3; count++)
+      await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed' })
+    expect(stage.nodes.status().serving).toBe(0)
+    await expect(stage.dispatch({})).rejects.toMatchObject({ code: 'no_nodes' })
+    await eventually(() => stage.nodes.status().serving === 1, 'back')
+    expect(node.calls).toHaveLength(4)
+    expect(node.calls.at(-1)?.chat_request).toMatchObject({ stream: true, max_tokens: 64 })
+  })
+
+  it('is probed when it refuses everything, and set aside when it refuses that too', async () => {
+    await stage.close()
+    stage = await openNodesStage({ refusalsMax: 2, failuresMax: 1 })
+    await stage.connect({ answer: answerError(400) })
+    for (let count = 0; count < 2; count++)
+      await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_refused' })
+    await eventually(() => stage.nodes.status().serving === 0, 'set aside')
+  })
+
+  it('is set aside also when its callers leave before it times out', async () => {
+    await stage.close()
+    stage = await openNodesStage({ drainMs: 50, failuresMax: 2, firstTokenMs: 5_000 })
+    await stage.connect({ answer: answerSilence() })
+    for (let count = 0; count < 2; count++)
+      await expect(stage.dispatch({ signal: AbortSignal.timeout(20) })).rejects.toThrow()
+    await eventually(() => stage.nodes.status().serving === 0, 'set aside')
+  })
+})
+
+describe('capacity', () => {
+  it.each([
+    [null, 10],
+    [80_000, 10],
+    [80_001, 20],
+  ])('of a node with %s MB of vram is %i runs', async (vram, capacity) => {
+    await stage.close()
+    stage = await openNodesStage({ waitMs: 50, firstTokenMs: 1_000 })
+    await stage.connect({ answer: answerSilence(), registered: { hardware: { vram } } })
+    const abort = new AbortController()
+    const calls = Array.from({ length: 21 }, () => stage.dispatch({ signal: abort.signal }).catch(() => null))
+    await eventually(() => stage.nodes.status().queued === 21 - capacity, 'the others wait')
+    expect(stage.nodes.status().slotsInUse).toBe(capacity)
+    abort.abort(new Error('left'))
+    await Promise.all(calls)
+  })
+})
+
+describe('stop', () => {
+  it('lets runs finish for the grace it is given', async () => {
+    const answer: AnswerScript = async (call, node) => {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      return answerWith('late')(call, node)
+    }
+    const node = await stage.connect({ answer })
+    const answered = stage.dispatch()
+    await eventually(() => node.calls.length === 1, 'asked')
+    const stopped = stage.nodes.stop(2_000)
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'stopping' })
+    expect(textOf(await readAll(await answered))).toBe('late')
+    await stopped
+    expect(await node.closed).toEqual({ code: 1012, reason: 'Gateway is restarting' })
+  })
+
+  it('ends those that wait and those that run', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 5_000, firstTokenMs: 5_000 })
+    await stage.connect({ answer: answerSilence() })
+    const calls = [stage.dispatch(), stage.dispatch()].map((call) => call.catch((error: unknown) => error))
+    await eventually(() => stage.nodes.status().queued === 1, 'one waits')
+    await stage.nodes.stop()
+    expect(await Promise.all(calls)).toMatchObject([{ code: 'stopping' }, { code: 'stopping' }])
+  })
+})
