@@ -43,8 +43,8 @@ export async function readHardware(): Promise<Hardware> {
   }
 }
 
-/** A GPU as systeminformation tells of it: memory in MB, `memoryTotal` by nvidia-smi alone. */
-type Controller = {
+/** A display adapter as systeminformation tells of it: memory in MB, `memoryTotal` by nvidia-smi alone. */
+export type Controller = {
   readonly model: string
   readonly vram: number | null
   readonly memoryTotal?: number
@@ -54,7 +54,8 @@ type Controller = {
 /** Display adapters of servers have a few MB of memory: they are no GPUs that compute. */
 const VRAM_MB_MIN = 1024
 
-function describeGpus(
+/** Gives what a node tells of its GPUs, out of its display adapters. */
+export function describeGpus(
   controllers: readonly Controller[],
 ): Pick<Hardware, 'gpuModel' | 'vramMb' | 'gpuCount' | 'powerLimitWatts'> {
   const gpus = controllers

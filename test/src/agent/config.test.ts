@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import manifest from '../../../package.json' with { type: 'json' }
+import { readAgentConfig, readBenchmarkConfig, readNodeAccess } from '../../../src/agent/config.ts'
+import { AGENT_VERSION } from '../../../src/agent/version.ts'
+import { ConfigurationError } from '../../../src/settings/read-settings.ts'
+
+const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
+
+describe('readAgentConfig', () => {
+  it('has a default for all but key and node', () => {
+    expect(readAgentConfig({}, GIVEN)).toEqual({
+      gatewayUrl: 'http://127.0.0.1:3000',
+      apiKey: 'key',
+      nodeId: 'a_b_c_d_e',
+      backend: { url: null, apiKey: null, models: null },
+      durationMs: 60_000,
+      concurrency: 8,
+      tokensPerSecondMin: 1,
+      drainMs: 25_000,
+      logLevel: 'info',
+    })
+  })
+
+  it('lets options go before the environment', () => {
+    const environment = { ...GIVEN, BACKEND_URL: 'http://one:1', NODE_MODELS: 'a' }
+    const options = { BACKEND_URL: 'http://two:2/v1/', NODE_MODELS: 'b, c/d ,', NODE_ID: undefined }
+    expect(readAgentConfig(options, environment)).toMatchObject({
+      nodeId: 'a_b_c_d_e',
+      backend: { url: 'http://two:2', models: ['b', 'c/d'] },
+    })
+  })
+
+  it('tells all faults at once, and repeats no secret', () => {
+    const faulty = {
+      AFFIDAVIT_URL: 'http://example.org',
+      AFFIDAVIT_API_KEY: 'hush hush',
+      BACKEND_URL: 'http://user:hush@host',
+      NODE_MODELS: ' , ',
+      BENCHMARK_MS: '0',
+      DRAIN_MS: '-1',
+    }
+    const read = () => readAgentConfig({}, faulty)
+    expect(read).toThrow(ConfigurationError)
+    for (const name of [...Object.keys(faulty), 'NODE_ID']) expect(read).toThrow(`${name}: expected`)
+    expect(read).not.toThrow('hush')
+  })
+
+  it.each([
+    ['http://127.0.0.1:3000', true],
+    ['http://localhost', true],
+    ['http://[::1]:80', true],
+    ['https://example.org', true],
+    ['http://10.0.0.1', false],
+    ['http://localhost.example.org', false],
+    ['ftp://localhost', false],
+    ['https://example.org/?a=b', false],
+    ['nonsense', false],
+  ])('takes %s as a gateway: %s', (url, isTaken) => {
+    const read = () => readNodeAccess({ AFFIDAVIT_URL: url }, GIVEN)
+    if (isTaken) expect(read().gatewayUrl).toBe(url)
+    else expect(read).toThrow('AFFIDAVIT_URL: expected')
+  })
+
+  it('sends a key in the clear beyond this machine only when told to', () => {
+    const settings = { AFFIDAVIT_URL: 'http://gateway:3000/v1', AFFIDAVIT_PLAIN_HTTP: 'true' }
+    expect(readNodeAccess(settings, GIVEN).gatewayUrl).toBe('http://gateway:3000')
+  })
+
+  it('asks for neither key nor node to measure a backend', () => {
+    expect(readBenchmarkConfig({}, {}).durationMs).toBe(60_000)
+  })
+})
+
+describe('AGENT_VERSION', () => {
+  it("is the package's", () => {
+    expect(AGENT_VERSION).toBe(manifest.version)
+  })
+})
