@@ -15,6 +15,7 @@ import { openRequest } from './middleware/open-request.ts'
 import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
 import type { Dispatcher } from './nodes/dispatcher.ts'
 import { addChatCompletionRoutes, type ChatRouteOptions } from './routes/chat-completions.ts'
+import { addEvidenceRoutes } from './routes/evidence.ts'
 import { addHistoryRoutes } from './routes/history.ts'
 import { addLogRoutes } from './routes/logs.ts'
 import { addModelRoutes } from './routes/models.ts'
@@ -26,6 +27,7 @@ import { createAttestations } from './services/attestations.ts'
 import { createChatCompletions } from './services/chat-completions.ts'
 import type { Committer } from './services/committer.ts'
 import type { EnclaveClient } from './services/enclave-client.ts'
+import { createEvidence, type EvidenceSources } from './services/evidence.ts'
 import { createHistory } from './services/history.ts'
 import { createLogs, type HeadAttestationsPort } from './services/logs.ts'
 import { createModels } from './services/models.ts'
@@ -44,6 +46,7 @@ export type AppDependencies = {
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore
   readonly headAttestations: HeadAttestationsPort
+  readonly evidence: EvidenceSources
   readonly keys: Authenticator
   readonly nodes: AppNodes
   readonly registry: AppRegistry
@@ -184,6 +187,10 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
   addServiceRoutes(router, createAttestations({ enclave, now }))
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
+    authenticated,
+  })
+  addEvidenceRoutes(router, {
+    evidence: createEvidence({ ...dependencies.evidence, records, isOpen: settings.isHistoryOpen, log }),
     authenticated,
   })
   addLogRoutes(router, {

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { type Rpc, RpcError, type RpcReply } from './rpc.ts'
+import { type Rpc, RpcError } from './rpc.ts'
+import { Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
 
 /** Where the chain stands for one relayer, read in one batch. */
 export type ChainView = {
@@ -116,17 +117,6 @@ export async function hasCode(rpc: Rpc, address: string, signal?: AbortSignal): 
   return readAs(HexBytes, { kind: 'result', value: code }).length > 2
 }
 
-// Numbers and hashes as the Ethereum JSON-RPC specification writes them ("quantity" and "data").
-const Quantity = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{1,14}$/)
-  .transform((text) => Number.parseInt(text, 16))
-  .refine(Number.isSafeInteger)
-const HexBytes = z.string().regex(/^0x(?:[0-9a-fA-F]{2})*$/)
-const Hash = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{64}$/)
-  .transform((text) => text.toLowerCase())
 const Receipt = z.object({
   transactionHash: Hash,
   blockNumber: Quantity,
@@ -135,14 +125,3 @@ const Receipt = z.object({
   gasUsed: Quantity,
 })
 const Block = z.object({ hash: Hash })
-
-function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
-  if (reply?.kind === 'error') throw new RpcError('refused', reply.message)
-  const parsed = shape.safeParse(reply?.value)
-  if (parsed.success) return parsed.data
-  const what = parsed.error.issues[0]
-  throw new RpcError(
-    'bad_answer',
-    `unexpected value at ${what?.path.join('.') || 'result'}: ${what?.message}`,
-  )
-}

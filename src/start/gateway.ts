@@ -13,11 +13,14 @@ import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
 import type { Committer } from '../services/committer.ts'
 import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
 import { EnclaveError } from '../services/enclave-error.ts'
+import type { EvidenceSources } from '../services/evidence.ts'
+import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
 import { createAnchorsStore } from '../stores/anchors.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createKeysStore } from '../stores/keys.ts'
 import { createLogsStore } from '../stores/logs.ts'
 import { createRecordsStore } from '../stores/records.ts'
+import { startBlockKeeper } from './block-keeper.ts'
 import type { Chain } from './chain.ts'
 import { startCommitter } from './committer.ts'
 import { openControl } from './control.ts'
@@ -101,11 +104,21 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     log,
   })
   started.defer(() => attestations.stop())
+  const blocks = startBlockKeeper({ blocks: createAnchorBlocksStore(database), chain, log })
+  started.defer(() => blocks.stop())
   const keys = await openKeys(config, parts, home)
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
   const nodes = await startNodes({ database, keys: keys.keys, log })
   started.defer(() => nodes.stop())
-  const app = assembleApp(config, { parts, enclave, committer, keys: keys.keys, nodes, log })
+  const app = assembleApp(config, {
+    parts,
+    enclave,
+    committer,
+    keys: keys.keys,
+    nodes,
+    evidence: blocks.sources,
+    log,
+  })
   const url = await listen(app, config)
   started.defer(() => app.close())
   const running = started.move()
@@ -193,6 +206,7 @@ function assembleApp(
     committer,
     keys,
     nodes,
+    evidence,
     log,
   }: {
     readonly parts: Parts
@@ -200,6 +214,7 @@ function assembleApp(
     readonly committer: Committer
     readonly keys: ApiKeys
     readonly nodes: NodesPart
+    readonly evidence: EvidenceSources
     readonly log: Logger
   },
 ): App {
@@ -211,6 +226,7 @@ function assembleApp(
     records: createRecordsStore(database),
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
+    evidence,
     keys,
     nodes: nodes.connected,
     registry: nodes.registry,

@@ -6,8 +6,10 @@ import { createLogger, type Logger } from '../../src/logger.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
 import { type Committer, createCommitter } from '../../src/services/committer.ts'
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
+import { createAnchorBlocksStore } from '../../src/stores/anchor-blocks.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
+import { createHeadAttestationsStore } from '../../src/stores/head-attestations.ts'
 import { createInferencesStore, type InferencesStore } from '../../src/stores/inferences.ts'
 import { createKeysStore } from '../../src/stores/keys.ts'
 import { createLogsStore } from '../../src/stores/logs.ts'
@@ -96,7 +98,12 @@ export async function startGateway(
     committer,
     records,
     logs: createLogsStore(database),
-    headAttestations: { listHeadAttestations: async () => [] },
+    headAttestations: createHeadAttestationsStore(database),
+    evidence: {
+      anchors: createAnchorBlocksStore(database),
+      proofs: { prove: async () => null },
+      chainId: SCRIPTED_DOMAIN.chainId,
+    },
     keys,
     registry: { nodes: nodesStore, inferences, random: randomBytes },
     nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),

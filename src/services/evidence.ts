@@ -1,0 +1,85 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { encodeHex } from '../../attestation/bytes.ts'
+import type { BundleBlock } from '../../attestation/evidence/bundle.ts'
+import { createBundle } from '../../attestation/evidence/create-bundle.ts'
+import type { BlockProof } from '../chain/prove-transaction.ts'
+import type { Logger } from '../logger.ts'
+import type { AnchorBlocksStore, AnchorEvidence } from '../stores/anchor-blocks.ts'
+import type { RecordsStore } from '../stores/records.ts'
+import type { BlockProofs } from './block-proofs.ts'
+import { recordText } from './record-text.ts'
+
+/** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
+export const BLOCK_WAIT_MS = 3_000
+
+/** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
+export type Evidence = {
+  /**
+   * The bundle of the first record with this hash that the account may see, or null. Its `block` is null while the
+   * anchor is in no block that it succeeded in, and when the block could not be read in time.
+   */
+  find(hash: string, accountId: string): Promise<string | null>
+}
+
+/** What evidence is made of beside records. */
+export type EvidenceSources = {
+  readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
+  readonly proofs: Pick<BlockProofs, 'prove'>
+  /** The chain whose blocks can be read. */
+  readonly chainId: number
+}
+
+/** Evidence over its sources. `isOpen` as in the history. */
+export function createEvidence(
+  options: EvidenceSources & {
+    readonly records: Pick<RecordsStore, 'findByHash'>
+    readonly isOpen: boolean
+    readonly log: Logger
+    readonly waitMs?: number
+  },
+): Evidence {
+  const { records, anchors, proofs, chainId, isOpen, log, waitMs = BLOCK_WAIT_MS } = options
+
+  async function findProof(txHash: string, anchor: AnchorEvidence): Promise<BlockProof | null> {
+    const { block, proof } = anchor
+    if (proof !== null || block === null || anchor.chainId !== chainId) return proof
+    const found = proofs.prove(block.hash).catch((error: unknown) => {
+      log.debug({ err: error, block: block.number }, 'block of an anchor could not be read')
+      return null
+    })
+    const proven = await Promise.race([found, sleep(waitMs, null, { ref: false })])
+    return proven?.get(txHash) ?? null
+  }
+
+  return {
+    async find(hash, accountId) {
+      const record = await records.findByHash(hash, { accountId: isOpen ? null : accountId })
+      if (record === null) return null
+      const anchor = await anchors.findAnchor(record.txHash)
+      if (anchor === null) throw new Error(`expected the stored anchor ${record.txHash}`)
+      const proof = await findProof(record.txHash, anchor)
+      const bundle = createBundle({
+        record: JSON.parse(recordText(record)),
+        bootConfiguration: JSON.parse(anchor.bootConfiguration),
+        transaction: anchor.raw,
+        block: proof && describeProof(proof),
+      })
+      return JSON.stringify(bundle)
+    },
+  }
+}
+
+function describeProof(proof: BlockProof): BundleBlock {
+  return {
+    number: proof.number,
+    hash: proof.hash,
+    header: hexOf(proof.header),
+    transaction_index: proof.transactionIndex,
+    transaction_proof: proof.transactionProof.map(hexOf),
+    receipt_proof: proof.receiptProof.map(hexOf),
+  }
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return `0x${encodeHex(bytes)}`
+}

@@ -1,0 +1,26 @@
+import { type Rpc, RpcError } from '../../src/chain/rpc.ts'
+
+/** What becomes of a method's results; `refused`: the endpoint has no such method. */
+export type Change = 'refused' | ((result: never) => unknown)
+
+/** An endpoint that answers as `rpc` does, but for some methods' results. */
+export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>>): Rpc {
+  return {
+    ...rpc,
+    async call(method, params, signal) {
+      const change = changes[method]
+      if (change === 'refused') throw new RpcError('refused', `${method}: the method does not exist`)
+      const result = await rpc.call(method, params, signal)
+      return change === undefined ? result : change(result as never)
+    },
+    async batch(calls, signal) {
+      const replies = await rpc.batch(calls, signal)
+      return replies.map((reply, at) => {
+        const change = changes[calls[at]?.method ?? '']
+        if (change === undefined || reply.kind === 'error') return reply
+        if (change === 'refused') return { kind: 'error', code: -32601, message: 'the method does not exist' }
+        return { kind: 'result', value: change(reply.value as never) }
+      })
+    },
+  }
+}
