@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Database } from '../../../src/stores/database.ts'
@@ -161,9 +162,19 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
 
   it('lets one of two equal updates at once say that it changed something', async () => {
     const node = await createNode()
-    const updates = await Promise.all(
-      Array.from({ length: 6 }, () => nodes.update({ ...node, name: 'renamed', isArchived: null })),
+    const { promise: areAsked, resolve } = Promise.withResolvers<void>()
+    // All of them wait for the row, so each was asked before any of them changed it.
+    const holding = database.queries.transaction().execute(async (held) => {
+      await sql`update nodes set version = 'x' where node_id = ${node.nodeId}`.execute(held)
+      await areAsked
+    })
+    const asked = Array.from({ length: 6 }, () =>
+      nodes.update({ ...node, name: 'renamed', isArchived: null }),
     )
+    await sleep(300)
+    resolve()
+    await holding
+    const updates = await Promise.all(asked)
     expect(updates.filter((update) => update?.isNameUpdated)).toHaveLength(1)
   })
 
