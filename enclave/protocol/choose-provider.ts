@@ -9,8 +9,8 @@ export function chooseProvider(table: readonly ProviderEntry[], model: string): 
   return table.find((entry) => entry.models.some((pattern) => matchesPattern(pattern, model))) ?? null
 }
 
-/** Linear-time glob match: literal pieces are searched left to right, so hostile ids cannot make it backtrack. */
-function matchesPattern(pattern: string, model: string): boolean {
+/** Whether a pattern matches the whole id. Linear in time: literal pieces are searched left to right, so hostile ids cannot make it backtrack. */
+export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')
   if (rest.length === 0) return model === pattern
   const tail = rest.pop() ?? ''

@@ -10,6 +10,8 @@ export type ProcessesStore = {
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Ends a process's life: what it reserved is given back with the next `expire`. */
   leave(id: string): Promise<void>
+  /** Ends the lives of all processes: for one that knows it is alone with the database. */
+  leaveAll(): Promise<void>
   /** Forgets the processes whose lives are over, and gives back what they had reserved. Gives how many they were. */
   expire(): Promise<number>
 }
@@ -33,6 +35,9 @@ export function createProcessesStore(
     },
     async leave(id) {
       await sql`update gateway_processes set expires_at = 0 where id = ${id}`.execute(queries)
+    },
+    async leaveAll() {
+      await sql`update gateway_processes set expires_at = 0`.execute(queries)
     },
     async expire() {
       const { rows } = await sql<{ dead: number }>`

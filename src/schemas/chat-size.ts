@@ -1,0 +1,46 @@
+/** How much a chat request asks for, as far as that can be told without the model's tokenizer. */
+export type ChatSize = {
+  readonly messages: number
+  /** UTF-8 bytes of all texts of the prompt: messages, names, tool calls, and the descriptions of tools. */
+  readonly promptBytes: number
+  /** Content parts that are no text. */
+  readonly attachments: number
+  /** Longest answer per choice that the caller allows, tokens; null when that is left open. */
+  readonly answerTokensMax: number | null
+  readonly choices: number
+}
+
+type Members = Readonly<Record<string, unknown>>
+
+/** Measures a request that was found valid. `max_completion_tokens`, which newer clients send, goes before `max_tokens`. */
+export function measureChat(request: Members & { readonly messages: readonly Members[] }): ChatSize {
+  let promptBytes = 0
+  let attachments = 0
+  for (const { content, ...others } of request.messages) {
+    promptBytes += bytesOf(others.name) + bytesOf(others.refusal)
+    promptBytes += bytesOf(others.tool_calls) + bytesOf(others.function_call)
+    if (!Array.isArray(content)) promptBytes += bytesOf(content)
+    else
+      for (const part of content)
+        if (typeof part?.text === 'string') promptBytes += bytesOf(part.text)
+        else attachments++
+  }
+  promptBytes += bytesOf(request.tools) + bytesOf(request.response_format)
+  return {
+    messages: request.messages.length,
+    promptBytes,
+    attachments,
+    answerTokensMax: countOf(request.max_completion_tokens) ?? countOf(request.max_tokens),
+    choices: countOf(request.n) ?? 1,
+  }
+}
+
+/** Of a value that is no text, its JSON's. */
+function bytesOf(value: unknown): number {
+  if (value === undefined || value === null) return 0
+  return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
+}
+
+function countOf(value: unknown): number | null {
+  return typeof value === 'number' && value >= 1 ? value : null
+}
