@@ -1,8 +1,6 @@
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
-import { join } from 'node:path'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { startForwarder } from './forwarder-process.ts'
 import { type LoadResult, runLoad } from './load.ts'
 import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 
@@ -161,13 +159,4 @@ function printRatios(rows: readonly Row[]): void {
           `p50 ${(verified.p50Ms - provider.p50Ms).toFixed(2)} ms above the provider's`,
       )
     }
-}
-
-async function startForwarder(upstream: string): Promise<{ process: ChildProcess; origin: string }> {
-  const child = fork(join(import.meta.dirname, 'forwarder.ts'), [upstream], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-  })
-  if (!child.stdout) throw new Error('the forwarder has no output')
-  const [line] = await once(child.stdout, 'data')
-  return { process: child, origin: `http://127.0.0.1:${String(line).trim()}` }
 }

@@ -13,6 +13,8 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   eif: () => runScript('eif.ts'),
   bundles: () => runScript('bundles.ts'),
   history: () => runScript('history.ts'),
+  'plain-chat': () => runScript('plain-chat.ts'),
+  'node-scale': () => runScript('node-scale.ts'),
 }
 
 const wanted = process.argv.slice(2)

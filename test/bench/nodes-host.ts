@@ -1,0 +1,71 @@
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createLogger } from '../../src/logger.ts'
+import { NODE_LIMITS } from '../../src/nodes/limits.ts'
+import { createNodes } from '../../src/nodes/nodes.ts'
+import { createMemoryRegistry, TEST_ACCOUNT } from '../support/memory-registry.ts'
+
+/**
+ * The gateway's side of nodes in a process of its own, so that its memory is its own: started by nodes.ts with
+ * --expose-gc, with `registered` ids node-0, node-1, … Asked by messages, each answered by one.
+ */
+export type HostRequest =
+  | { readonly kind: 'memory' }
+  | { readonly kind: 'dispatch'; readonly model: string; readonly count: number }
+export type HostReply =
+  | { readonly kind: 'ready'; readonly url: string }
+  /** Bytes after a full collection: resident, and what V8 and its buffers hold. */
+  | { readonly kind: 'memory'; readonly rss: number; readonly held: number; readonly connected: number }
+  /** Microseconds of each decision, from the call to the frame on its socket. */
+  | { readonly kind: 'dispatch'; readonly micros: readonly number[] }
+
+const [model = '', registered = '0'] = process.argv.slice(2)
+const registry = createMemoryRegistry()
+for (let at = 0; at < Number(registered); at++)
+  registry.register({ nodeId: `node-${at}`, state: 'STOPPED', benchmarks: { [model]: 50 } })
+const nodes = createNodes({
+  nodes: registry,
+  inferences: registry.sink,
+  authenticate: async () => ({ accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }),
+  limits: NODE_LIMITS,
+  now: () => performance.timeOrigin + performance.now(),
+  random: Math.random,
+  makeId: randomUUID,
+  log: createLogger({ level: 'silent' }),
+})
+const server = createServer()
+server.on('upgrade', nodes.handleUpgrade)
+server.listen(0, '127.0.0.1', () => {
+  tell({ kind: 'ready', url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
+})
+process.on('message', (request: HostRequest) => void answer(request))
+process.on('disconnect', () => process.exit(0))
+
+async function answer(request: HostRequest): Promise<void> {
+  if (request.kind === 'memory') {
+    globalThis.gc?.()
+    globalThis.gc?.()
+    const { rss, heapUsed, external } = process.memoryUsage()
+    tell({ kind: 'memory', rss, held: heapUsed + external, connected: nodes.status().connected })
+    return
+  }
+  const micros: number[] = []
+  for (let turn = 0; turn < request.count; turn++) micros.push(await dispatchOnce(request.model))
+  tell({ kind: 'dispatch', micros })
+}
+
+/** The part of dispatch() before its first wait: choosing the node, taking its slot, sending the frame. */
+async function dispatchOnce(name: string): Promise<number> {
+  const request = { model: name, messages: [{ role: 'user', content: 'Hi' }] }
+  const call = { model: name, request, accountId: null, signal: new AbortController().signal }
+  const start = performance.now()
+  const answering = nodes.dispatcher.dispatch(call)
+  const micros = (performance.now() - start) * 1_000
+  for await (const _ of (await answering).chunks);
+  return micros
+}
+
+function tell(reply: HostReply): void {
+  process.send?.(reply)
+}

@@ -1,0 +1,81 @@
+import { Pool } from 'undici'
+import { quantile } from './load.ts'
+
+/** Streams of one closed loop of connections; milliseconds. */
+export type StreamPlan = {
+  readonly origin: string
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  readonly connections: number
+  readonly streams: number
+}
+
+export type StreamResult = {
+  readonly errors: number
+  /** Chunks with content in one stream, median. */
+  readonly chunks: number
+  /** From sending to the first chunk with content. */
+  readonly firstP50Ms: number
+  readonly firstP99Ms: number
+  /** Between two chunks with content. */
+  readonly gapP50Ms: number
+  readonly gapP99Ms: number
+}
+
+/** Runs the streams and gives when their chunks came. */
+export async function runStreams(plan: StreamPlan): Promise<StreamResult> {
+  const pool = new Pool(plan.origin, { connections: plan.connections, pipelining: 1, bodyTimeout: 60_000 })
+  const firsts: number[] = []
+  const gaps: number[] = []
+  const counts: number[] = []
+  let errors = 0
+  let left = plan.streams
+  async function work(): Promise<void> {
+    while (left-- > 0) {
+      const times = await readStream(pool, plan)
+      const [first] = times.arrivals
+      if (!times.isWhole || first === undefined) errors += 1
+      else firsts.push(first)
+      counts.push(times.arrivals.length)
+      times.arrivals.forEach((at, index) => {
+        const before = times.arrivals[index - 1]
+        if (before !== undefined) gaps.push(at - before)
+      })
+    }
+  }
+  await Promise.all(Array.from({ length: plan.connections }, work))
+  await pool.close()
+  for (const list of [firsts, gaps, counts]) list.sort((left, right) => left - right)
+  return {
+    errors,
+    chunks: quantile(counts, 0.5),
+    firstP50Ms: quantile(firsts, 0.5),
+    firstP99Ms: quantile(firsts, 0.99),
+    gapP50Ms: quantile(gaps, 0.5),
+    gapP99Ms: quantile(gaps, 0.99),
+  }
+}
+
+type StreamTimes = { readonly arrivals: readonly number[]; readonly isWhole: boolean }
+
+/** When each chunk with content came, from the sending on. Chunks that come in one piece come at one time. */
+async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Promise<StreamTimes> {
+  const sent = performance.now()
+  const response = await pool.request({
+    method: 'POST',
+    path,
+    headers: { 'content-type': 'application/json', ...headers },
+    body,
+  })
+  const arrivals: number[] = []
+  let rest = ''
+  for await (const part of response.body) {
+    const at = performance.now() - sent
+    const events = (rest + String(part)).split('\n\n')
+    rest = events.pop() ?? ''
+    for (const event of events) if (/"content":"[^"]/.test(event)) arrivals.push(at)
+    if (events.includes('data: [DONE]')) return { arrivals, isWhole: response.statusCode === 200 }
+  }
+  return { arrivals, isWhole: false }
+}
