@@ -65,6 +65,7 @@ function parseCount(text: string): number {
   return Number(text)
 }
 
-function collectText(text: string, before: readonly string[] = []): readonly string[] {
+/** Gathers the values of an option that may be repeated. */
+export function collectText(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text]
 }

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { registerAttestation } from './commands/attestation.ts'
+import { registerAudit } from './commands/audit.ts'
 import { registerCompletions } from './commands/completions.ts'
 import { registerEvidence } from './commands/evidence.ts'
 import { registerKeys } from './commands/keys.ts'
@@ -16,6 +17,7 @@ export function createProgram(): Command {
     .showHelpAfterError('(--help tells more)')
     .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
   registerVerify(program)
+  registerAudit(program)
   registerEvidence(program)
   registerRedact(program)
   registerAttestation(program)

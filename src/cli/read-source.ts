@@ -33,6 +33,15 @@ export function isUrl(source: string): boolean {
   return /^https?:\/\//i.test(source)
 }
 
+/** Throws CliError when the key would leave this machine unencrypted. */
+export function checkKeySafety(url: URL, apiKey: string | null): void {
+  if (apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
+    throw new CliError(
+      'expected https for a URL beyond this machine: the API key would be readable',
+      EXIT_CODES.usage,
+    )
+}
+
 async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
   try {
     await using file = await open(path)
@@ -48,11 +57,7 @@ async function fetchSource(
   options: SourceOptions & { bytesMax: number },
 ): Promise<Uint8Array> {
   const url = parseUrl(source)
-  if (options.apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
-    throw new CliError(
-      'expected https for a URL beyond this machine: the API key would be readable',
-      EXIT_CODES.usage,
-    )
+  checkKeySafety(url, options.apiKey)
   const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
   const signal = AbortSignal.timeout(options.timeoutMs ?? FETCH_TIMEOUT_MS)
   try {

@@ -1,0 +1,265 @@
+import { emptyEdge } from '../../../attestation/merkle/edge.ts'
+import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { createAnchorAudit } from './anchor-audit.ts'
+import type { ServedLog } from './answers.ts'
+import { createAttestationAudit } from './attestation-audit.ts'
+import { ChainFault } from './chain-fault.ts'
+import type { ChainSource } from './chain-source.ts'
+import { auditEvents, REORGANISED_BLOCKS_MAX } from './event-audit.ts'
+import type { AuditScope } from './expectations.ts'
+import { AUDIT_CHECKS, type AuditCheckName, type Finding } from './findings.ts'
+import type { Gateway } from './gateway.ts'
+import { GatewayFault } from './gateway-fault.ts'
+import { HeadIndex } from './head-index.ts'
+import { auditConstancy, auditResumption } from './history-audit.ts'
+import { openLeafReader } from './leaf-reader.ts'
+import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
+import { auditContract, auditIdentity } from './log-identity.ts'
+import { type WalkOutcome, walkLog } from './log-walk.ts'
+import { auditProofs } from './proof-audit.ts'
+import { createRecordAudit, type RecordAudit } from './record-audit.ts'
+import { createDocumentJudge } from './record-documents.ts'
+import { openRecordReader } from './record-reader.ts'
+import { type Random, Samples } from './samples.ts'
+import type { SavedLog } from './saved-log.ts'
+import { createHeadJudge } from './signed-heads.ts'
+import { TreeWalk } from './tree-walk.ts'
+
+/** What became of the audit of one log. */
+export type LogReport = {
+  readonly notary: string
+  /** Leaves that the log had when the audit began. */
+  readonly size: number
+  /** Leaves that this run went on from, and those that it reached. */
+  readonly startSize: number
+  readonly endSize: number
+  readonly headCount: number
+  /** It came to its end; otherwise nothing counts as passed. */
+  readonly isComplete: boolean
+  readonly checks: readonly AuditCheck[]
+  readonly findings: readonly Finding[]
+}
+
+/** What logs are audited with. */
+export type AuditTools = {
+  readonly gateway: Gateway
+  readonly chain: ChainSource | null
+  readonly scope: AuditScope
+  /** First block whose events are read. */
+  readonly fromBlock: number
+  readonly verifier: AttestationVerifier
+  readonly random: Random
+  /** Unix milliseconds. */
+  readonly nowMs: number
+}
+
+/** What happens on the way. */
+export type AuditEvents = {
+  progress(size: number): void
+  /** Where the next run could go on from. */
+  save(saved: SavedLog): Promise<void>
+}
+
+/**
+ * Audits one log from its first leaf, or from where `saved` stands, to the size it has now (README.md of this folder).
+ * Never throws for what the gateway or the chain says; throws what the signal was aborted with, and what `save` throws.
+ */
+export async function auditLog(
+  log: ServedLog,
+  tools: AuditTools,
+  { saved, events }: { readonly saved: SavedLog | null; readonly events: AuditEvents },
+): Promise<LogReport> {
+  const ledger = openLedger(log.notary, saved?.findings)
+  const run = new LogRun(log, { tools, ledger, saved, events })
+  let isComplete = false
+  try {
+    isComplete = await run.audit()
+  } catch (fault) {
+    if (!(fault instanceof GatewayFault) && !(fault instanceof ChainFault)) throw fault
+    const isChain = fault instanceof ChainFault
+    ledger.find(isChain ? 'chain_unreachable' : fault.code, {
+      where: isChain ? 'chain' : fault.where,
+      message: fault.message,
+    })
+  } finally {
+    await run.end()
+  }
+  if (!isComplete)
+    for (const check of Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[])
+      ledger.skip(check, 'the audit of this log did not come to its end')
+  const { startSize, endSize, headCount } = run
+  const { notary, size } = log
+  const counts = { startSize, endSize, headCount, isComplete }
+  return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
+}
+
+/** One audit of one log. */
+class LogRun {
+  readonly startSize: number
+  headCount = 0
+  private readonly log: ServedLog
+  private readonly tools: AuditTools
+  private readonly ledger: Ledger
+  private readonly saved: SavedLog | null
+  private readonly events: AuditEvents
+  private readonly tree: TreeWalk
+  private readonly index: HeadIndex
+  private readonly samples: Samples
+  /** What would be saved now. */
+  private state: SavedLog | null
+  private walkedSize: number
+  private closers: (() => Promise<void>)[] = []
+
+  constructor(
+    log: ServedLog,
+    given: {
+      readonly tools: AuditTools
+      readonly ledger: Ledger
+      readonly saved: SavedLog | null
+      readonly events: AuditEvents
+    },
+  ) {
+    const { tools, saved } = given
+    this.log = log
+    this.tools = tools
+    this.ledger = given.ledger
+    this.saved = saved
+    this.events = given.events
+    this.state = saved
+    this.startSize = saved?.head.size ?? 0
+    this.walkedSize = this.startSize
+    this.tree = new TreeWalk(saved?.edge ?? emptyEdge)
+    this.index = new HeadIndex(this.startSize)
+    if (saved !== null) this.index.add(saved.head)
+    const end = Math.min(log.size, tools.scope.to ?? log.size)
+    this.samples = new Samples(tools.random, { start: this.startSize, end: Math.max(this.startSize, end) })
+  }
+
+  get endSize(): number {
+    return this.walkedSize
+  }
+
+  /** Whether it came to its end. */
+  async audit(): Promise<boolean> {
+    const { log, ledger, tools, saved } = this
+    auditIdentity(log, { ledger, scope: tools.scope })
+    const chain = await auditContract(log, { ledger, chain: tools.chain })
+    if (saved !== null && !(await auditResumption(log, saved.head, { gateway: tools.gateway, ledger })))
+      return false
+    const anchors = createAnchorAudit(log, { ledger, chain, nowMs: tools.nowMs })
+    if (saved !== null) await anchors.check(saved.waiting)
+    const records = this.openRecords()
+    const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved?.head ?? null })
+    const outcome = await walkLog({
+      ...tools,
+      log,
+      ledger,
+      heads,
+      anchors,
+      records,
+      tree: this.tree,
+      samples: this.samples,
+      leaves: this.openLeaves(),
+      attestations: createAttestationAudit(log, { ...tools, ledger, chain }),
+      onStep: async ({ size, isWhole }) => {
+        this.walkedSize = size
+        this.events.progress(size)
+        const newest = heads.newest()
+        if (!isWhole || newest === null) return
+        const bracket = records?.audit.bracket() ?? NO_BRACKET
+        const { eventBlock = null, findings = [] } = this.state ?? {}
+        this.state = {
+          edge: this.tree.matchedEdge,
+          head: newest,
+          waiting: anchors.waiting(),
+          eventBlock,
+          bracket,
+          findings,
+        }
+        await this.save()
+      },
+    })
+    this.headCount = outcome.headCount
+    this.finishRecords(records?.audit ?? null)
+    await this.close(outcome, chain)
+    return true
+  }
+
+  /** Ends what is open, and saves what was found. */
+  async end(): Promise<void> {
+    for (const close of this.closers) await close()
+    await this.save()
+  }
+
+  /** What takes the whole walk to be known. */
+  private async close({ confirmedSize }: WalkOutcome, chain: ChainSource | null): Promise<void> {
+    const { log, ledger, tools, samples, index } = this
+    const end = Math.min(log.size, tools.scope.to ?? log.size)
+    if (this.walkedSize < end)
+      ledger.find('head_missing', {
+        where: 'heads',
+        message: `the log has ${log.size} leaves, and the last head that is served and signed has ${this.walkedSize}`,
+      })
+    if (tools.scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
+    const newest = this.state?.head ?? null
+    if (newest !== null) {
+      await auditProofs(newest, { ...tools, notary: log.notary, ledger, samples })
+      await auditConstancy(log, { ...tools, ledger, index, samples, newest, confirmedSize })
+    }
+    if (chain === null) return
+    const fromBlock = Math.max(tools.fromBlock, (this.state?.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
+    if (tools.fromBlock > 0)
+      ledger.skip('heads on chain', `blocks before ${tools.fromBlock} were left out (--from-block)`)
+    const eventBlock = await auditEvents(log, { ...tools, chain, ledger, index, newest, fromBlock })
+    if (this.state !== null) this.state = { ...this.state, eventBlock }
+  }
+
+  private openLeaves() {
+    const { log, tools, startSize } = this
+    const reader = openLeafReader(tools.gateway, { notary: log.notary, start: startSize, end: log.size })
+    this.closers.push(() => reader.close())
+    return reader
+  }
+
+  private openRecords() {
+    const { log, tools, ledger, startSize } = this
+    const { scope, gateway, verifier } = tools
+    if ((scope.policy.measurements ?? []).length === 0)
+      ledger.skip(
+        'measurements',
+        scope.acceptsAnyCode ? 'any code was accepted' : 'no expected measurements were given',
+      )
+    if (!scope.hasRecords) {
+      for (const check of ['records', 'attestation documents'] as const)
+        ledger.skip(check, 'no key was given (--key)')
+      return null
+    }
+    const start = Math.max(startSize, scope.from)
+    const reader = openRecordReader(gateway, { notary: log.notary, start, end: log.size })
+    this.closers.push(() => reader.close())
+    const documents = createDocumentJudge(log, { scope, verifier })
+    const bracket = this.saved?.bracket ?? NO_BRACKET
+    return { reader, audit: createRecordAudit(log, { ledger, scope, documents, bracket }) }
+  }
+
+  private finishRecords(audit: RecordAudit | null): void {
+    if (audit === null) return
+    audit.finish()
+    const newest = audit.newestDocument()
+    const { attestationDigest, size } = this.log
+    if (newest?.index !== size - 1 || newest.digest === attestationDigest) return
+    this.ledger.find('attestation_digest_mismatch', {
+      where: 'log',
+      message: `the log names the document ${attestationDigest ?? 'none'}, its newest record carries ${newest.digest}`,
+    })
+  }
+
+  /** Faults are of this run: the next one asks again. */
+  private async save(): Promise<void> {
+    if (this.state === null) return
+    const findings = this.ledger.findings().filter(({ severity }) => severity !== 'fault')
+    await this.events.save({ ...this.state, findings })
+  }
+}
+
+const NO_BRACKET = { newestMs: null, notBeforeMs: null }

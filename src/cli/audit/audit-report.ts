@@ -1,0 +1,72 @@
+import { printable } from '../printable.ts'
+import { formatCheck } from '../verify-report.ts'
+import type { LogReport } from './audit-log.ts'
+import type { Finding } from './findings.ts'
+import type { AuditReport } from './run-audit.ts'
+
+/** Whether an audit came to its end, and nothing was found. */
+export function isClean({ logs, findings }: AuditReport): boolean {
+  return findings.length === 0 && logs.every((log) => log.isComplete && log.findings.length === 0)
+}
+
+/** Gives the report of an audit for people. */
+export function printAuditText(report: AuditReport): string {
+  const logs = report.logs.map(formatLog)
+  const own = report.findings.length === 0 ? [] : [`gateway\n${report.findings.map(formatFinding).join('')}`]
+  return [...logs, ...own, `${conclude(report)}\n`].join('\n')
+}
+
+/** Gives the report of an audit as one JSON object, for programs. */
+export function printAuditJson(report: AuditReport): string {
+  const logs = report.logs.map((log) => ({
+    notary: log.notary,
+    size: log.size,
+    from: log.startSize,
+    to: log.endSize,
+    heads: log.headCount,
+    complete: log.isComplete,
+    checks: log.checks,
+    findings: log.findings.map(findingObject),
+  }))
+  const findings = report.findings.map(findingObject)
+  return `${JSON.stringify({ ok: isClean(report), conclusion: conclude(report), logs, findings }, null, 2)}\n`
+}
+
+function findingObject({ isEarlier, ...finding }: Finding) {
+  return { ...finding, earlier: isEarlier }
+}
+
+function formatLog(log: LogReport): string {
+  const width = Math.max(...log.checks.map(({ name }) => name.length))
+  const range = log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
+  const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
+  return `${head}${log.checks.map((check) => formatCheck(check, width)).join('')}${log.findings.map(formatFinding).join('')}`
+}
+
+function formatFinding({ code, severity, where, message, isEarlier }: Finding): string {
+  const earlier = isEarlier ? ' (found by an earlier run)' : ''
+  return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
+}
+
+/** Says what it comes to, and no more than that. */
+function conclude(report: AuditReport): string {
+  const { logs } = report
+  const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
+  const count = (severity: Finding['severity']) =>
+    findings.filter((finding) => finding.severity === severity).length
+  const told = [
+    [count('contradiction'), 'contradictory'],
+    [count('missing'), 'missing'],
+    [count('fault'), 'that could not be read'],
+  ] as const
+  const named = told.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`)
+  if (named.length > 0) return `FOUND: ${named.join(', ')}.`
+  if (logs.length === 0) return 'NOTHING: the gateway has no log.'
+  const open = new Set(
+    logs.flatMap(({ checks }) =>
+      checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name),
+    ),
+  )
+  const rest = open.size === 0 ? '' : ` Not checked, or not in full: ${[...open].join(', ')}.`
+  return `CLEAN: nothing missing or contradictory was found in ${logs.length === 1 ? 'the log' : `${logs.length} logs`}.${rest}`
+}

@@ -1,0 +1,130 @@
+import type { z } from 'zod'
+import { AFFIDAVIT } from '../../../contracts/artifact.ts'
+import { type Rpc, type RpcCall, RpcError, type RpcReply } from '../../chain/rpc.ts'
+import { readEventPages } from './anchor-events.ts'
+import { ChainFault } from './chain-fault.ts'
+import type { AnchorEvent } from './chain-forms.ts'
+import { BlockForm, HexBytes, Quantity, ReceiptForm, TransactionForm } from './chain-forms.ts'
+
+/** How often the endpoint is asked before the audit gives up. */
+export const CHAIN_ATTEMPTS_MAX = 6
+const BACK_OFF_FIRST_MS = 250
+
+/** What the chain has under a transaction's hash. */
+export type ChainAnchor = {
+  /** Called account: 0x, lower case; null when a contract is created. */
+  readonly to: string | null
+  readonly input: Uint8Array
+  /** Null while it is in no block. */
+  readonly receipt: ChainReceipt | null
+}
+
+export type ChainReceipt = z.infer<typeof ReceiptForm>
+export type ChainBlock = z.infer<typeof BlockForm>
+
+/** An EVM chain, read through an endpoint that the auditor trusts to know it. All throw ChainFault. */
+export type ChainSource = {
+  readonly chainId: number
+  fetchNewestBlock(): Promise<number>
+  /** In the order of the hashes; null for a transaction that the endpoint does not know. */
+  fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]>
+  /** Blocks by number; a number that the chain does not reach is left out. */
+  fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>>
+  /** Events of a notary in the contract, in pages, in the order of the chain. */
+  eventPages(query: EventQuery): AsyncIterable<readonly AnchorEvent[]>
+  /** Whether the contract of this release stands at the address. */
+  hasContract(address: string): Promise<boolean>
+}
+
+export type EventQuery = {
+  readonly contract: string
+  readonly notary: string
+  /** Inclusive. */
+  readonly fromBlock: number
+  readonly toBlock: number
+}
+
+/** Gives the chain behind a client, asking its id at once. `sleep` waits between attempts. */
+export async function openChainSource(
+  rpc: Pick<Rpc, 'call' | 'batch'>,
+  { sleep, signal }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
+): Promise<ChainSource> {
+  const retrying = createRetrying({ sleep, signal })
+  const batch = (calls: readonly RpcCall[]) => retrying(() => rpc.batch(calls, signal))
+  const call = (method: string, params: readonly unknown[]) =>
+    retrying(() => rpc.call(method, params, signal))
+
+  async function fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
+    const replies = await batch(
+      txHashes.flatMap((hash) => [
+        { method: 'eth_getTransactionByHash', params: [hash] },
+        { method: 'eth_getTransactionReceipt', params: [hash] },
+      ]),
+    )
+    return txHashes.map((hash, at) => {
+      const transaction = readAs(TransactionForm.nullable(), replies[2 * at])
+      const receipt = readAs(ReceiptForm.nullable(), replies[2 * at + 1])
+      if (transaction === null) return null
+      if (transaction.hash !== hash || (receipt !== null && receipt.transactionHash !== hash))
+        throw new ChainFault(`the endpoint gave another transaction than ${hash}`)
+      return { to: transaction.to, input: transaction.input, receipt }
+    })
+  }
+
+  return {
+    chainId: readAs(Quantity, { kind: 'result', value: await call('eth_chainId', []) }),
+    fetchNewestBlock: async () =>
+      readAs(Quantity, { kind: 'result', value: await call('eth_blockNumber', []) }),
+    fetchAnchors,
+    async fetchBlocks(numbers) {
+      const replies = await batch(
+        numbers.map((number) => ({ method: 'eth_getBlockByNumber', params: [quantity(number), false] })),
+      )
+      const blocks = numbers.map((number, at) => [number, readAs(BlockForm.nullable(), replies[at])] as const)
+      return new Map(blocks.flatMap(([number, block]) => (block === null ? [] : [[number, block]])))
+    },
+    eventPages: (query) =>
+      readEventPages((params) => retrying(() => rpc.call('eth_getLogs', [params], signal)), query),
+    async hasContract(address) {
+      const code = await call('eth_getCode', [address, 'latest'])
+      return readAs(HexBytes, { kind: 'result', value: code }) === AFFIDAVIT.deployedBytecode.toLowerCase()
+    },
+  }
+}
+
+/** A number as the Ethereum JSON-RPC specification writes it. */
+export function quantity(value: number): string {
+  return `0x${value.toString(16)}`
+}
+
+type Retrying = <Value>(ask: () => Promise<Value>) => Promise<Value>
+
+/** Asks again what failed on the way. What the endpoint refuses, it would refuse again: that is thrown as it is. */
+function createRetrying({
+  sleep,
+  signal,
+}: {
+  readonly sleep: (durationMs: number) => Promise<void>
+  readonly signal: AbortSignal
+}): Retrying {
+  return async (ask) => {
+    for (let tried = 1; ; tried++) {
+      try {
+        return await ask()
+      } catch (fault) {
+        signal.throwIfAborted()
+        if (!(fault instanceof RpcError) || fault.code === 'refused' || fault.code === 'answer_too_large')
+          throw fault
+        if (tried === CHAIN_ATTEMPTS_MAX) throw new ChainFault(fault.message, { cause: fault })
+        await sleep(BACK_OFF_FIRST_MS * 2 ** (tried - 1))
+      }
+    }
+  }
+}
+
+function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Value {
+  if (reply?.kind === 'error') throw new ChainFault(`the endpoint refused: ${reply.message}`)
+  const parsed = form.safeParse(reply?.value)
+  if (parsed.success) return parsed.data
+  throw new ChainFault(`the endpoint's answer is not what it should be: ${parsed.error.issues[0]?.message}`)
+}

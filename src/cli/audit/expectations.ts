@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+
+/** What an auditor looks at, and what they expect to find. */
+export type AuditScope = {
+  /** Leaves from here on, in what is looked at one by one; the tree is always built from the first. */
+  readonly from: number
+  /** Up to the first head of so many leaves; null: all. */
+  readonly to: number | null
+  readonly policy: BundlePolicy
+  /** Any code is accepted: said, not merely left out. */
+  readonly acceptsAnyCode: boolean
+  readonly hasChain: boolean
+  readonly hasRecords: boolean
+  /** The key sees its own records alone, so that others may be missing. */
+  readonly ownRecordsOnly: boolean
+}
+
+/**
+ * What of a scope must stay the same when an audit goes on from where another one ended: with less, there would be a part
+ * that no run looked at. SHA-256, hex.
+ */
+export function digestScope(scope: AuditScope): string {
+  const { policy } = scope
+  const text = JSON.stringify([
+    scope.from,
+    scope.hasChain,
+    scope.hasRecords,
+    scope.ownRecordsOnly,
+    scope.acceptsAnyCode,
+    policy.allowDebug ?? false,
+    policy.confirmationsMin ?? null,
+    (policy.roots ?? []).map(encodeHex),
+    (policy.configurations ?? []).map(encodeHex),
+    (policy.measurements ?? []).map((set) => [...set].map(([index, pcr]) => [index, encodeHex(pcr)])),
+  ])
+  return createHash('sha256').update(text).digest('hex')
+}

@@ -1,0 +1,98 @@
+/** What a log is audited for, in the order of the report. */
+export const AUDIT_CHECKS = {
+  'boot configuration':
+    'the key, chain and contract of the log are those of its configuration, an expected one',
+  'head signatures': 'the notary signed every head, for that chain and contract',
+  growth: 'every head has more leaves than the one before, up to the size that the log claims',
+  leaves: 'the leaves, without a gap, hash to the root of every head',
+  'one history': 'no two heads contradict each other, now and since the last audit',
+  proofs: 'proofs that the gateway serves lead from our leaves to its heads',
+  'anchors on chain':
+    'the transaction of every head is in the chain, succeeded, and brought exactly that head',
+  'heads on chain': 'every head of the notary in the contract is one that the gateway serves',
+  'time attestations': 'the enclave attested the tree at these sizes, after those blocks',
+  'blocks of attestations': 'the chain has those blocks, and they are older than the documents',
+  records: 'every record is complete in itself, and is its leaf',
+  'attestation documents': "records' documents are genuine, of this key, and were valid then",
+  measurements: 'every document has the expected measurements',
+} as const satisfies Readonly<Record<string, string>>
+
+export type AuditCheckName = keyof typeof AUDIT_CHECKS
+
+/**
+ * `contradiction`: two things that were said cannot both be true, and one of them is signed or on the chain.
+ * `missing`: something that must be there is not. `fault`: the gateway or the chain did not answer as it must, so that the
+ * audit could not go on.
+ */
+export type Severity = 'contradiction' | 'missing' | 'fault'
+
+type FindingKind = { readonly severity: Severity; readonly check: AuditCheckName | null }
+
+const contradicts = (check: AuditCheckName): FindingKind => ({ severity: 'contradiction', check })
+const misses = (check: AuditCheckName): FindingKind => ({ severity: 'missing', check })
+const FAULT: FindingKind = { severity: 'fault', check: null }
+
+/** Every code an audit can report. They are stable: programs may depend on them. README.md says what each means. */
+export const FINDING_KINDS = {
+  log_identity_invalid: contradicts('boot configuration'),
+  configuration_mismatch: contradicts('boot configuration'),
+  configuration_unexpected: contradicts('boot configuration'),
+  head_signature_invalid: contradicts('head signatures'),
+  sizes_not_growing: contradicts('growth'),
+  head_reused: contradicts('growth'),
+  head_missing: misses('growth'),
+  leaf_missing: misses('leaves'),
+  leaf_changed: contradicts('leaves'),
+  head_root_mismatch: contradicts('leaves'),
+  equivocation: contradicts('one history'),
+  history_rewritten: contradicts('one history'),
+  inclusion_proof_invalid: contradicts('proofs'),
+  consistency_proof_invalid: contradicts('proofs'),
+  anchor_missing: misses('anchors on chain'),
+  anchor_overdue: misses('anchors on chain'),
+  anchor_mismatch: contradicts('anchors on chain'),
+  anchor_reverted: contradicts('anchors on chain'),
+  contract_unknown: contradicts('anchors on chain'),
+  wrong_chain: contradicts('anchors on chain'),
+  hidden_anchor: contradicts('heads on chain'),
+  head_attestation_invalid: contradicts('time attestations'),
+  head_attestation_mismatch: contradicts('time attestations'),
+  head_attestation_order: contradicts('time attestations'),
+  head_attestation_block: contradicts('blocks of attestations'),
+  record_missing: misses('records'),
+  record_invalid: contradicts('records'),
+  record_mismatch: contradicts('records'),
+  record_head_unserved: contradicts('records'),
+  record_anchor_mismatch: contradicts('records'),
+  record_time: contradicts('records'),
+  attestation_swapped: contradicts('attestation documents'),
+  attestation_invalid: contradicts('attestation documents'),
+  attestation_time: contradicts('attestation documents'),
+  attestation_digest_mismatch: contradicts('attestation documents'),
+  measurements_unexpected: contradicts('measurements'),
+  gateway_unreachable: FAULT,
+  answer_refused: FAULT,
+  answer_invalid: FAULT,
+  answer_too_large: FAULT,
+  answer_too_slow: FAULT,
+  redirected: FAULT,
+  cursor_stuck: FAULT,
+  chain_unreachable: FAULT,
+} as const satisfies Readonly<Record<string, FindingKind>>
+
+export type FindingCode = keyof typeof FINDING_KINDS
+
+/** One thing that is missing or contradictory. `where` and `message` may hold text from outside: print it escaped. */
+export type Finding = {
+  readonly code: FindingCode
+  readonly severity: Severity
+  /** The log; null for one of the gateway as a whole. */
+  readonly notary: string | null
+  readonly where: string
+  readonly message: string
+  /** Found by an earlier run that this one went on from. */
+  readonly isEarlier: boolean
+}
+
+/** Findings of one code that are kept in full; the rest are counted. */
+export const FINDINGS_PER_CODE_MAX = 100

@@ -1,0 +1,168 @@
+import { errors, Pool } from 'undici'
+import { JsonError } from '../../../attestation/json/json-error.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { checkKeySafety } from '../read-source.ts'
+import { GatewayFault } from './gateway-fault.ts'
+
+/** Longest that one answer may take, from connect to the last byte, milliseconds. */
+export const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
+/** How often a question is asked before the audit gives up: over a minute and a half of a gateway that is down. */
+export const ATTEMPTS_MAX = 8
+/** An answer that took too long is likely to take too long again. */
+export const SLOW_ATTEMPTS_MAX = 2
+export const BACK_OFF_FIRST_MS = 250
+export const BACK_OFF_MAX_MS = 30_000
+
+/** Questions to a gateway over HTTP. */
+export type GatewayHttp = {
+  /**
+   * The JSON object at a path (with its query) below the base URL. Asks again, later each time, when it is told to (429,
+   * 503) or the connection is lost. Throws GatewayFault; what `signal` was aborted with.
+   */
+  fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
+  close(): Promise<void>
+}
+
+export type GatewayHttpOptions = {
+  /** Base URL, which may have a path. */
+  readonly url: string
+  readonly apiKey: string | null
+  readonly timeoutMs?: number
+  readonly signal: AbortSignal
+  /** Waits so many milliseconds. */
+  readonly sleep: (durationMs: number) => Promise<void>
+}
+
+/**
+ * Gives a client of the gateway at `url`, which is not trusted: answers are bounded in size and time, read as strict JSON,
+ * and redirects are not followed. Throws CliError when the key would leave this machine unencrypted.
+ */
+export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
+  const url = new URL(options.url)
+  checkKeySafety(url, options.apiKey)
+  const timeoutMs = options.timeoutMs ?? ANSWER_TIMEOUT_MS_DEFAULT
+  const base = url.pathname.replace(/\/+$/, '')
+  const pool = new Pool(url.origin, { connections: 4, connectTimeout: timeoutMs })
+  const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
+
+  async function attempt(path: string, bytesMax: number): Promise<Answer> {
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signal = AbortSignal.any([options.signal, timeout])
+    try {
+      const answer = await pool.request({ method: 'GET', path: `${base}${path}`, headers, signal })
+      const body = await collect(answer.body, { bytesMax, where: path })
+      return { status: answer.statusCode, retryAfter: answer.headers['retry-after'], body }
+    } catch (fault) {
+      options.signal.throwIfAborted()
+      if (fault instanceof GatewayFault) throw fault
+      if (timeout.aborted || fault instanceof errors.ConnectTimeoutError)
+        throw new GatewayFault('answer_too_slow', {
+          where: path,
+          message: `expected a complete answer within ${timeoutMs} ms`,
+        })
+      const message = `no answer (${codeOf(fault)})`
+      throw new GatewayFault('gateway_unreachable', { where: path, message })
+    }
+  }
+
+  async function fetchObject(path: string, { bytesMax }: { readonly bytesMax: number }): Promise<JsonObject> {
+    for (let tried = 1; ; tried++) {
+      const outcome = await attempt(path, bytesMax).catch(asFault)
+      const fault = outcome instanceof GatewayFault ? outcome : judgeStatus(outcome, path)
+      if (!(outcome instanceof GatewayFault) && fault === null) return readObject(outcome.body, path)
+      if (fault === null || !mayRetry(fault, tried)) throw fault
+      const wished = outcome instanceof GatewayFault ? undefined : outcome.retryAfter
+      await options.sleep(pauseOf(tried, wished))
+      options.signal.throwIfAborted()
+    }
+  }
+
+  return { fetchObject, close: () => pool.destroy() }
+}
+
+type Answer = {
+  readonly status: number
+  readonly retryAfter: string | readonly string[] | undefined
+  readonly body: Uint8Array
+}
+
+function asFault(fault: unknown): GatewayFault {
+  if (fault instanceof GatewayFault) return fault
+  throw fault
+}
+
+function judgeStatus({ status, body }: Answer, where: string): GatewayFault | null {
+  if (status === 200) return null
+  if (status >= 300 && status < 400)
+    return new GatewayFault('redirected', {
+      where,
+      status,
+      message: `expected an answer, got a redirect (${status})`,
+    })
+  const isPassing = status === 429 || status === 502 || status === 503 || status === 504
+  return new GatewayFault(isPassing ? 'gateway_unreachable' : 'answer_refused', {
+    where,
+    status,
+    message: `the gateway answered ${status}${wordsOf(body)}`,
+  })
+}
+
+function mayRetry({ code }: GatewayFault, tried: number): boolean {
+  if (code === 'answer_too_slow') return tried < SLOW_ATTEMPTS_MAX
+  return code === 'gateway_unreachable' && tried < ATTEMPTS_MAX
+}
+
+/** As long as the gateway wishes, when it says so in seconds, but never longer than our own longest. */
+function pauseOf(tried: number, wished: Answer['retryAfter']): number {
+  const own = Math.min(BACK_OFF_FIRST_MS * 2 ** (tried - 1), BACK_OFF_MAX_MS)
+  const seconds = typeof wished === 'string' && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
+  return Math.min(Math.max(own, seconds * 1000), BACK_OFF_MAX_MS)
+}
+
+async function collect(
+  parts: AsyncIterable<Uint8Array>,
+  { bytesMax, where }: { readonly bytesMax: number; readonly where: string },
+): Promise<Uint8Array> {
+  const kept: Uint8Array[] = []
+  let size = 0
+  for await (const part of parts) {
+    size += part.length
+    if (size > bytesMax)
+      throw new GatewayFault('answer_too_large', {
+        where,
+        message: `expected an answer of at most ${bytesMax} bytes`,
+      })
+    kept.push(part)
+  }
+  return Buffer.concat(kept)
+}
+
+function readObject(body: Uint8Array, where: string): JsonObject {
+  try {
+    const value = parseExactJson(body)
+    if (isJsonObject(value)) return value
+  } catch (fault) {
+    if (!(fault instanceof JsonError)) throw fault
+    const message = `expected JSON that means one thing only: ${fault.message}`
+    throw new GatewayFault('answer_invalid', { where, message })
+  }
+  throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })
+}
+
+/** The message of the gateway's error envelope, when the answer is one. */
+function wordsOf(body: Uint8Array): string {
+  try {
+    const envelope = parseExactJson(body)
+    const error: Json | undefined = isJsonObject(envelope) ? memberOf(envelope, 'error') : undefined
+    const message = isJsonObject(error) ? memberOf(error, 'message') : undefined
+    return typeof message === 'string' ? `: ${message}` : ''
+  } catch {
+    return ''
+  }
+}
+
+function codeOf(fault: unknown): string {
+  if (!(fault instanceof Error)) return 'unknown fault'
+  return 'code' in fault && typeof fault.code === 'string' ? fault.code : fault.message
+}

@@ -1,0 +1,75 @@
+import { addressOf } from '../../../attestation/account.ts'
+import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import {
+  type BootFacts,
+  digestBootConfiguration,
+  parseBootConfiguration,
+} from '../../../attestation/evidence/boot-configuration.ts'
+import type { ServedLog } from './answers.ts'
+import type { ChainSource } from './chain-source.ts'
+import type { AuditScope } from './expectations.ts'
+import type { Ledger } from './ledger.ts'
+
+/** Checks that what the gateway says of a log fits together, and whether its configuration is an expected one. */
+export function auditIdentity(
+  log: ServedLog,
+  { ledger, scope }: { readonly ledger: Ledger; readonly scope: AuditScope },
+): void {
+  const faults = listFaults(log)
+  if (faults.length > 0) ledger.find('log_identity_invalid', { where: 'log', message: faults.join('; ') })
+  const { configurations = [] } = scope.policy
+  const digest = digestBootConfiguration(log.bootConfiguration)
+  if (configurations.length === 0)
+    ledger.skip(
+      'boot configuration',
+      `no expected configurations were given; this one is ${encodeHex(digest)}`,
+    )
+  else if (configurations.some((expected) => equalBytes(expected, digest))) ledger.pass('boot configuration')
+  else
+    ledger.find('configuration_unexpected', {
+      where: 'log',
+      message: `expected another boot configuration than ${encodeHex(digest)}`,
+    })
+}
+
+/**
+ * Gives the chain, if it is the one of the log and has the contract of this release there; null when it cannot show
+ * anything. Throws ChainFault.
+ */
+export async function auditContract(
+  log: ServedLog,
+  { ledger, chain }: { readonly ledger: Ledger; readonly chain: ChainSource | null },
+): Promise<ChainSource | null> {
+  const { chainId, contract } = log.domain
+  if (chain === null) {
+    for (const check of ['anchors on chain', 'heads on chain', 'blocks of attestations'] as const)
+      ledger.skip(check, 'no chain was given (--rpc)')
+    return null
+  }
+  if (chain.chainId !== chainId) {
+    const message = `the log is anchored on chain ${chainId}, the endpoint is of chain ${chain.chainId}`
+    ledger.find('wrong_chain', { where: 'log', message })
+    return null
+  }
+  if (await chain.hasContract(contract)) return chain
+  // What another contract says, it may say without having checked a signature.
+  const message = `the code at ${contract} is not the contract of this release`
+  ledger.find('contract_unknown', { where: 'log', message })
+  return null
+}
+
+function listFaults({ notary, publicKey, domain, bootConfiguration }: ServedLog): readonly string[] {
+  try {
+    const { chainId, contract }: BootFacts = parseBootConfiguration(bootConfiguration)
+    return [
+      ...(addressOf(publicKey) === notary ? [] : ['the notary is not the address of the public key']),
+      ...(chainId === domain.chainId && contract === domain.contract
+        ? []
+        : ['the boot configuration names another chain or contract']),
+    ]
+  } catch (fault) {
+    if (fault instanceof FormatError) return [fault.message]
+    throw fault
+  }
+}

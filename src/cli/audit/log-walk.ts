@@ -1,0 +1,186 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { AnchorAudit } from './anchor-audit.ts'
+import type { ServedHead, ServedLog } from './answers.ts'
+import type { AttestationAudit, AttestedHead } from './attestation-audit.ts'
+import type { AuditScope } from './expectations.ts'
+import type { Gateway } from './gateway.ts'
+import { GatewayFault } from './gateway-fault.ts'
+import type { LeafReader } from './leaf-reader.ts'
+import type { Ledger } from './ledger.ts'
+import { readAhead } from './read-ahead.ts'
+import type { RecordAudit } from './record-audit.ts'
+import type { RecordReader } from './record-reader.ts'
+import type { Samples } from './samples.ts'
+import { type HeadJudge, isSigned } from './signed-heads.ts'
+import type { TreeWalk } from './tree-walk.ts'
+
+/** Heads after which what was found is made ready to be saved. */
+const STEP_HEADS = 50
+
+/** What a walk is done with. */
+export type WalkParts = {
+  readonly log: ServedLog
+  readonly gateway: Gateway
+  readonly ledger: Ledger
+  readonly scope: AuditScope
+  readonly heads: HeadJudge
+  readonly tree: TreeWalk
+  readonly leaves: LeafReader
+  readonly anchors: AnchorAudit
+  readonly attestations: AttestationAudit
+  /** Null without a key. */
+  readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
+  readonly samples: Samples
+  /** Called after each step; `isWhole`: everything up to the newest head was compared, so it can be gone on from there. */
+  readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
+}
+
+/** How a walk ended. */
+export type WalkOutcome = {
+  /** Heads that were walked. */
+  readonly headCount: number
+  readonly confirmedSize: number
+}
+
+/**
+ * Walks one log: page by page of its heads, and under each head its leaves and records, holding no more than two pages of
+ * each. Ends at the size that the log had when the audit began, or at the first head of `scope.to` leaves. Throws
+ * GatewayFault, ChainFault.
+ */
+export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
+  const { log, gateway, heads, scope } = parts
+  const end = Math.min(log.size, scope.to ?? log.size)
+  const walk = new Walk(parts)
+  let headCount = 0
+  let confirmedSize = 0
+  for await (const page of readAhead(gateway.headPages(log.notary, heads.newest()?.size ?? null))) {
+    const attested = await parts.attestations.check(page.attestations)
+    const reach = page.heads.filter(({ size }) => size <= log.size)
+    for (let start = 0; start < reach.length && walk.size < end; start += STEP_HEADS) {
+      const taken = await walk.walkHeads(reach.slice(start, start + STEP_HEADS), attested, end)
+      await parts.anchors.check(taken.filter(({ size }) => size > scope.from))
+      headCount += taken.length
+      confirmedSize = taken.findLast(({ anchor }) => anchor.state === 'confirmed')?.size ?? confirmedSize
+      await parts.onStep({ size: walk.size, isWhole: walk.isWhole })
+    }
+    if (walk.size >= end) break
+  }
+  return { headCount, confirmedSize }
+}
+
+class Walk {
+  private readonly parts: WalkParts
+  /** Leaves that were passed; the tree's size, as long as that is whole. */
+  private position: number
+  /** False once the leaves contradict a head, or one is missing: there is no tree to compare with from there on. */
+  isWhole = true
+  private nextAttestation = 0
+  private attested: readonly AttestedHead[] = []
+
+  constructor(parts: WalkParts) {
+    this.parts = parts
+    this.position = parts.tree.size
+  }
+
+  get size(): number {
+    return this.position
+  }
+
+  /** Walks heads in order until one reaches `end`; gives those that were accepted. */
+  async walkHeads(
+    heads: readonly ServedHead[],
+    attested: readonly AttestedHead[],
+    end: number,
+  ): Promise<readonly ServedHead[]> {
+    if (attested !== this.attested) {
+      this.attested = attested
+      this.nextAttestation = 0
+    }
+    const taken: ServedHead[] = []
+    for (const head of heads) {
+      if (this.position >= end) break
+      if (!this.parts.heads.accept(head, `head ${head.size}`)) continue
+      await this.walkHead(head)
+      taken.push(head)
+    }
+    return taken
+  }
+
+  private async walkHead(head: ServedHead): Promise<void> {
+    const { tree, ledger, samples, records } = this.parts
+    const before = this.position
+    for (;;) {
+      const attested = this.attested[this.nextAttestation]
+      if (attested === undefined || attested.size > head.size) break
+      this.nextAttestation++
+      await this.advance(attested.size, head)
+      this.compareAttested(attested)
+      records?.audit.passAttestation(attested.timestampMs)
+    }
+    await this.advance(head.size, head)
+    if (this.isWhole && !tree.matches(head.root)) this.isWhole = await this.explain(head)
+    if (!this.isWhole)
+      return ledger.skip('leaves', `no tree can be built from leaf ${tree.matchedEdge.size} on`)
+    tree.settle()
+    samples.addHead({ size: head.size, root: head.root })
+    ledger.pass('leaves', head.size - before)
+  }
+
+  private async explain(head: ServedHead): Promise<boolean> {
+    const { log, gateway, ledger, tree } = this.parts
+    const beyond = log.head !== null && isSigned(log.head, log) ? log.head : null
+    return await tree.explain(head, { notary: log.notary, gateway, ledger, beyond })
+  }
+
+  /** Of an attestation of fewer leaves than were passed, the next head's tree shows nothing. */
+  private compareAttested({ size, root }: AttestedHead): void {
+    const { tree, ledger } = this.parts
+    if (!this.isWhole || tree.size !== size) return
+    if (encodeHex(tree.root()) === root) return
+    ledger.find('head_attestation_mismatch', {
+      where: `attestation of size ${size}`,
+      message: `the enclave attested the root ${root}, the leaves hash to ${encodeHex(tree.root())}`,
+    })
+  }
+
+  /** Passes the leaves, and their records, up to `to`; `head` is the first that covers them. */
+  private async advance(to: number, head: ServedHead): Promise<void> {
+    const { tree, samples } = this.parts
+    while (this.position < to) {
+      const leaves = this.isWhole ? await this.takeLeaves(to - this.position) : null
+      if (leaves !== null) {
+        samples.addLeaves(this.position, leaves)
+        tree.append(leaves)
+      }
+      const count = leaves?.length ?? to - this.position
+      await this.checkRecords(count, leaves, head)
+      this.position += count
+    }
+  }
+
+  /** Null when the gateway does not give the next leaf. */
+  private async takeLeaves(countMax: number): Promise<readonly Uint8Array[] | null> {
+    try {
+      return await this.parts.leaves.take(countMax)
+    } catch (fault) {
+      if (!(fault instanceof GatewayFault) || fault.code !== 'leaf_missing') throw fault
+      this.parts.ledger.find('leaf_missing', { where: fault.where, message: fault.message })
+      this.isWhole = false
+      return null
+    }
+  }
+
+  private async checkRecords(
+    count: number,
+    leaves: readonly Uint8Array[] | null,
+    head: ServedHead,
+  ): Promise<void> {
+    const { records, scope } = this.parts
+    if (records === null) return
+    for (let at = Math.max(0, scope.from - this.position); at < count; at++) {
+      const index = this.position + at
+      const leafHash = leaves?.[at] ?? null
+      await records.audit.check(await records.reader.take(index), { index, leafHash, head })
+    }
+  }
+}

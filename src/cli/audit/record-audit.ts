@@ -1,0 +1,217 @@
+import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
+import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { recoverPoint } from '../../services/recover-point.ts'
+import type { ServedHead, ServedLog } from './answers.ts'
+import type { AuditScope } from './expectations.ts'
+import type { Ledger } from './ledger.ts'
+import type { DocumentJudge, DocumentVerdict } from './record-documents.ts'
+import { describeHead, isSigned, reportEquivocation } from './signed-heads.ts'
+
+/** Between which moments, by head attestations, leaves were appended: Unix milliseconds. */
+export type TimeBracket = {
+  /** The newest time at which a record so far says it finished. */
+  readonly newestMs: number | null
+  /** Leaves from now on were appended after this. */
+  readonly notBeforeMs: number | null
+}
+
+/** Checks the records of one log, one after the other. */
+export type RecordAudit = {
+  /** `leafHash`: of the leaf list, null when that could not be read. `head`: the first one that covers the leaf. */
+  check(
+    record: Json | null,
+    leaf: { readonly index: number; readonly leafHash: Uint8Array | null; readonly head: ServedHead },
+  ): Promise<void>
+  /** The enclave attested that the leaves so far were there at this time. */
+  passAttestation(timestampMs: number): void
+  bracket(): TimeBracket
+  /** SHA-256 (hex) of the document of the last record. */
+  newestDocument(): { readonly index: number; readonly digest: string } | null
+  /** Ends a gap that reaches up to here. */
+  finish(): void
+}
+
+/** Gives the audit of the records of `log`, going on from `bracket`. */
+export function createRecordAudit(
+  log: ServedLog,
+  given: {
+    readonly ledger: Ledger
+    readonly scope: AuditScope
+    readonly documents: DocumentJudge
+    readonly bracket: TimeBracket
+  },
+): RecordAudit {
+  const { ledger, scope, documents } = given
+  let { newestMs, notBeforeMs } = given.bracket
+  let gap: { readonly start: number; end: number } | null = null
+  let newestDocument: { readonly index: number; readonly digest: string } | null = null
+
+  function missRecord(index: number): void {
+    if (gap === null) gap = { start: index, end: index }
+    gap.end = index
+  }
+
+  function finish(): void {
+    if (gap === null) return
+    const { start, end } = gap
+    gap = null
+    const where = start === end ? `record ${start}` : `records ${start} to ${end}`
+    if (scope.ownRecordsOnly) ledger.skip('records', 'the key sees its own records alone')
+    else
+      ledger.find('record_missing', {
+        where,
+        message: `${where}: leaves of the log that no record is given for`,
+      })
+  }
+
+  function checkTime({ index, finished_at: finishedMs }: Receipt): void {
+    if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
+      ledger.find('record_time', {
+        where: `record ${index}`,
+        message: `finished ${isoOf(finishedMs)}, it says, but was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
+      })
+    newestMs = Math.max(newestMs ?? 0, finishedMs)
+  }
+
+  async function checkDocument(record: JsonObject, receipt: Receipt): Promise<void> {
+    const where = `record ${receipt.index}`
+    const verdict = await documents.judge(String(memberOf(record, 'attestation')))
+    newestDocument = { index: receipt.index, digest: verdict.digest }
+    for (const { code, message } of verdict.faults) ledger.find(code, { where, message })
+    if (!isWithin(receipt.finished_at, verdict))
+      ledger.find('attestation_time', {
+        where,
+        message: `finished ${isoOf(receipt.finished_at)}, when its attestation document was not valid`,
+      })
+    if (verdict.faults.length > 0) return
+    ledger.pass('attestation documents')
+    if ((scope.policy.measurements ?? []).length > 0) ledger.pass('measurements')
+  }
+
+  return {
+    async check(record, { index, leafHash, head }) {
+      if (record === null) {
+        missRecord(index)
+        return
+      }
+      finish()
+      const where = `record ${index}`
+      const isWhole = reportFaults(record, { where, ledger, documents })
+      const parts = readParts(record)
+      if (parts === null) return
+      const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
+      if (isWhole && isBound) ledger.pass('records')
+      checkTime(parts.receipt)
+      if (isWhole) await checkDocument(parts.record, parts.receipt)
+    },
+    passAttestation(timestampMs) {
+      if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
+        ledger.find('record_time', {
+          where: `attestation of ${isoOf(timestampMs)}`,
+          message: `a record says it finished ${isoOf(newestMs)}, after the enclave attested that it was there`,
+        })
+      notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
+    },
+    bracket: () => ({ newestMs, notBeforeMs }),
+    newestDocument: () => newestDocument,
+    finish,
+  }
+}
+
+type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
+
+/** Reports what the record shows to be wrong with itself; whether there is nothing. */
+function reportFaults(
+  record: Json,
+  {
+    where,
+    ledger,
+    documents,
+  }: { readonly where: string; readonly ledger: Ledger; readonly documents: DocumentJudge },
+): boolean {
+  const report = verifyRecord(record, { recover: recoverPoint, decodeAttestation: documents.decode })
+  const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
+  const swapped = failed.find(({ name }) => name === 'attestation key')
+  if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
+  const others = failed.filter((check) => check !== swapped)
+  if (others.length > 0)
+    ledger.find('record_invalid', {
+      where,
+      message: others.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
+    })
+  return failed.length === 0
+}
+
+function readParts(record: Json): Parts | null {
+  try {
+    if (!isJsonObject(record)) return null
+    const receipt = parseReceipt(memberOf(record, 'receipt') ?? null)
+    return { record, receipt, proof: parseLogProof(memberOf(record, 'log') ?? null) }
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}
+
+/** Reports where the record is not the one of its leaf, log, head and anchor; whether it is. */
+function reportMismatches(
+  { record, receipt, proof }: Parts,
+  given: {
+    readonly where: string
+    readonly leafHash: Uint8Array | null
+    readonly head: ServedHead
+    readonly log: ServedLog
+    readonly ledger: Ledger
+  },
+): boolean {
+  const { where, leafHash, head, log, ledger } = given
+  const faults: string[] = []
+  if (leafHash !== null && !equalBytes(hashReceipt(receipt), leafHash))
+    faults.push('its receipt is not the leaf')
+  if (memberOf(record, 'public_key') !== `0x${encodeHex(log.publicKey)}`) faults.push('it names another key')
+  if (proof.chain_id !== log.domain.chainId || proof.contract !== log.domain.contract)
+    faults.push('it names another chain or contract')
+  if (faults.length > 0) ledger.find('record_mismatch', { where, message: faults.join('; ') })
+  const isSameHead = proof.size === head.size && proof.root === encodeHex(head.root)
+  if (!isSameHead) reportHead(proof, given)
+  const hasAnchor = memberOf(record, 'tx_hash') === head.anchor.txHash
+  if (isSameHead && !hasAnchor)
+    ledger.find('record_anchor_mismatch', {
+      where,
+      message: `expected tx_hash to be the transaction of its head, ${head.anchor.txHash}`,
+    })
+  return faults.length === 0 && isSameHead && hasAnchor
+}
+
+function reportHead(
+  proof: LogProof,
+  {
+    where,
+    head,
+    log,
+    ledger,
+  }: { readonly where: string; readonly head: ServedHead; readonly log: ServedLog; readonly ledger: Ledger },
+): void {
+  const own = { size: proof.size, root: decodeHex(proof.root), signature: decodeHex(proof.signature) }
+  const isContradiction = own.size === head.size && isSigned(own, log)
+  if (isContradiction) reportEquivocation(ledger, where, [describeHead(own), describeHead(head)])
+  else
+    ledger.find('record_head_unserved', {
+      where,
+      message: `expected the head that covers its leaf, of size ${head.size}, got one of size ${own.size}`,
+    })
+}
+
+function isWithin(timeMs: number, { validMs }: DocumentVerdict): boolean {
+  return validMs === null || (timeMs >= validMs.from && timeMs <= validMs.to)
+}
+
+function isoOf(timeMs: number): string {
+  const time = new Date(timeMs)
+  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
+}

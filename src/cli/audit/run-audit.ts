@@ -1,0 +1,59 @@
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import type { ServedLog } from './answers.ts'
+import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
+import type { Finding } from './findings.ts'
+import type { Gateway } from './gateway.ts'
+import { GatewayFault } from './gateway-fault.ts'
+import { openLedger } from './ledger.ts'
+import type { AuditProgress } from './progress.ts'
+import type { AuditState } from './state-file.ts'
+
+/** What became of an audit. */
+export type AuditReport = {
+  readonly logs: readonly LogReport[]
+  /** Findings of the gateway as a whole. */
+  readonly findings: readonly Finding[]
+}
+
+/**
+ * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A gateway that does not answer as it
+ * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
+ */
+export async function runAudit(
+  tools: Omit<AuditTools, 'verifier'>,
+  given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
+): Promise<AuditReport> {
+  const { state, progress, notary } = given
+  const ledger = openLedger(null)
+  const verifier = createAttestationVerifier()
+  const logs: LogReport[] = []
+  for (const log of await findLogs(tools.gateway, notary, (fault) => ledger.find(fault.code, fault))) {
+    progress.start(log.notary, log.size)
+    const events = {
+      progress: progress.update,
+      save: (saved: Parameters<AuditState['save']>[1]) => state.save(log.notary, saved),
+    }
+    const saved = state.find(log.notary)
+    try {
+      logs.push(await auditLog(log, { ...tools, verifier }, { saved, events }))
+    } finally {
+      await state.flush()
+      progress.stop()
+    }
+  }
+  return { logs, findings: ledger.findings() }
+}
+
+async function findLogs(
+  gateway: Gateway,
+  notary: string | null,
+  report: (fault: GatewayFault) => void,
+): Promise<readonly ServedLog[]> {
+  try {
+    return notary === null ? await gateway.listLogs() : [await gateway.fetchLog(notary)]
+  } catch (fault) {
+    if (!(fault instanceof GatewayFault)) throw fault
+    report(fault)
+    return []
+  }
+}
