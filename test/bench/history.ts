@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks'
 import { createHistory } from '../../src/services/history.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { type Database, openDatabase } from '../../src/stores/database.ts'
+import { createLogsStore } from '../../src/stores/logs.ts'
 import { createRecordsStore } from '../../src/stores/records.ts'
 import { buildCommit, makeLog, openLog, stateAfter } from '../src/stores/build-commit.ts'
 import { startPostgres } from '../support/postgres.ts'
@@ -17,8 +18,14 @@ const BATCH = 5_000
 const ROUNDS = 200
 
 /** What was stored, to ask for some of it again. Every tenth record is of `account`. */
-type Growth = { readonly account: string; readonly hashes: string[]; readonly ids: string[]; size: number }
-const stored: Growth = { account: crypto.randomUUID(), hashes: [], ids: [], size: 0 }
+type Growth = {
+  readonly account: string
+  readonly hashes: string[]
+  readonly ids: string[]
+  logId: number
+  size: number
+}
+const stored: Growth = { account: crypto.randomUUID(), hashes: [], ids: [], logId: 0, size: 0 }
 
 const server = await startPostgres({ shared_buffers: '512MB', max_wal_size: '8GB' })
 const database = await openDatabase({ url: server.url })
@@ -44,6 +51,7 @@ async function run(opened: Database): Promise<void> {
       `  ${name.padEnd(34)} ${ms.toFixed(2)} ms with ${SMALL}, ${then.toFixed(2)} ms with ${LARGE}, ratio ${(then / ms).toFixed(2)}`,
     )
   }
+  await measureProofs(opened)
 }
 
 /** Gives what appends records to one log, in commits of BATCH as the committer makes them. */
@@ -51,6 +59,7 @@ async function createGrowth(opened: Database): Promise<(size: number) => Promise
   const commits = createCommitsStore(opened)
   const log = makeLog()
   let state = await openLog(commits, log)
+  stored.logId = state.logId
   let nonce = 0
   const document = crypto.getRandomValues(new Uint8Array(5_000))
   return async (size) => {
@@ -71,6 +80,27 @@ async function createGrowth(opened: Database): Promise<(size: number) => Promise
   }
 }
 
+/** Proofs in logs of other sizes: those that the same log had when it was smaller. */
+async function measureProofs(opened: Database): Promise<void> {
+  const logs = createLogsStore(opened)
+  const { logId } = stored
+  const first: number[] = []
+  for (const size of [10, 1_000, 100_000, LARGE].filter((one) => one <= LARGE)) {
+    const index = () => Math.floor(Math.random() * size)
+    const times = [
+      await median(() => logs.readInclusion({ logId, index: index(), size })),
+      await median(() => logs.readConsistency({ logId, from: 1 + index(), to: size })),
+    ]
+    if (first.length === 0) first.push(...times)
+    const told = times.map(
+      (ms, at) => `${ms.toFixed(2)} ms (${(ms / (first[at] ?? Number.NaN)).toFixed(2)} ×)`,
+    )
+    console.log(
+      `  log of ${String(size).padStart(9)} leaves: inclusion ${told[0]}, consistency ${told[1]}, log2 ${Math.log2(size).toFixed(1)}`,
+    )
+  }
+}
+
 async function measure(opened: Database): Promise<ReadonlyMap<string, number>> {
   const history = createHistory({ records: createRecordsStore(opened), isOpen: true })
   const page = { accountId: stored.account, filter: 'all', limit: 100, cursor: null } as const
@@ -81,17 +111,20 @@ async function measure(opened: Database): Promise<ReadonlyMap<string, number>> {
     'record by hash': () => history.find(pick(stored.hashes), stored.account),
   }
   const medians = new Map<string, number>()
-  for (const [name, run] of Object.entries(subjects)) {
-    for (let round = 0; round < ROUNDS / 4; round++) await run()
-    const list: number[] = []
-    for (let round = 0; round < ROUNDS; round++) {
-      const start = performance.now()
-      await run()
-      list.push(performance.now() - start)
-    }
-    medians.set(name, list.toSorted((left, right) => left - right)[ROUNDS / 2] ?? Number.NaN)
-  }
+  for (const [name, run] of Object.entries(subjects)) medians.set(name, await median(run))
   return medians
+}
+
+/** Milliseconds of one run, after a quarter of the runs to warm up. */
+async function median(run: () => Promise<unknown>): Promise<number> {
+  for (let round = 0; round < ROUNDS / 4; round++) await run()
+  const list: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const start = performance.now()
+    await run()
+    list.push(performance.now() - start)
+  }
+  return list.toSorted((left, right) => left - right)[ROUNDS / 2] ?? Number.NaN
 }
 
 function pick(list: readonly string[]): string {
