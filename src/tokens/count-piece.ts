@@ -1,0 +1,115 @@
+import type { Vocabulary } from './vocabulary.ts'
+
+/** Steps between two pauses: about 2 ms of work. */
+export const STEPS_PER_PAUSE = 8_192
+
+/**
+ * Counts the tokens of one piece, given as bytes (vocabulary.ts): neighbours are merged, the pair of the lowest rank first, the
+ * leftmost among equals, until no pair is a token. A piece is a caller's choice and may be megabytes long, so that the pairs wait in a
+ * heap, and the generator pauses every STEPS_PER_PAUSE steps.
+ */
+export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
+  const length = piece.length
+  if (length < 2 || vocabulary.ranks.has(piece)) return Math.min(length, 1)
+  const parts = createParts(length)
+  // One pair for each byte but the last at first, and at most two new ones for each merge.
+  const pairs = createHeap(3 * length)
+  const note = (start: number) => {
+    const end = parts.endOfPair(start)
+    const rank = end === null ? undefined : rankOf(piece, { start, end, vocabulary })
+    parts.setRank(start, rank ?? NO_RANK)
+    if (rank !== undefined) pairs.push(rank * POSITIONS + start)
+  }
+  let steps = 0
+  for (let start = 0; start < length - 1; start++) {
+    note(start)
+    if (++steps % STEPS_PER_PAUSE === 0) yield
+  }
+  let count = length
+  for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
+    if (++steps % STEPS_PER_PAUSE === 0) yield
+    const start = pair % POSITIONS
+    // A pair whose parts were merged with others since is told by its rank.
+    if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
+    const before = parts.merge(start)
+    count--
+    note(start)
+    if (before >= 0) note(before)
+  }
+  return count
+}
+
+/** A pair is one number, rank before position: the order of merging is that of numbers. Exact up to 2^53. */
+const POSITIONS = 2 ** 32
+const NO_RANK = -1
+
+function rankOf(
+  piece: string,
+  pair: { readonly start: number; readonly end: number; readonly vocabulary: Vocabulary },
+): number | undefined {
+  const { start, end, vocabulary } = pair
+  return end - start > vocabulary.tokenBytesMax ? undefined : vocabulary.ranks.get(piece.slice(start, end))
+}
+
+/** The parts of a piece, as a list linked by their starts. */
+function createParts(length: number) {
+  const next = Int32Array.from({ length }, (_, start) => start + 1)
+  const previous = Int32Array.from({ length }, (_, start) => start - 1)
+  const ranks = new Int32Array(length).fill(NO_RANK)
+  const at = (list: Int32Array, start: number) => list[start] ?? length
+  return {
+    rank: (start: number) => ranks[start] ?? NO_RANK,
+    setRank: (start: number, rank: number) => {
+      ranks[start] = rank
+    },
+    /** Where the part after the one at `start` ends; null when there is none. */
+    endOfPair: (start: number) => {
+      const second = at(next, start)
+      return second >= length ? null : at(next, second)
+    },
+    /** Makes one part of the one at `start` and the next. Gives the start of the part before, or a negative number. */
+    merge: (start: number) => {
+      const second = at(next, start)
+      const after = at(next, second)
+      next[start] = after
+      if (after < length) previous[after] = start
+      ranks[second] = NO_RANK
+      return previous[start] ?? -1
+    },
+  }
+}
+
+/** Binary heap of at most `capacity` numbers; the smallest comes out first. */
+function createHeap(capacity: number) {
+  const items = new Float64Array(capacity)
+  let size = 0
+  const at = (index: number) => (index < size ? (items[index] ?? Infinity) : Infinity)
+  return {
+    push: (item: number) => {
+      let index = size++
+      while (index > 0) {
+        const parent = (index - 1) >> 1
+        if (at(parent) <= item) break
+        items[index] = at(parent)
+        index = parent
+      }
+      items[index] = item
+    },
+    pop: () => {
+      if (size === 0) return null
+      const top = at(0)
+      const last = at(size - 1)
+      size--
+      let index = 0
+      for (;;) {
+        const left = 2 * index + 1
+        const child = at(left + 1) < at(left) ? left + 1 : left
+        if (at(child) >= last) break
+        items[index] = at(child)
+        index = child
+      }
+      if (size > 0) items[index] = last
+      return top
+    },
+  }
+}
