@@ -1,0 +1,71 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { CHOICES_MAX, readChunk } from '../../../src/nodes/chunk-facts.ts'
+
+const chunkOf = (delta: JsonObject, more: JsonObject = {}): JsonObject => ({
+  choices: [{ index: 0, delta, finish_reason: null, ...more }],
+})
+
+describe('a chunk', () => {
+  it.each([
+    ['text', { content: 'héllo' }, 5],
+    ['reasoning, by whatever name', { reasoning_content: 'abc', thinking: 'de' }, 5],
+    ['a tool call', { tool_calls: [{ index: 0, function: { name: 'f', arguments: '{}' } }] }, 3],
+    ['a role alone, which is no text', { role: 'assistant', content: '' }, 0],
+    ['nothing', {}, 0],
+  ] as const)('with %s has so much of it', (_, delta, textLength) => {
+    expect(readChunk(chunkOf(delta), 32)).toMatchObject({ textLength, isToken: textLength > 0, finished: [] })
+  })
+
+  it('that finishes a choice is worth waiting for', () => {
+    expect(readChunk(chunkOf({}, { finish_reason: 'stop', index: 3 }), 32)).toMatchObject({
+      isToken: true,
+      finished: [3],
+    })
+  })
+
+  it('with usage and no choices is the usage-only chunk', () => {
+    const usage = { prompt_tokens: 1 }
+    expect(readChunk({ choices: [], usage }, 32)).toMatchObject({ isUsageOnly: true, usage })
+    expect(readChunk({ ...chunkOf({}), usage }, 32)).toMatchObject({ isUsageOnly: false, usage })
+    expect(readChunk({ choices: [], usage: null }, 32)).toMatchObject({
+      isUsageOnly: false,
+      usage: undefined,
+    })
+  })
+
+  it.each([
+    ['no choices', {}],
+    ['choices that are an object', { choices: {} }],
+    ['a choice that is null', { choices: [null] }],
+    ['no delta', { choices: [{ index: 0 }] }],
+    ['a delta in text', { choices: [{ index: 0, delta: 'x' }] }],
+    ['no index', { choices: [{ delta: {} }] }],
+    ['a fractional index', { choices: [{ index: 0.5, delta: {} }] }],
+    ['an index that is too large', { choices: [{ index: CHOICES_MAX, delta: {} }] }],
+  ] as const)('with %s is none', (_, chunk) => {
+    expect(readChunk(chunk, 32)).toBeNull()
+  })
+
+  it('may be as deep as the bound and no deeper', () => {
+    // The chunk is 1, choices 2, the choice 3, its delta 4.
+    const nested = { a: [[]] }
+    expect(readChunk(chunkOf(nested), 6)).not.toBeNull()
+    expect(readChunk(chunkOf(nested), 5)).toBeNull()
+  })
+
+  it('of any form gives facts or null, and never throws', () => {
+    const members = fc.dictionary(
+      fc.constantFrom('index', 'delta', 'finish_reason', '__proto__'),
+      fc.jsonValue(),
+    )
+    const chunks = fc.record({ choices: fc.oneof(fc.jsonValue(), fc.array(members)), usage: fc.jsonValue() })
+    fc.assert(
+      fc.property(chunks, (chunk) => {
+        const facts = readChunk(JSON.parse(JSON.stringify(chunk)) as JsonObject, 32)
+        expect(facts === null || facts.textLength >= 0).toBe(true)
+      }),
+    )
+  })
+})

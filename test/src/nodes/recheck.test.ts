@@ -1,0 +1,73 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
+import { eventually, type NodesStage, openNodesStage, TEST_KEY } from '../../support/nodes-stage.ts'
+
+let stage: NodesStage
+afterEach(() => stage.close())
+
+describe('a node that is connected', () => {
+  it.each([
+    ['archived', { isArchived: true }, 'Node is archived'],
+    ['disabled', { state: 'STOPPED_DISABLED' }, 'Node is disabled'],
+  ] as const)('and %s meanwhile is closed', async (_, change, reason) => {
+    stage = await openNodesStage({ recheckMs: 50 })
+    const node = await stage.connect({ nodeId: 'a' })
+    stage.registry.change('a', change)
+    expect(await node.closed).toEqual({ code: 1008, reason })
+  })
+
+  it('and disabled meanwhile stays so, whatever its state was', async () => {
+    stage = await openNodesStage({ recheckMs: 50 })
+    const node = await stage.connect({ nodeId: 'a' })
+    stage.registry.change('a', { state: 'RUNNING_DISABLED' })
+    await node.closed
+    await eventually(() => stage.registry.stateOf('a') === 'STOPPED_DISABLED', 'stored')
+  })
+
+  it('with a key that was revoked meanwhile is closed', async () => {
+    let isRevoked = false
+    const caller = { accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }
+    stage = await openNodesStage(
+      { recheckMs: 50 },
+      { authenticate: async (key) => (key === TEST_KEY && !isRevoked ? caller : null) },
+    )
+    const node = await stage.connect()
+    isRevoked = true
+    expect(await node.closed).toEqual({ code: 1008, reason: 'API key is no longer valid' })
+  })
+
+  it('stays when the database is away', async () => {
+    let isAway = false
+    const caller = { accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }
+    let asked = 0
+    stage = await openNodesStage(
+      { recheckMs: 20 },
+      {
+        async authenticate() {
+          asked++
+          if (isAway) throw new Error('away')
+          return caller
+        },
+      },
+    )
+    await stage.connect()
+    isAway = true
+    await eventually(() => asked > 3, 'asked several times')
+    expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('is disconnected at once when its owner archives it', async () => {
+    stage = await openNodesStage()
+    const node = await stage.connect({ nodeId: 'a' })
+    expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(true)
+    expect(await node.closed).toEqual({ code: 1008, reason: 'Node is archived' })
+    expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(false)
+  })
+
+  it('is stored as seen', async () => {
+    stage = await openNodesStage({ seenMs: 20 })
+    await stage.connect({ nodeId: 'a' })
+    await stage.connect({ nodeId: 'b' })
+    await eventually(() => stage.registry.writes.includes('seen a,b'), 'seen')
+  })
+})
