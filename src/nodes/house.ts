@@ -47,44 +47,23 @@ const SEEN_BATCH_MAX = 1_000
 
 /** An empty house. */
 export function createHouse(options: HouseOptions): House {
-  const { nodes: registry, inferences, limits, now, log } = options
+  const { nodes: registry, limits, now, log } = options
   const connections = new Map<string, KeyedNode>()
   const runs = new Set<NodeRun>()
-  const index = createNodeIndex(options.random)
-  const queue = createWaitQueue(limits)
-  const records = createNodeRecords(log)
-  const inferenceLog = createInferenceLog({ sink: inferences, log, inferencesMax: limits.inferencesMax })
-  const prober = createProber(limits)
+  const parts = {
+    ...{ connections, runs },
+    index: createNodeIndex(options.random),
+    queue: createWaitQueue(limits),
+    records: createNodeRecords(log),
+    inferenceLog: createInferenceLog({ sink: options.inferences, log, inferencesMax: limits.inferencesMax }),
+    prober: createProber(limits),
+  }
+  const { index, queue, records, inferenceLog, prober } = parts
   const unixSeconds = () => Math.floor(now() / 1000)
 
-  const host: ConnectionHost = {
-    ...options,
-    onChange: (node) => index.update(node),
-    onFree: (node) => queue.offer(node),
-    onState: (node) => {
-      const state = node.standing.state()
-      log.info({ nodeId: node.nodeId, state }, 'node changed its state')
-      records.write(node.nodeId, () => storeState(registry, node.nodeId, state))
-    },
-    onOpened: (run) => runs.add(run),
-    onSettled: (node, run, result) => concludeRun(node, run, { result, nowMs: now() }),
-    onServed(node, run) {
-      if (!run.options.isProbe) inferenceLog.note(inferenceOf(node, run, now()))
-    },
-    onClosed: (run) => runs.delete(run),
-    onGone(node, why) {
-      index.remove(node)
-      if (connections.get(node.nodeId)?.node === node) connections.delete(node.nodeId)
-      log.info({ nodeId: node.nodeId, why }, 'node disconnected')
-      const at = unixSeconds()
-      const state = stopState(node.standing.state())
-      records.write(node.nodeId, () => registry.markDisconnected(node.nodeId, at))
-      records.write(node.nodeId, () => storeState(registry, node.nodeId, state))
-    },
-  }
-
   return {
-    ...{ connections, runs, index, queue, records, inferenceLog, prober, host },
+    ...parts,
+    host: createHost(options, parts),
     enter(node, key) {
       const { nodeId, accepted } = node
       connections.set(nodeId, { node, key })
@@ -110,8 +89,49 @@ export function createHouse(options: HouseOptions): House {
       const nodeIds = [...connections.keys()]
       for (let from = 0; from < nodeIds.length; from += SEEN_BATCH_MAX) {
         const batch = nodeIds.slice(from, from + SEEN_BATCH_MAX)
-        records.write('', () => registry.markSeen(batch, unixSeconds()))
+        records.write(ALL_NODES, () => registry.markSeen(batch, unixSeconds()))
       }
+    },
+  }
+}
+
+/** Stands for a node id where a write is about many; no node's id is empty. */
+const ALL_NODES = ''
+
+type SharedParts = Pick<House, 'index' | 'queue' | 'records' | 'inferenceLog'> & {
+  readonly connections: Map<string, KeyedNode>
+  readonly runs: Set<NodeRun>
+}
+
+/** What happens to the house when something happens to a connection. */
+function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
+  const { nodes: registry, now, log } = options
+  const { connections, runs, index, queue, records, inferenceLog } = parts
+  return {
+    ...options,
+    onChange: (node) => index.update(node),
+    onFree: (node) => queue.offer(node),
+    onState(node) {
+      const { nodeId } = node
+      const state = node.standing.state()
+      log.info({ nodeId, state, health: node.health() }, 'node changed its state')
+      records.write(nodeId, () => storeState(registry, nodeId, state))
+    },
+    onOpened: (run) => runs.add(run),
+    onSettled: (node, run, result) => concludeRun(node, run, { result, nowMs: now() }),
+    onServed(node, run) {
+      if (!run.options.isProbe) inferenceLog.note(inferenceOf(node, run, now()))
+    },
+    onClosed: (run) => runs.delete(run),
+    onGone(node, why) {
+      const { nodeId } = node
+      index.remove(node)
+      if (connections.get(nodeId)?.node === node) connections.delete(nodeId)
+      log.info({ nodeId, why }, 'node disconnected')
+      const at = Math.floor(now() / 1000)
+      const state = stopState(node.standing.state())
+      records.write(nodeId, () => registry.markDisconnected(nodeId, at))
+      records.write(nodeId, () => storeState(registry, nodeId, state))
     },
   }
 }

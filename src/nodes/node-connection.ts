@@ -1,6 +1,13 @@
 import type { WebSocket } from 'ws'
 import type { Logger } from '../logger.ts'
-import { cancelFrame, healthFrame, parseControl, pingFrame, reconnectFrame } from './control-frames.ts'
+import {
+  cancelFrame,
+  healthFrame,
+  type NodeHealth,
+  parseControl,
+  pingFrame,
+  reconnectFrame,
+} from './control-frames.ts'
 import { DispatchError } from './dispatcher.ts'
 import { decodeFrame, type NodeFrame } from './frames.ts'
 import type { AcceptedNode } from './handshake.ts'
@@ -120,9 +127,9 @@ export class NodeConnection {
     return !this.isGone && !this.isDraining && this.standing.isServing() && !this.liveness.isLeaving()
   }
 
-  /** Runs that hold a slot or may still get frames. */
-  openRuns(): number {
-    return this.runs.size
+  /** The node's own last statement of its load: not trusted, but worth reading when it gets slow. */
+  health(): NodeHealth | null {
+    return this.liveness.health()
   }
 
   /** Begins a run; the slot is the run's from now on. */

@@ -4,12 +4,10 @@ import { type WebSocket, WebSocketServer } from 'ws'
 import { ApiError, errorReply } from '../errors.ts'
 import { JSON_TYPE } from '../http/context.ts'
 import type { Logger } from '../logger.ts'
-import { type Authenticate, authenticateNode } from './authenticate-node.ts'
-import { type AcceptedNode, checkHello, parseHello, REFUSALS, type Refusal } from './handshake.ts'
+import type { AdmitNode } from './admit-node.ts'
+import type { AcceptedNode } from './handshake.ts'
 import type { NodeLimits } from './limits.ts'
-import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
-import type { NodeRecords } from './node-records.ts'
-import type { NodeRegistry } from './ports.ts'
+import { CLOSE_CODES } from './node-connection.ts'
 
 /** The door that nodes come in by. */
 export type NodeSocket = {
@@ -25,13 +23,10 @@ export type NodeSocket = {
 }
 
 export type NodeSocketOptions = {
-  readonly registry: NodeRegistry
-  readonly authenticate: Authenticate
-  readonly records: NodeRecords
+  readonly admit: AdmitNode
   readonly limits: NodeLimits
   readonly log: Logger
-  /** The connection that the node has now. */
-  readonly connected: (nodeId: string) => NodeConnection | null
+  /** How many nodes are connected. */
   readonly count: () => number
   /** Takes over a node's socket. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string) => void
@@ -50,74 +45,46 @@ const FRAGMENTS_MAX = 1_024
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
   const server = openServer(limits)
-  // Node ids that a handshake is about to connect, so that two at once cannot both.
-  const claimed = new Set<string>()
   let handshakes = 0
   let isStopped = false
 
-  async function admit(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const { accountId, key } = await authenticateNode(request.headers, options.authenticate)
-    const checked = await check(request, accountId)
-    const claim = checked.kind === 'accepted' ? await claimNode(checked.node.nodeId) : checked
+  async function shakeHands(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const admitted = await options.admit(request.headers)
     try {
       if (socket.destroyed) return
       if (isStopped) throw new ApiError('shutting_down', 'This instance is shutting down')
       server.handleUpgrade(request, socket, head, (webSocket) => {
-        if (claim.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, claim.reason)
+        if (admitted.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, admitted.reason)
         else if (options.count() >= limits.connectionsMax)
           turnAway(webSocket, CLOSE_CODES.later, 'Too many nodes')
-        else if (checked.kind === 'accepted') options.onNode(webSocket, checked.node, key)
+        else options.onNode(webSocket, admitted.node, admitted.key)
       })
     } finally {
-      if (claim.kind === 'claimed') claimed.delete(claim.nodeId)
+      if (admitted.kind === 'admitted') admitted.release()
     }
   }
 
-  async function check(request: IncomingMessage, accountId: string) {
-    const parsed = parseHello(request.headers)
-    if (parsed.kind === 'refused') return parsed
-    // Its last going must be stored before its state is read.
-    await options.records.settled(parsed.hello.nodeId)
-    return checkHello(parsed.hello, accountId, options).catch((cause: unknown) => {
-      throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
-    })
-  }
-
-  /** One connection per node. An old one that no longer answers gives way: its node is the one that dials again. */
-  async function claimNode(
-    nodeId: string,
-  ): Promise<{ readonly kind: 'claimed'; readonly nodeId: string } | Refusal> {
-    const taken: Refusal = { kind: 'refused', reason: REFUSALS.nodeConnected }
-    if (claimed.has(nodeId)) return taken
-    claimed.add(nodeId)
-    const old = options.connected(nodeId)
-    if (old !== null && (await old.isAlive(limits.takeoverMs))) {
-      claimed.delete(nodeId)
-      return taken
+  function handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on('error', ignore)
+    if (isStopped || handshakes >= limits.handshakesMax) {
+      refuse(socket, new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'))
+      return
     }
-    old?.terminate('its node dialled again')
-    return { kind: 'claimed', nodeId }
+    handshakes++
+    const timer = setTimeout(() => socket.destroy(), limits.handshakeTimeoutMs)
+    void shakeHands(request, socket, head)
+      .catch((error: unknown) => {
+        if (!(error instanceof ApiError)) log.error({ err: error }, 'handshake of a node failed')
+        refuse(socket, error)
+      })
+      .finally(() => {
+        clearTimeout(timer)
+        handshakes--
+      })
   }
 
   return {
-    handleUpgrade(request, socket, head) {
-      socket.on('error', ignore)
-      if (isStopped || handshakes >= limits.handshakesMax) {
-        refuse(socket, new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'))
-        return
-      }
-      handshakes++
-      const timer = setTimeout(() => socket.destroy(), limits.handshakeTimeoutMs)
-      void admit(request, socket, head)
-        .catch((error: unknown) => {
-          if (!(error instanceof ApiError)) log.error({ err: error }, 'handshake of a node failed')
-          refuse(socket, error)
-        })
-        .finally(() => {
-          clearTimeout(timer)
-          handshakes--
-        })
-    },
+    handleUpgrade,
     handshakes: () => handshakes,
     sockets: () => server.clients.size,
     stop() {

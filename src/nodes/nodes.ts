@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createAdmission } from './admit-node.ts'
 import type { Authenticate } from './authenticate-node.ts'
 import { dispatchCall } from './dispatch.ts'
 import { DispatchError, type Dispatcher } from './dispatcher.ts'
@@ -56,9 +57,12 @@ export function createNodes(options: NodesOptions): Nodes {
   const house = createHouse(options)
   const { index, queue, connections } = house
   const { limits, now, nodes: registry, authenticate, log } = options
-  const socket = createNodeSocket({
-    ...{ registry, authenticate, records: house.records, limits, log },
+  const admit = createAdmission({
+    ...{ registry, authenticate, records: house.records, limits },
     connected: (nodeId) => connections.get(nodeId)?.node ?? null,
+  })
+  const socket = createNodeSocket({
+    ...{ admit, limits, log },
     count: () => connections.size,
     onNode: (webSocket, accepted, key) =>
       house.enter(new NodeConnection(webSocket, accepted, house.host), key),

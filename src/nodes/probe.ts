@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { chatFrame } from './chat-frame.ts'
+import { DispatchError } from './dispatcher.ts'
 import type { NodeLimits } from './limits.ts'
 import { speedOf } from './measurements.ts'
 import type { NodeConnection } from './node-connection.ts'
@@ -28,6 +29,8 @@ export function probeRequest(model: string): JsonObject {
   }
 }
 
+const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'stopping'])
+
 /**
  * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it from a call except by its
  * question, so a dishonest one may answer probes better than calls: calls are measured too.
@@ -51,7 +54,9 @@ export function createProber(limits: NodeLimits): Prober {
       isProbe: true,
       accountId: null,
     })
-    node.standing.probeEnds(await outcomeOf(run, limits))
+    const outcome = await outcomeOf(run, limits)
+    if (outcome === null) node.standing.probePutOff()
+    else node.standing.probeEnds(outcome)
   }
 
   return {
@@ -72,12 +77,14 @@ export function createProber(limits: NodeLimits): Prober {
   }
 }
 
-async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome> {
+/** Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood. */
+async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
     await run.firstToken
     for await (const _ of run.chunks);
-  } catch {
-    return 'failed'
+  } catch (error) {
+    const isBrokenOff = !(error instanceof DispatchError) || BROKEN_OFF.has(error.code)
+    return isBrokenOff ? null : 'failed'
   }
   const times = run.times()
   if (times === null) return 'failed'

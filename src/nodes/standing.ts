@@ -24,7 +24,7 @@ export type Standing = {
   isProbeDue(): boolean
   probeBegins(): void
   probeEnds(outcome: ProbeOutcome): void
-  /** The probe could not be made, because the node is busy: later. */
+  /** The probe showed nothing, because the node is busy or gone: later. */
   probePutOff(): void
 }
 

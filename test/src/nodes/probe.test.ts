@@ -82,6 +82,16 @@ describe('an idle node', () => {
     await eventually(() => stage.registry.stateOf('old') === 'RUNNING_DEGRADED', 'degraded')
   })
 
+  it('that goes while it is probed is stopped, and not degraded', async () => {
+    stage = await openNodesStage({ probeIntervalMs: 20, firstTokenMs: 5_000 })
+    const node = await stage.connect({ nodeId: 'old', answer: answerSilence() })
+    await eventually(() => node.calls.length === 1, 'probed')
+    await node.close()
+    await eventually(() => stage.nodes.status().connected === 0, 'gone')
+    await eventually(() => stage.nodes.status().writes === 0, 'stored')
+    expect(stage.registry.writes.at(-1)).toBe('state old STOPPED')
+  })
+
   it('that is full is not probed', async () => {
     stage = await openNodesStage({ slots: 1, probeIntervalMs: 20, firstTokenMs: 5_000 })
     const node = await stage.connect({ answer: answerSilence() })
