@@ -46,7 +46,6 @@ export type AgentOptions = {
   readonly benchmark?: BenchmarkPlan
   readonly tokensPerSecondMin?: number
   readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
-  readonly onConnected?: () => void
   readonly timings?: Partial<AgentTimings>
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
@@ -98,7 +97,6 @@ export function startAgent(options: AgentOptions): Agent {
         phase = 'connected'
         connections += 1
         log.info({ node_id: nodeId, models }, 'connected')
-        options.onConnected?.()
       },
     })
     return connection.closed

@@ -6,7 +6,7 @@ import { readHardware } from './hardware.ts'
 import { readLoad } from './load.ts'
 import { openBackend } from './open-backend.ts'
 
-/** What a parent that started an agent with an IPC channel is told when it is connected for the first time. */
+/** What a parent that started an agent with an IPC channel is told when it has a backend and goes on by itself. */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
@@ -36,12 +36,12 @@ export async function runAgent(
     benchmark: config,
     tokensPerSecondMin: config.tokensPerSecondMin,
     ...(onBenchmarkProgress === undefined ? {} : { onBenchmarkProgress }),
-    onConnected: () => tellParent({ kind: 'ready', nodeId: config.nodeId }),
     timings: { drainMs: config.drainMs },
     now: () => performance.now(),
     random: Math.random,
     log,
   })
+  tellParent({ kind: 'ready', nodeId: config.nodeId })
   let stoppingSince: number | null = null
   const stop = (signal: string) => {
     if (stoppingSince !== null) {

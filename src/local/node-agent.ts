@@ -25,7 +25,7 @@ export type NodeAgentOptions = {
 }
 
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
-const START_TIMEOUT_MS = 30_000
+const START_TIMEOUT_MS = 20_000
 const STOP_MARGIN_MS = 3_000
 /** A demonstration answers at once, however long it is measured: every model of it, in less than a second. */
 const BENCHMARK_MS = 150
@@ -33,8 +33,8 @@ const BENCHMARK_CONCURRENCY = 2
 
 /**
  * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made on first start, and again
- * when the gateway no longer knows it. Resolves when the agent is connected; one that died is started again. Rejects with
- * StartFailure, or GatewayError.
+ * when the gateway no longer knows it. Resolves when the process runs: it measures its models and connects by itself. One that
+ * died is started again. Rejects with StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
   options: NodeAgentOptions,

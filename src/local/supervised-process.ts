@@ -146,9 +146,9 @@ async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): P
 
 /** Lines of a JSON log keep their level and members, so that the gateway's log can be searched as one. */
 function logLine(log: Logger, name: string, line: string): void {
-  const { level, event, time: _, ...facts } = parseLine(line)
+  const { level, event, msg = event, time: _, ...facts } = parseLine(line)
   const known = level === 'error' || level === 'warn' || level === 'info' ? level : 'warn'
-  log[known]({ process: name, ...facts }, typeof event === 'string' ? event : 'output')
+  log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 
 function parseLine(line: string): Readonly<Record<string, unknown>> {

@@ -1,7 +1,8 @@
 import { join, relative } from 'node:path'
 import type { GatewayConfig } from '../config.ts'
 import { KEY_FILE } from './development-key.ts'
-import type { GatewayFacts } from './gateway.ts'
+import type { GatewayFacts } from './gateway-facts.ts'
+import { reachableUrl } from './reachable-url.ts'
 
 /**
  * Gives what `npm start` prints once it serves: where, with which key, which parts are not the real thing, and lines
@@ -34,7 +35,13 @@ function listAddresses(config: GatewayConfig, { url, apiKey, chain }: GatewayFac
   ]
 }
 
-function listStandIns({ isDatabaseEmbedded, chain, rootFile, demoOrigin }: GatewayFacts): readonly string[] {
+function listStandIns({
+  isDatabaseEmbedded,
+  chain,
+  rootFile,
+  demoOrigin,
+  nodeId,
+}: GatewayFacts): readonly string[] {
   const standIns: readonly (Row | null)[] = [
     isDatabaseEmbedded ? ['database', 'EMBEDDED: PGlite in the data folder'] : null,
     chain.url === null
@@ -44,33 +51,34 @@ function listStandIns({ isDatabaseEmbedded, chain, rootFile, demoOrigin }: Gatew
     demoOrigin === null
       ? null
       : ['provider', `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
+    nodeId === null ? null : ['node', `DEMONSTRATION: ${nodeId}, an agent in front of the same`],
   ]
   const rows = standIns.filter((row) => row !== null)
   if (rows.length === 0) return []
   return ['For development; NODE_ENV=production refuses these parts:', ...columns(rows)]
 }
 
-function listTries({ url, apiKey, rootFile, demoOrigin }: GatewayFacts): readonly string[] {
-  const base = reachable(url)
+function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts): readonly string[] {
+  const base = reachableUrl(url)
   const model = demoOrigin === null ? 'MODEL' : 'demo/echo'
   const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
   const key = apiKey ?? 'API_KEY'
   const trust = rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
+  const curl = (path: string) =>
+    `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
   return [
     'Ask for a verified completion, then check the newest record of the history:',
-    `  curl -sS '${base}/v1/verified/chat/completions' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`,
+    curl('/v1/verified/chat/completions'),
     `  npm run -s affidavit -- verify '${base}/v1/verified/chat/completions?limit=1' --key '${key}'${trust}`,
+    ...(nodeId === null
+      ? []
+      : ['Ask for a plain one, which the node answers:', curl('/v1/chat/completions')]),
   ]
 }
 
 function columns(rows: readonly Row[]): readonly string[] {
   const width = Math.max(...rows.map(([name]) => name.length))
   return rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
-}
-
-/** Where a server that listens on every address is reached from this machine. */
-function reachable(url: string): string {
-  return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')
 }
 
 function relativeIfShorter(path: string): string {

@@ -26,28 +26,13 @@ import { startCommitter } from './committer.ts'
 import { openControl } from './control.ts'
 import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
 import { findEnclaveFaults } from './enclave-check.ts'
+import { describeGateway, type GatewayFacts } from './gateway-facts.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
+import { type DemoAgent, startDemoAgent } from './node-agent.ts'
 import { type NodesPart, startNodes, unixMs } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
-
-/** What to tell whoever started the gateway. */
-export type GatewayFacts = {
-  readonly url: string
-  /** Null in production, where no key is made. */
-  readonly apiKey: string | null
-  readonly chain: {
-    readonly url: string | null
-    readonly id: number
-    readonly contract: string
-    readonly relayer: string
-  }
-  /** The demo provider's origin and the development root's certificate, when the enclave was started here. */
-  readonly demoOrigin: string | null
-  readonly rootFile: string | null
-  readonly isDatabaseEmbedded: boolean
-}
 
 /** A gateway that serves. `stop` finishes running calls, commits, and ends every part; calling it twice is one stop. */
 export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
@@ -120,10 +105,22 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     log,
   })
   const url = await listen(app, config)
-  started.defer(() => app.close())
+  // The app is closed first, because the agent may be serving its last calls.
+  let agent: DemoAgent | null = null
+  started.defer(async () => {
+    await app.close()
+    await agent?.stop()
+  })
+  agent = await startDemoAgent(config, {
+    url,
+    apiKey: keys.shown,
+    demoOrigin: enclavePart.local?.demoOrigin ?? null,
+    isServed: () => nodes.connected.dispatcher.models().length > 0,
+    log,
+  })
   const running = started.move()
   return {
-    facts: describeGateway({ config, parts, url, apiKey: keys.shown }),
+    facts: describeGateway(config, parts, { url, apiKey: keys.shown, nodeId: agent?.ready.nodeId ?? null }),
     stop: () => running.disposeAsync(),
   }
 }
@@ -273,26 +270,4 @@ function refuseAddress({ host, port }: GatewayConfig, error: unknown): never {
       ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
       : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
   throw new StartFailure(`gateway: ${reason}`)
-}
-
-function describeGateway({
-  config,
-  parts,
-  url,
-  apiKey,
-}: {
-  readonly config: GatewayConfig
-  readonly parts: Parts
-  readonly url: string
-  readonly apiKey: string | null
-}): GatewayFacts {
-  const [, { publicUrl, chainId, contract, relayer }, { local }] = parts
-  return {
-    url,
-    apiKey,
-    chain: { url: publicUrl, id: chainId, contract, relayer: relayer.address },
-    demoOrigin: local?.demoOrigin ?? null,
-    rootFile: local?.rootFile ?? null,
-    isDatabaseEmbedded: config.databaseUrl === null,
-  }
 }

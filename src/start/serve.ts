@@ -4,7 +4,8 @@ import { openLogDestination } from '../log-destination.ts'
 import { createLogger, type Logger } from '../logger.ts'
 import { DataFolderInUse } from '../stores/folder-lock.ts'
 import { writeBanner } from './banner.ts'
-import { type Gateway, type GatewayFacts, startGateway } from './gateway.ts'
+import { type Gateway, startGateway } from './gateway.ts'
+import type { GatewayFacts } from './gateway-facts.ts'
 
 /** What a parent that started the gateway with an IPC channel is told once it serves. */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts

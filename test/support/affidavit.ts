@@ -14,6 +14,8 @@ export type Affidavit = {
   readonly chainId: number
   /** The demo provider's origin. */
   readonly providerUrl: string
+  /** The node in front of it. */
+  readonly nodeId: string
   /** Certificate of the development root. */
   readonly rootFile: string
   readonly dataFolder: string
@@ -59,6 +61,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
     contract: ready.chain.contract,
     chainId: ready.chain.id,
     providerUrl: ready.demoOrigin ?? '',
+    nodeId: ready.nodeId ?? '',
     rootFile: ready.rootFile ?? '',
     dataFolder,
     pid: child.pid ?? 0,

@@ -55,6 +55,7 @@ async function start(): Promise<SupervisedProcess<AgentReady>> {
     log,
   )
   running.push(agent)
+  await expect.poll(() => gateway.nodes.length, { timeout: 5_000 }).toBeGreaterThan(0)
   return agent
 }
 

@@ -1,0 +1,94 @@
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import OpenAI from 'openai'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { listTree, nameProcess } from '../bench/processes.ts'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { runCli } from '../support/run-cli.ts'
+
+let service: Affidavit
+let dataFolder = ''
+
+beforeAll(async () => {
+  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  service = await startAffidavit({ dataFolder })
+})
+afterAll(async () => {
+  await service.stop()
+  await service.remove()
+})
+
+const clientOf = ({ url, apiKey }: Affidavit) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 })
+const ask = (content: string) => ({
+  model: 'demo/echo',
+  messages: [{ role: 'user' as const, content }],
+})
+
+/** The agent's pid, among the gateway's children. */
+function agentPid(): number | null {
+  return listTree(service.pid).find((pid) => nameProcess(pid) === 'agent/main.ts') ?? null
+}
+
+async function complete(content: string): Promise<string | null | undefined> {
+  const answer = await clientOf(service).chat.completions.create(ask(content))
+  return answer.choices[0]?.message.content
+}
+
+describe('npm start', () => {
+  it('serves plain chat from the first call on, whole and streamed, every model of the backend', async () => {
+    expect(await complete('planted-prompt')).toBe('[demonstration] You said: planted-prompt')
+    const streamed = await clientOf(service)
+      .chat.completions.stream({ ...ask('hello'), model: 'demo/tools' })
+      .finalChatCompletion()
+    expect(streamed.choices[0]?.message.content).toContain('[demonstration]')
+    for (const model of ['demo/lorem', 'demo/refusal'])
+      expect(await clientOf(service).chat.completions.create({ ...ask('hello'), model })).toMatchObject({
+        model,
+      })
+  })
+
+  it('prints a line that asks for a plain completion, and names the node', () => {
+    const { stdout } = service.output()
+    expect(stdout).toContain(`curl -sS '${service.url}/v1/chat/completions'`)
+    expect(stdout).toContain(`DEMONSTRATION: ${service.nodeId}`)
+  })
+
+  it('has a node of which the command line tells', async () => {
+    const variables = {
+      AFFIDAVIT_URL: service.url,
+      AFFIDAVIT_API_KEY: service.apiKey,
+      NODE_ID: service.nodeId,
+    }
+    const status = await runCli(['node', 'status', '--json'], { variables })
+    expect(JSON.parse(status.stdout)).toMatchObject({ node_id: service.nodeId, status: 'Running' })
+    await expect
+      .poll(
+        async () =>
+          JSON.parse((await runCli(['node', 'stats', '--json'], { variables })).stdout).requests_served,
+        { timeout: 10_000 },
+      )
+      .toBeGreaterThan(3)
+  })
+
+  it('serves again after its agent was killed', async () => {
+    const before = agentPid()
+    if (before === null) throw new Error('expected an agent')
+    process.kill(before, 'SIGKILL')
+    await expect.poll(agentPid, { timeout: 10_000 }).not.toBe(before)
+    await expect
+      .poll(() => complete('again').catch(() => null), { timeout: 20_000 })
+      .toBe('[demonstration] You said: again')
+  })
+
+  it('stops in good order, and keeps its node for the next start', async () => {
+    const { nodeId, output } = service
+    expect(await service.stop()).toBe(0)
+    expect(agentPid()).toBeNull()
+    expect(output().stderr).not.toContain('planted-prompt')
+    expect(output().stderr).not.toContain(service.apiKey)
+    service = await startAffidavit({ dataFolder })
+    expect(service.nodeId).toBe(nodeId)
+    expect(await complete('hello')).toBe('[demonstration] You said: hello')
+  })
+})
