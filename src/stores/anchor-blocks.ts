@@ -64,10 +64,11 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
+      // No join with logs: without statistics that is begun from there, and reads every anchor (see log-nodes.ts).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
-          and exists (select from logs l where l.id = a.log_id and l.chain_id = ${chainId})
+          and (select chain_id from logs where id = a.log_id) = ${chainId}
         order by a.block_number, a.block_hash limit 1`.execute(queries)
       const [row] = rows
       return row === undefined ? null : { number: row.block_number, hash: `0x${encodeHex(row.block_hash)}` }

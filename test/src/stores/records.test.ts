@@ -89,6 +89,30 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     }
   })
 
+  it('lists the records of a log from a leaf on, everybody’s or one account’s, among those of other logs', async () => {
+    const [one, other] = [crypto.randomUUID(), crypto.randomUUID()]
+    const owners = [one, other, other, one, other, one, one]
+    const log = makeLog()
+    await storeFor(one, 2)
+    const { state } = await storeCommits(commits, log, [
+      owners.slice(0, 3).map((accountId) => ({ accountId })),
+      owners.slice(3).map((accountId) => ({ accountId })),
+    ])
+    await storeFor(one, 2)
+    const indexes = async (accountId: string | null, start: number, limit = 10) =>
+      (await records.listFrom({ accountId, logId: state.logId, start, limit })).map(({ index }) => index)
+    expect(await indexes(null, 0)).toEqual([0, 1, 2, 3, 4, 5, 6])
+    expect(await indexes(null, 2, 3)).toEqual([2, 3, 4])
+    expect(await indexes(one, 0)).toEqual([0, 3, 5, 6])
+    expect(await indexes(one, 1, 2)).toEqual([3, 5])
+    expect(await indexes(other, 2)).toEqual([2, 4])
+    expect(await indexes(other, 5)).toEqual([])
+    expect(await indexes(null, 7)).toEqual([])
+    expect(await indexes(one, 7)).toEqual([])
+    const [found] = await records.listFrom({ accountId: one, logId: state.logId, start: 3, limit: 1 })
+    expect(found).toEqual(await records.findByIndex(log.notary, 3))
+  })
+
   it('finds nothing that is not there', async () => {
     const log = makeLog()
     await storeCommits(commits, log, [[{}]])
