@@ -15,13 +15,20 @@ export const ERROR_RULES = {
   provider_credential_missing: { status: 403 },
   history_restricted: { status: 403 },
   limit_reached: { status: 403 },
+  insufficient_scope: { status: 403 },
   not_found: { status: 404 },
   unsupported_model: { status: 404 },
   method_not_allowed: { status: 405 },
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
+  /** The call that has this Idempotency-Key is under way: ApiError.retryAfterSeconds may know how long it can last. */
+  idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
+  idempotency_key_reused: { status: 409, shouldRetry: false },
+  /** A completion may have been made that this service cannot see: another would be a second one. */
+  idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
+  rate_limit_exceeded: { status: 429 },
   headers_too_large: { status: 431 },
   internal_server_error: { status: 500 },
   not_implemented: { status: 501 },
@@ -51,12 +58,14 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
-/** What an answer says beyond code and message, where the table does not know it: all from a provider's refusal. */
+/** What an answer says beyond code and message, where the table does not know it. */
 type ErrorDetails = {
   /** Instead of the table's. */
   readonly status?: number
   /** Instead of the table's. */
   readonly retryAfterSeconds?: number
+  /** Where no retry can help, whatever the table says. */
+  readonly shouldRetry?: false
   /** The provider's own error code. */
   readonly providerCode?: string
   /** What went wrong behind it: logged, never shown. */
@@ -69,6 +78,7 @@ export class ApiError extends Error {
   readonly code: ErrorCode
   readonly status: number
   readonly retryAfterSeconds: number | null
+  readonly shouldRetry: boolean
   readonly providerCode: string | null
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
@@ -77,6 +87,7 @@ export class ApiError extends Error {
     this.code = code
     this.status = details.status ?? rule.status
     this.retryAfterSeconds = details.retryAfterSeconds ?? rule.retryAfterSeconds ?? null
+    this.shouldRetry = (details.shouldRetry ?? rule.shouldRetry) !== false
     this.providerCode = details.providerCode ?? null
   }
 }
@@ -136,10 +147,9 @@ export function asApiError(error: unknown): ApiError {
 }
 
 function headersOf(error: ApiError): Readonly<Record<string, string>> {
-  const rule: ErrorRule = ERROR_RULES[error.code]
   return {
     ...(error.retryAfterSeconds === null ? {} : { 'retry-after': String(error.retryAfterSeconds) }),
-    ...(rule.shouldRetry === undefined ? {} : { 'x-should-retry': 'false' }),
+    ...(error.shouldRetry ? {} : { 'x-should-retry': 'false' }),
     ...(error.code === 'authorization_missing' || error.code === 'invalid_credentials'
       ? { 'www-authenticate': 'Bearer' }
       : {}),

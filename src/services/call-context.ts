@@ -6,11 +6,15 @@ export type CallContext = {
   readonly accountId: string
   /** The call's `x-request-id`. */
   readonly requestId: string
+  /** uuid of this try of a call with an Idempotency-Key, by which its record is found; left out without one. */
+  readonly callId?: string
 }
 
 /** Text of `context` for CompletionCall.context. Throws RangeError when it is longer than the enclave takes. */
 export function encodeCallContext(context: CallContext): string {
-  const text = JSON.stringify({ account_id: context.accountId, request_id: context.requestId })
+  const { accountId, requestId, callId } = context
+  const call = callId === undefined ? {} : { call_id: callId }
+  const text = JSON.stringify({ account_id: accountId, request_id: requestId, ...call })
   if (Buffer.byteLength(text) > CONTEXT_BYTES_MAX)
     throw new RangeError(`expected a context of at most ${CONTEXT_BYTES_MAX} bytes`)
   return text
@@ -23,8 +27,13 @@ export function encodeCallContext(context: CallContext): string {
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)
   if (typeof value !== 'object' || value === null) return null
-  const { account_id: accountId, request_id: requestId } = value as Readonly<Record<string, unknown>>
-  return typeof accountId === 'string' && typeof requestId === 'string' ? { accountId, requestId } : null
+  const {
+    account_id: accountId,
+    request_id: requestId,
+    call_id: callId,
+  } = value as Readonly<Record<string, unknown>>
+  if (typeof accountId !== 'string' || typeof requestId !== 'string') return null
+  return { accountId, requestId, ...(typeof callId === 'string' ? { callId } : {}) }
 }
 
 function readJson(text: string): unknown {

@@ -133,7 +133,7 @@ export async function commitReply(
       if (fresh === undefined || completion === undefined)
         throw new RangeError(`expected a leaf of this commit, got ${index}`)
       const path = buildProof(inclusionNodes(index, head.size), hashAt)
-      const { document: _, ...stored } = fresh
+      const { document: _, callId: __, ...stored } = fresh
       return {
         ...stored,
         notary: notary.address,
@@ -175,6 +175,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     // The context came through this gateway's own hands, but a text that does not fit must never stop the log.
     accountId: context !== null && UUID_FORM.test(context.accountId) ? context.accountId.toLowerCase() : null,
     requestId: context !== null && REQUEST_ID_FORM.test(context.requestId) ? context.requestId : null,
+    callId: UUID_FORM.test(context?.callId ?? '') ? (context?.callId ?? null) : null,
     createdAt: Math.floor(receipt.finished_at / 1000),
     outcome: receipt.outcome,
   }

@@ -39,7 +39,11 @@ export type NewRecord = Pick<
   | 'requestId'
   | 'createdAt'
   | 'outcome'
-> & { readonly document: string }
+> & {
+  readonly document: string
+  /** uuid of the call with an Idempotency-Key that it answers; null for none. */
+  readonly callId?: string | null
+}
 
 /** Everything of one commit. The records are those from `from` to before `head.size`, in order, and there is at least one. */
 export type Commit = {
@@ -173,13 +177,13 @@ function commitStatement({ logId, from, head, nodes, anchor, documents, records,
     ) ${documents.size === 0 ? sql`` : storeDocuments(documents, committedAt)}
     insert into records (
       id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
-      relayer, nonce, outcome, created_at)
+      relayer, nonce, outcome, created_at, call_id)
     select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
       r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
-      ${relayer}, ${nonce}, r.outcome, r.created_at
+      ${relayer}, ${nonce}, r.outcome, r.created_at, r.call_id
     from json_to_recordset(${JSON.stringify(records.map(describeRecord))}::text::json) as r(
       id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
-      signature text, document text, outcome text, created_at bigint)
+      signature text, document text, outcome text, created_at bigint, call_id uuid)
     order by r.index`
 }
 
@@ -207,6 +211,7 @@ function describeRecord(record: NewRecord) {
     document: record.document,
     outcome: record.outcome,
     created_at: record.createdAt,
+    call_id: record.callId ?? null,
   }
 }
 

@@ -63,6 +63,8 @@ export type RecordScope = { readonly accountId: string | null }
 export type RecordsStore = {
   /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
+  /** Gives the record that answers the call with this id (a uuid), or null while none is committed. */
+  findByCall(callId: string): Promise<StoredRecord | null>
   /** Gives the record of one leaf, or null while it is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
   /**
@@ -108,6 +110,7 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
 
   return {
     findByHash: (hash, scope) => findFirst(sql`hash = ${decodeHex(hash)} and ${isWithin(scope)}`),
+    findByCall: (callId) => findFirst(sql`call_id = ${callId}`),
     findByIndex: (notary, index) =>
       findFirst(sql`log_id = (select id from logs where notary = ${notary}) and index = ${index}`),
     async list({ accountId, limit, cursor }) {
