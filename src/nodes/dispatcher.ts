@@ -26,7 +26,7 @@ export type NodeAnswer = {
 
 /** Why no node answered, or one stopped to. */
 export type DispatchCode =
-  /** No connected node has the model, nor had one since this process started. */
+  /** No node that is or ever was connected offers the model. */
   | 'unsupported_model'
   /** Nodes of the model are known, but none was free within the wait. */
   | 'no_nodes'

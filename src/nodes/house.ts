@@ -14,6 +14,8 @@ import { createWaitQueue, type WaitQueue } from './wait-queue.ts'
 
 export type HouseOptions = {
   readonly nodes: NodeRegistry
+  /** Models that nodes have offered before: while they are away, a call for one is no error of its caller's. Default none. */
+  readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
   readonly limits: NodeLimits
   readonly now: () => number
@@ -52,7 +54,7 @@ export function createHouse(options: HouseOptions): House {
   const runs = new Set<NodeRun>()
   const parts = {
     ...{ connections, runs },
-    index: createNodeIndex(options.random),
+    index: createNodeIndex({ random: options.random, offeredModels: options.offeredModels ?? [] }),
     queue: createWaitQueue(limits),
     records: createNodeRecords(log),
     inferenceLog: createInferenceLog({ sink: options.inferences, log, inferencesMax: limits.inferencesMax }),

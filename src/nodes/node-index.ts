@@ -19,7 +19,7 @@ export type NodeIndex = {
   update(node: NodeConnection): void
   /** The lane with the best expected time among few; among many, the better of two picked at random. */
   pick(model: string, excluded: ReadonlySet<NodeConnection>): Lane | null
-  /** Whether a node of the model is or was connected. */
+  /** Whether a node of the model is or was connected, or had offered it before this process began. */
   isKnown(model: string): boolean
   /** Connected nodes of the model, in whatever state. */
   connected(model: string): number
@@ -34,9 +34,16 @@ export const IDLE_MODELS_MAX = 10_000
 
 type ModelLanes = { connected: number; running: number; readonly available: Lane[] }
 
-/** An empty index. `random` gives numbers from 0 to below 1. */
-export function createNodeIndex(random: () => number): NodeIndex {
+/** An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to below 1. */
+export function createNodeIndex({
+  random,
+  offeredModels,
+}: {
+  readonly random: () => number
+  readonly offeredModels: readonly string[]
+}): NodeIndex {
   const models = new Map<string, ModelLanes>()
+  for (const model of offeredModels) lanesOf(model)
 
   function lanesOf(model: string): ModelLanes {
     const known = models.get(model)

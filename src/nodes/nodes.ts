@@ -46,7 +46,7 @@ export type Nodes = {
 }
 
 /**
- * `nodes`: the registry, after its `markAllDisconnected`. `now`: Unix milliseconds, a fraction is welcome. `random`: from 0
+ * `nodes`: the registry, after its `markAllDisconnected`; `offeredModels` are its own. `now`: Unix milliseconds, a fraction is welcome. `random`: from 0
  * to below 1, picks nodes and spreads pings, and no secret depends on it. `makeId`: a new unguessable UUID, for request
  * ids and nonces.
  */

@@ -33,6 +33,7 @@ export async function startNodes({
   const connected = createNodes({
     nodes,
     inferences,
+    offeredModels: await nodes.offeredModels(),
     authenticate: keys.authenticate,
     limits: NODE_LIMITS,
     now: unixMs,

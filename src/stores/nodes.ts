@@ -9,6 +9,9 @@ import type { Queries } from './tables.ts'
 /** An account can have so many nodes, archived ones counted, for a list of them has no pages. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
+/** Models that are remembered of nodes that are not connected. */
+export const OFFERED_MODELS_MAX = 10_000
+
 /** What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in watts. */
 export type NodeHardware = {
   readonly operatingSystem: string
@@ -106,6 +109,8 @@ export type NodesStore = {
   /** To be called once at start: ends what a killed gateway left connected, when it was last seen, and stops its state. */
   markAllDisconnected(): Promise<void>
   network(): Promise<NetworkFigures>
+  /** Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may be served once they connect. */
+  offeredModels(): Promise<readonly string[]>
 }
 
 /** Nodes on the database's shared connections. One gateway serves the nodes of a database. */
@@ -184,6 +189,16 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
         where nodes.state = stops.running and stops.stopped <> stops.running`.execute(queries)
     },
     network: () => readNetworkFigures(queries),
+    async offeredModels() {
+      const rows = await queries
+        .selectFrom('node_benchmarks')
+        .select('model')
+        .distinct()
+        .orderBy('model')
+        .limit(OFFERED_MODELS_MAX)
+        .execute()
+      return rows.map(({ model }) => model)
+    },
   }
 }
 

@@ -196,6 +196,12 @@ describe('a caller', () => {
     await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({ code: 'unsupported_model' })
   })
 
+  it('of a model that was offered before this process began may try again', async () => {
+    await stage.close()
+    stage = await openNodesStage({}, { offeredModels: ['was-here'] })
+    await expect(stage.dispatch({ model: 'was-here' })).rejects.toMatchObject({ code: 'no_nodes' })
+  })
+
   it('is refused when its request does not fit a frame, and no node notices', async () => {
     const node = await stage.connect()
     const request = { model: MODEL, messages: [{ role: 'user', content: 'ü'.repeat(600_000) }] }

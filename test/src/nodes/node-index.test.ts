@@ -7,7 +7,7 @@ import { createFreeNode } from '../../support/free-node.ts'
 const NOBODY: ReadonlySet<NodeConnection> = new Set()
 
 function indexed(count: number, { capacity = 10, random = Math.random } = {}) {
-  const index = createNodeIndex(random)
+  const index = createNodeIndex({ random, offeredModels: ['offered-before'] })
   const nodes = Array.from({ length: count }, () =>
     createFreeNode(['a'], capacity, (node) => index.update(node)),
   )
@@ -130,6 +130,7 @@ describe('the index', () => {
     }
     expect(index.isKnown('a')).toBe(true)
     expect(index.isKnown('b')).toBe(false)
+    expect(index.isKnown('offered-before')).toBe(true)
     expect(index.models()).toEqual([])
     expect(index.connected('a')).toBe(0)
   })

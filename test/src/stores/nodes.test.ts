@@ -265,6 +265,18 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     })
   })
 
+  it('gives each model once that any node has a benchmark of', async () => {
+    const own = createNodesStore(await source.open())
+    expect(await own.offeredModels()).toEqual([])
+    for (const node of [makeNode(), makeNode()]) {
+      await own.create(node)
+      await own.saveHardware({ ...node, hardware: HARDWARE, at: 1 })
+      for (const model of ['small', 'large'])
+        await own.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
+    }
+    expect(await own.offeredModels()).toEqual(['large', 'small'])
+  })
+
   describe('the network', () => {
     it('is nobody when nobody is connected', async () => {
       const empty = createNodesStore(await source.open())
