@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks'
+import { parseArgs } from 'node:util'
 import { createHistory } from '../../src/services/history.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { type Database, openDatabase } from '../../src/stores/database.ts'
@@ -13,7 +14,8 @@ import { startPostgres } from '../support/postgres.ts'
  * small one, in the same run: flat means a ratio near 1. Medians of one caller's calls, service and store, no HTTP.
  */
 const SMALL = 1_000
-const LARGE = Number(process.argv[process.argv.indexOf('--records') + 1] || 1_000_000)
+const { values } = parseArgs({ options: { records: { type: 'string', default: '1000000' } } })
+const LARGE = Number(values.records)
 const BATCH = 5_000
 const ROUNDS = 200
 
