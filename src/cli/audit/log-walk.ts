@@ -68,6 +68,9 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   return { headCount, confirmedSize }
 }
 
+/** What the leaves hash to at the size of an attestation, hex. */
+type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
+
 class Walk {
   private readonly parts: WalkParts
   /** Leaves that were passed; the tree's size, as long as that is whole. */
@@ -107,23 +110,37 @@ class Walk {
   }
 
   private async walkHead(head: ServedHead): Promise<void> {
-    const { tree, ledger, samples, records } = this.parts
-    const before = this.position
-    for (;;) {
-      const attested = this.attested[this.nextAttestation]
-      if (attested === undefined || attested.size > head.size) break
-      this.nextAttestation++
-      await this.advance(attested.size, head)
-      this.compareAttested(attested)
-      records?.audit.passAttestation(attested.timestampMs)
-    }
+    const { tree, ledger, samples } = this.parts
+    const start = this.position
+    const attested = await this.advanceOverAttested(head)
     await this.advance(head.size, head)
-    if (this.isWhole && !tree.matches(head.root)) this.isWhole = await this.explain(head)
+    const isMatch = this.isWhole && tree.matches(head.root)
+    if (isMatch) this.compareAttested(attested)
+    else {
+      samples.dropLeaves(start)
+      ledger.skip('time attestations', 'some are over leaves that do not match their head')
+      this.isWhole = this.isWhole && (await this.explain(head))
+    }
     if (!this.isWhole)
       return ledger.skip('leaves', `no tree can be built from leaf ${tree.matchedEdge.size} on`)
     tree.settle()
     samples.addHead({ size: head.size, root: head.root })
-    ledger.pass('leaves', head.size - before)
+    ledger.pass('leaves', head.size - start)
+  }
+
+  /** Passes the leaves up to each attestation under this head; gives the tree's roots there. */
+  private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
+    const { tree, records } = this.parts
+    const roots: AttestedRoot[] = []
+    for (;;) {
+      const attested = this.attested[this.nextAttestation]
+      if (attested === undefined || attested.size > head.size) return roots
+      this.nextAttestation++
+      await this.advance(attested.size, head)
+      records?.audit.passAttestation(attested.timestampMs)
+      // Of an attestation of fewer leaves than were passed, this tree shows nothing.
+      if (this.isWhole && tree.size === attested.size) roots.push({ attested, root: encodeHex(tree.root()) })
+    }
   }
 
   private async explain(head: ServedHead): Promise<boolean> {
@@ -132,15 +149,13 @@ class Walk {
     return await tree.explain(head, { notary: log.notary, gateway, ledger, beyond })
   }
 
-  /** Of an attestation of fewer leaves than were passed, the next head's tree shows nothing. */
-  private compareAttested({ size, root }: AttestedHead): void {
-    const { tree, ledger } = this.parts
-    if (!this.isWhole || tree.size !== size) return
-    if (encodeHex(tree.root()) === root) return
-    ledger.find('head_attestation_mismatch', {
-      where: `attestation of size ${size}`,
-      message: `the enclave attested the root ${root}, the leaves hash to ${encodeHex(tree.root())}`,
-    })
+  private compareAttested(roots: readonly AttestedRoot[]): void {
+    for (const { attested, root } of roots)
+      if (attested.root !== root)
+        this.parts.ledger.find('head_attestation_mismatch', {
+          where: `attestation of size ${attested.size}`,
+          message: `the enclave attested the root ${attested.root}, the leaves hash to ${root}`,
+        })
   }
 
   /** Passes the leaves, and their records, up to `to`; `head` is the first that covers them. */

@@ -28,6 +28,11 @@ export class Samples {
     }
   }
 
+  /** Forgets leaves from `start` on: they turned out not to be the log's. */
+  dropLeaves(start: number): void {
+    for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
+  }
+
   /** Every head so far has the same chance to be kept. */
   addHead(head: TreeHead): void {
     this.seen++

@@ -1,0 +1,307 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { completionDigest } from '../../attestation/account.ts'
+import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
+import { hashCompletion } from '../../attestation/completion-hash.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { hashLeaf } from '../../attestation/merkle/hash.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { Receipt } from '../../attestation/receipt.ts'
+import { treeHeadDigest } from '../../attestation/tree-head.ts'
+import { type Account, makeAccount } from '../../enclave/account.ts'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { createReference } from '../attestation/merkle/reference.ts'
+import { TEST_FEES, type TestChain } from './chain.ts'
+
+/** Where the anchors of a log's heads go; without a chain, they are made up. */
+export type Anchoring = {
+  readonly chain: Pick<TestChain, 'chainId' | 'contract' | 'relayerKey' | 'rpc'> | null
+  /** The relayer's next nonce, counted up. */
+  nonce: number
+}
+
+/** A notary with its security module, as an enclave has them. */
+export type TestNotary = {
+  readonly account: Account
+  readonly nsm: Nsm
+  readonly bootConfiguration: JsonObject
+  readonly chainId: number
+  readonly contract: string
+}
+
+export type BuiltHead = {
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+  readonly createdAt: number
+  readonly anchor: {
+    readonly tx_hash: string
+    readonly state: 'pending' | 'mined' | 'confirmed' | 'reverted'
+    readonly block_number: number | null
+    readonly block_hash: string | null
+  }
+}
+
+/** One history of a notary, whole: what an honest gateway would serve. */
+export type BuiltLog = {
+  readonly notary: TestNotary
+  /** Canonical receipts, and the leaves that they are. */
+  readonly leafData: readonly Uint8Array[]
+  readonly leaves: readonly Uint8Array[]
+  readonly heads: readonly BuiltHead[]
+  /** Stored records as they are served, by index. */
+  readonly records: readonly JsonObject[]
+  readonly attestations: readonly HeadAttestation[]
+  readonly reference: ReturnType<typeof createReference>
+  /** Attestation document of the records, standard base64. */
+  readonly document: string
+}
+
+/** Gives a notary of a new account and a new security module in software. */
+export async function createTestNotary(
+  domain: { readonly chainId: number; readonly contract: string } = {
+    chainId: 31337,
+    contract: `0x${'ab'.repeat(20)}`,
+  },
+): Promise<TestNotary> {
+  const nsm = await openSoftwareNsm({
+    rootFile: null,
+    measuredRoot: join(import.meta.dirname, '../..'),
+    now: Date.now,
+  })
+  return {
+    nsm,
+    account: await makeAccount(async (length) => randomBytes(length)),
+    bootConfiguration: {
+      protocol_version: 1,
+      providers: [
+        { name: 'demo', origin: 'http://127.0.0.1:1', path: '/v1/chat/completions', models: ['*'] },
+      ],
+      ca_sha256: '0'.repeat(64),
+      chain_id: domain.chainId,
+      contract: domain.contract,
+    },
+    chainId: domain.chainId,
+    contract: domain.contract,
+  }
+}
+
+/**
+ * Builds a history of a notary: completions sealed under its key, with a signed and anchored head after each batch and an
+ * attestation at each of the sizes in `attestedSizes`. `salt` makes it another history than one of another salt.
+ */
+export async function buildLog(
+  notary: TestNotary,
+  options: {
+    readonly batches: readonly number[]
+    readonly salt?: string
+    readonly anchoring: Anchoring
+    readonly attestedSizes?: readonly number[]
+    /** When the completions say that they finished, Unix milliseconds. Default: now. */
+    readonly finishedAtMs?: number
+    /** Another history that this one begins with, up to its so manieth head. */
+    readonly after?: { readonly log: BuiltLog; readonly heads: number }
+  },
+): Promise<BuiltLog> {
+  const { anchoring, salt = '', after, attestedSizes = [] } = options
+  const configuration = digestBootConfiguration(notary.bootConfiguration)
+  const document = (await attest(notary, configuration, null)).toString('base64')
+  const kept = after?.log.heads.slice(0, after.heads) ?? []
+  const keptSize = kept.at(-1)?.size ?? 0
+  const size = keptSize + options.batches.reduce((sum, count) => sum + count, 0)
+  const finishedAtMs = options.finishedAtMs ?? Date.now()
+  const sealed = Array.from({ length: size - keptSize }, (_, at) =>
+    seal(notary, { index: keptSize + at, salt, finishedAtMs }),
+  )
+  const leafData = [
+    ...(after?.log.leafData.slice(0, keptSize) ?? []),
+    ...sealed.map(({ receipt }) => encodeUtf8(canonicalizeJson(receipt))),
+  ]
+  const reference = createReference(leafData)
+  const sizes = options.batches.map(
+    (_, at) => keptSize + options.batches.slice(0, at + 1).reduce((sum, count) => sum + count, 0),
+  )
+  const heads = [
+    ...kept,
+    ...(await anchorHeads(
+      notary,
+      sizes.map((one) => ({ size: one, root: reference.root(one) })),
+      anchoring,
+    )),
+  ]
+  const records = sealed.map((one) => storedRecord(one, { notary, heads, reference, document }))
+  return {
+    notary,
+    leafData,
+    leaves: leafData.map(hashLeaf),
+    heads,
+    reference,
+    document,
+    records: [...(after?.log.records.slice(0, keptSize) ?? []), ...records],
+    attestations: await attestHeads(
+      notary,
+      attestedSizes.map((one) => ({ size: one, root: reference.root(one) })),
+      anchoring,
+    ),
+  }
+}
+
+/** Signs heads, has the chain mine their anchors, and gives them as confirmed. */
+export async function anchorHeads(
+  notary: TestNotary,
+  heads: readonly { readonly size: number; readonly root: Uint8Array }[],
+  anchoring: Anchoring,
+): Promise<readonly BuiltHead[]> {
+  const built: BuiltHead[] = []
+  for (const head of heads) {
+    const signature = notary.account.sign(treeHeadDigest(notary, head))
+    const anchor = await sendAnchor({ ...head, signature }, anchoring)
+    built.push({ ...head, signature, createdAt: Math.floor(Date.now() / 1000), anchor })
+  }
+  return built
+}
+
+/** Attests heads over the newest block. */
+export async function attestHeads(
+  notary: TestNotary,
+  heads: readonly { readonly size: number; readonly root: Uint8Array }[],
+  { chain }: Anchoring,
+): Promise<readonly HeadAttestation[]> {
+  const configuration = digestBootConfiguration(notary.bootConfiguration)
+  const attestations: HeadAttestation[] = []
+  for (const head of heads) {
+    const block =
+      chain === null
+        ? { number: '0x1', hash: `0x${'11'.repeat(32)}` }
+        : ((await chain.rpc.call('eth_getBlockByNumber', ['latest', false])) as {
+            number: string
+            hash: string
+          })
+    const userData = headAttestationUserData({ configuration, notary: notary.account.notary, ...head })
+    const document = await attest(notary, userData, decodeHex(block.hash))
+    attestations.push({
+      size: head.size,
+      root: encodeHex(head.root),
+      block_number: Number(block.number),
+      block_hash: block.hash,
+      created_at: Math.floor(decodeAttestationPayload(document).timestampMs / 1000),
+      document: document.toString('base64'),
+    })
+  }
+  return attestations
+}
+
+async function attest(notary: TestNotary, userData: Uint8Array, nonce: Uint8Array | null): Promise<Buffer> {
+  return Buffer.from(await notary.nsm.attest({ publicKey: notary.account.publicKey, userData, nonce }))
+}
+
+type Sealed = {
+  readonly request: JsonObject
+  readonly response: JsonObject
+  readonly receipt: Receipt
+  readonly signature: Uint8Array
+}
+
+function seal(
+  notary: TestNotary,
+  {
+    index,
+    salt,
+    finishedAtMs,
+  }: { readonly index: number; readonly salt: string; readonly finishedAtMs: number },
+): Sealed {
+  const request = { model: 'demo/test', messages: [{ role: 'user', content: `question ${index} ${salt}` }] }
+  const response = {
+    id: `chatcmpl-${index}`,
+    object: 'chat.completion',
+    created: 1_790_000_000,
+    model: 'demo/test',
+    choices: [
+      { index: 0, message: { role: 'assistant', content: `answer ${index}` }, finish_reason: 'stop' },
+    ],
+  }
+  const hashes = hashCompletion({ request, response })
+  const receipt: Receipt = {
+    version: 1,
+    index,
+    hash: hashes.hash,
+    request_hash: hashes.requestHash,
+    response_hash: hashes.responseHash,
+    forwarded_hash: 'a'.repeat(64),
+    received_hash: 'b'.repeat(64),
+    provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
+    model: { requested: 'demo/test', returned: 'demo/test' },
+    outcome: 'complete',
+    started_at: finishedAtMs,
+    finished_at: finishedAtMs,
+  }
+  return {
+    request,
+    response,
+    receipt,
+    signature: notary.account.sign(completionDigest(decodeHex(hashes.hash))),
+  }
+}
+
+function storedRecord(
+  { request, response, receipt, signature }: Sealed,
+  log: Pick<BuiltLog, 'notary' | 'heads' | 'reference' | 'document'>,
+): JsonObject {
+  const head = log.heads.find(({ size }) => size > receipt.index)
+  if (head === undefined) throw new Error(`no head covers leaf ${receipt.index}`)
+  return {
+    id: '00000000-0000-7000-8000-000000000000',
+    request,
+    response,
+    hash: receipt.hash,
+    public_key: `0x${encodeHex(log.notary.account.publicKey)}`,
+    signature: `0x${encodeHex(signature)}`,
+    tx_hash: head.anchor.tx_hash,
+    attestation: log.document,
+    receipt,
+    created_at: Math.floor(receipt.finished_at / 1000),
+    log: {
+      size: head.size,
+      root: encodeHex(head.root),
+      signature: `0x${encodeHex(head.signature)}`,
+      path: log.reference.path(receipt.index, head.size).map(encodeHex),
+      chain_id: log.notary.chainId,
+      contract: log.notary.contract,
+    },
+  }
+}
+
+async function sendAnchor(
+  head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array },
+  anchoring: Anchoring,
+): Promise<BuiltHead['anchor']> {
+  const { chain } = anchoring
+  if (chain === null)
+    return {
+      tx_hash: `0x${createHash('sha256').update(head.root).digest('hex')}`,
+      state: 'confirmed',
+      block_number: head.size,
+      block_hash: `0x${'22'.repeat(32)}`,
+    }
+  const { raw, hash } = signAnchorTransaction({ ...chain, head, nonce: anchoring.nonce++, fees: TEST_FEES })
+  await chain.rpc.call('eth_sendRawTransaction', [raw])
+  for (;;) {
+    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [hash])) as ChainReceipt | null
+    if (receipt === null) await new Promise((resolve) => setTimeout(resolve, 5))
+    else
+      return {
+        tx_hash: hash,
+        state: 'confirmed',
+        block_number: Number(receipt.blockNumber),
+        block_hash: receipt.blockHash,
+      }
+  }
+}
+
+type ChainReceipt = { readonly blockNumber: string; readonly blockHash: string }
