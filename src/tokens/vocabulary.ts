@@ -26,5 +26,5 @@ export async function loadCl100k(): Promise<Vocabulary> {
 
 /** UTF-8 of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
 export function bytesOf(text: string): string {
-  return Buffer.from(text, 'utf8').latin1Slice()
+  return Buffer.from(text, 'utf8').toString('latin1')
 }

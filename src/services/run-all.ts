@@ -1,0 +1,31 @@
+/** Work that can be ended by a signal. */
+export type Task<Result> = (signal: AbortSignal) => Promise<Result>
+
+/**
+ * Results of all tasks, in their order, some at a time. The first failure ends those that run, starts no more, and is thrown when
+ * none runs any longer. So does `signal`, with its reason.
+ */
+export async function runAll<Result>(
+  tasks: readonly Task<Result>[],
+  { atOnce, signal }: { readonly atOnce: number; readonly signal: AbortSignal },
+): Promise<readonly Result[]> {
+  const abort = new AbortController()
+  const both = AbortSignal.any([signal, abort.signal])
+  const results: Result[] = []
+  const waiting = tasks.entries()
+  const work = async () => {
+    for (const [index, task] of waiting) {
+      both.throwIfAborted()
+      results[index] = await task(both)
+    }
+  }
+  const workers = Array.from({ length: Math.min(atOnce, tasks.length) }, () =>
+    work().catch((error: unknown) => {
+      abort.abort(error)
+      throw error
+    }),
+  )
+  await Promise.allSettled(workers)
+  both.throwIfAborted()
+  return results
+}

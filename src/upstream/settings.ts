@@ -1,0 +1,106 @@
+import type { z } from 'zod'
+import { integer, list, secret, url } from '../settings/fields.ts'
+import type { Environment } from '../settings/read-settings.ts'
+
+const MINUTE_MS = 60_000
+
+/** Tokens that an input of an embedding model may have where none are named: those of OpenAI's. */
+export const INPUT_TOKENS_DEFAULT = 8_192
+
+/** Variables of the services that the gateway calls besides the enclave's providers; part of src/config.ts. */
+export const UPSTREAM_FIELDS = {
+  /**
+   * Base address of an API that makes embeddings in OpenAI's form, as its clients take it: `https://api.openai.com/v1`.
+   * Default: none, but for the demo provider in development. Needs EMBEDDINGS_MODELS.
+   */
+  EMBEDDINGS_URL: baseUrl().optional(),
+  /** Bearer token for EMBEDDINGS_URL. Default: none is sent. */
+  EMBEDDINGS_API_KEY: secret.optional(),
+  /**
+   * Models at EMBEDDINGS_URL, comma-separated; `id=TOKENS` says how many tokens an input may have (default 8192, as at OpenAI):
+   * `text-embedding-3-small,bge-m3=4096`. Others are answered with 404.
+   */
+  EMBEDDINGS_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
+  /** Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than 2048, small ones far less. */
+  EMBEDDINGS_BATCH_MAX: integer({ min: 1, max: 2_048 }).default(128),
+  /** Time for one request to EMBEDDINGS_URL, milliseconds. Default 60000. */
+  EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
+}
+
+type Settings = z.output<z.ZodObject<typeof UPSTREAM_FIELDS>>
+
+/** An API in OpenAI's form. */
+export type OpenAiApi = {
+  readonly url: string
+  readonly apiKey: string | null
+  readonly timeoutMs: number
+}
+
+export type EmbeddingModel = { readonly id: string; readonly inputTokensMax: number }
+
+export type EmbeddingsConfig = OpenAiApi & {
+  readonly models: readonly EmbeddingModel[]
+  readonly batchInputsMax: number
+}
+
+/** Services that the gateway calls; null for those that the operator did not name. */
+export type UpstreamConfig = { readonly embeddings: EmbeddingsConfig | null }
+
+/** What is wrong with the variables together. */
+export function upstreamFaults(given: Environment): readonly string[] {
+  return [
+    ...together(given, 'EMBEDDINGS_MODELS', 'EMBEDDINGS_URL'),
+    ...together(given, 'EMBEDDINGS_URL', 'EMBEDDINGS_MODELS'),
+    ...together(given, 'EMBEDDINGS_API_KEY', 'EMBEDDINGS_URL'),
+    ...modelFaults(given.EMBEDDINGS_MODELS ?? ''),
+  ]
+}
+
+/** The services, out of variables that have no faults. */
+export function upstreamOf(settings: Settings): UpstreamConfig {
+  const { EMBEDDINGS_URL: embeddingsUrl } = settings
+  return {
+    embeddings:
+      embeddingsUrl === undefined
+        ? null
+        : {
+            url: embeddingsUrl,
+            apiKey: settings.EMBEDDINGS_API_KEY ?? null,
+            models: (settings.EMBEDDINGS_MODELS ?? []).map(embeddingModelOf),
+            batchInputsMax: settings.EMBEDDINGS_BATCH_MAX,
+            timeoutMs: settings.EMBEDDINGS_TIMEOUT_MS,
+          },
+  }
+}
+
+/** An address of HTTP without user, query and fragment: paths are added to it, and credentials have variables of their own. */
+function baseUrl() {
+  return url(['http', 'https']).refine(
+    (text) => {
+      const { username, password, search, hash } = new URL(text)
+      return username + password + search + hash === ''
+    },
+    { error: 'expected a URL without user, password, query and fragment' },
+  )
+}
+
+function together(given: Environment, name: string, needed: string): readonly string[] {
+  return given[name] === undefined || given[needed] !== undefined
+    ? []
+    : [`${needed}: expected together with ${name}`]
+}
+
+/** Ids hold colons and slashes, but no `=`. */
+const MODEL_PATTERN = /^([^=\p{Cc}]+)(?:=([1-9]\d{0,6}))?$/u
+
+function modelFaults(text: string): readonly string[] {
+  const wrong = text.split(',').find((item) => item.trim() !== '' && !MODEL_PATTERN.test(item.trim()))
+  return wrong === undefined
+    ? []
+    : ['EMBEDDINGS_MODELS: expected ids, or id=TOKENS, with commas between them']
+}
+
+function embeddingModelOf(item: string): EmbeddingModel {
+  const [, id = item, tokens] = MODEL_PATTERN.exec(item) ?? []
+  return { id: id.trim(), inputTokensMax: tokens === undefined ? INPUT_TOKENS_DEFAULT : Number(tokens) }
+}
