@@ -22,10 +22,11 @@ export type BackendScript = (
   request: IncomingMessage,
 ) => void | Promise<void>
 
-/** Starts a backend on an ephemeral loopback port. `models` is what it lists; null makes its list fail. */
+/** Starts a backend on loopback, on an ephemeral port by default. `models` is what it lists; null makes its list fail. */
 export async function startScriptedBackend(
   script: BackendScript,
   models: readonly string[] | null = ['model-a'],
+  at = 0,
 ): Promise<ScriptedBackend> {
   const requests: Readonly<Record<string, unknown>>[] = []
   const counts = { open: 0, left: 0, connections: 0 }
@@ -43,7 +44,7 @@ export async function startScriptedBackend(
   server.on('connection', () => {
     counts.connections += 1
   })
-  server.listen(0, '127.0.0.1')
+  server.listen(at, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   return {
