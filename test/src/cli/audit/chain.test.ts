@@ -1,0 +1,213 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { signAnchorTransaction } from '../../../../src/chain/anchor-transaction.ts'
+import {
+  type Anchoring,
+  anchorHeads,
+  type BuiltHead,
+  type BuiltLog,
+  buildLog,
+  createTestNotary,
+  type TestNotary,
+} from '../../../support/audited-log.ts'
+import { startTestChain, TEST_FEES, type TestChain } from '../../../support/chain.ts'
+import type { Attack } from '../../../support/equivocating-server.ts'
+import { openStage, type Stage } from './stage.ts'
+
+const BATCHES = [3, 2, 4, 6, 5]
+
+let stage: Stage
+let chain: TestChain
+let anchoring: Anchoring
+
+beforeAll(async () => {
+  stage = await openStage()
+  chain = await startTestChain()
+  anchoring = { chain, nonce: 0 }
+}, 60_000)
+afterAll(async () => {
+  await stage.close()
+  await chain.dispose()
+})
+
+async function build(
+  options: Partial<Parameters<typeof buildLog>[1]> = {},
+  notary?: TestNotary,
+): Promise<BuiltLog> {
+  return buildLog(notary ?? (await createTestNotary(chain)), {
+    batches: BATCHES,
+    anchoring,
+    attestedSizes: [3, 15],
+    ...options,
+  })
+}
+
+async function audit(
+  log: BuiltLog,
+  { attack = null, words = [] }: { attack?: Attack | null; words?: readonly string[] } = {},
+) {
+  stage.server.serve([log], attack)
+  return stage.audit(...(await stage.trust(log)), '--rpc', chain.rpcUrl, ...words)
+}
+
+/** The log with another anchor for one of its heads. */
+function withAnchor(
+  log: BuiltLog,
+  at: number,
+  anchor: Partial<BuiltHead['anchor']>,
+  createdAt?: number,
+): BuiltLog {
+  const heads = log.heads.map((head, index) =>
+    index === at
+      ? { ...head, anchor: { ...head.anchor, ...anchor }, createdAt: createdAt ?? head.createdAt }
+      : head,
+  )
+  return { ...log, heads }
+}
+
+const NEWEST = BATCHES.length - 1
+const PENDING = { state: 'pending', block_number: null, block_hash: null } as const
+
+describe('affidavit audit, with a chain', () => {
+  it('finds nothing in an honest log: every anchor is there, and every head there is served', async () => {
+    const { code, codes, outcomes } = await audit(await build())
+    expect([code, codes]).toEqual([0, []])
+    expect(outcomes).toMatchObject({
+      'anchors on chain': 'passed',
+      'heads on chain': 'passed',
+      'time attestations': 'passed',
+      'blocks of attestations': 'passed',
+    })
+  })
+
+  it('takes no offence at a stranger who anchors an old head again', async () => {
+    const log = await build()
+    await anchorAgain(log, 1)
+    expect(await audit(log)).toMatchObject({ code: 0, codes: [] })
+  })
+
+  it('waits for a young head without an anchor, and says so', async () => {
+    const log = withAnchor(await build(), NEWEST, { ...PENDING, tx_hash: `0x${'33'.repeat(32)}` })
+    const { code, codes, outcomes } = await audit(log)
+    expect([code, codes, outcomes['anchors on chain']]).toEqual([0, [], 'not checked'])
+  })
+
+  it('takes a head for anchored that was mined while the gateway still says pending', async () => {
+    const { code, outcomes } = await audit(withAnchor(await build(), NEWEST, PENDING))
+    expect([code, outcomes['anchors on chain']]).toEqual([0, 'passed'])
+  })
+
+  it('catches a head that waits for its anchor for hours', async () => {
+    const twoHoursAgo = Math.floor(Date.now() / 1000) - 7200
+    const unsent = { ...PENDING, tx_hash: `0x${'33'.repeat(32)}` }
+    const { code, codes } = await audit(withAnchor(await build(), 2, unsent, twoHoursAgo))
+    expect([code, codes]).toEqual([1, ['anchor_overdue']])
+  })
+
+  it('catches an unanchored head', async () => {
+    const { code, codes } = await audit(withAnchor(await build(), 2, { tx_hash: `0x${'33'.repeat(32)}` }))
+    expect([code, codes]).toEqual([1, ['anchor_missing']])
+  })
+
+  it('catches a head with the transaction of another one', async () => {
+    const log = await build()
+    const { code, codes } = await audit(withAnchor(log, 2, { tx_hash: log.heads[1]?.anchor.tx_hash ?? '' }))
+    expect([code, codes]).toEqual([1, ['anchor_mismatch']])
+  })
+
+  it('catches a confirmed anchor that is said to be in another block', async () => {
+    const { code, codes } = await audit(withAnchor(await build(), 2, { block_hash: `0x${'44'.repeat(32)}` }))
+    expect([code, codes]).toEqual([1, ['anchor_mismatch']])
+  })
+
+  it('catches an anchor that failed', async () => {
+    const { code, codes } = await audit(withAnchor(await build(), 2, { tx_hash: await sendFailing() }))
+    expect([code, codes]).toEqual([1, ['anchor_reverted']])
+  })
+
+  it('catches a head in the contract that the gateway does not serve', async () => {
+    const log = await build()
+    await anchorHeads(log.notary, [{ size: 7, root: new Uint8Array(32).fill(7) }], anchoring)
+    const { code, findings } = await audit(log)
+    expect([code, findings.map((finding) => finding.code)]).toEqual([1, ['hidden_anchor']])
+    expect(findings[0]?.message).toContain('size 7, root 0707')
+  })
+
+  it('catches a head in the contract of more leaves than the gateway has', async () => {
+    const log = await build()
+    await anchorHeads(log.notary, [{ size: 70, root: new Uint8Array(32) }], anchoring)
+    expect(await audit(log)).toMatchObject({ code: 1, codes: ['hidden_anchor'] })
+  })
+
+  it('catches another history in the contract, and what the contract itself says of it', async () => {
+    const log = await build()
+    const fork = { size: log.leaves.length, root: new Uint8Array(32).fill(9) }
+    await anchorHeads(log.notary, [fork], anchoring)
+    const { code, codes, findings } = await audit(log)
+    expect([code, codes]).toEqual([1, ['equivocation']])
+    expect(findings.map(({ message }) => message.includes('as the contract itself reports')).sort()).toEqual([
+      false,
+      true,
+    ])
+  })
+
+  it('catches a head that is served only to whoever asks for it by its size, when it is of another history', async () => {
+    const log = await build()
+    const other = await build({ salt: 'other', batches: [2, 4, 6], after: { log, heads: 2 } }, log.notary)
+    const hidden = other.heads[2]
+    const attack: Attack = (question, honest) =>
+      question.resource === 'log/heads' &&
+      question.number('limit') === 1 &&
+      question.number('cursor') === (hidden?.size ?? 0) - 1
+        ? honest(other)
+        : honest()
+    const { code, codes } = await audit(log, { attack })
+    expect([code, codes]).toEqual([1, ['equivocation', 'hidden_anchor']])
+  })
+
+  it('catches a block of an attestation that the chain does not have', async () => {
+    const log = await build()
+    const attestations = log.attestations.map((one, at) => (at === 1 ? { ...one, block_number: 1 } : one))
+    const { code, codes } = await audit({ ...log, attestations })
+    expect([code, codes]).toEqual([1, ['head_attestation_block']])
+  })
+
+  it('does not take another chain, or a contract that is not ours, for an answer', async () => {
+    const elsewhere = await createTestNotary({ chainId: 1, contract: chain.contract })
+    const offline = { batches: BATCHES, anchoring: { chain: null, nonce: 0 } }
+    expect(await audit(await buildLog(elsewhere, offline))).toMatchObject({ code: 1, codes: ['wrong_chain'] })
+    const forged = await createTestNotary({ chainId: chain.chainId, contract: `0x${'ee'.repeat(20)}` })
+    expect(await audit(await buildLog(forged, offline))).toMatchObject({
+      code: 1,
+      codes: ['contract_unknown'],
+    })
+  })
+
+  it('says which blocks it left out', async () => {
+    const log = await build()
+    const newest = Number(await chain.rpc.call('eth_blockNumber', []))
+    const { code, outcomes } = await audit(log, { words: ['--from-block', String(newest)] })
+    expect([code, outcomes['heads on chain']]).toEqual([0, 'not checked'])
+  })
+
+  it('counts nothing as passed when the chain does not answer, and exits 1', async () => {
+    stage.server.serve([await build()])
+    const { code, stderr } = await stage.audit('--rpc', stage.server.url)
+    expect([code, stderr]).toEqual([1, expect.stringContaining('the chain cannot be asked')])
+  }, 60_000)
+})
+
+/** Somebody else's transaction for a head that is anchored already. */
+async function anchorAgain(log: BuiltLog, at: number): Promise<void> {
+  const head = log.heads[at]
+  if (head !== undefined) await anchorHeads(log.notary, [head], anchoring)
+}
+
+/** A transaction with a signature that the contract refuses. */
+async function sendFailing(): Promise<string> {
+  const head = { size: 9, root: new Uint8Array(32), signature: new Uint8Array(65) }
+  const { raw, hash } = signAnchorTransaction({ ...chain, head, nonce: anchoring.nonce++, fees: TEST_FEES })
+  await chain.rpc.call('eth_sendRawTransaction', [raw])
+  while ((await chain.rpc.call('eth_getTransactionReceipt', [hash])) === null)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  return hash
+}
