@@ -11,6 +11,8 @@ import { createHttpServer } from './http/server.ts'
 import type { Logger } from './logger.ts'
 import { answerErrors } from './middleware/answer-errors.ts'
 import { type Authenticator, authenticate } from './middleware/authenticate.ts'
+import { compressAnswers } from './middleware/compress.ts'
+import { allowOrigins } from './middleware/cors.ts'
 import { openRequest } from './middleware/open-request.ts'
 import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
 import type { Dispatcher } from './nodes/dispatcher.ts'
@@ -86,6 +88,8 @@ export type AppSettings = {
   readonly isHistoryOpen: boolean
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
+  /** Origins whose scripts may call (middleware/cors.ts). */
+  readonly corsOrigins: readonly string[]
   /** Model ids that providers offer, for `GET /v1/models`. */
   readonly providerModels: readonly string[]
   /** How long close() lets running calls go on. */
@@ -97,6 +101,8 @@ export type AppSettings = {
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: Server
+  /** Every route there is. */
+  readonly routes: readonly AppRoute[]
   /** Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port is taken. */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
@@ -105,6 +111,9 @@ export type App = {
    */
   close(): Promise<void>
 }
+
+/** `path` is the router's pattern: `/v1/log/:notary`. A route to GET answers HEAD too. */
+export type AppRoute = { readonly method: string; readonly path: string }
 
 /** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
 export const NODE_SOCKET_PATH = '/v1/node/ws'
@@ -128,7 +137,8 @@ const FAREWELL_MS = 1_000
 export function createApp(dependencies: AppDependencies): App {
   const signals = createCallSignals()
   let isClosing = false
-  const koa = createKoa(dependencies, { signals, isClosing: () => isClosing })
+  const router = createRouter(dependencies, signals)
+  const koa = createKoa(dependencies, { router, isClosing: () => isClosing })
   const { nodes } = dependencies
   const server = createHttpServer(koa.callback(), (request) => !isClosing && isNodeSocket(request))
   server.on('upgrade', (request, socket, head) => nodes.handleUpgrade(request, socket, head))
@@ -154,7 +164,7 @@ export function createApp(dependencies: AppDependencies): App {
     return signals.idle().then(() => Promise.all([nodes.stop(), closed]).then(() => undefined))
   }
 
-  return { server, listen: (at) => listen(server, at), close }
+  return { server, routes: listRoutes(router), listen: (at) => listen(server, at), close }
 }
 
 const SWEEP_MS = 50
@@ -163,16 +173,29 @@ function isNodeSocket({ url, headers }: IncomingMessage): boolean {
   return url?.split('?', 1)[0] === NODE_SOCKET_PATH && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-type Lifecycle = { readonly signals: CallSignals; readonly isClosing: () => boolean }
-
-function createKoa(dependencies: AppDependencies, { signals, isClosing }: Lifecycle): Koa<RequestState> {
-  const { now, log, makeRequestId, settings } = dependencies
+function createRouter(dependencies: AppDependencies, signals: CallSignals): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
   addRoutes(router, dependencies, signals)
+  return router
+}
+
+function listRoutes({ stack }: Router<RequestState>): readonly AppRoute[] {
+  return stack.flatMap(({ methods, path }) =>
+    methods.filter((method) => method !== 'HEAD').map((method) => ({ method, path: String(path) })),
+  )
+}
+
+function createKoa(
+  dependencies: AppDependencies,
+  { router, isClosing }: { readonly router: Router<RequestState>; readonly isClosing: () => boolean },
+): Koa<RequestState> {
+  const { now, log, makeRequestId, settings } = dependencies
   const koa = new Koa<RequestState>()
   // Everything that is thrown in a call is answered and logged by answerErrors; here come connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
+  koa.use(allowOrigins(settings.corsOrigins))
+  koa.use(compressAnswers())
   koa.use(answerErrors({ now, log }))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())

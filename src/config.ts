@@ -6,6 +6,7 @@ import {
   integer,
   list,
   oneOf,
+  origins,
   port,
   positiveNumber,
   privateKey,
@@ -98,6 +99,11 @@ const schema = z.object({
   DEV_API_KEY: form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks').optional(),
   /** Whether every account may list everybody's completions with `filter=all`. Default true, as the interface has it. */
   HISTORY_ALL: flag.default(true),
+  /**
+   * Origins whose web pages may call the API, comma-separated: `https://app.example,http://localhost:5173`, or `*` for all. Default
+   * none: an API key does not belong into a page, unless it is its user's own.
+   */
+  CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /** Pause after which a silent stream gets a comment, milliseconds. Default 15000: below what proxies cut off at. */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /** Largest request body, bytes. Default 10485760 (10 MiB). */
@@ -131,6 +137,8 @@ export type GatewayConfig = {
   readonly providerModels: readonly string[]
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
+  /** As browsers send them, or `*`. */
+  readonly corsOrigins: readonly string[]
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
   readonly shutdownGraceMs: number
@@ -180,6 +188,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     providerModels: settings.PROVIDER_MODELS,
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
+    corsOrigins: settings.CORS_ORIGINS,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     bodyBytesMax: settings.BODY_BYTES_MAX,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,

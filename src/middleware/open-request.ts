@@ -24,12 +24,22 @@ export function openRequest(options: {
     const startedAtMs = now()
     context.state = { requestId, startedAtMs, caller: null }
     context.set('x-request-id', requestId)
-    context.set('x-content-type-options', 'nosniff')
-    context.set('cache-control', 'no-store')
+    context.set(SAFE_HEADERS)
     if (logsRequests) context.res.once('close', () => logRequest(log, context, now() - startedAtMs))
     return next()
   }
 }
+
+/**
+ * On every answer; a route may set others. Answers are for whoever asked, and are no pages: were one shown as a page, it
+ * could load nothing and be framed by nobody. `strict-transport-security` is for what ends TLS in front of this server.
+ */
+const SAFE_HEADERS = {
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'referrer-policy': 'no-referrer',
+} as const
 
 /** Sets how long the call took until its answer began. Call it right before the head goes out. */
 export function noteProcessingTime(context: ApiContext, now: () => number): void {

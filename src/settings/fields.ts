@@ -70,6 +70,23 @@ export function list({ itemsMax, lengthMax }: { readonly itemsMax: number; reado
     })
 }
 
+/**
+ * Gives a field for a list of web origins with commas between them, each as browsers send it (scheme, host, port if it is
+ * not the scheme's), or `*`.
+ */
+export function origins({ itemsMax }: { readonly itemsMax: number }) {
+  return list({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine((items) => items.every(isOrigin), {
+    error: 'expected origins such as https://app.example, without a path, with commas between them, or *',
+  })
+}
+
+const ORIGIN_LENGTH_MAX = 300
+
+/** `https://App.example/` is none: no browser would ever send it, and nothing would match. */
+function isOrigin(item: string): boolean {
+  return item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
+}
+
 /** Any text; for paths and names. */
 export const text = z.string()
 

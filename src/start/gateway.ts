@@ -216,7 +216,8 @@ function assembleApp(
   },
 ): App {
   const [database] = parts
-  const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel } = config
+  const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel, corsOrigins } =
+    config
   return createApp({
     enclave,
     committer,
@@ -230,6 +231,7 @@ function assembleApp(
     credentials: config.credentials,
     settings: {
       isHistoryOpen,
+      corsOrigins,
       keepAliveMs,
       bodyBytesMax,
       providerModels,

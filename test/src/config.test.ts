@@ -69,6 +69,26 @@ describe('readGatewayConfig', () => {
     })
   })
 
+  it('takes origins as browsers send them, and every one as *', () => {
+    const originsOf = (text: string) => readGatewayConfig({ CORS_ORIGINS: text }).corsOrigins
+    expect(originsOf('https://app.example, http://localhost:5173')).toEqual([
+      'https://app.example',
+      'http://localhost:5173',
+    ])
+    expect([originsOf('*'), readGatewayConfig({}).corsOrigins]).toEqual([['*'], []])
+  })
+
+  it.each([
+    'https://app.example/',
+    'https://App.example',
+    'app.example',
+    'https://a.example:443',
+    'null',
+    'ftp://a',
+  ])('refuses the origin %s, which no browser sends', (origin) => {
+    expect(faultsOf({ CORS_ORIGINS: origin })).toEqual([expect.stringMatching(/^CORS_ORIGINS: expected/)])
+  })
+
   it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])('takes %s for the enclave', (url) => {
     expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
       kind: 'remote',

@@ -44,6 +44,7 @@ export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 
 export const TEST_SETTINGS: AppSettings = {
   isHistoryOpen: true,
+  corsOrigins: [],
   keepAliveMs: 15_000,
   bodyBytesMax: 10 * 1024 * 1024,
   providerModels: [],

@@ -1,0 +1,90 @@
+import { request } from 'node:http'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { outcomeOf } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+
+/** Methods of each path, `Allow` as it should be. */
+function methodsByPath(): ReadonlyMap<string, ReadonlySet<string>> {
+  const byPath = new Map<string, Set<string>>()
+  for (const { method, path } of gateway.app.routes) {
+    const methods = byPath.get(path) ?? new Set()
+    byPath.set(path, methods.add(method))
+    if (method === 'GET') methods.add('HEAD')
+  }
+  return byPath
+}
+
+const examplePath = (pattern: string) => pattern.replaceAll(/:\w+/g, 'ab')
+
+const allowOf = (reply: Response) => new Set(reply.headers.get('allow')?.split(', '))
+
+describe('every path', () => {
+  it('refuses the methods that it has not with 405 and says which it has', async () => {
+    const paths = methodsByPath()
+    expect(paths.size).toBeGreaterThan(15)
+    for (const [path, methods] of paths)
+      for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+        if (methods.has(method)) continue
+        const reply = await fetch(gateway.url + examplePath(path), { method })
+        expect([method, path, reply.status, allowOf(reply)]).toEqual([method, path, 405, methods])
+        if (method !== 'HEAD') expect(await outcomeOf(reply)).toEqual([405, 'method_not_allowed'])
+      }
+  })
+
+  it('answers OPTIONS with its methods and no body', async () => {
+    for (const [path, methods] of methodsByPath()) {
+      const reply = await fetch(gateway.url + examplePath(path), { method: 'OPTIONS' })
+      expect([path, reply.status, allowOf(reply), await reply.text()]).toEqual([path, 200, methods, ''])
+    }
+  })
+
+  it.each(['PROPFIND', 'TRACE', 'QUERY', 'MKCOL'])(
+    'answers %s, which no path has, with 501',
+    async (method) => {
+      for (const path of methodsByPath().keys()) expect(await statusOf(method, examplePath(path))).toBe(501)
+    },
+  )
+
+  it('carries the headers of every answer, whatever comes of it', async () => {
+    for (const { method, path } of gateway.app.routes) {
+      const reply = await fetch(gateway.url + examplePath(path), { method })
+      await reply.arrayBuffer()
+      expect([path, Object.fromEntries(reply.headers)]).toEqual([
+        path,
+        expect.objectContaining({
+          'x-request-id': expect.stringMatching(/^req_/),
+          'openai-processing-ms': expect.stringMatching(/^\d+$/),
+          'x-content-type-options': 'nosniff',
+          'content-security-policy': expect.stringContaining("default-src 'none'"),
+          'referrer-policy': 'no-referrer',
+        }),
+      ])
+    }
+  })
+})
+
+describe('what is no path', () => {
+  it.each(['*', '/%', '/%zz', '/v1/log/%zz', '/v1/log/%00', '//', '/..', '/v1//models', 'http://x/nothing'])(
+    'answers %s in the envelope, without a fault of ours',
+    async (path) => {
+      for (const method of ['GET', 'OPTIONS', 'POST']) expect(await statusOf(method, path)).toBeLessThan(500)
+    },
+  )
+})
+
+/** For methods and targets that fetch does not send. */
+function statusOf(method: string, path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    request({ port: gateway.port, host: '127.0.0.1', method, path }, (reply) => {
+      reply.resume().on('end', () => resolve(reply.statusCode))
+    })
+      .on('error', reject)
+      .end()
+  })
+}
