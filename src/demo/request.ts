@@ -82,13 +82,18 @@ export type Callable = z.infer<typeof callable>
 
 /** Gives the request in a body, or throws the DemoError that says what is wrong with it. */
 export function parseRequest(body: Uint8Array): DemoRequest {
+  return parseBody(requestSchema, body)
+}
+
+/** Gives what a schema makes of a body's JSON, or throws the DemoError that says what is wrong with it. */
+export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   let value: unknown
   try {
     value = JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'))
   } catch {
     throw new DemoError({ status: 400, message: 'The body of the request is not JSON.' })
   }
-  const result = requestSchema.safeParse(value)
+  const result = schema.safeParse(value)
   if (result.success) return result.data
   const [issue] = result.error.issues
   const param = issue?.path.join('.') || 'body'

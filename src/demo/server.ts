@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { makeChoices } from './choices.ts'
 import { writeChunks } from './chunks.ts'
 import { writeCompletion } from './completion.ts'
+import { embed } from './embeddings.ts'
 import { DemoError } from './errors.ts'
 import { identifyAnswer } from './identity.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
@@ -37,6 +38,7 @@ async function serve(
   const [path = '/'] = (request.url ?? '/').split('?', 1)
   const route = `${request.method} ${path}`
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
+  if (route === 'POST /v1/embeddings') return sendJson(response, 200, embed(await readBody(request)))
   if (route === 'GET /v1/models')
     return sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
   if (route.startsWith('GET /v1/models/'))

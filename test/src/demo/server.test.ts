@@ -320,7 +320,7 @@ describe('a request that is refused', () => {
   })
 
   it('for another path is 404', async () => {
-    expect((await fetch(`${url}/embeddings`)).status).toBe(404)
+    expect((await fetch(`${url}/moderations`)).status).toBe(404)
   })
 })
 
