@@ -1,4 +1,5 @@
 import type { Router } from '@koa/router'
+import { createAdmission } from '../http/admission.ts'
 import {
   type ApiMiddleware,
   type RequestState,
@@ -19,6 +20,9 @@ import {
 import type { QueryParameters } from '../schemas/parameters.ts'
 import type { Logs } from '../services/logs.ts'
 
+/** Public reads of logs at once; beyond that they are refused with 503. Keys and the history use the same database. */
+export const LOG_READS_MAX = 32
+
 /** Routes of the notaries' logs: public, but for their records. */
 export function addLogRoutes(
   router: Router<RequestState>,
@@ -30,26 +34,39 @@ export function addLogRoutes(
     sendJson(context, await logs.records(notaryOf(context), { ...query, accountId }))
   }
 
-  const list: RouteHandler = async (context) =>
-    sendJson(context, JSON.stringify(await logs.list(parseLogsQuery(context.query))))
-  const find: RouteHandler = async (context) =>
-    sendJson(context, JSON.stringify(await logs.find(notaryOf(context))))
+  const admission = createAdmission({ callsMax: LOG_READS_MAX, bytesMax: 0 })
 
-  router.get('/v1/log', list)
-  router.get('/v1/log/:notary', find)
-  router.get('/v1/log/:notary/heads', answering(parseHeadsQuery, logs.heads))
-  router.get('/v1/log/:notary/inclusion', answering(parseInclusionQuery, logs.inclusion))
-  router.get('/v1/log/:notary/consistency', answering(parseConsistencyQuery, logs.consistency))
-  router.get('/v1/log/:notary/leaves', answering(parseLeavesQuery, logs.leaves))
+  /** Answers what anyone may read. */
+  const open =
+    (answer: (context: RouteContext) => Promise<object>): RouteHandler =>
+    async (context) => {
+      const slot = admission.admit()
+      try {
+        sendJson(context, JSON.stringify(await answer(context)))
+      } finally {
+        slot.release()
+      }
+    }
+
+  /** The same for a part of one log. */
+  const openPart = <Query>(
+    parse: (parameters: QueryParameters) => Query,
+    answer: (notary: string, query: Query) => Promise<object>,
+  ) => open((context) => answer(notaryOf(context), parse(context.query)))
+
+  router.get(
+    '/v1/log',
+    open((context) => logs.list(parseLogsQuery(context.query))),
+  )
+  router.get(
+    '/v1/log/:notary',
+    open((context) => logs.find(notaryOf(context))),
+  )
+  router.get('/v1/log/:notary/heads', openPart(parseHeadsQuery, logs.heads))
+  router.get('/v1/log/:notary/inclusion', openPart(parseInclusionQuery, logs.inclusion))
+  router.get('/v1/log/:notary/consistency', openPart(parseConsistencyQuery, logs.consistency))
+  router.get('/v1/log/:notary/leaves', openPart(parseLeavesQuery, logs.leaves))
   router.get('/v1/log/:notary/records', authenticated, records)
-}
-
-function answering<Query>(
-  parse: (parameters: QueryParameters) => Query,
-  answer: (notary: string, query: Query) => Promise<object>,
-): RouteHandler {
-  return async (context) =>
-    sendJson(context, JSON.stringify(await answer(notaryOf(context), parse(context.query))))
 }
 
 function notaryOf(context: RouteContext): string {
