@@ -74,8 +74,9 @@ export type Agent = {
 /** Starts an agent: it registers its node, connects, serves, and connects again whenever the connection ends. */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }
-  const { log, random, nodeId } = options
+  const { log } = options
   const stopping = new AbortController()
+  const isStopping = () => stopping.signal.aborted
   let phase: AgentStatus['phase'] = 'registering'
   let models: readonly string[] = []
   let connections = 0
@@ -89,32 +90,29 @@ export function startAgent(options: AgentOptions): Agent {
       stopping.signal.throwIfAborted()
     }
     phase = 'connecting'
-    connection = openConnection({
-      ...options,
-      models,
-      timings,
-      onOpen: () => {
-        phase = 'connected'
-        connections += 1
-        log.info({ node_id: nodeId, models }, 'connected')
-      },
-    })
+    connection = openConnection({ ...options, models, timings, onOpen: noteOpen })
     return connection.closed
+  }
+
+  function noteOpen(): void {
+    phase = 'connected'
+    connections += 1
+    log.info({ node_id: options.nodeId, models }, 'connected')
   }
 
   async function keepServing(): Promise<void> {
     let failures = 0
-    while (!stopping.signal.aborted) {
-      const outcome = await serveOnce().catch((error: unknown) =>
-        stopping.signal.aborted ? null : faultOf(error, connections > 0, log),
+    while (!isStopping()) {
+      const outcome = await serveOnce().catch((error) =>
+        isStopping() ? null : faultOf(error, connections > 0, log),
       )
       connection = null
-      if (stopping.signal.aborted) break
+      if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
       // The gateway may have refused because it no longer knows hardware or benchmark.
-      if (outcome !== null && outcome.code === REFUSED) models = []
+      if (outcome?.code === REFUSED) models = []
       phase = 'waiting'
-      const pauseMs = pauseAfter(failures, timings.backOff, random)
+      const pauseMs = pauseAfter(failures, timings.backOff, options.random)
       if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
       await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
     }
@@ -128,7 +126,7 @@ export function startAgent(options: AgentOptions): Agent {
   return {
     done,
     stop: async () => {
-      phase = phase === 'stopped' ? phase : 'draining'
+      if (phase !== 'stopped') phase = 'draining'
       stopping.abort()
       await connection?.drain(timings.drainMs)
       await done.catch(() => undefined)
