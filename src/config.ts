@@ -14,11 +14,11 @@ import {
   text,
   url,
 } from './settings/fields.ts'
+import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './settings/gateway-faults.ts'
 import { type Environment, readSettings } from './settings/read-settings.ts'
+import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
-const MAX_FEE_PER_GAS_GWEI = 500
-const MAX_PRIORITY_FEE_GWEI = 2
 
 /** Every variable of the gateway's process. Empty counts as unset. Those of the enclave: enclave/config.ts. */
 const schema = z.object({
@@ -104,6 +104,12 @@ const schema = z.object({
    * none: an API key does not belong into a page, unless it is its user's own.
    */
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
+  /**
+   * JSON file of the tiers of accounts and their limits; src/limits/README.md has its form. Default: no limits for
+   * development; in production those of a common free tier (60 requests and 40,000 tokens a minute, 33,000 and 4,000,000 a
+   * day, for each kind of call), so that no key that leaks spends the operator's money without a bound.
+   */
+  RATE_LIMIT_TIERS_FILE: text.optional(),
   /** Pause after which a silent stream gets a comment, milliseconds. Default 15000: below what proxies cut off at. */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /** Largest request body, bytes. Default 10485760 (10 MiB). */
@@ -112,6 +118,7 @@ const schema = z.object({
    * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly kill after 30 s.
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
+  ...UPSTREAM_FIELDS,
 })
 
 type Settings = z.output<typeof schema>
@@ -137,11 +144,14 @@ export type GatewayConfig = {
   readonly providerModels: readonly string[]
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
+  /** Null: the built-in tiers (src/start/limits.ts). */
+  readonly tiersFile: string | null
   /** As browsers send them, or `*`. */
   readonly corsOrigins: readonly string[]
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
   readonly shutdownGraceMs: number
+  readonly upstream: UpstreamConfig
 }
 
 export type ChainConfig =
@@ -168,7 +178,7 @@ export type EnclaveSource =
 
 /** Gives the gateway's settings, or throws ConfigurationError with every fault. */
 export function readGatewayConfig(environment: Environment = process.env): GatewayConfig {
-  const settings = readSettings(schema, environment, findFaults)
+  const settings = readSettings(schema, environment, findGatewayFaults)
   return {
     isProduction: settings.NODE_ENV === 'production',
     host: settings.HOST,
@@ -188,51 +198,13 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     providerModels: settings.PROVIDER_MODELS,
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
+    tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
     corsOrigins: settings.CORS_ORIGINS,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     bodyBytesMax: settings.BODY_BYTES_MAX,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
+    upstream: upstreamOf(settings),
   }
-}
-
-const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
-
-function findFaults(given: Environment): readonly string[] {
-  const isProduction = given.NODE_ENV === 'production'
-  return [...chainFaults(given), ...feeFaults(given), ...(isProduction ? productionFaults(given) : [])]
-}
-
-function chainFaults(given: Environment): readonly string[] {
-  const missing = REMOTE_CHAIN.filter((name) => given[name] === undefined)
-  const present = REMOTE_CHAIN.filter((name) => given[name] !== undefined)
-  if (present.length > 0)
-    return missing.map((name) => `${name}: expected together with ${present.join(' and ')}`)
-  return given.CHAIN_ID === undefined
-    ? []
-    : [`CHAIN_ID: expected only together with ${REMOTE_CHAIN.join(', ')}`]
-}
-
-function feeFaults(given: Environment): readonly string[] {
-  const cap = Number(given.MAX_FEE_PER_GAS_GWEI ?? MAX_FEE_PER_GAS_GWEI)
-  const tip = Number(given.MAX_PRIORITY_FEE_GWEI ?? MAX_PRIORITY_FEE_GWEI)
-  return tip > cap ? [`MAX_PRIORITY_FEE_GWEI: expected at most MAX_FEE_PER_GAS_GWEI, ${cap}`] : []
-}
-
-/** One fault for each embedded, simulated or demonstration part that would be started. */
-function productionFaults(given: Environment): readonly string[] {
-  const faults: string[] = []
-  if (given.DATABASE_URL === undefined)
-    faults.push('DATABASE_URL: expected in production, which refuses the embedded database')
-  if (REMOTE_CHAIN.every((name) => given[name] === undefined))
-    faults.push(`${REMOTE_CHAIN.join(', ')}: expected in production, which refuses the local chain`)
-  if (given.ENCLAVE_URL === undefined)
-    faults.push(
-      'ENCLAVE_URL: expected in production, which refuses an enclave with a simulated security module',
-      'ENCLAVE_URL: expected in production, which refuses the demo provider',
-    )
-  if (given.DEV_API_KEY !== undefined)
-    faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')
-  return faults
 }
 
 function chainOf(settings: Settings): ChainConfig {
