@@ -24,6 +24,7 @@ import { addModelRoutes } from './routes/models.ts'
 import { addNetworkRoutes } from './routes/network.ts'
 import { addNodeRoutes } from './routes/nodes.ts'
 import { addServiceRoutes } from './routes/service.ts'
+import { addUpstreamRoutes, listUpstreamModels, type UpstreamServices } from './routes/upstream.ts'
 import { addVerifiedCompletionRoutes } from './routes/verified-completions.ts'
 import { createAttestations } from './services/attestations.ts'
 import { createChatCompletions } from './services/chat-completions.ts'
@@ -52,6 +53,7 @@ export type AppDependencies = {
   readonly keys: Authenticator
   readonly nodes: AppNodes
   readonly registry: AppRegistry
+  readonly upstream: UpstreamServices
   /** The operator's credentials, by provider name. */
   readonly credentials: ReadonlyMap<string, string>
   readonly settings: AppSettings
@@ -234,13 +236,14 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
     admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
   })
   addNodeServedRoutes(router, dependencies, calls)
+  addUpstreamRoutes(router, dependencies.upstream, calls)
   addRegistryRoutes(router, dependencies, authenticated)
 }
 
 /** What contributed nodes serve. */
 function addNodeServedRoutes(
   router: Router<RequestState>,
-  { nodes: { dispatcher }, enclave, settings, log, now, makeId }: AppDependencies,
+  { nodes: { dispatcher }, enclave, upstream, settings, log, now, makeId }: AppDependencies,
   calls: Omit<ChatRouteOptions, 'completions' | 'admission'>,
 ): void {
   addChatCompletionRoutes(router, {
@@ -250,7 +253,7 @@ function addNodeServedRoutes(
   })
   const { providerModels } = settings
   const startedAt = Math.floor(now() / 1000)
-  addModelRoutes(router, createModels({ dispatcher, enclave, providerModels, startedAt }))
+  addModelRoutes(router, createModels({ dispatcher, enclave, providerModels, upstreamModels: listUpstreamModels(upstream), startedAt }))
 }
 
 /** What owners of nodes, and their agents, ask. */

@@ -2,6 +2,7 @@ import type { Router } from '@koa/router'
 import { createAdmission } from '../http/admission.ts'
 import type { RequestState } from '../http/context.ts'
 import type { Embeddings } from '../services/embeddings.ts'
+import type { UpstreamModel } from '../services/models.ts'
 import { addEmbeddingRoutes, type EmbeddingRouteOptions } from './embeddings.ts'
 
 /** Embedding calls at once, and the bytes of their bodies and answers together. */
@@ -22,4 +23,13 @@ export function addUpstreamRoutes(
     embeddings,
     admission: createAdmission({ callsMax: EMBEDDING_CALLS_MAX, bytesMax: EMBEDDING_BYTES_MAX }),
   })
+}
+
+/** The models of these services, as `GET /v1/models` lists them. */
+export function listUpstreamModels({ embeddings }: UpstreamServices): readonly UpstreamModel[] {
+  return embeddings.models.map(({ id, inputTokensMax }) => ({
+    id,
+    owner: 'embeddings',
+    contextLength: inputTokensMax,
+  }))
 }

@@ -12,11 +12,11 @@ export type ListedModel = {
   readonly object: 'model'
   /** Unix seconds. Nobody says when a model was made: it is when this gateway started. */
   readonly created: number
-  /** `nodes`, or the name of a provider, whose models are served at the verified endpoint alone. */
+  /** `nodes`; `embeddings`, `images`: what it is for; or the name of a provider, whose models are served at the verified endpoint alone. */
   readonly owned_by: string
   readonly name: string
-  /** Not known of models of strangers: null. */
-  readonly context_length: null
+  /** Tokens; null when it is not known, as of models of strangers. */
+  readonly context_length: number | null
   readonly max_completion_tokens: null
   /** Decimal texts. This gateway charges nothing. */
   readonly pricing: {
@@ -25,6 +25,13 @@ export type ListedModel = {
     readonly image: '0'
     readonly request: '0'
   }
+}
+
+/** A model of a service that the operator configured. */
+export type UpstreamModel = {
+  readonly id: string
+  readonly owner: 'embeddings' | 'images'
+  readonly contextLength: number | null
 }
 
 /** The models that can be asked for. */
@@ -43,10 +50,11 @@ export function createModels(options: {
   readonly enclave: Pick<EnclaveClient, 'identity'>
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
+  readonly upstreamModels: readonly UpstreamModel[]
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): Models {
-  const { dispatcher, enclave, providerModels, startedAt } = options
+  const { dispatcher, enclave, providerModels, upstreamModels, startedAt } = options
   return {
     async list() {
       const table = await enclave.identity().then(
@@ -55,7 +63,11 @@ export function createModels(options: {
       )
       const owners = new Map(dispatcher.models().map(({ model }) => [model, NODES_OWNER]))
       for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
-      const data = [...owners].map(([id, owner]) => listedModel({ id, owner, startedAt }))
+      const others = upstreamModels.filter(({ id }) => !owners.has(id))
+      const data = [
+        ...[...owners].map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt })),
+        ...others.map((model) => listedModel({ ...model, startedAt })),
+      ]
       return JSON.stringify({ object: 'list', data })
     },
   }
@@ -75,10 +87,12 @@ function offersOf(
 function listedModel({
   id,
   owner,
+  contextLength,
   startedAt,
 }: {
   readonly id: string
   readonly owner: string
+  readonly contextLength: number | null
   readonly startedAt: number
 }): ListedModel {
   return {
@@ -87,7 +101,7 @@ function listedModel({
     created: startedAt,
     owned_by: owner,
     name: id,
-    context_length: null,
+    context_length: contextLength,
     max_completion_tokens: null,
     pricing: { prompt: '0', completion: '0', image: '0', request: '0' },
   }

@@ -33,6 +33,7 @@ import { type DemoAgent, startDemoAgent } from './node-agent.ts'
 import { type NodesPart, startNodes, unixMs } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
+import { startUpstream, type UpstreamPart } from './upstream.ts'
 
 /** A gateway that serves. `stop` finishes running calls, commits, and ends every part; calling it twice is one stop. */
 export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
@@ -95,12 +96,15 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
   const nodes = await startNodes({ database, keys: keys.keys, log })
   started.defer(() => nodes.stop())
+  const upstream = startUpstream(config.upstream, enclavePart.local?.demoOrigin ?? null)
+  started.defer(() => upstream.stop())
   const app = assembleApp(config, {
     parts,
     enclave,
     committer,
     keys: keys.keys,
     nodes,
+    upstream,
     evidence: blocks.sources,
     log,
   })
@@ -203,6 +207,7 @@ function assembleApp(
     committer,
     keys,
     nodes,
+    upstream,
     evidence,
     log,
   }: {
@@ -211,6 +216,7 @@ function assembleApp(
     readonly committer: Committer
     readonly keys: ApiKeys
     readonly nodes: NodesPart
+    readonly upstream: UpstreamPart
     readonly evidence: EvidenceSources
     readonly log: Logger
   },
@@ -228,6 +234,7 @@ function assembleApp(
     keys,
     nodes: nodes.connected,
     registry: nodes.registry,
+    upstream: upstream.services,
     credentials: config.credentials,
     settings: {
       isHistoryOpen,

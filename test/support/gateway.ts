@@ -3,6 +3,7 @@ import { computeAddress } from 'ethers'
 import { type App, type AppNodes, type AppSettings, createApp } from '../../src/app.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createLogger, type Logger } from '../../src/logger.ts'
+import type { UpstreamServices } from '../../src/routes/upstream.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
 import { type Committer, createCommitter } from '../../src/services/committer.ts'
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
@@ -15,6 +16,7 @@ import { createKeysStore } from '../../src/stores/keys.ts'
 import { createLogsStore } from '../../src/stores/logs.ts'
 import { createNodesStore, type NodesStore } from '../../src/stores/nodes.ts'
 import { createRecordsStore } from '../../src/stores/records.ts'
+import { NO_UPSTREAM } from './no-upstream.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { createScriptedDispatcher } from './scripted-dispatcher.ts'
 import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
@@ -69,6 +71,8 @@ export async function startGateway(
     readonly postgres?: PostgresServer
     /** What serves plain calls. Default: nodes without sockets that say hello. */
     readonly nodes?: (parts: NodeParts) => AppNodes
+    /** Services that the operator configured. Default: none of them. */
+    readonly upstream?: Partial<UpstreamServices>
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
@@ -107,6 +111,7 @@ export async function startGateway(
     },
     keys,
     registry: { nodes: nodesStore, inferences, random: randomBytes },
+    upstream: { ...NO_UPSTREAM, ...options.upstream },
     nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),
     credentials: options.credentials ?? new Map(),
     settings: { ...TEST_SETTINGS, ...options.settings },

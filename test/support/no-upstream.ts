@@ -1,0 +1,9 @@
+import type { UpstreamServices } from '../../src/routes/upstream.ts'
+import { createEmbeddings } from '../../src/services/embeddings.ts'
+import { createTokenCounter } from '../../src/tokens/token-counter.ts'
+import { loadCl100k } from '../../src/tokens/vocabulary.ts'
+
+/** What a gateway has whose operator configured no service. */
+export const NO_UPSTREAM: UpstreamServices = {
+  embeddings: createEmbeddings({ source: null, counter: createTokenCounter(loadCl100k) }),
+}
