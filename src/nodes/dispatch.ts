@@ -42,7 +42,6 @@ export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promis
       refusal?.node.standing.failed()
       return outcome
     }
-    if (outcome.code === 'stopping') throw outcome
     if (outcome.code === 'node_refused') {
       if (refusal !== null) throw outcome
       refusal = { error: outcome, node: held.lane.node }
@@ -70,10 +69,7 @@ async function holdLane(
   if (lane !== null && slot !== null) return { lane, slot }
   if (isConfirming || index.connected(model) <= tried.size) return null
   try {
-    const held = await queue.enter({ model, excluded: tried, signal, deadlineMs: now() + limits.waitMs })
-    if (!signal.aborted) return held
-    held.slot.release()
-    throw signal.reason
+    return await queue.enter({ model, excluded: tried, signal, deadlineMs: now() + limits.waitMs })
   } catch (error) {
     // What went wrong with a node says more than that there was no second one.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
@@ -87,6 +83,7 @@ async function attempt(
   { frameOf, bytes }: ChatFrame,
   { lane, slot }: HeldLane,
 ): Promise<NodeAnswer | DispatchError> {
+  // The caller may have left in the moment between the waiting and this.
   if (signal.aborted) {
     slot.release()
     throw signal.reason

@@ -1,6 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
+import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
 import {
   eventually,
   INFERENCE_KEY,
@@ -162,7 +163,13 @@ describe('a node id that is connected', () => {
   })
 
   it('connects only once when it dials several times at once', async () => {
-    const nodes = await Promise.all(Array.from({ length: 5 }, () => stage.connect({ nodeId: 'known' })))
+    await stage.close()
+    const gate = Promise.withResolvers<{ accountId: string; scopes: readonly ['nodes'] }>()
+    stage = await openNodesStage({}, { authenticate: () => gate.promise })
+    const dialling = Array.from({ length: 5 }, () => stage.connect({ nodeId: 'known' }))
+    await eventually(() => stage.nodes.status().handshakes === 5, 'all are at the door')
+    gate.resolve({ accountId: TEST_ACCOUNT, scopes: ['nodes'] })
+    const nodes = await Promise.all(dialling)
     await eventually(() => stage.nodes.status().sockets === 1, 'one is left')
     const open = nodes.filter(({ socket }) => socket.readyState === WebSocket.OPEN)
     expect(open).toHaveLength(1)

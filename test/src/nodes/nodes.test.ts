@@ -32,6 +32,14 @@ describe('a call on a node', () => {
     expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0 })
   })
 
+  it('may end with a usage chunk and status 2 as often as it likes: neither is unexpected', async () => {
+    await stage.close()
+    stage = await openNodesStage({ strayBurst: 3, strayPerSecond: 0.001 })
+    const node = await stage.connect()
+    for (let count = 0; count < 20; count++) await readAll(await stage.dispatch())
+    expect(node.socket.readyState).toBe(node.socket.OPEN)
+  })
+
   it('leaves nothing behind', async () => {
     await stage.connect()
     await Promise.all(Array.from({ length: 10 }, async () => readAll(await stage.dispatch())))
@@ -51,5 +59,62 @@ describe('a call on a node', () => {
     expect(row).toMatchObject({ nodeId: 'one', model: 'model-a', promptTokens: 9, completionTokens: 3 })
     expect(row?.timeToFirstTokenMs).toBeGreaterThanOrEqual(0)
     expect(row?.timeToFirstTokenMs).toBeLessThan(1_000)
+  })
+})
+
+describe('a connected node', () => {
+  let stage: NodesStage
+  afterEach(() => stage.close())
+
+  it('is pinged and asked for its health the way the public client expects', async () => {
+    stage = await openNodesStage({ pingMs: 20, healthMs: 20 })
+    const node = await stage.connect({ nodeId: 'one' })
+    await eventually(() => node.controls.length >= 6, 'asked several times')
+    const pings = node.controls.filter(({ protocol }) => protocol === 'ping-pong')
+    expect(pings[0]?.data).toEqual({
+      ...{ protocol_version: '1.0', message_type: 1, node_id: 'one', nonce: expect.any(String) },
+      ...{ rtt: 0, ping_streak: 0, miss_streak: 0 },
+    })
+    await eventually(() => pings.length > 0 && node.controls.at(-1)?.data.ping_streak !== 0, 'answered')
+    expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('that does not answer pings is disconnected after three', async () => {
+    stage = await openNodesStage({ pingMs: 30, pingTimeoutMs: 20 })
+    const node = await stage.connect({ answersControl: false })
+    expect((await node.closed).code).toBe(1006)
+    expect(node.controls).toHaveLength(3)
+  })
+
+  it('that is half-open is disconnected, and its runs end', async () => {
+    stage = await openNodesStage({ silenceMs: 50, silenceTimeoutMs: 50, firstTokenMs: 5_000 })
+    const node = await stage.connect()
+    node.socket.pause()
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_lost' })
+    expect(stage.nodes.status()).toMatchObject({ connected: 0, slotsInUse: 0 })
+  })
+
+  it('that is silent but answers WebSocket pings stays', async () => {
+    stage = await openNodesStage({ silenceMs: 20, silenceTimeoutMs: 60 })
+    await stage.connect()
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('is asked to dial again when its connection is old and idle', async () => {
+    stage = await openNodesStage({ reconnectMs: 50 })
+    const node = await stage.connect()
+    expect((await node.closed).code).toBe(1000)
+    expect(node.controls.at(-1)?.data).toMatchObject({ message_type: 3, reconnect_request: true })
+  })
+
+  it('that announces its drain finishes what it has and gets nothing more', async () => {
+    stage = await openNodesStage({ waitMs: 30 })
+    const node = await stage.connect({ nodeId: 'one', headers: { 'Node-Features': 'drain' } })
+    const drain = { protocol_version: '1.0', message_type: 1, node_id: 'one' }
+    node.send({ protocol: 'drain', data: drain })
+    await eventually(() => stage.nodes.status().serving === 0, 'drains')
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'no_nodes' })
+    expect(stage.nodes.status().connected).toBe(1)
   })
 })
