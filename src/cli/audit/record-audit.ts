@@ -1,3 +1,4 @@
+import type { PointRecovery } from '../../../attestation/account.ts'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
@@ -10,6 +11,7 @@ import type { ServedHead, ServedLog } from './answers.ts'
 import type { AuditScope } from './expectations.ts'
 import type { Ledger } from './ledger.ts'
 import type { DocumentJudge, DocumentVerdict } from './record-documents.ts'
+import { rememberRecoveries } from './remembered-recovery.ts'
 import { describeHead, isSigned, reportEquivocation } from './signed-heads.ts'
 
 /** Between which moments, by head attestations, leaves were appended: Unix milliseconds. */
@@ -47,6 +49,7 @@ export function createRecordAudit(
   },
 ): RecordAudit {
   const { ledger, scope, documents } = given
+  const recover = rememberRecoveries(recoverPoint)
   let { newestMs, notBeforeMs } = given.bracket
   let gap: { readonly start: number; end: number } | null = null
   let newestDocument: { readonly index: number; readonly digest: string } | null = null
@@ -101,7 +104,7 @@ export function createRecordAudit(
       }
       finish()
       const where = `record ${index}`
-      const isWhole = reportFaults(record, { where, ledger, documents })
+      const isWhole = reportFaults(record, { where, ledger, documents, recover })
       const parts = readParts(record)
       if (parts === null) return
       const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
@@ -132,9 +135,15 @@ function reportFaults(
     where,
     ledger,
     documents,
-  }: { readonly where: string; readonly ledger: Ledger; readonly documents: DocumentJudge },
+    recover,
+  }: {
+    readonly where: string
+    readonly ledger: Ledger
+    readonly documents: DocumentJudge
+    readonly recover: PointRecovery
+  },
 ): boolean {
-  const report = verifyRecord(record, { recover: recoverPoint, decodeAttestation: documents.decode })
+  const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
   const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
   const swapped = failed.find(({ name }) => name === 'attestation key')
   if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
