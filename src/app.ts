@@ -19,6 +19,7 @@ import type { Dispatcher } from './nodes/dispatcher.ts'
 import { addChatCompletionRoutes, type ChatRouteOptions } from './routes/chat-completions.ts'
 import { addEvidenceRoutes } from './routes/evidence.ts'
 import { addHistoryRoutes } from './routes/history.ts'
+import { addHealthRoutes } from './routes/health.ts'
 import { addLogRoutes } from './routes/logs.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addNetworkRoutes } from './routes/network.ts'
@@ -42,6 +43,7 @@ import type { LogsStore } from './stores/logs.ts'
 import type { NodesStore } from './stores/nodes.ts'
 import type { RecordsStore } from './stores/records.ts'
 
+import { createReadiness, type ReadinessChecks } from './services/readiness.ts'
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete' | 'attestation'>
@@ -55,6 +57,8 @@ export type AppDependencies = {
   readonly registry: AppRegistry
   readonly upstream: UpstreamServices
   /** The operator's credentials, by provider name. */
+  /** How the parts are asked whether they can serve, besides enclave and committer. */
+  readonly checks: Pick<ReadinessChecks, 'database' | 'attestation' | 'chain'>
   readonly credentials: ReadonlyMap<string, string>
   readonly settings: AppSettings
   readonly log: Logger
@@ -219,6 +223,12 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
     authenticated,
   })
   addLogRoutes(router, {
+  const fetchDocument = async () => {
+    enclave.forgetIdentity()
+    return (await enclave.identity()).attestation
+  }
+  const checks = { ...dependencies.checks, enclave: fetchDocument, commits: () => committer.status() }
+  addHealthRoutes(router, createReadiness(checks, now))
     logs: createLogs({ logs, headAttestations, records, isOpen: settings.isHistoryOpen }),
     authenticated,
   })

@@ -22,6 +22,8 @@ export type RequestState = {
   startedAtMs: number
   /** Null before, and without, `authenticate`. */
   caller: Caller | null
+  /** Asked by machines all day: logged at debug level when it went well. */
+  isProbe: boolean
 }
 
 export type ApiContext = ParameterizedContext<RequestState, object>

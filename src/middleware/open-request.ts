@@ -22,7 +22,7 @@ export function openRequest(options: {
     const given = context.req.headers['x-request-id']
     const requestId = typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    context.state = { requestId, startedAtMs, caller: null }
+    context.state = { requestId, startedAtMs, caller: null, isProbe: false }
     context.set('x-request-id', requestId)
     context.set(SAFE_HEADERS)
     if (logsRequests) context.res.once('close', () => logRequest(log, context, now() - startedAtMs))
@@ -58,5 +58,6 @@ function logRequest(log: Logger, { req, res, state, path }: ApiContext, duration
     durationMs: Math.round(durationMs * 10) / 10,
     isWhole: res.writableFinished,
   }
-  log.info(line, 'request')
+  if (state.isProbe && res.statusCode < 400) log.debug(line, 'request')
+  else log.info(line, 'request')
 }

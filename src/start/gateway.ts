@@ -10,12 +10,14 @@ import { createKeyOperations } from '../control/key-operations.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
 import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
+import { createAttestationCheck } from '../services/attestation-check.ts'
 import type { Committer } from '../services/committer.ts'
 import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
 import { EnclaveError } from '../services/enclave-error.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
 import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
 import { createAnchorsStore } from '../stores/anchors.ts'
+import { createDatabaseCheck } from '../stores/database-check.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createKeysStore } from '../stores/keys.ts'
 import { createLogsStore } from '../stores/logs.ts'
@@ -114,6 +116,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   started.defer(async () => {
     await app.close()
     await agent?.stop()
+    broadcaster,
   })
   agent = await startDemoAgent(config, {
     url,
@@ -218,6 +221,7 @@ function assembleApp(
     readonly nodes: NodesPart
     readonly upstream: UpstreamPart
     readonly evidence: EvidenceSources
+    broadcaster,
     readonly log: Logger
   },
 ): App {
@@ -228,6 +232,7 @@ function assembleApp(
     enclave,
     committer,
     records: createRecordsStore(database),
+    readonly broadcaster: Broadcaster
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
     evidence,
@@ -241,6 +246,11 @@ function assembleApp(
       corsOrigins,
       keepAliveMs,
       bodyBytesMax,
+    checks: {
+      database: createDatabaseCheck(database),
+      attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
+      chain: () => broadcaster.status(),
+    },
       providerModels,
       shutdownGraceMs,
       logsRequests: logLevel === 'info' || logLevel === 'debug',

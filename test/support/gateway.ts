@@ -6,12 +6,14 @@ import { createLogger, type Logger } from '../../src/logger.ts'
 import type { UpstreamServices } from '../../src/routes/upstream.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
 import { type Committer, createCommitter } from '../../src/services/committer.ts'
+import { createAttestationCheck } from '../../src/services/attestation-check.ts'
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
 import { createAnchorBlocksStore } from '../../src/stores/anchor-blocks.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
 import { createHeadAttestationsStore } from '../../src/stores/head-attestations.ts'
 import { createInferencesStore, type InferencesStore } from '../../src/stores/inferences.ts'
+import { createDatabaseCheck } from '../../src/stores/database-check.ts'
 import { createKeysStore } from '../../src/stores/keys.ts'
 import { createLogsStore } from '../../src/stores/logs.ts'
 import { createNodesStore, type NodesStore } from '../../src/stores/nodes.ts'
@@ -117,6 +119,11 @@ export async function startGateway(
     settings: { ...TEST_SETTINGS, ...options.settings },
     log,
     now: () => performance.timeOrigin + performance.now(),
+    checks: {
+      database: createDatabaseCheck(database),
+      attestation: createAttestationCheck({ isRootKnown: false, now: Date.now }),
+      chain: () => ({ phase: 'idle', waitingCount: 0 }),
+    },
     makeId: () => randomUUID().replaceAll('-', ''),
     makeRequestId: () => `req_${randomUUID()}`,
   })

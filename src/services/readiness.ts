@@ -1,0 +1,99 @@
+import type { BroadcasterStatus } from '../chain/broadcaster.ts'
+import type { CommitterStatus } from './committer.ts'
+
+/** An answer is this old at most, whoever asks and however often. */
+export const READINESS_AGE_MAX_MS = 1_000
+
+/** A part that does not answer within this is failing. */
+export const CHECK_TIMEOUT_MS = 2_000
+
+/** Commits that have been failing for less are a hiccup, which callers wait out. */
+export const COMMITS_FAILING_MS_MAX = 2_000
+
+/** What verified completions cannot do without. */
+export type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits'
+
+export type ReadinessReport = {
+  /** Parts that fail; empty: ready. */
+  readonly failing: readonly ReadinessPart[]
+  /**
+   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is signed and stored with its record and
+   * sent later, so a chain that is away costs no completion.
+   */
+  readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
+}
+
+export type Readiness = {
+  /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
+  read(): Promise<ReadinessReport>
+}
+
+/** How the parts are asked. The first three reject, or do not answer, when they fail. */
+export type ReadinessChecks = {
+  readonly database: () => Promise<void>
+  /** Gives the enclave's current document, standard base64, asked for anew. */
+  readonly enclave: () => Promise<string>
+  /** Whether a document (standard base64) is valid now. */
+  readonly attestation: (document: string) => Promise<void>
+  readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs'>
+  readonly chain: () => Pick<BroadcasterStatus, 'phase' | 'waitingCount'>
+}
+
+/**
+ * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is asked again only when it answered,
+ * so that probes cannot pile up in front of it. `now` gives milliseconds.
+ */
+export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
+  const database = single(checks.database)
+  const enclave = single(checks.enclave)
+  const attestation = single(async () => checks.attestation(await enclave()))
+  let last: { readonly report: Promise<ReadinessReport>; readonly atMs: number } | null = null
+
+  async function ask(): Promise<ReadinessReport> {
+    const outcomes = await Promise.all([
+      settle('database', database()),
+      settle('enclave', enclave()),
+      settle('attestation', attestation()),
+    ])
+    const { phase, waitingCount } = checks.chain()
+    return {
+      failing: [
+        ...outcomes.filter((outcome) => outcome !== null),
+        ...(isCommitting(checks.commits()) ? [] : (['commits'] as const)),
+      ],
+      chain: { isFailing: phase === 'failing' || phase === 'stopped', anchorsWaiting: waitingCount },
+    }
+  }
+
+  return {
+    read() {
+      if (last === null || now() - last.atMs >= READINESS_AGE_MAX_MS) last = { report: ask(), atMs: now() }
+      return last.report
+    },
+  }
+}
+
+function isCommitting({ phase, failingForMs }: Pick<CommitterStatus, 'phase' | 'failingForMs'>): boolean {
+  return phase === 'following' || (phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX)
+}
+
+/** Null when the check came out well in time. */
+async function settle(part: ReadinessPart, check: Promise<unknown>): Promise<ReadinessPart | null> {
+  const timeout = Promise.withResolvers<ReadinessPart>()
+  const timer = setTimeout(() => timeout.resolve(part), CHECK_TIMEOUT_MS)
+  const outcome = check.then(
+    () => null,
+    () => part,
+  )
+  return Promise.race([outcome, timeout.promise]).finally(() => clearTimeout(timer))
+}
+
+function single<Value>(run: () => Promise<Value>): () => Promise<Value> {
+  let running: Promise<Value> | null = null
+  return () => {
+    running ??= run().finally(() => {
+      running = null
+    })
+    return running
+  }
+}
