@@ -6,8 +6,9 @@ import Koa from 'koa'
 import { ApiError } from './errors.ts'
 import { createAdmission } from './http/admission.ts'
 import { type CallSignals, createCallSignals } from './http/call-signals.ts'
-import type { ApiMiddleware, RequestState } from './http/context.ts'
+import type { RequestState } from './http/context.ts'
 import { createHttpServer } from './http/server.ts'
+import type { RateLimiter } from './limits/limiter.ts'
 import type { Logger } from './logger.ts'
 import { answerErrors } from './middleware/answer-errors.ts'
 import { type Authenticator, authenticate } from './middleware/authenticate.ts'
@@ -18,32 +19,37 @@ import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
 import type { Dispatcher } from './nodes/dispatcher.ts'
 import { addChatCompletionRoutes, type ChatRouteOptions } from './routes/chat-completions.ts'
 import { addEvidenceRoutes } from './routes/evidence.ts'
-import { addHistoryRoutes } from './routes/history.ts'
 import { addHealthRoutes } from './routes/health.ts'
+import { addHistoryRoutes } from './routes/history.ts'
+import { addKeyRoutes } from './routes/keys.ts'
 import { addLogRoutes } from './routes/logs.ts'
 import { addModelRoutes } from './routes/models.ts'
 import { addNetworkRoutes } from './routes/network.ts'
 import { addNodeRoutes } from './routes/nodes.ts'
+import { addRateLimitRoutes } from './routes/rate-limits.ts'
 import { addServiceRoutes } from './routes/service.ts'
 import { addUpstreamRoutes, listUpstreamModels, type UpstreamServices } from './routes/upstream.ts'
 import { addVerifiedCompletionRoutes } from './routes/verified-completions.ts'
+import type { ApiKeys } from './services/api-keys.ts'
 import { createAttestations } from './services/attestations.ts'
 import { createChatCompletions } from './services/chat-completions.ts'
 import type { Committer } from './services/committer.ts'
 import type { EnclaveClient } from './services/enclave-client.ts'
 import { createEvidence, type EvidenceSources } from './services/evidence.ts'
 import { createHistory } from './services/history.ts'
+import type { Idempotency } from './services/idempotency.ts'
 import { createLogs, type HeadAttestationsPort } from './services/logs.ts'
+import { createManagedKeys } from './services/managed-keys.ts'
 import { createModels } from './services/models.ts'
 import { createNetworkStats } from './services/network-stats.ts'
 import { createOwnedNodes } from './services/nodes.ts'
+import { createReadiness, type ReadinessChecks } from './services/readiness.ts'
 import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './services/verified-completions.ts'
 import type { InferencesStore } from './stores/inferences.ts'
 import type { LogsStore } from './stores/logs.ts'
 import type { NodesStore } from './stores/nodes.ts'
 import type { RecordsStore } from './stores/records.ts'
 
-import { createReadiness, type ReadinessChecks } from './services/readiness.ts'
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete' | 'attestation'>
@@ -51,14 +57,16 @@ export type AppDependencies = {
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore
   readonly headAttestations: HeadAttestationsPort
+  /** How the parts are asked whether they can serve, besides enclave and committer. */
+  readonly checks: Pick<ReadinessChecks, 'database' | 'attestation' | 'chain'>
   readonly evidence: EvidenceSources
-  readonly keys: Authenticator
+  readonly keys: Authenticator & Pick<ApiKeys, 'createFor' | 'list' | 'revoke'>
+  readonly limiter: Pick<RateLimiter, 'admit' | 'report'>
+  readonly idempotency: Idempotency
   readonly nodes: AppNodes
   readonly registry: AppRegistry
   readonly upstream: UpstreamServices
   /** The operator's credentials, by provider name. */
-  /** How the parts are asked whether they can serve, besides enclave and committer. */
-  readonly checks: Pick<ReadinessChecks, 'database' | 'attestation' | 'chain'>
   readonly credentials: ReadonlyMap<string, string>
   readonly settings: AppSettings
   readonly log: Logger
@@ -212,8 +220,15 @@ function createKoa(
 function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, signals: CallSignals): void {
   const { enclave, committer, records, logs, headAttestations, credentials, settings, log, now } =
     dependencies
-  const authenticated = authenticate(dependencies.keys)
+  const { keys, limiter, idempotency } = dependencies
+  const authenticated = authenticate(keys, 'inference')
   addServiceRoutes(router, createAttestations({ enclave, now }))
+  const fetchDocument = async () => {
+    enclave.forgetIdentity()
+    return (await enclave.identity()).attestation
+  }
+  const checks = { ...dependencies.checks, enclave: fetchDocument, commits: () => committer.status() }
+  addHealthRoutes(router, createReadiness(checks, now))
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
     authenticated,
@@ -223,17 +238,11 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
     authenticated,
   })
   addLogRoutes(router, {
-  const fetchDocument = async () => {
-    enclave.forgetIdentity()
-    return (await enclave.identity()).attestation
-  }
-  const checks = { ...dependencies.checks, enclave: fetchDocument, commits: () => committer.status() }
-  addHealthRoutes(router, createReadiness(checks, now))
     logs: createLogs({ logs, headAttestations, records, isOpen: settings.isHistoryOpen }),
     authenticated,
   })
   const { bodyBytesMax, keepAliveMs } = settings
-  const calls = { authenticated, signals, bodyBytesMax, keepAliveMs, now, log }
+  const calls = { authenticated, limiter, idempotency, signals, bodyBytesMax, keepAliveMs, now, log }
   addVerifiedCompletionRoutes(router, {
     ...calls,
     completions: createVerifiedCompletions({
@@ -247,7 +256,19 @@ function addRoutes(router: Router<RequestState>, dependencies: AppDependencies, 
   })
   addNodeServedRoutes(router, dependencies, calls)
   addUpstreamRoutes(router, dependencies.upstream, calls)
-  addRegistryRoutes(router, dependencies, authenticated)
+  addRegistryRoutes(router, dependencies)
+  addAccountRoutes(router, dependencies)
+}
+
+/** What holders of keys ask about these, and about their limits: whatever their keys are for. */
+function addAccountRoutes(router: Router<RequestState>, { keys, limiter, now }: AppDependencies): void {
+  const authenticated = authenticate(keys)
+  addRateLimitRoutes(router, { limiter, authenticated })
+  addKeyRoutes(router, {
+    keys: createManagedKeys({ keys, now }),
+    authenticated,
+    admission: createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX }),
+  })
 }
 
 /** What contributed nodes serve. */
@@ -263,15 +284,24 @@ function addNodeServedRoutes(
   })
   const { providerModels } = settings
   const startedAt = Math.floor(now() / 1000)
-  addModelRoutes(router, createModels({ dispatcher, enclave, providerModels, upstreamModels: listUpstreamModels(upstream), startedAt }))
+  addModelRoutes(
+    router,
+    createModels({
+      dispatcher,
+      enclave,
+      providerModels,
+      upstreamModels: listUpstreamModels(upstream),
+      startedAt,
+    }),
+  )
 }
 
 /** What owners of nodes, and their agents, ask. */
 function addRegistryRoutes(
   router: Router<RequestState>,
-  { registry, nodes: connected, now }: AppDependencies,
-  authenticated: ApiMiddleware,
+  { registry, nodes: connected, keys, now }: AppDependencies,
 ): void {
+  const authenticated = authenticate(keys, 'nodes')
   const { nodes, inferences, random } = registry
   const onArchived = (nodeId: string) => void connected.disconnect(nodeId, 'Node is archived')
   addNodeRoutes(router, {
@@ -279,7 +309,10 @@ function addRegistryRoutes(
     authenticated,
     admission: createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX }),
   })
-  addNetworkRoutes(router, { network: createNetworkStats({ nodes, inferences, now }), authenticated })
+  addNetworkRoutes(router, {
+    network: createNetworkStats({ nodes, inferences, now }),
+    authenticated: authenticate(keys),
+  })
 }
 
 function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {

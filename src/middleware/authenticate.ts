@@ -1,15 +1,16 @@
 import { ApiError } from '../errors.ts'
 import type { ApiMiddleware, Caller } from '../http/context.ts'
+import type { Scope } from '../scopes.ts'
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid, and notes the caller. Throws ApiError
- * `authorization_missing` without the header, `invalid_credentials` for anything else than a valid key, `not_ready` when
- * no key can be looked up.
+ * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null: whichever it has), and notes the
+ * caller. Throws ApiError `authorization_missing` without the header, `invalid_credentials` for anything else than a valid
+ * key, `insufficient_scope`, `not_ready` when no key can be looked up.
  */
-export function authenticate(keys: Authenticator): ApiMiddleware {
+export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
     const header = context.req.headers.authorization
     if (header === undefined)
@@ -18,8 +19,15 @@ export function authenticate(keys: Authenticator): ApiMiddleware {
     const caller = key === undefined ? null : await findCaller(keys, key)
     if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
     context.state.caller = caller
+    if (scope !== null) requireScope(caller, scope)
     await next()
   }
+}
+
+/** Throws ApiError `insufficient_scope` unless the caller's key has the scope. */
+export function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
+  if (scopes.includes(scope)) return
+  throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
 /** Whoever keeps the keys may be away for a moment, which is no fault of the key. */

@@ -1,20 +1,35 @@
 import type { Router } from '@koa/router'
+import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
 import { ApiError, type ErrorCode } from '../errors.ts'
-import type { Admission } from '../http/admission.ts'
+import type { Admission, Slot } from '../http/admission.ts'
 import type { CallSignals } from '../http/call-signals.ts'
-import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../http/context.ts'
+import {
+  type ApiMiddleware,
+  type RequestState,
+  type RouteContext,
+  type RouteHandler,
+  sendJson,
+} from '../http/context.ts'
 import type { EventWriter } from '../http/event-writer.ts'
 import { readJsonBody } from '../http/read-body.ts'
+import { estimateChatTokens } from '../limits/estimate.ts'
+import type { Permit, RateLimiter } from '../limits/limiter.ts'
 import { callerOf } from '../middleware/authenticate.ts'
-import { parseChatBody } from '../schemas/chat-request.ts'
-import type { ChatCall, ChatCompletions } from '../services/chat-completions.ts'
+import { admitCall } from '../middleware/limit-calls.ts'
+import { type ChatRequest, parseChatBody } from '../schemas/chat-request.ts'
+import { type ChatCall, type ChatCompletions, completionText } from '../services/chat-completions.ts'
+import type { Claim, Idempotency } from '../services/idempotency.ts'
 import { type EventStreamOptions, streamEvents } from './event-stream.ts'
+import { claimKey, claimOf, keyOf, replayEvents, underClaim } from './keyed-call.ts'
 
 export type ChatRouteOptions = EventStreamOptions & {
   readonly completions: ChatCompletions
   readonly authenticated: ApiMiddleware
   readonly admission: Admission
   readonly signals: CallSignals
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly idempotency: Idempotency
   readonly bodyBytesMax: number
 }
 
@@ -23,19 +38,30 @@ export type ChatRouteOptions = EventStreamOptions & {
  * `/v1/dashboard`.
  */
 export function addChatCompletionRoutes(router: Router<RequestState>, options: ChatRouteOptions): void {
-  const { completions, authenticated, admission, signals } = options
+  const { authenticated, admission, signals } = options
 
   const create: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
     const slot = admission.admit()
     const { abort, done } = signals.open(context.res)
     try {
       const bytes = await readJsonBody(context.req, context.res, { slot, bytesMax: options.bodyBytesMax })
       const { request, value: body } = parseChatBody(bytes)
-      const { requestId } = context.state
-      const call = { request, body, accountId, requestId, signal: abort.signal, reserve: slot.reserve }
-      if (!request.isStream) sendJson(context, await completions.complete(call))
-      else await streamEvents(context, options, (writer) => writeChunks(completions, writer, call), isOutage)
+      const key = keyOf(context)
+      const estimate = estimateChatTokens(request.size)
+      const permit = await admitCall(context, options.limiter, {
+        kind: 'chat',
+        model: request.model,
+        estimate,
+      })
+      try {
+        const keyed = { key, body: bytes, isVerified: false, abort }
+        const claimed = await claimKey(context, options.idempotency, keyed)
+        if (claimed?.kind === 'answer')
+          await answerAgain(context, options, { request, answer: claimed.answer })
+        else await answer(context, options, { request, body, abort, slot, permit, claim: claimOf(claimed) })
+      } finally {
+        permit.settle(0)
+      }
     } finally {
       done()
       slot.release()
@@ -46,11 +72,76 @@ export function addChatCompletionRoutes(router: Router<RequestState>, options: C
   router.post('/v1/dashboard/chat/completions', authenticated, create)
 }
 
-async function writeChunks(completions: ChatCompletions, writer: EventWriter, call: ChatCall): Promise<void> {
+type AdmittedCall = {
+  readonly request: ChatRequest
+  readonly body: JsonObject
+  readonly abort: AbortController
+  readonly slot: Slot
+  readonly permit: Permit
+  /** Null without an Idempotency-Key. */
+  readonly claim: Claim | null
+}
+
+async function answer(
+  context: RouteContext,
+  options: ChatRouteOptions,
+  admitted: AdmittedCall,
+): Promise<void> {
+  const { request, body, abort, slot, permit, claim } = admitted
+  const call: ChatCall = {
+    request,
+    body,
+    accountId: callerOf(context.state).accountId,
+    requestId: context.state.requestId,
+    signal: abort.signal,
+    reserve: slot.reserve,
+    noteUsage: permit.settle,
+  }
+  if (request.isStream) {
+    const write = (writer: EventWriter) =>
+      underClaim(claim, () => writeChunks(options.completions, writer, { call, isKept: claim !== null }))
+    await streamEvents(context, options, write, isOutage)
+    return
+  }
+  await underClaim(claim, async () => {
+    const text = await options.completions.complete(call)
+    sendJson(context, text)
+    return text
+  })
+}
+
+/** Gives the completion that the chunks amount to, when it is to be kept; else null. */
+async function writeChunks(
+  completions: ChatCompletions,
+  writer: EventWriter,
+  { call, isKept }: { readonly call: ChatCall; readonly isKept: boolean },
+): Promise<string | null> {
   const chunks = await completions.stream(call)
+  const assembly = emptyAssembly()
   writer.open()
-  for await (const texts of chunks) await writer.write(texts.map((text) => `data: ${text}\n\n`).join(''))
+  for await (const texts of chunks) {
+    await writer.write(texts.map((text) => `data: ${text}\n\n`).join(''))
+    if (!isKept) continue
+    for (const text of texts) {
+      call.reserve(text.length)
+      addChunk(assembly, JSON.parse(text))
+    }
+  }
   writer.end('data: [DONE]\n\n')
+  return isKept ? completionText(finishAssembly(assembly)) : null
+}
+
+/** The answer that was given before, in the form that is asked for, which is the same. */
+async function answerAgain(
+  context: RouteContext,
+  options: ChatRouteOptions,
+  { request, answer: text }: { readonly request: ChatRequest; readonly answer: string },
+): Promise<void> {
+  if (!request.isStream) {
+    sendJson(context, text)
+    return
+  }
+  await streamEvents(context, options, (writer) => replayEvents(writer, text, request))
 }
 
 /** That no node can process a streamed request is an error event and no status (interface, parts 6 and 7). */

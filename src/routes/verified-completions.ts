@@ -1,4 +1,5 @@
 import type { Router } from '@koa/router'
+import type { ApiError } from '../errors.ts'
 import type { Admission } from '../http/admission.ts'
 import type { CallSignals } from '../http/call-signals.ts'
 import {
@@ -10,18 +11,28 @@ import {
 } from '../http/context.ts'
 import type { EventWriter } from '../http/event-writer.ts'
 import { readJsonBody } from '../http/read-body.ts'
+import { estimateChatTokens, estimatePromptTokens } from '../limits/estimate.ts'
+import type { Permit, RateLimiter } from '../limits/limiter.ts'
 import { callerOf } from '../middleware/authenticate.ts'
+import { admitCall } from '../middleware/limit-calls.ts'
 import { type ChatRequest, parseChatRequest } from '../schemas/chat-request.ts'
 import { CREDENTIAL_HEADER, parseProviderCredential } from '../schemas/provider-credential.ts'
+import { isWithoutResult } from '../services/call-outcome.ts'
+import { usedTokensOf } from '../services/completion-usage.ts'
+import type { Claim, Idempotency } from '../services/idempotency.ts'
 import { createReplyText, proofChunkText } from '../services/record-text.ts'
 import type { VerifiedCall, VerifiedCompletions } from '../services/verified-completions.ts'
+import type { StoredRecord } from '../stores/records.ts'
 import { type EventStreamOptions, streamEvents } from './event-stream.ts'
+import { claimKey, claimOf, keyOf, replayEvents, underClaim } from './keyed-call.ts'
 
 export type VerifiedRouteOptions = EventStreamOptions & {
   readonly completions: VerifiedCompletions
   readonly authenticated: ApiMiddleware
   readonly admission: Admission
   readonly signals: CallSignals
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly idempotency: Idempotency
   readonly bodyBytesMax: number
 }
 
@@ -30,21 +41,33 @@ export function addVerifiedCompletionRoutes(
   router: Router<RequestState>,
   options: VerifiedRouteOptions,
 ): void {
-  const { completions, authenticated, admission, signals } = options
+  const { authenticated, admission, signals } = options
 
   const create: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
     const slot = admission.admit()
     const { abort, done } = signals.open(context.res)
     try {
       const body = await readJsonBody(context.req, context.res, { slot, bytesMax: options.bodyBytesMax })
       const request = parseChatRequest(body)
       const callerCredential = parseProviderCredential(headerOf(context))
-      const { requestId } = context.state
-      const call = { request, body, callerCredential, context: { accountId, requestId }, abort }
-      if (request.isStream)
-        await streamEvents(context, options, (writer) => writeEvents(options, writer, { call, request }))
-      else sendJson(context, createReplyText(await completions.complete(call)))
+      const key = keyOf(context)
+      const estimate = estimateChatTokens(request.size)
+      const permit = await admitCall(context, options.limiter, {
+        kind: 'verified',
+        model: request.model,
+        estimate,
+      })
+      try {
+        const claimed = await claimKey(context, options.idempotency, { key, body, isVerified: true, abort })
+        if (claimed?.kind === 'record')
+          await answerAgain(context, options, { request, record: claimed.record })
+        else {
+          const admitted = { request, body, callerCredential, abort, permit, claim: claimOf(claimed) }
+          await answer(context, options, admitted)
+        }
+      } finally {
+        permit.settle(0)
+      }
     } finally {
       done()
       slot.release()
@@ -54,20 +77,121 @@ export function addVerifiedCompletionRoutes(
   router.post('/v1/verified/chat/completions', authenticated, create)
 }
 
-type StreamedCall = { readonly call: VerifiedCall; readonly request: ChatRequest }
+type AdmittedCall = {
+  readonly request: ChatRequest
+  readonly body: Uint8Array
+  readonly callerCredential: string | null
+  readonly abort: AbortController
+  readonly permit: Permit
+  /** Null without an Idempotency-Key. */
+  readonly claim: Claim | null
+}
+
+async function answer(
+  context: RouteContext,
+  options: VerifiedRouteOptions,
+  admitted: AdmittedCall,
+): Promise<void> {
+  const { claim, request, permit } = admitted
+  const { accountId } = callerOf(context.state)
+  const { requestId } = context.state
+  const callContext = { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) }
+  const call = { ...admitted, context: callContext }
+  if (request.isStream) {
+    await streamEvents(context, options, (writer) =>
+      underClaim(claim, () => writeEvents(options, writer, { call, request, permit })),
+    )
+    return
+  }
+  await underClaim(claim, async () => {
+    const record = await settling(permit, request, () => options.completions.complete(call))
+    sendJson(context, createReplyText(record))
+    return null
+  })
+}
+
+type StreamedCall = {
+  readonly call: VerifiedCall
+  readonly request: ChatRequest
+  readonly permit: Permit
+}
 
 async function writeEvents(
   { completions }: VerifiedRouteOptions,
   writer: EventWriter,
-  { call, request }: StreamedCall,
-): Promise<void> {
-  const events = await completions.stream(call)
-  writer.open()
-  for await (const event of events) {
-    if (event.kind === 'chunks') await writer.write(event.bytes)
-    else if (event.kind === 'fault') writer.fail(event.error)
-    else writer.end(`data: ${proofChunkText(event.record, request)}\n\ndata: [DONE]\n\n`)
+  { call, request, permit }: StreamedCall,
+): Promise<null> {
+  let chunks = 0
+  await settling(
+    permit,
+    request,
+    async () => {
+      const events = await completions.stream(call)
+      let fault: ApiError | null = null
+      writer.open()
+      for await (const event of events) {
+        if (event.kind === 'chunks') {
+          chunks += countEvents(event.bytes)
+          await writer.write(event.bytes)
+        } else if (event.kind === 'fault') fault = event.error
+        else {
+          writer.end(`data: ${proofChunkText(event.record, request)}\n\ndata: [DONE]\n\n`)
+          return event.record
+        }
+      }
+      throw fault ?? new TypeError('expected a record or a fault at the end of a stream')
+    },
+    () => chunks,
+  )
+  return null
+}
+
+/**
+ * Settles the permit with what the record says was used. When there is none: nothing, if the provider made nothing; else the
+ * prompt and the `chunks` that came, for whoever leaves shortly before the end has had his answer.
+ */
+async function settling(
+  permit: Permit,
+  { size }: ChatRequest,
+  run: () => Promise<StoredRecord>,
+  chunks: () => number = () => 0,
+): Promise<StoredRecord> {
+  const promptTokens = estimatePromptTokens(size)
+  try {
+    const record = await run()
+    permit.settle(usedTokensOf(record.response, promptTokens))
+    return record
+  } catch (error) {
+    permit.settle(isWithoutResult(error) && chunks() === 0 ? 0 : promptTokens + chunks())
+    throw error
   }
+}
+
+/** A chunk holds about one token. */
+function countEvents(bytes: Uint8Array): number {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  let count = 0
+  for (let at = text.indexOf(EVENT_END); at >= 0; at = text.indexOf(EVENT_END, at + EVENT_END.length)) count++
+  return count
+}
+
+const EVENT_END = '\n\n'
+
+/** The answer that was given before, in the form that is asked for, which is the same. */
+async function answerAgain(
+  context: RouteContext,
+  options: VerifiedRouteOptions,
+  { request, record }: { readonly request: ChatRequest; readonly record: StoredRecord },
+): Promise<void> {
+  if (!request.isStream) {
+    sendJson(context, createReplyText(record))
+    return
+  }
+  const { includesUsage } = request
+  const last = proofChunkText(record, request)
+  await streamEvents(context, options, (writer) =>
+    replayEvents(writer, record.response, { includesUsage, last }),
+  )
 }
 
 function headerOf(context: RouteContext): string | undefined {

@@ -4,6 +4,7 @@ import { ValidationError } from '../errors.ts'
 import { boundedInteger } from './bounded-integer.ts'
 import { boundedList } from './bounded-list.ts'
 import { chatMessage } from './chat-message.ts'
+import { type ChatSize, measureChat } from './chat-size.ts'
 import { faultDetails } from './fault-details.ts'
 import { addIssuesOf, faultIssue, isUnset } from './issues.ts'
 import { parseJsonBody } from './json-body.ts'
@@ -25,6 +26,7 @@ export type ChatRequest = {
   readonly isStream: boolean
   /** Whether the caller asked for the chunk with usage. */
   readonly includesUsage: boolean
+  readonly size: ChatSize
 }
 
 /** A valid chat request, and the JSON value it was read from: every member, also unknown ones and those that are null. */
@@ -39,6 +41,7 @@ export function parseChatBody(body: Uint8Array): ParsedChatRequest {
     model: data.model,
     isStream: data.stream === true,
     includesUsage: data.stream_options?.include_usage === true,
+    size: measureChat(data),
   }
   // The schema takes nothing but objects.
   return { request, value: isJsonObject(value) ? value : {} }

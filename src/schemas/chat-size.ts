@@ -12,13 +12,13 @@ export type ChatSize = {
 
 type Members = Readonly<Record<string, unknown>>
 
-/** Measures a request that was found valid. `max_completion_tokens`, which newer clients send, goes before `max_tokens`. */
-export function measureChat(request: Members & { readonly messages: readonly Members[] }): ChatSize {
+/** Measures a request that was found valid, so that its messages are objects. `max_completion_tokens`, which newer clients send, goes before `max_tokens`. */
+export function measureChat(request: Members & { readonly messages: readonly unknown[] }): ChatSize {
   let promptBytes = 0
   let attachments = 0
-  for (const { content, ...others } of request.messages) {
-    promptBytes += bytesOf(others.name) + bytesOf(others.refusal)
-    promptBytes += bytesOf(others.tool_calls) + bytesOf(others.function_call)
+  for (const message of request.messages) {
+    const { content, name, refusal, tool_calls: calls, function_call: call } = message as Members
+    promptBytes += bytesOf(name) + bytesOf(refusal) + bytesOf(calls) + bytesOf(call)
     if (!Array.isArray(content)) promptBytes += bytesOf(content)
     else
       for (const part of content)

@@ -18,6 +18,8 @@ export type ChatCall = {
   readonly requestId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
+  /** Told once, when the answer is over, however it ended, what it used in all, tokens; never when no node answered. */
+  readonly noteUsage: (tokens: number) => void
   /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
   readonly reserve: (bytes: number) => void
 }
@@ -81,9 +83,19 @@ async function* readAnswer(
     chunks.finish()
   } catch (error) {
     throw toldError(options, call, { answer, error })
+  } finally {
+    call.noteUsage(totalOf(usageOf(chunks, call)))
   }
-  if (!includesUsage) return
-  yield [chunks.usageChunk(chunks.usage() ?? estimateUsage(call.body, chunks.textLength()))]
+  if (includesUsage) yield [chunks.usageChunk(usageOf(chunks, call))]
+}
+
+function usageOf(chunks: NodeChunks, { body }: ChatCall): JsonObject {
+  return chunks.usage() ?? estimateUsage(body, chunks.textLength())
+}
+
+function totalOf(usage: JsonObject): number {
+  const total = memberOf(usage, 'total_tokens')
+  return typeof total === 'number' ? total : 0
 }
 
 function openChunks({ now, makeId }: ChatCompletionsOptions, { request, body }: ChatCall): NodeChunks {
@@ -110,7 +122,12 @@ async function assemble(
       reserve(JSON.stringify(chunk).length)
       addChunk(assembly, chunk)
     }
-  return JSON.stringify({ service_tier: null, system_fingerprint: null, ...finishAssembly(assembly) })
+  return completionText(finishAssembly(assembly))
+}
+
+/** JSON text of a completion, with what every one of them has (interface, 2.2). */
+export function completionText(completion: JsonObject): string {
+  return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
 
 async function* encode(read: AsyncIterable<readonly JsonObject[]>): AsyncGenerator<readonly string[]> {

@@ -3,6 +3,7 @@ import { ApiError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from '../stores/idempotency.ts'
 import type { RecordsStore, StoredRecord } from '../stores/records.ts'
+import { isWithoutResult } from './call-outcome.ts'
 import type { ProcessLease } from './process-lease.ts'
 
 /** A call that came with an Idempotency-Key. */
@@ -172,29 +173,6 @@ async function concludeVerified(
   if (known.notary !== notary && !options.isOnlyEnclave) throw outcomeUnknown()
   return { ...call, notary }
 }
-
-/** Errors after which it is certain that nothing was sealed that could become an answer. */
-function isWithoutResult(error: unknown): boolean {
-  if (!(error instanceof ApiError)) return error instanceof Error && error.name === 'ValidationError'
-  return WITHOUT_RESULT.has(error.code)
-}
-
-const WITHOUT_RESULT: ReadonlySet<string> = new Set([
-  'unsupported_model',
-  'provider_credential_missing',
-  'provider_credential_rejected',
-  'provider_refused',
-  'provider_error',
-  'provider_unreachable',
-  'provider_timeout',
-  'answer_too_large',
-  'log_full',
-  'overloaded',
-  'no_available_inference_nodes',
-  'node_refused',
-  'node_error',
-  'node_timeout',
-])
 
 function reused(): ApiError {
   return new ApiError('idempotency_key_reused', 'This Idempotency-Key was used for another request')

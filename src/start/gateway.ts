@@ -31,6 +31,7 @@ import { findEnclaveFaults } from './enclave-check.ts'
 import { describeGateway, type GatewayFacts } from './gateway-facts.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
+import { type CallLimits, openLimits, readTiers } from './limits.ts'
 import { type DemoAgent, startDemoAgent } from './node-agent.ts'
 import { type NodesPart, startNodes, unixMs } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
@@ -45,6 +46,7 @@ export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
  * again and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
  */
 export async function startGateway(config: GatewayConfig, log: Logger): Promise<Gateway> {
+  const tiers = await readTiers(config.tiersFile, config)
   await tryAddress(config)
   await using started = new AsyncDisposableStack()
   const home = config.isProduction ? null : await openHome(config.dataFolder)
@@ -96,6 +98,11 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   started.defer(() => blocks.stop())
   const keys = await openKeys(config, parts, home)
   if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
+  const limits = await openLimits({
+    ...{ database, tiers, enclave, committer, log },
+    isEnclaveLocal: enclavePart.local !== null,
+  })
+  started.defer(() => limits.stop())
   const nodes = await startNodes({ database, keys: keys.keys, log })
   started.defer(() => nodes.stop())
   const upstream = startUpstream(config.upstream, enclavePart.local?.demoOrigin ?? null)
@@ -105,9 +112,11 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     enclave,
     committer,
     keys: keys.keys,
+    limits,
     nodes,
     upstream,
     evidence: blocks.sources,
+    broadcaster,
     log,
   })
   const url = await listen(app, config)
@@ -116,7 +125,6 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   started.defer(async () => {
     await app.close()
     await agent?.stop()
-    broadcaster,
   })
   agent = await startDemoAgent(config, {
     url,
@@ -209,19 +217,22 @@ function assembleApp(
     enclave,
     committer,
     keys,
+    limits,
     nodes,
     upstream,
     evidence,
+    broadcaster,
     log,
   }: {
     readonly parts: Parts
     readonly enclave: EnclaveClient
     readonly committer: Committer
     readonly keys: ApiKeys
+    readonly limits: CallLimits
     readonly nodes: NodesPart
     readonly upstream: UpstreamPart
     readonly evidence: EvidenceSources
-    broadcaster,
+    readonly broadcaster: Broadcaster
     readonly log: Logger
   },
 ): App {
@@ -232,11 +243,17 @@ function assembleApp(
     enclave,
     committer,
     records: createRecordsStore(database),
-    readonly broadcaster: Broadcaster
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
     evidence,
+    checks: {
+      database: createDatabaseCheck(database),
+      attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
+      chain: () => broadcaster.status(),
+    },
     keys,
+    limiter: limits.limiter,
+    idempotency: limits.idempotency,
     nodes: nodes.connected,
     registry: nodes.registry,
     upstream: upstream.services,
@@ -246,11 +263,6 @@ function assembleApp(
       corsOrigins,
       keepAliveMs,
       bodyBytesMax,
-    checks: {
-      database: createDatabaseCheck(database),
-      attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
-      chain: () => broadcaster.status(),
-    },
       providerModels,
       shutdownGraceMs,
       logsRequests: logLevel === 'info' || logLevel === 'debug',

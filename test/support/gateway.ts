@@ -2,18 +2,20 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { computeAddress } from 'ethers'
 import { type App, type AppNodes, type AppSettings, createApp } from '../../src/app.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { type Tiers, UNLIMITED_TIERS } from '../../src/limits/tiers.ts'
 import { createLogger, type Logger } from '../../src/logger.ts'
 import type { UpstreamServices } from '../../src/routes/upstream.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
-import { type Committer, createCommitter } from '../../src/services/committer.ts'
 import { createAttestationCheck } from '../../src/services/attestation-check.ts'
+import { type Committer, createCommitter } from '../../src/services/committer.ts'
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
+import { openLimits } from '../../src/start/limits.ts'
 import { createAnchorBlocksStore } from '../../src/stores/anchor-blocks.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
+import { createDatabaseCheck } from '../../src/stores/database-check.ts'
 import { createHeadAttestationsStore } from '../../src/stores/head-attestations.ts'
 import { createInferencesStore, type InferencesStore } from '../../src/stores/inferences.ts'
-import { createDatabaseCheck } from '../../src/stores/database-check.ts'
 import { createKeysStore } from '../../src/stores/keys.ts'
 import { createLogsStore } from '../../src/stores/logs.ts'
 import { createNodesStore, type NodesStore } from '../../src/stores/nodes.ts'
@@ -69,6 +71,8 @@ export async function startGateway(
   options: {
     readonly settings?: Partial<AppSettings>
     readonly credentials?: ReadonlyMap<string, string>
+    /** Default: no limits. */
+    readonly tiers?: Tiers
     /** A server that is running already; the gateway gets a database of its own in it. */
     readonly postgres?: PostgresServer
     /** What serves plain calls. Default: nodes without sockets that say hello. */
@@ -99,6 +103,10 @@ export async function startGateway(
     now: Date.now,
     log,
   })
+  const limits = await openLimits({
+    ...{ database, enclave: client, committer, log, isEnclaveLocal: false },
+    tiers: options.tiers ?? UNLIMITED_TIERS,
+  })
   const keys = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
   const app = createApp({
     enclave: client,
@@ -111,7 +119,14 @@ export async function startGateway(
       proofs: { prove: async () => null },
       chainId: SCRIPTED_DOMAIN.chainId,
     },
+    checks: {
+      database: createDatabaseCheck(database),
+      attestation: createAttestationCheck({ isRootKnown: false, now: Date.now }),
+      chain: () => ({ phase: 'idle', waitingCount: 0 }),
+    },
     keys,
+    limiter: limits.limiter,
+    idempotency: limits.idempotency,
     registry: { nodes: nodesStore, inferences, random: randomBytes },
     upstream: { ...NO_UPSTREAM, ...options.upstream },
     nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),
@@ -119,11 +134,6 @@ export async function startGateway(
     settings: { ...TEST_SETTINGS, ...options.settings },
     log,
     now: () => performance.timeOrigin + performance.now(),
-    checks: {
-      database: createDatabaseCheck(database),
-      attestation: createAttestationCheck({ isRootKnown: false, now: Date.now }),
-      chain: () => ({ phase: 'idle', waitingCount: 0 }),
-    },
     makeId: () => randomUUID().replaceAll('-', ''),
     makeRequestId: () => `req_${randomUUID()}`,
   })
@@ -146,6 +156,7 @@ export async function startGateway(
     breakDatabase: () => database.close(),
     stop: async () => {
       await app.close()
+      await limits.stop().catch(() => undefined)
       await committer.stop()
       await client.close()
       await enclave.stop()

@@ -1,0 +1,67 @@
+import { createHash } from 'node:crypto'
+import type { RouteContext } from '../http/context.ts'
+import type { EventWriter } from '../http/event-writer.ts'
+import { callerOf } from '../middleware/authenticate.ts'
+import { IDEMPOTENCY_HEADER, parseIdempotencyKey } from '../schemas/idempotency-key.ts'
+import type { Claim, Claimed, Idempotency } from '../services/idempotency.ts'
+import { replayChunks } from '../services/replay-chunks.ts'
+
+/** On an answer that was made before. */
+export const REPLAYED_HEADER = 'idempotent-replayed'
+
+/** Key of a call; null without one. Throws ValidationError. */
+export function keyOf({ req }: RouteContext): string | null {
+  return parseIdempotencyKey(req.headers[IDEMPOTENCY_HEADER])
+}
+
+/** Claims the key for the request that these bytes are, at this path; null without a key. Throws ApiError. */
+export async function claimKey(
+  context: RouteContext,
+  idempotency: Idempotency,
+  call: {
+    readonly key: string | null
+    readonly body: Uint8Array
+    readonly isVerified: boolean
+    readonly abort: AbortController
+  },
+): Promise<Claimed | null> {
+  const { key, body, isVerified, abort } = call
+  if (key === null) return null
+  const { accountId } = callerOf(context.state)
+  const requestHash = createHash('sha256').update(`${context.path}\n`).update(body).digest()
+  const claimed = await idempotency.claim({ accountId, key, requestHash, isVerified, abort })
+  if (claimed.kind !== 'claimed') context.set(REPLAYED_HEADER, 'true')
+  return claimed
+}
+
+/** The claim, of a call that is to be made; null without a key. */
+export function claimOf(claimed: Claimed | null): Claim | null {
+  return claimed?.kind === 'claimed' ? claimed : null
+}
+
+/**
+ * Writes the stream of a completion (JSON text) that was streamed before, to its end: `last` stands before the terminator.
+ */
+export async function replayEvents(
+  writer: EventWriter,
+  completion: string,
+  { includesUsage, last = null }: { readonly includesUsage: boolean; readonly last?: string | null },
+): Promise<void> {
+  const { chunks, usage } = replayChunks(JSON.parse(completion))
+  const texts = [...chunks, ...(includesUsage && usage !== null ? [usage] : [])].map((chunk) =>
+    JSON.stringify(chunk),
+  )
+  const all = [...texts, ...(last === null ? [] : [last]), '[DONE]']
+  writer.end(all.map((text) => `data: ${text}\n\n`).join(''))
+}
+
+/** Runs a call under its claim, if it has one: what `run` gives is the answer to keep, null for one that left a record. */
+export async function underClaim(claim: Claim | null, run: () => Promise<string | null>): Promise<void> {
+  try {
+    const answer = await run()
+    await claim?.succeed(answer)
+  } catch (error) {
+    await claim?.fail(error)
+    throw error
+  }
+}
