@@ -14,78 +14,88 @@ export type ChunkQueue = {
 
 /** Makes an empty queue. `onLeave` is told when the caller leaves the iteration before its end. */
 export function createChunkQueue(onLeave: () => void): ChunkQueue {
-  let waiting: { readonly chunk: JsonObject; readonly bytes: number }[] = []
-  let taken = 0
-  let bytes = 0
-  let isEnded = false
-  let fault: { readonly reason: unknown } | null = null
+  const backlog = createBacklog()
+  let end: { readonly error: { readonly reason: unknown } | null } | null = null
   let reader: PromiseWithResolvers<IteratorResult<JsonObject>> | null = null
 
-  function shift(): JsonObject | null {
-    const item = waiting[taken]
-    if (item === undefined) return null
-    taken++
-    bytes -= item.bytes
-    // Taken items are let go in one piece: shifting a long array would copy it each time.
-    if (taken === waiting.length) {
-      waiting = []
-      taken = 0
-    }
-    return item.chunk
-  }
-
   function next(): Promise<IteratorResult<JsonObject>> {
-    const chunk = shift()
+    const chunk = backlog.take()
     if (chunk !== null) return Promise.resolve({ done: false, value: chunk })
-    if (fault !== null) return Promise.reject(fault.reason)
-    if (isEnded) return Promise.resolve({ done: true, value: undefined })
+    if (end !== null) return end.error === null ? Promise.resolve(DONE) : Promise.reject(end.error.reason)
     if (reader !== null) return Promise.reject(new TypeError('expected one reader at a time'))
     reader = Promise.withResolvers()
     return reader.promise
   }
 
-  function close(reason: { readonly reason: unknown } | null): void {
-    if (isEnded) return
-    isEnded = true
-    fault = reason
-    if (reason === null) reader?.resolve({ done: true, value: undefined })
-    else reader?.reject(reason.reason)
+  function close(error: { readonly reason: unknown } | null): void {
+    if (end !== null) return
+    end = { error }
+    if (error === null) reader?.resolve(DONE)
+    else reader?.reject(error.reason)
     reader = null
   }
 
   const iterator: AsyncIterableIterator<JsonObject, undefined> = {
     next,
     return() {
-      const isEarly = !isEnded || waiting.length > 0
-      waiting = []
-      bytes = 0
-      taken = 0
+      const isEarly = end === null || backlog.bytes() > 0
+      backlog.clear()
       close(null)
       if (isEarly) onLeave()
-      return Promise.resolve({ done: true, value: undefined })
+      return Promise.resolve(DONE)
     },
     [Symbol.asyncIterator]: () => iterator,
   }
 
   return {
     chunks: iterator,
-    waitingBytes: () => bytes,
+    waitingBytes: backlog.bytes,
     push(chunk, size) {
-      if (isEnded) return
-      if (reader === null) {
-        waiting.push({ chunk, bytes: size })
-        bytes += size
-        return
-      }
-      reader.resolve({ done: false, value: chunk })
+      if (end !== null) return
+      if (reader === null) backlog.add(chunk, size)
+      else reader.resolve({ done: false, value: chunk })
       reader = null
     },
     end: (error) => close(error === null ? null : { reason: error }),
     discard(reason) {
-      waiting = []
-      bytes = 0
-      taken = 0
+      backlog.clear()
       close({ reason })
+    },
+  }
+}
+
+const DONE = { done: true, value: undefined } as const
+
+/** Chunks in order, and their bytes together. */
+function createBacklog() {
+  let waiting: { readonly chunk: JsonObject; readonly bytes: number }[] = []
+  let taken = 0
+  let bytes = 0
+
+  function clear(): void {
+    waiting = []
+    taken = 0
+    bytes = 0
+  }
+
+  return {
+    clear,
+    bytes: () => bytes,
+    add(chunk: JsonObject, size: number): void {
+      waiting.push({ chunk, bytes: size })
+      bytes += size
+    },
+    take(): JsonObject | null {
+      const item = waiting[taken]
+      if (item === undefined) return null
+      taken++
+      bytes -= item.bytes
+      // Taken items are let go when they are half of all: shifting a long array would copy it each time.
+      if (taken * 2 >= waiting.length) {
+        waiting = waiting.slice(taken)
+        taken = 0
+      }
+      return item.chunk
     },
   }
 }

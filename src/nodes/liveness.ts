@@ -44,18 +44,15 @@ export type LivenessOptions = {
  * program that hangs behind a socket that lives, and measures its round trip. Times are spread at random, so that nodes that came
  * together (after a restart) are not all pinged together.
  */
-export function createLiveness({ limits, now, random, makeId, actions }: LivenessOptions): Liveness {
-  const sometime = (intervalMs: number) => now() + intervalMs * (0.5 + random() / 2)
+export function createLiveness(options: LivenessOptions): Liveness {
+  const { limits, now, makeId, actions } = options
+  const pings = watchPings(options)
+  const reconnects = watchAge(options)
   let heardAtMs = now()
   let socketPingAtMs: number | null = null
-  let pingAtMs = sometime(limits.pingMs)
-  let ping: { readonly nonce: string; readonly sentAtMs: number } | null = null
-  let figures = { rttMs: 0, pingStreak: 0, missStreak: 0 }
-  let healthAtMs = sometime(limits.healthMs)
+  let healthAtMs = sometime(limits.healthMs, options)
   let healthNonce: string | null = null
   let lastHealth: NodeHealth | null = null
-  let reconnectAtMs = sometime(limits.reconnectMs)
-  let leavingUntilMs: number | null = null
 
   function tendSocket(nowMs: number): boolean {
     if (socketPingAtMs === null) {
@@ -69,22 +66,6 @@ export function createLiveness({ limits, now, random, makeId, actions }: Livenes
     return false
   }
 
-  function tendPing(nowMs: number): boolean {
-    if (ping !== null && nowMs - ping.sentAtMs >= limits.pingTimeoutMs) {
-      ping = null
-      figures = { ...figures, pingStreak: 0, missStreak: figures.missStreak + 1 }
-      if (figures.missStreak >= limits.pingMissesMax) {
-        actions.lose('no answer to pings')
-        return false
-      }
-    }
-    if (ping !== null || nowMs < pingAtMs) return true
-    pingAtMs = nowMs + limits.pingMs
-    ping = { nonce: makeId(), sentAtMs: nowMs }
-    actions.ping(ping.nonce, figures)
-    return true
-  }
-
   function tendHealth(nowMs: number): void {
     if (nowMs < healthAtMs) return
     healthAtMs = nowMs + limits.healthMs
@@ -92,25 +73,12 @@ export function createLiveness({ limits, now, random, makeId, actions }: Livenes
     actions.askHealth(healthNonce)
   }
 
-  function tendReconnect(nowMs: number, isIdle: boolean): void {
-    if (leavingUntilMs !== null && nowMs >= leavingUntilMs) leavingUntilMs = null
-    if (!isIdle || nowMs < reconnectAtMs) return
-    reconnectAtMs = sometime(limits.reconnectMs)
-    leavingUntilMs = nowMs + limits.pingTimeoutMs
-    actions.askReconnect(makeId())
-  }
-
   return {
     heard() {
       heardAtMs = now()
       socketPingAtMs = null
     },
-    ponged(nonce) {
-      if (ping?.nonce !== nonce) return false
-      figures = { rttMs: now() - ping.sentAtMs, pingStreak: figures.pingStreak + 1, missStreak: 0 }
-      ping = null
-      return true
-    },
+    ponged: pings.ponged,
     reported(nonce, health) {
       if (healthNonce !== nonce) return false
       healthNonce = null
@@ -119,11 +87,66 @@ export function createLiveness({ limits, now, random, makeId, actions }: Livenes
     },
     tend(isIdle) {
       const nowMs = now()
-      if (!tendSocket(nowMs) || !tendPing(nowMs)) return
+      if (!tendSocket(nowMs) || !pings.tend(nowMs)) return
       tendHealth(nowMs)
-      tendReconnect(nowMs, isIdle)
+      reconnects.tend(nowMs, isIdle)
     },
-    isLeaving: () => leavingUntilMs !== null,
+    isLeaving: reconnects.isLeaving,
     health: () => lastHealth,
+  }
+}
+
+/** A time in the second half of the interval that begins now. */
+function sometime(intervalMs: number, { now, random }: LivenessOptions): number {
+  return now() + intervalMs * (0.5 + random() / 2)
+}
+
+/** The protocol's ping. `tend` is false once the node is lost. */
+function watchPings(options: LivenessOptions) {
+  const { limits, now, makeId, actions } = options
+  let pingAtMs = sometime(limits.pingMs, options)
+  let ping: { readonly nonce: string; readonly sentAtMs: number } | null = null
+  let figures = { rttMs: 0, pingStreak: 0, missStreak: 0 }
+
+  return {
+    ponged(nonce: string): boolean {
+      if (ping?.nonce !== nonce) return false
+      figures = { rttMs: now() - ping.sentAtMs, pingStreak: figures.pingStreak + 1, missStreak: 0 }
+      ping = null
+      return true
+    },
+    tend(nowMs: number): boolean {
+      if (ping !== null && nowMs - ping.sentAtMs >= limits.pingTimeoutMs) {
+        ping = null
+        figures = { ...figures, pingStreak: 0, missStreak: figures.missStreak + 1 }
+      }
+      if (figures.missStreak >= limits.pingMissesMax) {
+        actions.lose('no answer to pings')
+        return false
+      }
+      if (ping !== null || nowMs < pingAtMs) return true
+      pingAtMs = nowMs + limits.pingMs
+      ping = { nonce: makeId(), sentAtMs: nowMs }
+      actions.ping(ping.nonce, figures)
+      return true
+    },
+  }
+}
+
+/** Asks a node to dial again when its connection is old. One that stays is given work again, and asked later. */
+function watchAge(options: LivenessOptions) {
+  const { limits, makeId, actions } = options
+  let reconnectAtMs = sometime(limits.reconnectMs, options)
+  let leavingUntilMs: number | null = null
+
+  return {
+    isLeaving: () => leavingUntilMs !== null,
+    tend(nowMs: number, isIdle: boolean): void {
+      if (leavingUntilMs !== null && nowMs >= leavingUntilMs) leavingUntilMs = null
+      if (!isIdle || nowMs < reconnectAtMs) return
+      reconnectAtMs = sometime(limits.reconnectMs, options)
+      leavingUntilMs = nowMs + limits.pingTimeoutMs
+      actions.askReconnect(makeId())
+    },
   }
 }

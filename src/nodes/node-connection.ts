@@ -107,7 +107,10 @@ export class NodeConnection {
     this.hooks = this.runHooks()
     socket.on('message', (data: Buffer, isBinary: boolean) => this.receive(data, isBinary))
     socket.on('pong', () => this.liveness.heard())
-    socket.on('ping', () => this.tolerate(0))
+    socket.on('ping', () => {
+      this.liveness.heard()
+      this.tolerate(0)
+    })
     socket.on('close', (code) => this.end(`closed with ${code}`))
     // What went wrong is told by the close that follows.
     socket.on('error', () => {})

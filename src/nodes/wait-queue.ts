@@ -6,18 +6,21 @@ import type { Slot } from './slots.ts'
 /** A lane, and the slot that is taken on it. */
 export type HeldLane = { readonly lane: Lane; readonly slot: Slot }
 
+/** What somebody waits for, and how long. */
+export type Waiting = {
+  readonly model: string
+  readonly excluded: ReadonlySet<NodeConnection>
+  readonly signal: AbortSignal
+  readonly deadlineMs: number
+}
+
 /** Callers that wait for a node, first come first served for each model. */
 export type WaitQueue = {
   /**
    * Waits for a free node of the model that is not `excluded`. Rejects with DispatchError `no_nodes` at the deadline or when
    * too many wait, or with the signal's reason. The slot belongs to the caller.
    */
-  enter(waiting: {
-    readonly model: string
-    readonly excluded: ReadonlySet<NodeConnection>
-    readonly signal: AbortSignal
-    readonly deadlineMs: number
-  }): Promise<HeldLane>
+  enter(waiting: Waiting): Promise<HeldLane>
   /** A node may have become free: gives its slots to those who waited longest. */
   offer(node: NodeConnection): void
   /** Ends the waiting of everybody whose deadline has passed. */
@@ -27,11 +30,10 @@ export type WaitQueue = {
   size(): number
 }
 
-type Waiter = {
-  readonly model: string
-  readonly excluded: ReadonlySet<NodeConnection>
-  readonly deadlineMs: number
+type Waiter = Waiting & {
+  /** Number in the order of coming, over all models. */
   readonly enteredAs: number
+  /** Ends the waiting; only the first of both counts. */
   resolve(held: HeldLane): void
   reject(reason: unknown): void
 }
@@ -62,34 +64,14 @@ export function createWaitQueue({ waitersMax }: { readonly waitersMax: number })
   const everybody = () => [...queues.values()].flatMap((queue) => [...queue])
 
   return {
-    enter({ model, excluded, signal, deadlineMs }) {
-      const queue = queues.get(model) ?? new Set()
-      if (signal.aborted) return Promise.reject(signal.reason)
+    enter(waiting) {
+      const queue = queues.get(waiting.model) ?? new Set()
+      if (waiting.signal.aborted) return Promise.reject(waiting.signal.reason)
       if (queue.size >= waitersMax)
         return Promise.reject(noNodes('Too many calls wait for a node of this model'))
-      const { promise, resolve, reject } = Promise.withResolvers<HeldLane>()
-      const end = () => {
-        leave(waiter)
-        signal.removeEventListener('abort', onAbort)
-      }
-      const waiter: Waiter = {
-        model,
-        excluded,
-        deadlineMs,
-        enteredAs: entered++,
-        resolve(held) {
-          end()
-          resolve(held)
-        },
-        reject(reason) {
-          end()
-          reject(reason)
-        },
-      }
-      const onAbort = () => waiter.reject(signal.reason)
-      signal.addEventListener('abort', onAbort)
-      queues.set(model, queue.add(waiter))
-      return promise
+      const { waiter, held } = createWaiter({ ...waiting, enteredAs: entered++ }, leave)
+      queues.set(waiting.model, queue.add(waiter))
+      return held
     },
     offer(node) {
       while (node.isAvailable()) {
@@ -114,4 +96,30 @@ export function createWaitQueue({ waitersMax }: { readonly waitersMax: number })
 
 function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
+}
+
+/** A waiter, who leaves by `leave` however the waiting ends. */
+function createWaiter(
+  waiting: Waiting & { readonly enteredAs: number },
+  leave: (waiter: Waiter) => void,
+): { readonly waiter: Waiter; readonly held: Promise<HeldLane> } {
+  const { promise, resolve, reject } = Promise.withResolvers<HeldLane>()
+  const end = () => {
+    leave(waiter)
+    waiting.signal.removeEventListener('abort', onAbort)
+  }
+  const waiter: Waiter = {
+    ...waiting,
+    resolve(held) {
+      end()
+      resolve(held)
+    },
+    reject(reason) {
+      end()
+      reject(reason)
+    },
+  }
+  const onAbort = () => waiter.reject(waiting.signal.reason)
+  waiting.signal.addEventListener('abort', onAbort)
+  return { waiter, held: promise }
 }

@@ -27,6 +27,20 @@ describe('a chunk queue', () => {
     )
   })
 
+  it('keeps the order when the reader never catches up', async () => {
+    const queue = createChunkQueue(() => {})
+    const reader = queue.chunks[Symbol.asyncIterator]()
+    const got: unknown[] = []
+    for (let n = 0; n < 1_000; n++) {
+      queue.push({ n: 2 * n }, 1)
+      queue.push({ n: 2 * n + 1 }, 1)
+      got.push((await reader.next()).value?.n)
+    }
+    queue.end(null)
+    got.push(...(await collect(queue.chunks)))
+    expect(got).toEqual(Array.from({ length: 2_000 }, (_, n) => n))
+  })
+
   it('counts the bytes that wait', async () => {
     const queue = createChunkQueue(() => {})
     const reader = queue.chunks[Symbol.asyncIterator]()

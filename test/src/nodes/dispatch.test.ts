@@ -304,7 +304,7 @@ describe('the slot of a caller who left', () => {
 describe('a node that fails again and again', () => {
   it('is set aside, probed, and given work again', async () => {
     await stage.close()
-    stage = await openNodesStage({ asideMs: 200, failuresMax: 3 })
+    stage = await openNodesStage({ asideMs: 500, failuresMax: 3, waitMs: 50 })
     const node = await stage.connect({
       answer: inTurn(answerError(500), answerError(500), answerError(500), answerWith('one two three')),
     })
