@@ -1,10 +1,14 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
+import { until } from '../../../support/chain.ts'
 import { type Attack, TEST_KEY } from '../../../support/equivocating-server.ts'
 import { openStage, type Stage } from './stage.ts'
 
+const MAIN = join(import.meta.dirname, '../../../../src/cli/main.ts')
 const BATCHES = Array.from({ length: 120 }, (_, at) => 1 + (at % 3))
 
 let stage: Stage
@@ -68,6 +72,30 @@ describe('affidavit audit --state', () => {
     expect([second.code, second.codes]).toEqual([0, []])
     expect(second.logs).toMatchObject([{ from: 126, to: 240, complete: true }])
     expect(Math.min(...askedLeaves())).toBe(126)
+  })
+
+  it('is interrupted in peace: it keeps where it was, and the next run goes on from there', async () => {
+    const slowly: Attack = (question, honest) => {
+      const answer = JSON.stringify(honest())
+      return question.resource === 'log/leaves'
+        ? (response) => void setTimeout(() => response.end(answer), 100)
+        : answer
+    }
+    stage.server.serve([log], slowly)
+    const words = ['audit', stage.server.url, ...trust, '--state', state]
+    const child = spawn(process.execPath, [MAIN, ...words], {
+      env: { PATH: process.env.PATH },
+      stdio: 'pipe',
+    })
+    const errors = child.stderr.setEncoding('utf8').toArray()
+    await until('leaves were asked for', () => askedLeaves().length > 8)
+    child.kill('SIGINT')
+    const [code] = await once(child, 'exit')
+    expect([code, (await errors).join('')]).toEqual([1, expect.stringContaining('interrupted')])
+    stage.server.serve([log])
+    const { code: next, logs } = await stage.audit(...trust, '--state', state)
+    expect([next, logs[0]?.to]).toEqual([0, 240])
+    expect(logs[0]?.from).toBeGreaterThan(0)
   })
 
   it('has nothing to do when the log did not grow, and goes on when it did', async () => {
