@@ -1,9 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { once } from 'node:events'
-import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Identity } from '../../enclave/protocol/messages.ts'
-import { type App, CALLS_MAX, createApp } from '../app.ts'
+import { type App, createApp } from '../app.ts'
+import { CALLS_MAX } from '../app-routes.ts'
 import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import { createKeyOperations } from '../control/key-operations.ts'
@@ -22,6 +21,7 @@ import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createKeysStore } from '../stores/keys.ts'
 import { createLogsStore } from '../stores/logs.ts'
 import { createRecordsStore } from '../stores/records.ts'
+import { listen, tryAddress } from './address.ts'
 import { startBlockKeeper } from './block-keeper.ts'
 import type { Chain } from './chain.ts'
 import { startCommitter } from './committer.ts'
@@ -276,29 +276,4 @@ function assembleApp(
 
 function makeId(): string {
   return randomUUID().replaceAll('-', '')
-}
-
-async function listen(app: App, config: GatewayConfig): Promise<string> {
-  const { address, family, port } = await app.listen(config).catch((error) => refuseAddress(config, error))
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
-}
-
-/** Tells of a taken port at once, and not after all parts were started for nothing. */
-async function tryAddress(config: GatewayConfig): Promise<void> {
-  const server = createServer()
-  try {
-    server.listen({ host: config.host, port: config.port })
-    await once(server, 'listening').catch((error) => refuseAddress(config, error))
-  } finally {
-    await new Promise((resolve) => server.close(resolve))
-  }
-}
-
-function refuseAddress({ host, port }: GatewayConfig, error: unknown): never {
-  const code = error instanceof Error && 'code' in error ? error.code : null
-  const reason =
-    code === 'EADDRINUSE'
-      ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
-      : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
-  throw new StartFailure(`gateway: ${reason}`)
 }

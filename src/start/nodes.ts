@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { AppRegistry } from '../app.ts'
+import type { AppRegistry } from '../app-routes.ts'
 import type { Logger } from '../logger.ts'
 import { NODE_LIMITS } from '../nodes/limits.ts'
 import { createNodes, type Nodes } from '../nodes/nodes.ts'

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { computeAddress } from 'ethers'
-import { type App, type AppNodes, type AppSettings, createApp } from '../../src/app.ts'
+import { type App, createApp } from '../../src/app.ts'
+import type { AppNodes, AppSettings } from '../../src/app-routes.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/limits/tiers.ts'
 import { createLogger, type Logger } from '../../src/logger.ts'

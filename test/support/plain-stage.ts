@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { AppSettings } from '../../src/app.ts'
+import type { AppSettings } from '../../src/app-routes.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import { createNodes, type Nodes } from '../../src/nodes/nodes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'

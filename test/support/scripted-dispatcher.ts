@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
-import type { AppNodes } from '../../src/app.ts'
+import type { AppNodes } from '../../src/app-routes.ts'
 import type { NodeAnswer, NodeCall } from '../../src/nodes/dispatcher.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
