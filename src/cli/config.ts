@@ -8,6 +8,8 @@ const schema = z.object({
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
   /** The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the gateway's. */
   DATA_DIR: text.default('.affidavit'),
+  /** The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is taken. */
+  RATE_LIMIT_TIERS_FILE: text.optional(),
   /** Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm start` listens. */
   AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
   /** API key for the gateway, in `verify`, `evidence` and `audit`; `--key` goes first. Default: none. A variable, so that it is in no shell history. */
@@ -19,6 +21,7 @@ export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
+  readonly tiersFile: string | null
   readonly apiKey: string | null
   readonly gatewayUrl: string
 }
@@ -29,6 +32,7 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   return {
     databaseUrl: settings.DATABASE_URL ?? null,
     dataFolder: resolve(settings.DATA_DIR),
+    tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
     apiKey: settings.AFFIDAVIT_API_KEY ?? null,
     gatewayUrl: settings.AFFIDAVIT_URL,
   }

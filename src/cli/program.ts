@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { registerAccounts } from './commands/accounts.ts'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerAudit } from './commands/audit.ts'
 import { registerCompletions } from './commands/completions.ts'
@@ -23,6 +24,7 @@ export function createProgram(): Command {
   registerAttestation(program)
   registerMeasure(program)
   registerKeys(program)
+  registerAccounts(program)
   registerNode(program)
   registerCompletions(program)
   return program

@@ -22,7 +22,7 @@ import { createDocumentJudge } from './record-documents.ts'
 import { openRecordReader } from './record-reader.ts'
 import { type Random, Samples } from './samples.ts'
 import type { SavedLog } from './saved-log.ts'
-import { createHeadJudge } from './signed-heads.ts'
+import { createHeadJudge, type SignedHead } from './signed-heads.ts'
 import { TreeWalk } from './tree-walk.ts'
 
 /** What became of the audit of one log. */
@@ -181,7 +181,7 @@ class LogRun {
     })
     this.headCount = outcome.headCount
     this.finishRecords(records?.audit ?? null)
-    await this.close(outcome, chain)
+    await this.close(outcome, { chain, newest: heads.newest() })
     return true
   }
 
@@ -192,7 +192,10 @@ class LogRun {
   }
 
   /** What takes the whole walk to be known. */
-  private async close({ confirmedSize }: WalkOutcome, chain: ChainSource | null): Promise<void> {
+  private async close(
+    { confirmedSize }: WalkOutcome,
+    { chain, newest }: { readonly chain: ChainSource | null; readonly newest: SignedHead | null },
+  ): Promise<void> {
     const { log, ledger, tools, samples, index } = this
     const end = Math.min(log.size, tools.scope.to ?? log.size)
     if (this.walkedSize < end)
@@ -201,11 +204,10 @@ class LogRun {
         message: `the log has ${log.size} leaves, and the last head that is served and signed has ${this.walkedSize}`,
       })
     if (tools.scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
-    const newest = this.state?.head ?? null
-    if (newest !== null) {
-      await auditProofs(newest, { ...tools, notary: log.notary, ledger, samples })
+    const matched = this.state?.head ?? null
+    if (matched !== null) await auditProofs(matched, { ...tools, notary: log.notary, ledger, samples })
+    if (newest !== null)
       await auditConstancy(log, { ...tools, ledger, index, samples, newest, confirmedSize })
-    }
     if (chain === null) return
     const fromBlock = Math.max(tools.fromBlock, (this.state?.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
     if (tools.fromBlock > 0)

@@ -21,9 +21,8 @@ export type Ledger = {
   /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
   skip(check: AuditCheckName, reason: string): void
   find(code: FindingCode, finding: { readonly where: string; readonly message: string }): void
+  /** Up to FINDINGS_PER_CODE_MAX of each code. */
   findings(): readonly Finding[]
-  /** How many there are of each code, with those beyond FINDINGS_PER_CODE_MAX. */
-  counts(): ReadonlyMap<FindingCode, number>
   checks(): readonly AuditCheck[]
 }
 
@@ -33,6 +32,8 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
   const reasons = new Map<AuditCheckName, Set<string>>()
   const kept: Finding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
+  /** Where earlier findings stand that were not made again. */
+  const unrepeated = new Map(earlier.map(({ code, where }, at) => [`${code} ${where}`, at]))
   for (const { code } of earlier) counts.set(code, (counts.get(code) ?? 0) + 1)
 
   function judge(name: AuditCheckName): AuditCheck {
@@ -56,28 +57,19 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
     },
     find(code, { where, message }) {
-      const again = kept.findIndex(
-        (finding) => finding.isEarlier && finding.code === code && finding.where === where,
-      )
-      if (again >= 0) {
-        kept[again] = {
-          code,
-          severity: FINDING_KINDS[code].severity,
-          notary,
-          where,
-          message,
-          isEarlier: false,
-        }
+      const { severity } = FINDING_KINDS[code]
+      const finding = { code, severity, notary, where, message, isEarlier: false }
+      const again = unrepeated.get(`${code} ${where}`)
+      if (again !== undefined) {
+        kept[again] = finding
+        unrepeated.delete(`${code} ${where}`)
         return
       }
       const count = (counts.get(code) ?? 0) + 1
       counts.set(code, count)
-      const { severity } = FINDING_KINDS[code]
-      if (count <= FINDINGS_PER_CODE_MAX)
-        kept.push({ code, severity, notary, where, message, isEarlier: false })
+      if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
     findings: () => kept,
-    counts: () => counts,
     checks: () => (Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[]).map(judge),
   }
 }

@@ -1,11 +1,20 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../control/operations.ts'
+import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../scopes.ts'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withKeys } from '../open-keys.ts'
+import { withOperations } from '../open-operations.ts'
 import { printable } from '../printable.ts'
+import { textTable, timeCell } from '../text-table.ts'
 
-type CreateOptions = { readonly account: string; readonly name: string; readonly json?: boolean }
+type CreateOptions = {
+  readonly account: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  /** Unix seconds. */
+  readonly expires?: number
+  readonly json?: boolean
+}
 type ListOptions = { readonly json?: boolean }
 
 /** Adds `keys create | list | revoke`, for the operator: whoever can reach the database, or the data folder. */
@@ -19,6 +28,8 @@ export function registerKeys(program: Command): void {
     .description('make a key; it is printed on standard output, this once')
     .option('--account <name>', 'account that it belongs to, made when there is none', parseName, 'default')
     .option('--name <text>', 'what it is for, to tell it from others', parseName, 'unnamed')
+    .option('--scopes <list>', `what it may do, of ${SCOPES.join(',')}`, parseScopes, DEFAULT_SCOPES)
+    .option('--expires <when>', 'when it ends: 90d, 12h, 30m, or a date such as 2027-01-31', parseExpiry)
     .option('--json', 'print one JSON object')
     .action(createKey)
   keys
@@ -33,53 +44,73 @@ export function registerKeys(program: Command): void {
     .action(revokeKey)
 }
 
-async function createKey({ account, name, json }: CreateOptions): Promise<void> {
-  const created = await withKeys(readCliConfig(), (keys) => keys.create({ account, name }))
+/** Name of an account or a key, from the command line. Throws InvalidArgumentError. */
+export function parseName(text: string): string {
+  if (isName(text)) return text
+  throw new InvalidArgumentError(`expected 1 to ${NAME_LENGTH_MAX} characters, none for control`)
+}
+
+async function createKey({ account, name, scopes, expires, json }: CreateOptions): Promise<void> {
+  const order = { account, name, scopes, expires_at: expires ?? null }
+  const created = await withOperations(readCliConfig(), ({ keys }) => keys.create(order))
   if (json) {
     process.stdout.write(`${JSON.stringify(created, null, 2)}\n`)
     return
   }
+  const until = created.expires_at === null ? '' : `, until ${timeCell(created.expires_at)} UTC`
   process.stderr.write(
-    `Key ${created.id} of account ${printable(account)}. It is not kept anywhere: keep it yourself.\n`,
+    `Key ${created.id} of account ${printable(account)}, for ${created.scopes.join(', ')}${until}. ` +
+      'It is not kept anywhere: keep it yourself.\n',
   )
   process.stdout.write(`${created.key}\n`)
 }
 
 async function listKeys({ json }: ListOptions): Promise<void> {
-  const list = await withKeys(readCliConfig(), (keys) => keys.list())
-  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : printList(list))
+  const list = await withOperations(readCliConfig(), ({ keys }) => keys.list())
+  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
 }
 
 async function revokeKey(id: string): Promise<void> {
-  const outcome = await withKeys(readCliConfig(), (keys) => keys.revoke(id))
+  const outcome = await withOperations(readCliConfig(), ({ keys }) => keys.revoke(id))
   if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
   process.stderr.write(`Key ${printable(id)} is revoked.\n`)
 }
 
-function parseName(text: string): string {
-  if (isName(text)) return text
-  throw new InvalidArgumentError(`expected 1 to ${NAME_LENGTH_MAX} characters, none for control`)
+const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
+
+function toRow(key: KeyDescription): readonly string[] {
+  const times = [key.created_at, key.revoked_at, key.expires_at, key.last_used_at].map(timeCell)
+  return [key.id, key.account, key.name, ...times, key.scopes.join(',')]
 }
 
-const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED']
-
-function printList(list: readonly KeyDescription[]): string {
-  const rows = list.map(({ id, account, name, created_at: created, revoked_at: revoked }) =>
-    [id, account, name, dayOf(created), revoked === null ? '-' : dayOf(revoked)].map(printable),
+function parseScopes(text: string): readonly Scope[] {
+  const names = text.split(',')
+  if (names.every(isScope) && new Set(names).size === names.length) return names
+  throw new InvalidArgumentError(
+    `expected names of ${SCOPES.join(', ')}, each once, with commas between them`,
   )
-  const table = [TITLES, ...rows]
-  const widths = TITLES.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)))
-  return table
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('')
 }
 
-function dayOf(seconds: number): string {
-  return new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
+const UNIT_SECONDS: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, m: 60 }
+
+/** Unix seconds; a date is its first moment in UTC. */
+function parseExpiry(text: string): number {
+  const nowMs = Date.now()
+  const [, count, unit = ''] = /^(\d{1,6})([dhm])$/.exec(text) ?? []
+  const seconds =
+    count === undefined
+      ? parseDate(text)
+      : Math.floor(nowMs / 1000) + Number(count) * (UNIT_SECONDS[unit] ?? Number.NaN)
+  if (seconds * 1000 > nowMs) return seconds
+  throw new InvalidArgumentError(
+    'expected days, hours or minutes such as 90d, or a date in the future such as 2027-01-31',
+  )
+}
+
+/** NaN for what is none; a day that the month has not counts as none, too. */
+function parseDate(text: string): number {
+  const date = new Date(/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : Number.NaN)
+  return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text
+    ? Number.NaN
+    : date.getTime() / 1000
 }

@@ -1,22 +1,24 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { ControlError, connectToGateway } from '../control/client.ts'
-import { createKeyOperations } from '../control/key-operations.ts'
-import type { KeyOperations } from '../control/operations.ts'
+import { createOperations } from '../control/create-operations.ts'
+import type { Operations } from '../control/operations.ts'
 import { StartFailure } from '../local/supervised-process.ts'
+import { createAccounts } from '../services/accounts.ts'
 import { createApiKeys } from '../services/api-keys.ts'
 import { startDatabase } from '../start/database.ts'
+import { readTiers } from '../start/limits.ts'
 import { createKeysStore } from '../stores/keys.ts'
 import type { CliConfig } from './config.ts'
 import { CliError } from './exit-codes.ts'
 
 /**
- * Runs something with the key operations: on the Postgres server that is configured, else through the gateway that runs on
+ * Runs something with the operator's operations: on the Postgres server that is configured, else through the gateway that runs on
  * the data folder, else in that folder's database itself. Throws CliError when none can be used.
  */
-export async function withKeys<Result>(
+export async function withOperations<Result>(
   config: CliConfig,
-  run: (keys: KeyOperations) => Promise<Result>,
+  run: (operations: Operations) => Promise<Result>,
 ): Promise<Result> {
   try {
     const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
@@ -29,17 +31,20 @@ export async function withKeys<Result>(
 }
 
 async function withDatabase<Result>(
-  { databaseUrl, dataFolder }: CliConfig,
-  run: (keys: KeyOperations) => Promise<Result>,
+  { databaseUrl, dataFolder, tiersFile }: CliConfig,
+  run: (operations: Operations) => Promise<Result>,
 ): Promise<Result> {
   if (databaseUrl === null && !existsSync(dataFolder))
     throw new CliError(
       `there is no data folder ${dataFolder}: set DATA_DIR or DATABASE_URL, or start the gateway once`,
     )
+  const tierNames = tiersFile === null ? null : [...(await readTiers(tiersFile)).byName.keys()]
   const database = await startDatabase({ url: databaseUrl, dataFolder }, { warn: () => undefined })
   try {
-    const keys = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
-    return await run(createKeyOperations(keys))
+    const store = createKeysStore(database)
+    const keys = createApiKeys({ keys: store, now: Date.now, random: randomBytes })
+    const accounts = createAccounts({ keys: store, tiers: tierNames, now: Date.now })
+    return await run(createOperations({ keys, accounts }))
   } finally {
     await database.close()
   }
