@@ -45,6 +45,8 @@ export const ERROR_RULES = {
   no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
   log_full: { status: 503, retryAfterSeconds: 1 },
   not_ready: { status: 503, retryAfterSeconds: 1 },
+  /** The operator chose no search provider: asking again does not help. */
+  search_not_configured: { status: 503, shouldRetry: false },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /** Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking again is right. */

@@ -3,25 +3,36 @@ import { createAdmission } from '../http/admission.ts'
 import type { RequestState } from '../http/context.ts'
 import type { Embeddings } from '../services/embeddings.ts'
 import type { UpstreamModel } from '../services/models.ts'
+import type { WebSearch } from '../services/web-search.ts'
 import { addEmbeddingRoutes, type EmbeddingRouteOptions } from './embeddings.ts'
+import { addSearchRoutes } from './search.ts'
 
 /** Embedding calls at once, and the bytes of their bodies and answers together. */
 export const EMBEDDING_CALLS_MAX = 256
 export const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 
+/** The same for searches: their answers are short. */
+export const SEARCH_CALLS_MAX = 256
+export const SEARCH_BYTES_MAX = 64 * 1024 * 1024
+
 /** What is served by services that the operator configured, rather than by nodes or through the enclave. */
-export type UpstreamServices = { readonly embeddings: Embeddings }
+export type UpstreamServices = { readonly embeddings: Embeddings; readonly search: WebSearch }
 
 /** Adds the routes of these services, each with an admission of its own: a flood of one leaves room for the others. */
 export function addUpstreamRoutes(
   router: Router<RequestState>,
-  { embeddings }: UpstreamServices,
+  { embeddings, search }: UpstreamServices,
   calls: Omit<EmbeddingRouteOptions, 'embeddings' | 'admission'>,
 ): void {
   addEmbeddingRoutes(router, {
     ...calls,
     embeddings,
     admission: createAdmission({ callsMax: EMBEDDING_CALLS_MAX, bytesMax: EMBEDDING_BYTES_MAX }),
+  })
+  addSearchRoutes(router, {
+    ...calls,
+    search,
+    admission: createAdmission({ callsMax: SEARCH_CALLS_MAX, bytesMax: SEARCH_BYTES_MAX }),
   })
 }
 

@@ -1,13 +1,18 @@
 import { DEMO_EMBEDDING_MODEL } from '../demo/models.ts'
 import type { UpstreamServices } from '../routes/upstream.ts'
+import { SEARCH_ADAPTERS } from '../search/providers.ts'
 import { createEmbeddings, type Embeddings } from '../services/embeddings.ts'
+import { createWebSearch, type WebSearch } from '../services/web-search.ts'
 import { createTokenCounter } from '../tokens/token-counter.ts'
 import { loadCl100k } from '../tokens/vocabulary.ts'
-import { createEndpoint, type Endpoint } from '../upstream/endpoint.ts'
-import type { EmbeddingsConfig, OpenAiApi, UpstreamConfig } from '../upstream/settings.ts'
+import { createEndpoint, type Endpoint, type EndpointOptions } from '../upstream/endpoint.ts'
+import type { EmbeddingsConfig, OpenAiApi, SearchConfig, UpstreamConfig } from '../upstream/settings.ts'
 
 /** Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth of that. */
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 160 * 1024 * 1024
+
+/** Bytes of one answer of a search provider: usual ones have 100 KB. */
+export const SEARCH_ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 /** Services that the gateway calls, and what it offers of theirs. `stop` ends their calls. */
 export type UpstreamPart = { readonly services: UpstreamServices; stop(): Promise<void> }
@@ -15,36 +20,48 @@ export type UpstreamPart = { readonly services: UpstreamServices; stop(): Promis
 /** Makes ready what the operator configured; what is not is done by the demo provider, when there is one. */
 export function startUpstream(config: UpstreamConfig, demoOrigin: string | null): UpstreamPart {
   const endpoints: Endpoint[] = []
-  const open = (api: OpenAiApi, answerBytesMax: number) => {
-    const headers: Record<string, string> =
-      api.apiKey === null ? {} : { authorization: `Bearer ${api.apiKey}` }
-    const endpoint = createEndpoint({ ...api, headers, answerBytesMax })
+  const open: Open = (options) => {
+    const endpoint = createEndpoint(options)
     endpoints.push(endpoint)
     return endpoint
   }
   return {
-    services: { embeddings: openEmbeddings(config.embeddings ?? demoEmbeddings(demoOrigin), open) },
+    services: {
+      embeddings: openEmbeddings(config.embeddings ?? demoEmbeddings(demoOrigin), open),
+      search: openSearch(config.search, open),
+    },
     stop: async () => {
       await Promise.all(endpoints.map((endpoint) => endpoint.close()))
     },
   }
 }
 
-type Open = (api: OpenAiApi, answerBytesMax: number) => Endpoint
+type Open = (options: EndpointOptions) => Endpoint
 
 function openEmbeddings(config: EmbeddingsConfig | null, open: Open): Embeddings {
-  const source = config === null ? null : { ...config, endpoint: open(config, EMBEDDINGS_ANSWER_BYTES_MAX) }
-  return createEmbeddings({ source, counter: createTokenCounter(loadCl100k) })
+  const counter = createTokenCounter(loadCl100k)
+  if (config === null) return createEmbeddings({ source: null, counter })
+  const endpoint = open(openAiOptions(config, EMBEDDINGS_ANSWER_BYTES_MAX))
+  return createEmbeddings({ source: { ...config, endpoint }, counter })
 }
 
-function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
-  if (origin === null) return null
-  const models = [DEMO_EMBEDDING_MODEL]
-  return { ...demoApi(origin), models, batchInputsMax: 128 }
+function openSearch(config: SearchConfig | null, open: Open): WebSearch {
+  if (config === null) return createWebSearch(null)
+  const { provider, url, apiKey, timeoutMs } = config
+  const endpoint = open({ url, headers: {}, timeoutMs, answerBytesMax: SEARCH_ANSWER_BYTES_MAX })
+  return createWebSearch({ adapter: SEARCH_ADAPTERS[provider], endpoint, apiKey: apiKey ?? '' })
+}
+
+function openAiOptions({ url, apiKey, timeoutMs }: OpenAiApi, answerBytesMax: number): EndpointOptions {
+  const headers: Record<string, string> = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
+  return { url, headers, timeoutMs, answerBytesMax }
 }
 
 const DEMO_TIMEOUT_MS = 60_000
+const DEMO_BATCH_INPUTS_MAX = 128
 
-function demoApi(origin: string): OpenAiApi {
-  return { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
+function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
+  if (origin === null) return null
+  const api = { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
+  return { ...api, models: [DEMO_EMBEDDING_MODEL], batchInputsMax: DEMO_BATCH_INPUTS_MAX }
 }

@@ -24,7 +24,7 @@ export function callErrorOf(error: EndpointError): ApiError {
 }
 
 /** What of a service's statuses is about the caller's request, or the caller can wait for. */
-const RELAYED: ReadonlySet<number> = new Set([400, 404, 409, 413, 422, 429])
+const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
 function refusalOf({ status, message, code, retryAfterSeconds }: EndpointRefusal, cause: unknown): ApiError {
   if (status === 401 || status === 403)

@@ -30,15 +30,17 @@ export type Endpoint = {
   close(): Promise<void>
 }
 
-/** Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing is sent before a call. */
-export function createEndpoint(options: {
+export type EndpointOptions = {
   readonly url: string
-  /** Sent with every call; holds the credential. */
+  /** Sent with every call; may hold the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** For a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
-}): Endpoint {
+}
+
+/** Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing is sent before a call. */
+export function createEndpoint(options: EndpointOptions): Endpoint {
   const { timeoutMs, answerBytesMax } = options
   const { origin, pathname } = new URL(options.url)
   const prefix = pathname.replace(/\/+$/, '')

@@ -1,5 +1,6 @@
 import type { z } from 'zod'
-import { integer, list, secret, url } from '../settings/fields.ts'
+import { SEARCH_ADAPTERS, SEARCH_PROVIDERS, type SearchProviderName } from '../search/providers.ts'
+import { integer, list, oneOf, secret, url } from '../settings/fields.ts'
 import type { Environment } from '../settings/read-settings.ts'
 
 const MINUTE_MS = 60_000
@@ -25,6 +26,15 @@ export const UPSTREAM_FIELDS = {
   EMBEDDINGS_BATCH_MAX: integer({ min: 1, max: 2_048 }).default(128),
   /** Time for one request to EMBEDDINGS_URL, milliseconds. Default 60000. */
   EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
+
+  /** Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: nobody, and it answers 503. */
+  SEARCH_PROVIDER: oneOf(SEARCH_PROVIDERS).optional(),
+  /** Base address of the search provider. Default: the provider's own; SearXNG has none, and needs it: `http://searxng:8080`. */
+  SEARCH_URL: baseUrl().optional(),
+  /** Key of the search provider. All but SearXNG need one. */
+  SEARCH_API_KEY: secret.optional(),
+  /** Time for one search, milliseconds. Default 10000. */
+  SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 }
 
 type Settings = z.output<z.ZodObject<typeof UPSTREAM_FIELDS>>
@@ -43,8 +53,19 @@ export type EmbeddingsConfig = OpenAiApi & {
   readonly batchInputsMax: number
 }
 
+export type SearchConfig = {
+  readonly provider: SearchProviderName
+  readonly url: string
+  /** Null for SearXNG. */
+  readonly apiKey: string | null
+  readonly timeoutMs: number
+}
+
 /** Services that the gateway calls; null for those that the operator did not name. */
-export type UpstreamConfig = { readonly embeddings: EmbeddingsConfig | null }
+export type UpstreamConfig = {
+  readonly embeddings: EmbeddingsConfig | null
+  readonly search: SearchConfig | null
+}
 
 /** What is wrong with the variables together. */
 export function upstreamFaults(given: Environment): readonly string[] {
@@ -53,6 +74,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
     ...together(given, 'EMBEDDINGS_URL', 'EMBEDDINGS_MODELS'),
     ...together(given, 'EMBEDDINGS_API_KEY', 'EMBEDDINGS_URL'),
     ...modelFaults(given.EMBEDDINGS_MODELS ?? ''),
+    ...searchFaults(given),
   ]
 }
 
@@ -70,6 +92,7 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
             batchInputsMax: settings.EMBEDDINGS_BATCH_MAX,
             timeoutMs: settings.EMBEDDINGS_TIMEOUT_MS,
           },
+    search: searchOf(settings),
   }
 }
 
@@ -88,6 +111,25 @@ function together(given: Environment, name: string, needed: string): readonly st
   return given[name] === undefined || given[needed] !== undefined
     ? []
     : [`${needed}: expected together with ${name}`]
+}
+
+function searchFaults(given: Environment): readonly string[] {
+  const { SEARCH_PROVIDER: provider } = given
+  if (provider === undefined)
+    return ['SEARCH_URL', 'SEARCH_API_KEY'].flatMap((name) => together(given, name, 'SEARCH_PROVIDER'))
+  if (provider !== 'searxng') return together(given, 'SEARCH_PROVIDER', 'SEARCH_API_KEY')
+  const hasKey = given.SEARCH_API_KEY !== undefined
+  return [
+    ...together(given, 'SEARCH_PROVIDER', 'SEARCH_URL'),
+    ...(hasKey ? ['SEARCH_API_KEY: unexpected with searxng, which has no keys'] : []),
+  ]
+}
+
+function searchOf(settings: Settings): SearchConfig | null {
+  const { SEARCH_PROVIDER: provider, SEARCH_API_KEY: apiKey, SEARCH_TIMEOUT_MS: timeoutMs } = settings
+  if (provider === undefined) return null
+  const url = settings.SEARCH_URL ?? SEARCH_ADAPTERS[provider].defaultUrl
+  return url === null ? null : { provider, url, apiKey: apiKey ?? null, timeoutMs }
 }
 
 /** Ids hold colons and slashes, but no `=`. */

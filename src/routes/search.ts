@@ -1,0 +1,37 @@
+import type { Router } from '@koa/router'
+import type { Admission } from '../http/admission.ts'
+import type { CallSignals } from '../http/call-signals.ts'
+import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../http/context.ts'
+import { readJsonBody } from '../http/read-body.ts'
+import { parseSearchRequest } from '../schemas/search-request.ts'
+import type { WebSearch } from '../services/web-search.ts'
+
+/** A query and a number. */
+export const SEARCH_BODY_BYTES_MAX = 64 * 1024
+
+export type SearchRouteOptions = {
+  readonly search: WebSearch
+  readonly authenticated: ApiMiddleware
+  readonly admission: Admission
+  readonly signals: CallSignals
+}
+
+/** `POST /v1/tool/search` (interface, part 4, and facts). */
+export function addSearchRoutes(router: Router<RequestState>, options: SearchRouteOptions): void {
+  const { search, authenticated, admission, signals } = options
+
+  const find: RouteHandler = async (context) => {
+    const slot = admission.admit()
+    const { abort, done } = signals.open(context.res)
+    try {
+      const limits = { slot, bytesMax: SEARCH_BODY_BYTES_MAX }
+      const query = parseSearchRequest(await readJsonBody(context.req, context.res, limits))
+      sendJson(context, await search.search({ ...query, signal: abort.signal, reserve: slot.reserve }))
+    } finally {
+      done()
+      slot.release()
+    }
+  }
+
+  router.post('/v1/tool/search', authenticated, find)
+}

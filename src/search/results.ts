@@ -1,0 +1,51 @@
+import type { FoundItem } from './adapter.ts'
+
+/** Code points of a title and a snippet that are kept; longer ones are cut. An address that is longer is no address to give. */
+export const TITLE_LENGTH_MAX = 300
+export const SNIPPET_LENGTH_MAX = 2_000
+export const URL_LENGTH_MAX = 2_048
+
+/** One result, as callers get it. */
+export type SearchResult = {
+  readonly title: string
+  /** Of http or https, without user and password. */
+  readonly url: string
+  readonly snippet: string
+  /** From 1, best first. */
+  readonly position: number
+}
+
+/** The first `max` items that have an address to give, made alike. Items without one are left out, and take no position. */
+export function normaliseResults(items: readonly FoundItem[], max: number): readonly SearchResult[] {
+  const results: SearchResult[] = []
+  for (const { title, url, snippet } of items) {
+    if (results.length >= max) break
+    const address = readAddress(url)
+    if (address === null) continue
+    results.push({
+      title: readText(title, TITLE_LENGTH_MAX) || address,
+      url: address,
+      snippet: readText(snippet, SNIPPET_LENGTH_MAX),
+      position: results.length + 1,
+    })
+  }
+  return results
+}
+
+/** `javascript:` and the like are no results, and `https://bank.example@evil.example/` is made to be misread. */
+function readAddress(value: unknown): string | null {
+  if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value)) return null
+  const { protocol, username, password, href } = new URL(value)
+  const isWeb = protocol === 'http:' || protocol === 'https:'
+  return isWeb && username + password === '' && href.length <= URL_LENGTH_MAX ? href : null
+}
+
+function readText(value: unknown, lengthMax: number): string {
+  if (typeof value !== 'string') return ''
+  const text = value
+    .slice(0, 4 * lengthMax)
+    .toWellFormed()
+    .replaceAll(/[\p{Cc}\p{Cf}\s]+/gu, ' ')
+    .trim()
+  return [...text].slice(0, lengthMax).join('')
+}
