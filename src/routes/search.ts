@@ -3,6 +3,8 @@ import type { Admission } from '../http/admission.ts'
 import type { CallSignals } from '../http/call-signals.ts'
 import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../http/context.ts'
 import { readJsonBody } from '../http/read-body.ts'
+import type { RateLimiter } from '../limits/limiter.ts'
+import { admitCall } from '../middleware/limit-calls.ts'
 import { parseSearchRequest } from '../schemas/search-request.ts'
 import type { WebSearch } from '../services/web-search.ts'
 
@@ -14,11 +16,12 @@ export type SearchRouteOptions = {
   readonly authenticated: ApiMiddleware
   readonly admission: Admission
   readonly signals: CallSignals
+  readonly limiter: Pick<RateLimiter, 'admit'>
 }
 
 /** `POST /v1/tool/search` (interface, part 4, and facts). */
 export function addSearchRoutes(router: Router<RequestState>, options: SearchRouteOptions): void {
-  const { search, authenticated, admission, signals } = options
+  const { search, authenticated, admission, signals, limiter } = options
 
   const find: RouteHandler = async (context) => {
     const slot = admission.admit()
@@ -26,6 +29,8 @@ export function addSearchRoutes(router: Router<RequestState>, options: SearchRou
     try {
       const limits = { slot, bytesMax: SEARCH_BODY_BYTES_MAX }
       const query = parseSearchRequest(await readJsonBody(context.req, context.res, limits))
+      const permit = await admitCall(context, limiter, { kind: 'search', model: '', estimate: 0 })
+      permit.settle(0)
       sendJson(context, await search.search({ ...query, signal: abort.signal, reserve: slot.reserve }))
     } finally {
       done()

@@ -100,6 +100,7 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 function baseUrl() {
   return url(['http', 'https']).refine(
     (text) => {
+      if (!URL.canParse(text)) return true
       const { username, password, search, hash } = new URL(text)
       return username + password + search + hash === ''
     },
