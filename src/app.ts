@@ -13,6 +13,8 @@ import { allowOrigins } from './middleware/cors.ts'
 import { openRequest } from './middleware/open-request.ts'
 import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
 
+export type { AppDependencies, AppNodes, AppRegistry, AppSettings } from './app-routes.ts'
+
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: Server

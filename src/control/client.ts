@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'undici'
-import { CONTROL_FILE, type KeyDescription, type KeyOperations } from './operations.ts'
+import { type AccountDescription, CONTROL_FILE, type KeyDescription, type Operations } from './operations.ts'
 
 /** Longest that a running gateway may take, milliseconds. */
 export const CONTROL_TIMEOUT_MS = 10_000
@@ -11,14 +11,14 @@ export class ControlError extends Error {
   override readonly name = 'ControlError'
 }
 
-/** Key operations through a running gateway; `close` when done. */
-export type RemoteKeys = KeyOperations & { close(): Promise<void> }
+/** Operations through a running gateway; `close` when done. */
+export type RemoteOperations = Operations & { close(): Promise<void> }
 
 /**
- * Gives the key operations of the gateway that runs on a data folder, or null when none does (there is no address, or
+ * Gives the operations of the gateway that runs on a data folder, or null when none does (there is no address, or
  * nobody answers there: it was killed).
  */
-export async function connectToGateway(dataFolder: string): Promise<RemoteKeys | null> {
+export async function connectToGateway(dataFolder: string): Promise<RemoteOperations | null> {
   const socketPath = await readAddress(dataFolder)
   if (socketPath === null) return null
   const client = new Client('http://gateway', {
@@ -35,16 +35,23 @@ export async function connectToGateway(dataFolder: string): Promise<RemoteKeys |
     return null
   }
   return {
-    create: async (names) => (await ask('POST', '/keys', names)) as KeyDescription & { key: string },
-    list: async () => (await ask('GET', '/keys')) as readonly KeyDescription[],
-    revoke: async (id) => {
-      const { outcome } = (await ask('DELETE', `/keys/${encodeURIComponent(id)}`)) as {
-        outcome: 'revoked' | 'unknown'
-      }
-      return outcome
+    keys: {
+      create: async (order) => (await ask('POST', '/keys', order)) as KeyDescription & { key: string },
+      list: async () => (await ask('GET', '/keys')) as readonly KeyDescription[],
+      revoke: async (id) => outcomeOf(await ask('DELETE', `/keys/${encodeURIComponent(id)}`)),
+    },
+    accounts: {
+      open: async (name) => (await ask('POST', '/accounts', { name })) as AccountDescription,
+      list: async () => (await ask('GET', '/accounts')) as readonly AccountDescription[],
+      setTier: async (order) => outcomeOf(await ask('PUT', '/accounts', order)),
     },
     close: () => client.destroy(),
   }
+}
+
+/** The gateway is this project's own, and of the same version: what it answers has the form it says. */
+function outcomeOf<Outcome extends string>(value: unknown): Outcome {
+  return (value as { readonly outcome: Outcome }).outcome
 }
 
 async function readAddress(dataFolder: string): Promise<string | null> {

@@ -1,24 +1,63 @@
+import type { Scope } from '../scopes.ts'
+
 /** An API key as it is shown: never the secret. Times are Unix seconds. */
 export type KeyDescription = {
   readonly id: string
   readonly account: string
   readonly name: string
+  readonly scopes: readonly Scope[]
   readonly created_at: number
+  /** Null for never. */
+  readonly expires_at: number | null
   /** Null while it is valid. */
   readonly revoked_at: number | null
+  /** To the minute; null before the first use. */
+  readonly last_used_at: number | null
+}
+
+/** A key to be made. */
+export type KeyOrder = {
+  /** By name; made when there is none. */
+  readonly account: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  /** Unix seconds; null for never. */
+  readonly expires_at: number | null
 }
 
 /** What can be done with API keys, wherever the database is. */
 export type KeyOperations = {
-  /** Makes a key for the account of that name, and the account when there is none. The only time the key is shown. */
-  create(options: {
-    readonly account: string
-    readonly name: string
-  }): Promise<KeyDescription & { readonly key: string }>
+  /** Makes a key. The only time it is shown. */
+  create(order: KeyOrder): Promise<KeyDescription & { readonly key: string }>
   list(): Promise<readonly KeyDescription[]>
   /** Ends a key within a second. `unknown` for an id that no key has; revoking twice is no fault. */
   revoke(id: string): Promise<'revoked' | 'unknown'>
 }
+
+/** An account as it is shown. */
+export type AccountDescription = {
+  readonly id: string
+  readonly name: string
+  /** Null for the standard one. */
+  readonly tier: string | null
+  /** Unix seconds. */
+  readonly created_at: number
+}
+
+/** An account, and the tier that it is to be in; null for the standard one. */
+export type AccountOrder = { readonly name: string; readonly tier: string | null }
+
+/** What can be done with accounts, wherever the database is. */
+export type AccountOperations = {
+  /** Makes the account, when there is none of that name; its tier is left as it is. */
+  open(name: string): Promise<AccountDescription>
+  list(): Promise<readonly AccountDescription[]>
+  /** `unknown_tier` for one that the gateway does not have; where that is not known, any is taken. */
+  setTier(order: AccountOrder): Promise<'set' | 'unknown_account' | 'unknown_tier'>
+}
+
+/** What the operator does on the command line. */
+export type Operations = { readonly keys: KeyOperations; readonly accounts: AccountOperations }
 
 /** Longest name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100

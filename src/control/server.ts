@@ -1,18 +1,20 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { isName, type KeyOperations } from './operations.ts'
+import { isScope } from '../scopes.ts'
+import { type AccountOrder, isName, type KeyOrder, type Operations } from './operations.ts'
 
 /** Largest request, bytes: two names. */
 export const CONTROL_BODY_BYTES_MAX = 4096
 
 /**
- * Gives the server of the gateway's control socket, not yet listening. It does for `affidavit keys` what only the process
+ * Gives the server of the gateway's control socket, not yet listening. It does for the command line what only the process
  * that holds the embedded database can do. There is no authentication: the socket's permissions decide who may connect.
  *
- * `GET /keys`, `POST /keys` { account, name }, `DELETE /keys/{id}`.
+ * `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`; `GET /accounts`, `POST /accounts` { name }, `PUT /accounts`
+ * AccountOrder.
  */
-export function createControlServer(keys: KeyOperations): Server {
+export function createControlServer(operations: Operations): Server {
   return createServer((request, response) => {
-    answer(keys, request)
+    answer(operations, request)
       .catch(() => ({ status: 500, body: { message: 'the gateway could not do it; its log says more' } }))
       .then(({ status, body }) => send(response, status, body))
   })
@@ -20,46 +22,86 @@ export function createControlServer(keys: KeyOperations): Server {
 
 type Answer = { readonly status: number; readonly body: unknown }
 
-async function answer(keys: KeyOperations, request: IncomingMessage): Promise<Answer> {
+async function answer(operations: Operations, request: IncomingMessage): Promise<Answer> {
   const [, resource, id = ''] = (request.url ?? '').split('/')
-  if (resource !== 'keys') return refuse(404, 'unknown resource')
+  if (resource === 'keys') return answerKeys(operations, request, id)
+  if (resource === 'accounts') return answerAccounts(operations, request)
+  return refuse(404, 'unknown resource')
+}
+
+async function answerKeys({ keys }: Operations, request: IncomingMessage, id: string): Promise<Answer> {
   switch (request.method) {
     case 'GET':
-      return { status: 200, body: await keys.list() }
+      return done(await keys.list())
     case 'POST': {
-      const names = parseNames(await readBody(request))
-      return names === null
-        ? refuse(400, 'expected account and name')
-        : { status: 200, body: await keys.create(names) }
+      const order = parseKeyOrder(await readBody(request))
+      return order === null
+        ? refuse(400, 'expected account, name, scopes and expiry')
+        : done(await keys.create(order))
     }
     case 'DELETE':
-      return { status: 200, body: { outcome: await keys.revoke(decodeURIComponent(id)) } }
+      return done({ outcome: await keys.revoke(decodeURIComponent(id)) })
     default:
       return refuse(405, 'unknown method')
   }
+}
+
+async function answerAccounts({ accounts }: Operations, request: IncomingMessage): Promise<Answer> {
+  switch (request.method) {
+    case 'GET':
+      return done(await accounts.list())
+    case 'POST': {
+      const order = parseAccountOrder(await readBody(request))
+      return order === null ? refuse(400, 'expected a name') : done(await accounts.open(order.name))
+    }
+    case 'PUT': {
+      const order = parseAccountOrder(await readBody(request))
+      return order === null
+        ? refuse(400, 'expected a name and a tier')
+        : done({ outcome: await accounts.setTier(order) })
+    }
+    default:
+      return refuse(405, 'unknown method')
+  }
+}
+
+function done(body: unknown): Answer {
+  return { status: 200, body }
 }
 
 function refuse(status: number, message: string): Answer {
   return { status, body: { message } }
 }
 
-function parseNames(text: string): { readonly account: string; readonly name: string } | null {
-  try {
-    const { account, name } = JSON.parse(text)
-    const valid = typeof account === 'string' && typeof name === 'string' && isName(account) && isName(name)
-    return valid ? { account, name } : null
-  } catch {
+function parseKeyOrder(value: Readonly<Record<string, unknown>> | null): KeyOrder | null {
+  const { account, name, scopes, expires_at: expiresAt } = value ?? {}
+  if (typeof account !== 'string' || typeof name !== 'string' || !isName(account) || !isName(name))
     return null
-  }
+  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) return null
+  if (expiresAt !== null && !Number.isSafeInteger(expiresAt)) return null
+  return { account, name, scopes, expires_at: typeof expiresAt === 'number' ? expiresAt : null }
 }
 
-async function readBody(request: IncomingMessage): Promise<string> {
+function parseAccountOrder(value: Readonly<Record<string, unknown>> | null): AccountOrder | null {
+  const { name, tier = null } = value ?? {}
+  if (typeof name !== 'string' || !isName(name)) return null
+  if (tier !== null && (typeof tier !== 'string' || !isName(tier))) return null
+  return { name, tier }
+}
+
+/** Null for what is no JSON object, and for what is too long. */
+async function readBody(request: IncomingMessage): Promise<Readonly<Record<string, unknown>> | null> {
   let text = ''
   for await (const part of request.setEncoding('utf8')) {
     text += part
-    if (text.length > CONTROL_BODY_BYTES_MAX) return ''
+    if (text.length > CONTROL_BODY_BYTES_MAX) return null
   }
-  return text
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' ? (value as Readonly<Record<string, unknown>> | null) : null
+  } catch {
+    return null
+  }
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {

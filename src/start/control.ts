@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CONTROL_FILE, type ControlAddress, type KeyOperations } from '../control/operations.ts'
+import { CONTROL_FILE, type ControlAddress, type Operations } from '../control/operations.ts'
 import { createControlServer } from '../control/server.ts'
 import { removeStaleFolder } from './private-folder.ts'
 
@@ -10,14 +10,14 @@ import { removeStaleFolder } from './private-folder.ts'
  * gateway before this one left there is removed. Gives how to close it.
  */
 export async function openControl(
-  keys: KeyOperations,
+  operations: Operations,
   { dataFolder, privateFolder }: { readonly dataFolder: string; readonly privateFolder: string },
 ): Promise<() => Promise<void>> {
   const file = join(dataFolder, CONTROL_FILE)
   const before = await readAddress(file)
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
-  const server = createControlServer(keys)
+  const server = createControlServer(operations)
   // Nobody else can reach a socket in a folder of mode 0700, whatever its own bits are.
   server.listen(address.socket)
   await once(server, 'listening')

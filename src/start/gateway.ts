@@ -5,9 +5,10 @@ import { type App, createApp } from '../app.ts'
 import { CALLS_MAX } from '../app-routes.ts'
 import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
-import { createKeyOperations } from '../control/key-operations.ts'
+import { createOperations } from '../control/create-operations.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
+import { createAccounts } from '../services/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
 import { createAttestationCheck } from '../services/attestation-check.ts'
 import type { Committer } from '../services/committer.ts'
@@ -31,7 +32,7 @@ import { findEnclaveFaults } from './enclave-check.ts'
 import { describeGateway, type GatewayFacts } from './gateway-facts.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
-import { type CallLimits, openLimits, readTiers } from './limits.ts'
+import { type CallLimits, chooseTiers, openLimits } from './limits.ts'
 import { type DemoAgent, startDemoAgent } from './node-agent.ts'
 import { type NodesPart, startNodes, unixMs } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
@@ -46,7 +47,7 @@ export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
  * again and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
  */
 export async function startGateway(config: GatewayConfig, log: Logger): Promise<Gateway> {
-  const tiers = await readTiers(config.tiersFile, config)
+  const tiers = await chooseTiers(config.tiersFile, config)
   await tryAddress(config)
   await using started = new AsyncDisposableStack()
   const home = config.isProduction ? null : await openHome(config.dataFolder)
@@ -97,7 +98,12 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const blocks = startBlockKeeper({ blocks: createAnchorBlocksStore(database), chain, log })
   started.defer(() => blocks.stop())
   const keys = await openKeys(config, parts, home)
-  if (home !== null) started.defer(await openControl(createKeyOperations(keys.keys), home))
+  const accounts = createAccounts({
+    keys: createKeysStore(database),
+    tiers: [...tiers.byName.keys()],
+    now: Date.now,
+  })
+  if (home !== null) started.defer(await openControl(createOperations({ keys: keys.keys, accounts }), home))
   const limits = await openLimits({
     ...{ database, tiers, enclave, committer, log },
     isEnclaveLocal: enclavePart.local !== null,

@@ -23,15 +23,8 @@ export type CallLimits = {
   stop(): Promise<void>
 }
 
-/**
- * Gives the tiers of `file`; without one, no limits for development, and for production those of the free tier, so that no key
- * that leaks spends without a bound. Rejects with StartFailure, which tells every fault of the file.
- */
-export async function readTiers(
-  file: string | null,
-  { isProduction }: { readonly isProduction: boolean },
-): Promise<Tiers> {
-  if (file === null) return isProduction ? FREE_TIERS : UNLIMITED_TIERS
+/** Gives the tiers of a file. Rejects with StartFailure, which tells every fault of it. */
+export async function readTiers(file: string): Promise<Tiers> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartFailure(`limits: RATE_LIMIT_TIERS_FILE ${file} cannot be read (${error.code})`)
   })
@@ -39,6 +32,18 @@ export async function readTiers(
   if (parsed.kind === 'tiers') return parsed.tiers
   const faults = parsed.faults.map((fault) => `limits: RATE_LIMIT_TIERS_FILE: ${fault}`)
   throw new StartFailure(faults.join('\n'))
+}
+
+/**
+ * Gives the tiers of `file`; without one, no limits for development, and for production those of the free tier, so that no key
+ * that leaks spends without a bound. Rejects as readTiers does.
+ */
+export async function chooseTiers(
+  file: string | null,
+  { isProduction }: { readonly isProduction: boolean },
+): Promise<Tiers> {
+  if (file !== null) return readTiers(file)
+  return isProduction ? FREE_TIERS : UNLIMITED_TIERS
 }
 
 /** Enters this process among the living, and opens what hangs on that. Rejects with the driver's error. */

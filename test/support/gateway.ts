@@ -6,6 +6,7 @@ import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/limits/tiers.ts'
 import { createLogger, type Logger } from '../../src/logger.ts'
 import type { UpstreamServices } from '../../src/routes/upstream.ts'
+import { type Accounts, createAccounts } from '../../src/services/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/services/api-keys.ts'
 import { createAttestationCheck } from '../../src/services/attestation-check.ts'
 import { type Committer, createCommitter } from '../../src/services/committer.ts'
@@ -34,6 +35,7 @@ export type TestGateway = {
   readonly enclave: ScriptedEnclave
   readonly committer: Committer
   readonly keys: ApiKeys
+  readonly accounts: Accounts
   readonly nodesStore: NodesStore
   readonly inferences: InferencesStore
   /** A valid key, and the account it is of. */
@@ -149,6 +151,7 @@ export async function startGateway(
     enclave,
     committer,
     keys,
+    accounts: createAccounts({ keys: createKeysStore(database), tiers: null, now: Date.now }),
     nodesStore,
     inferences,
     key,

@@ -3,12 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createKeyOperations } from '../../../../src/control/key-operations.ts'
-import { type ApiKeys, createApiKeys } from '../../../../src/services/api-keys.ts'
+import { createOperations } from '../../../../src/control/create-operations.ts'
+import { createAccounts } from '../../../../src/services/accounts.ts'
+import { createApiKeys } from '../../../../src/services/api-keys.ts'
 import { openControl } from '../../../../src/start/control.ts'
 import { startDatabase } from '../../../../src/start/database.ts'
 import { makePrivateFolder } from '../../../../src/start/private-folder.ts'
-import type { Database } from '../../../../src/stores/database.ts'
 import { createKeysStore } from '../../../../src/stores/keys.ts'
 import { runCli } from '../../../support/run-cli.ts'
 
@@ -21,10 +21,12 @@ afterAll(() => rm(dataFolder, { recursive: true, force: true }))
 
 const keys = (...words: string[]) => runCli(['keys', ...words], { variables: { DATA_DIR: dataFolder } })
 
-async function openKeys(): Promise<{ readonly database: Database; readonly service: ApiKeys }> {
+async function openKeys() {
   const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
-  const service = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
-  return { database, service }
+  const keys = createKeysStore(database)
+  const service = createApiKeys({ keys, now: Date.now, random: randomBytes })
+  const accounts = createAccounts({ keys, tiers: ['gold'], now: Date.now })
+  return { database, service, operations: createOperations({ keys: service, accounts }) }
 }
 
 /** What holds of keys, however the command reaches the database. `isValid` asks the database itself. */
@@ -36,6 +38,7 @@ async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void
   expect(created.stderr).not.toContain(key)
   expect(await isValid(key)).toBe(true)
   const list = JSON.parse((await keys('list', '--json')).stdout)
+  expect(list.at(-1)).toMatchObject({ scopes: ['inference', 'nodes'], expires_at: null })
   const id = key.split('_')[1] ?? ''
   expect(list.at(-1)).toMatchObject({ id, account: 'Ann', name: 'laptop', revoked_at: null })
   expect(JSON.stringify(list)).not.toContain(key.split('_')[2])
@@ -48,7 +51,53 @@ async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void
   })
 }
 
+/** What holds of accounts, and of keys with options, when the gateway's tiers are known. */
+async function tryAccounts(): Promise<void> {
+  const accounts = (...words: string[]) =>
+    runCli(['accounts', ...words], { variables: { DATA_DIR: dataFolder } })
+  expect((await accounts('create', 'Bea', '--tier', 'gold')).code).toBe(0)
+  expect((await accounts('list')).stdout).toMatch(/Bea +gold +\d{4}-/)
+  expect((await accounts('set-tier', 'Bea')).code).toBe(0)
+  expect(JSON.parse((await accounts('list', '--json')).stdout)).toContainEqual(
+    expect.objectContaining({ name: 'Bea', tier: null }),
+  )
+  expect(await accounts('set-tier', 'Bea', 'silver')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('no tier silver'),
+  })
+  expect(await accounts('set-tier', 'Nobody', 'gold')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('no account'),
+  })
+  const made = await keys(
+    'create',
+    '--account',
+    'Bea',
+    '--scopes',
+    'admin,nodes',
+    '--expires',
+    '2h',
+    '--json',
+  )
+  const { scopes, expires_at: expiresAt } = JSON.parse(made.stdout)
+  expect(scopes).toEqual(['admin', 'nodes'])
+  expect(expiresAt - Date.now() / 1000).toBeGreaterThan(7_100)
+  expect(expiresAt - Date.now() / 1000).toBeLessThanOrEqual(7_200)
+}
+
 describe('affidavit keys', () => {
+  it.each([
+    ['--scopes', 'root'],
+    ['--scopes', 'nodes,nodes'],
+    ['--scopes', ''],
+    ['--expires', '2020-01-01'],
+    ['--expires', '2030-02-30'],
+    ['--expires', 'tomorrow'],
+    ['--expires', '0d'],
+  ])('refuses %s %j', async (option, value) => {
+    expect((await keys('create', option, value)).code).toBe(2)
+  })
+
   it('works on the data folder while no gateway runs', { timeout: 120_000 }, async () => {
     await tryKeys(async (key) => {
       const { database, service } = await openKeys()
@@ -59,10 +108,11 @@ describe('affidavit keys', () => {
   })
 
   it('works through the gateway that runs on the data folder', { timeout: 120_000 }, async () => {
-    const { database, service } = await openKeys()
+    const { database, service, operations } = await openKeys()
     const folder = await makePrivateFolder()
-    const close = await openControl(createKeyOperations(service), { dataFolder, privateFolder: folder.path })
+    const close = await openControl(operations, { dataFolder, privateFolder: folder.path })
     try {
+      await tryAccounts()
       await tryKeys(async (key) => {
         // The service believes what it knew of a key for half a second.
         await new Promise((resolve) => setTimeout(resolve, 600))
