@@ -10,6 +10,7 @@ import { runCommand } from '../../../support/run-command.ts'
 /** What one run of `affidavit audit --json` gave. */
 export type AuditRun = {
   readonly code: number | null
+  readonly stdout: string
   readonly stderr: string
   /** Codes of all findings, in alphabetical order, each once. */
   readonly codes: readonly string[]
@@ -61,6 +62,7 @@ export async function openStage(): Promise<Stage> {
       const checks = report.logs[0]?.checks ?? []
       return {
         code,
+        stdout,
         stderr,
         findings,
         codes: [...new Set(findings.map((finding) => finding.code))].sort(),
