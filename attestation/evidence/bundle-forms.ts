@@ -24,13 +24,10 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
 
 /** Standard base64 of 1 to `bytesMax` bytes. Throws FormatError `invalid_bundle` naming `name`. */
 export function base64Of(json: Json | undefined, name: string, bytesMax: number): string {
-  const fault = invalidBundle(name, `standard base64 of 1 to ${bytesMax} bytes`)
-  if (typeof json !== 'string' || json === '' || json.length > Math.ceil(bytesMax / 3) * 4) throw fault
-  try {
-    decodeBase64(json)
-  } catch {
-    throw fault
-  }
+  const isBounded =
+    typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * BASE64_DIGITS
+  if (!isBounded || (decodedLength(json) ?? Number.POSITIVE_INFINITY) > bytesMax)
+    throw invalidBundle(name, `standard base64 of 1 to ${bytesMax} bytes`)
   return json
 }
 
@@ -58,3 +55,15 @@ export function invalidBundle(name: string, expectation: string): FormatError {
 }
 
 const LOWER_CASE_BYTES = /^(?:[0-9a-f]{2})*$/
+
+/** Digits that stand for three bytes. */
+const BASE64_DIGITS = 4
+
+/** Null when the text is no base64. */
+function decodedLength(text: string): number | null {
+  try {
+    return decodeBase64(text).length
+  } catch {
+    return null
+  }
+}

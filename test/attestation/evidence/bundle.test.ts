@@ -68,7 +68,9 @@ describe('parseEvidenceBundle', () => {
     ['base64 without padding', ['record', 'attestation'], () => 'AAA'],
     ['base64 with unused bits', ['record', 'attestation'], () => 'AB=='],
     ['base64url', ['record', 'attestation'], () => 'AA-_'],
-    ['a document of 16 KiB', ['record', 'attestation'], () => 'A'.repeat(22_000)],
+    ['a document of 16 KiB and a byte', ['record', 'attestation'], () => base64OfBytes(16_385)],
+    ['a document of 16 KiB and two bytes', ['record', 'attestation'], () => base64OfBytes(16_386)],
+    ['a document of 17 KiB', ['record', 'attestation'], () => base64OfBytes(17_408)],
     ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
     ['an empty transaction', ['transaction'], () => '0x'],
     ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
@@ -81,6 +83,11 @@ describe('parseEvidenceBundle', () => {
   ])('refuses %s', (_, path, change) => {
     const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
     expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+  })
+
+  it('takes a document of 16 KiB', () => {
+    const whole = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(16_384))
+    expect(parseEvidenceBundle(whole)).toEqual(whole)
   })
 
   it('refuses unset members in the request, which would be shown and not hashed', () => {
@@ -137,6 +144,17 @@ describe('bundle.schema.json', () => {
       for (const other of [true, -1, 0.5, 'x', '', {}])
         if (!isAllowed(path, other)) expect(isValid(schema, replaceAt(bundle, path, other))).toBe(false)
     }
+  })
+
+  it.each([
+    [16_384, true],
+    [16_385, false],
+    [16_386, false],
+    [17_408, false],
+  ])('takes a document of %i bytes or does not, as the parser', (bytes, isTaken) => {
+    const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
+    expect(isValid(schema, changed)).toBe(isTaken)
+    expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
   })
 
   it('refuses a part together with what stands in its place', () => {
@@ -204,6 +222,11 @@ function isText(path: JsonPath, value: Json): boolean {
     path.join('.'),
   )
   return isFree && typeof value === 'string'
+}
+
+/** Base64 of so many bytes of zero. */
+function base64OfBytes(count: number): string {
+  return Buffer.alloc(count).toString('base64')
 }
 
 function succeeds(act: () => unknown): boolean {
