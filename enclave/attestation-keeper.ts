@@ -11,7 +11,7 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 /** Wait after a renewal that failed. */
 export const RETRY_MS = 5_000
 
-/** Calls for fresh documents that may wait for the module; it answers one at a time. */
+/** Calls for fresh documents that may wait for the module, of each kind; it answers one at a time. */
 export const FRESH_CALLS_MAX = 16
 
 /** An attestation document, and until when records may carry it. */
@@ -34,7 +34,8 @@ export type AttestationKeeper = {
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
    * The same with the digest of another statement, which must be one of the enclave's own, as user_data: whatever is
-   * put there, relying parties take for the enclave's word.
+   * put there, relying parties take for the enclave's word. It has a limit of its own, because anyone may ask for
+   * nonces: a flood of them must not keep the log from being attested.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -65,7 +66,8 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   const { nsm, publicKey, userData, renewMs, now, log } = options
   let document = await attestAccount()
   let timer = setTimeout(renew, delayOf(document))
-  let freshCalls = 0
+  const nonces: Calls = { running: 0 }
+  const statements: Calls = { running: 0 }
 
   async function attestAccount(): Promise<AttestationDocument> {
     return describeDocument(await nsm.attest({ publicKey, userData, nonce: null }))
@@ -87,34 +89,37 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     if (!isStopped) timer = setTimeout(renew, delayMs)
   }
 
-  async function attestFresh(statement: {
-    readonly userData: Uint8Array
-    readonly nonce: Uint8Array
-  }): Promise<string> {
-    if (freshCalls >= FRESH_CALLS_MAX)
+  async function attestFresh(
+    { userData, nonce }: { readonly userData: Uint8Array; readonly nonce: Uint8Array },
+    calls: Calls,
+  ): Promise<string> {
+    if (calls.running >= FRESH_CALLS_MAX)
       throw new CallFault('too_busy', 'Too many attestation documents at once.')
-    freshCalls++
+    calls.running++
     try {
-      return encodeBase64(await nsm.attest({ publicKey, ...statement }))
+      return encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
     } catch (error) {
-      log('error', 'nonce not attested', describeError(error))
+      log('error', 'fresh attestation failed', describeError(error))
       throw new CallFault('not_ready', 'The security module gives no attestation document now.')
     } finally {
-      freshCalls--
+      calls.running--
     }
   }
 
   let isStopped = false
   return {
     current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS ? document : null),
-    attestNonce: (nonce) => attestFresh({ userData, nonce }),
-    attestStatement: attestFresh,
+    attestNonce: (nonce) => attestFresh({ userData, nonce }, nonces),
+    attestStatement: (statement) => attestFresh(statement, statements),
     stop: () => {
       isStopped = true
       clearTimeout(timer)
     },
   }
 }
+
+/** Calls of one kind that wait for the module. */
+type Calls = { running: number }
 
 /**
  * Reads what the keeper must know of a document by the enclave's own module. No check: whoever relies on the document
