@@ -40,6 +40,7 @@ import type { InferencesStore } from './stores/inferences.ts'
 import type { LogsStore } from './stores/logs.ts'
 import type { NodesStore } from './stores/nodes.ts'
 import type { RecordsStore } from './stores/records.ts'
+import type { CallObserver } from './telemetry/call-scope.ts'
 
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
@@ -60,6 +61,8 @@ export type AppDependencies = {
   /** The operator's credentials, by provider name. */
   readonly credentials: ReadonlyMap<string, string>
   readonly settings: AppSettings
+  /** Are told of every call. */
+  readonly observers: readonly CallObserver[]
   readonly log: Logger
   /** Unix milliseconds; a fraction is welcome. */
   readonly now: () => number

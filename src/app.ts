@@ -10,8 +10,10 @@ import { createHttpServer } from './http/server.ts'
 import { answerErrors } from './middleware/answer-errors.ts'
 import { compressAnswers } from './middleware/compress.ts'
 import { allowOrigins } from './middleware/cors.ts'
+import { observeCalls } from './middleware/observe-calls.ts'
 import { openRequest } from './middleware/open-request.ts'
 import { refuseWhenClosing } from './middleware/refuse-when-closing.ts'
+import { timePorts } from './telemetry/time-ports.ts'
 
 export type { AppDependencies, AppNodes, AppRegistry, AppSettings } from './app-routes.ts'
 
@@ -42,7 +44,7 @@ const FAREWELL_MS = 1_000
 export function createApp(dependencies: AppDependencies): App {
   const signals = createCallSignals()
   let isClosing = false
-  const router = createRouter(dependencies, signals)
+  const router = createRouter(timePorts(dependencies), signals)
   const koa = createKoa(dependencies, { router, isClosing: () => isClosing })
   const { nodes } = dependencies
   const server = createHttpServer(koa.callback(), (request) => !isClosing && isNodeSocket(request))
@@ -94,11 +96,12 @@ function createKoa(
   dependencies: AppDependencies,
   { router, isClosing }: { readonly router: Router<RequestState>; readonly isClosing: () => boolean },
 ): Koa<RequestState> {
-  const { now, log, makeRequestId, settings } = dependencies
+  const { now, log, makeRequestId, settings, observers } = dependencies
   const koa = new Koa<RequestState>()
   // Everything that is thrown in a call is answered and logged by answerErrors; here come connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
+  koa.use(observeCalls({ observers, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log }))

@@ -31,6 +31,12 @@ const schema = z.object({
   HOST: text.default('127.0.0.1'),
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
   PORT: port.default(3000),
+  /**
+   * TCP port of `GET /metrics` for Prometheus; 0 takes any free one, which is logged. Default: none is opened, since it asks for no key.
+   */
+  METRICS_PORT: port.optional(),
+  /** Address that it listens on. Default 127.0.0.1: it is for a collector beside this process, never for the public. */
+  METRICS_HOST: text.default('127.0.0.1'),
   /** Folder for what is kept between starts: embedded database, local chain, development key. Default ./.affidavit. */
   DATA_DIR: text.default('.affidavit'),
   /**
@@ -128,6 +134,8 @@ export type GatewayConfig = {
   readonly isProduction: boolean
   readonly host: string
   readonly port: number
+  /** Where metrics are served; null for nowhere. */
+  readonly metrics: { readonly host: string; readonly port: number } | null
   /** Absolute. */
   readonly dataFolder: string
   readonly logLevel: Settings['LOG_LEVEL']
@@ -183,6 +191,10 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     isProduction: settings.NODE_ENV === 'production',
     host: settings.HOST,
     port: settings.PORT,
+    metrics:
+      settings.METRICS_PORT === undefined
+        ? null
+        : { host: settings.METRICS_HOST, port: settings.METRICS_PORT },
     dataFolder: resolve(settings.DATA_DIR),
     logLevel: settings.LOG_LEVEL,
     databaseUrl: settings.DATABASE_URL ?? null,

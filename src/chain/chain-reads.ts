@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Rpc, RpcError } from './rpc.ts'
-import { Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
+import { BigQuantity, Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
 
 /** Where the chain stands for one relayer, read in one batch. */
 export type ChainView = {
@@ -109,6 +109,12 @@ export async function fetchRecentBlock(
   const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
   if (hash === undefined) throw new RpcError('bad_answer', `expected block ${number}, got none`)
   return { chainId: readAs(Quantity, replies[0]), number, hash }
+}
+
+/** What the account has, in wei. Throws RpcError. */
+export async function fetchBalance(rpc: Rpc, address: string, signal?: AbortSignal): Promise<bigint> {
+  const balance = await rpc.call('eth_getBalance', [address, 'latest'], signal)
+  return BigInt(readAs(BigQuantity, { kind: 'result', value: balance }))
 }
 
 /** Whether a contract is at the address. Throws RpcError. */

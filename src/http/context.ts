@@ -22,6 +22,9 @@ export type RequestState = {
   startedAtMs: number
   /** Null before, and without, `authenticate`. */
   caller: Caller | null
+  /** When the answer's head, and a stream's first event, went out; null before. */
+  headAtMs: number | null
+  firstEventAtMs: number | null
   /** Asked by machines all day: logged at debug level when it went well. */
   isProbe: boolean
 }

@@ -22,7 +22,8 @@ export function openRequest(options: {
     const given = context.req.headers['x-request-id']
     const requestId = typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    context.state = { requestId, startedAtMs, caller: null, isProbe: false }
+    const unset = { caller: null, headAtMs: null, firstEventAtMs: null, isProbe: false } as const
+    context.state = { requestId, startedAtMs, ...unset }
     context.set('x-request-id', requestId)
     context.set(SAFE_HEADERS)
     if (logsRequests) context.res.once('close', () => logRequest(log, context, now() - startedAtMs))
@@ -43,7 +44,9 @@ const SAFE_HEADERS = {
 
 /** Sets how long the call took until its answer began. Call it right before the head goes out. */
 export function noteProcessingTime(context: ApiContext, now: () => number): void {
-  context.set('openai-processing-ms', String(Math.round(now() - context.state.startedAtMs)))
+  const headAtMs = now()
+  context.state.headAtMs = headAtMs
+  context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
 /** Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one. */

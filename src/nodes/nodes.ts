@@ -8,6 +8,7 @@ import { DispatchError, type Dispatcher } from './dispatcher.ts'
 import { createHouse, type House, type HouseOptions } from './house.ts'
 import { CLOSE_CODES, NodeConnection } from './node-connection.ts'
 import { createNodeSocket, type NodeSocket } from './node-socket.ts'
+import type { NodeState } from './node-state.ts'
 import { createRecheck, type Recheck } from './recheck.ts'
 import { type Sweep, startSweep } from './sweep.ts'
 
@@ -38,6 +39,8 @@ export type Nodes = {
   /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */
   disconnect(nodeId: string, reason: string): boolean
   status(): NodesStatus
+  /** How many of the connected nodes are in each state. */
+  countStates(): ReadonlyMap<NodeState, number>
   /**
    * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all nodes with 1012 and
    * stores what is left. Resolves when no socket, timer and write is left; the database must be there until then.
@@ -96,6 +99,7 @@ export function createNodes(options: NodesOptions): Nodes {
       return keyed !== undefined
     },
     status: () => statusOf({ house, socket, recheck, sweep }),
+    countStates: () => countStates(house),
     stop(graceMs = 0) {
       stopping ??= stopNodes({ house, socket, recheck, sweep }, graceMs)
       return stopping
@@ -137,6 +141,15 @@ async function stopNodes({ house, socket, recheck, sweep }: Parts, graceMs: numb
 
 async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
   for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS) await sleep(STOP_STEP_MS)
+}
+
+function countStates({ connections: nodes }: House): ReadonlyMap<NodeState, number> {
+  const counts = new Map<NodeState, number>()
+  for (const { node } of nodes.values()) {
+    const state = node.standing.state()
+    counts.set(state, (counts.get(state) ?? 0) + 1)
+  }
+  return counts
 }
 
 function slotsInUse({ connections }: House): number {

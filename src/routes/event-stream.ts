@@ -32,8 +32,15 @@ export async function streamEvents(
     drainTimeoutMs: DRAIN_TIMEOUT_MS,
     onOpen,
   })
+  const noting: EventWriter = {
+    ...writer,
+    write(events) {
+      context.state.firstEventAtMs ??= now()
+      return writer.write(events)
+    },
+  }
   try {
-    await write(writer)
+    await write(noting)
   } catch (error) {
     if (context.res.destroyed || !(writer.isOpen() || isEvent(error))) throw error
     const told = asApiError(error)

@@ -3,6 +3,7 @@ import type { Broadcaster } from '../chain/broadcaster.ts'
 import { fetchChainView } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { Logger } from '../logger.ts'
+import type { Meter } from '../metrics/meter.ts'
 import { type Committer, createCommitter } from '../services/committer.ts'
 import type { EnclaveClient } from '../services/enclave-client.ts'
 import { createCommitsStore } from '../stores/commits.ts'
@@ -17,6 +18,7 @@ export function startCommitter({
   chain: { rpc, chainId, contract, relayer },
   fees,
   broadcaster,
+  countCommit,
   log,
 }: {
   readonly enclave: EnclaveClient
@@ -24,6 +26,7 @@ export function startCommitter({
   readonly chain: Chain
   readonly fees: GatewayConfig['fees']
   readonly broadcaster: Pick<Broadcaster, 'notify'>
+  readonly countCommit: Meter['countCommit'] | undefined
   readonly log: Logger
 }): Committer {
   const committer = createCommitter({
@@ -37,7 +40,11 @@ export function startCommitter({
     },
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey: relayer.key, chainId, contract, nonce, head, fees }),
-    onCommit: () => broadcaster.notify(),
+    onCommit: () => {
+      broadcaster.notify()
+      const { lastBatch, lastCommitMs } = committer.status()
+      countCommit?.({ records: lastBatch, durationMs: lastCommitMs ?? 0 })
+    },
     log,
     now: Date.now,
   })

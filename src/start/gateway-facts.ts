@@ -4,6 +4,8 @@ import type { Parts } from './parts.ts'
 /** What to tell whoever started the gateway. */
 export type GatewayFacts = {
   readonly url: string
+  /** Where metrics are served; null when they are not. */
+  readonly metricsUrl: string | null
   /** Null in production, where no key is made. */
   readonly apiKey: string | null
   readonly chain: {
@@ -24,7 +26,7 @@ export type GatewayFacts = {
 export function describeGateway(
   config: GatewayConfig,
   [, { publicUrl, chainId, contract, relayer }, { local }]: Parts,
-  shown: Pick<GatewayFacts, 'url' | 'apiKey' | 'nodeId'>,
+  shown: Pick<GatewayFacts, 'url' | 'metricsUrl' | 'apiKey' | 'nodeId'>,
 ): GatewayFacts {
   return {
     ...shown,

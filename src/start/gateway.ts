@@ -1,28 +1,23 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Identity } from '../../enclave/protocol/messages.ts'
-import { type App, createApp } from '../app.ts'
 import { CALLS_MAX } from '../app-routes.ts'
 import { type Broadcaster, createBroadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import { createOperations } from '../control/create-operations.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
+import { createMeter } from '../metrics/meter.ts'
 import { createAccounts } from '../services/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
-import { createAttestationCheck } from '../services/attestation-check.ts'
-import type { Committer } from '../services/committer.ts'
 import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
 import { EnclaveError } from '../services/enclave-error.ts'
-import type { EvidenceSources } from '../services/evidence.ts'
 import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
 import { createAnchorsStore } from '../stores/anchors.ts'
-import { createDatabaseCheck } from '../stores/database-check.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createKeysStore } from '../stores/keys.ts'
-import { createLogsStore } from '../stores/logs.ts'
-import { createRecordsStore } from '../stores/records.ts'
 import { listen, tryAddress } from './address.ts'
+import { assembleApp } from './assemble-app.ts'
 import { startBlockKeeper } from './block-keeper.ts'
 import type { Chain } from './chain.ts'
 import { startCommitter } from './committer.ts'
@@ -32,12 +27,13 @@ import { findEnclaveFaults } from './enclave-check.ts'
 import { describeGateway, type GatewayFacts } from './gateway-facts.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import { type Home, openHome } from './home.ts'
-import { type CallLimits, chooseTiers, openLimits } from './limits.ts'
+import { chooseTiers, openLimits } from './limits.ts'
+import { startMetrics } from './metrics.ts'
 import { type DemoAgent, startDemoAgent } from './node-agent.ts'
-import { type NodesPart, startNodes, unixMs } from './nodes.ts'
+import { startNodes } from './nodes.ts'
 import { type Parts, startParts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
-import { startUpstream, type UpstreamPart } from './upstream.ts'
+import { startUpstream } from './upstream.ts'
 
 /** A gateway that serves. `stop` finishes running calls, commits, and ends every part; calling it twice is one stop. */
 export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
@@ -71,6 +67,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
   later.broadcaster = broadcaster
   started.defer(() => broadcaster.stop())
+  const meter = config.metrics === null ? null : createMeter()
   const { pull, expectEnd } = pullUntilEnd(enclave)
   const following = { ...enclave, pull }
   const committer = startCommitter({
@@ -79,6 +76,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     chain,
     fees: config.fees,
     broadcaster,
+    countCommit: meter?.countCommit,
     log,
   })
   started.defer(() => committer.stop())
@@ -113,6 +111,12 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   started.defer(() => nodes.stop())
   const upstream = startUpstream(config.upstream, enclavePart.local?.demoOrigin ?? null)
   started.defer(() => upstream.stop())
+  const parted = { database, chain, committer, broadcaster, nodes: nodes.connected, enclave }
+  const metrics =
+    config.metrics === null || meter === null
+      ? null
+      : await startMetrics(config.metrics, { meter, ...parted })
+  started.defer(async () => metrics?.close())
   const app = assembleApp(config, {
     parts,
     enclave,
@@ -123,6 +127,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     upstream,
     evidence: blocks.sources,
     broadcaster,
+    observers: meter === null ? [] : [meter.calls],
     log,
   })
   const url = await listen(app, config)
@@ -141,7 +146,12 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   })
   const running = started.move()
   return {
-    facts: describeGateway(config, parts, { url, apiKey: keys.shown, nodeId: agent?.ready.nodeId ?? null }),
+    facts: describeGateway(config, parts, {
+      url,
+      metricsUrl: metrics?.url ?? null,
+      apiKey: keys.shown,
+      nodeId: agent?.ready.nodeId ?? null,
+    }),
     stop: () => running.disposeAsync(),
   }
 }
@@ -214,72 +224,4 @@ async function openKeys(
   if (devApiKey === null) return { keys, shown: await openDevelopmentKey(home.dataFolder, keys) }
   const { id: accountId } = await keys.openAccount(DEVELOPMENT_ACCOUNT)
   return { keys: createApiKeys({ ...options, fixedKey: { text: devApiKey, accountId } }), shown: devApiKey }
-}
-
-function assembleApp(
-  config: GatewayConfig,
-  {
-    parts,
-    enclave,
-    committer,
-    keys,
-    limits,
-    nodes,
-    upstream,
-    evidence,
-    broadcaster,
-    log,
-  }: {
-    readonly parts: Parts
-    readonly enclave: EnclaveClient
-    readonly committer: Committer
-    readonly keys: ApiKeys
-    readonly limits: CallLimits
-    readonly nodes: NodesPart
-    readonly upstream: UpstreamPart
-    readonly evidence: EvidenceSources
-    readonly broadcaster: Broadcaster
-    readonly log: Logger
-  },
-): App {
-  const [database] = parts
-  const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel, corsOrigins } =
-    config
-  return createApp({
-    enclave,
-    committer,
-    records: createRecordsStore(database),
-    logs: createLogsStore(database),
-    headAttestations: createHeadAttestationsStore(database),
-    evidence,
-    checks: {
-      database: createDatabaseCheck(database),
-      attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
-      chain: () => broadcaster.status(),
-    },
-    keys,
-    limiter: limits.limiter,
-    idempotency: limits.idempotency,
-    nodes: nodes.connected,
-    registry: nodes.registry,
-    upstream: upstream.services,
-    credentials: config.credentials,
-    settings: {
-      isHistoryOpen,
-      corsOrigins,
-      keepAliveMs,
-      bodyBytesMax,
-      providerModels,
-      shutdownGraceMs,
-      logsRequests: logLevel === 'info' || logLevel === 'debug',
-    },
-    log,
-    now: unixMs,
-    makeId,
-    makeRequestId: () => `req_${makeId()}`,
-  })
-}
-
-function makeId(): string {
-  return randomUUID().replaceAll('-', '')
 }

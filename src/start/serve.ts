@@ -42,7 +42,10 @@ export async function serve(config: GatewayConfig): Promise<void> {
 }
 
 function announce(config: GatewayConfig, { facts }: Gateway, log: Logger): void {
-  log.info({ url: facts.url, chain_id: facts.chain.id, contract: facts.chain.contract }, 'ready')
+  log.info(
+    { url: facts.url, chain_id: facts.chain.id, contract: facts.chain.contract, metrics: facts.metricsUrl },
+    'ready',
+  )
   if (!config.isProduction) process.stdout.write(writeBanner(config, facts, performance.now()))
   const ready: GatewayReady = { kind: 'ready', ...facts }
   process.send?.(ready)

@@ -89,6 +89,13 @@ describe('readGatewayConfig', () => {
     expect(faultsOf({ CORS_ORIGINS: origin })).toEqual([expect.stringMatching(/^CORS_ORIGINS: expected/)])
   })
 
+  it('opens metrics only where it is told to, by default on loopback', () => {
+    const metricsOf = (environment: Record<string, string>) => readGatewayConfig(environment).metrics
+    expect(metricsOf({})).toBeNull()
+    expect(metricsOf({ METRICS_HOST: '0.0.0.0' })).toBeNull()
+    expect(metricsOf({ METRICS_PORT: '9464' })).toEqual({ host: '127.0.0.1', port: 9464 })
+  })
+
   it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])('takes %s for the enclave', (url) => {
     expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
       kind: 'remote',

@@ -8,6 +8,8 @@ import type { GatewayReady } from '../../src/start/serve.ts'
 /** The whole service, started as `npm start` does it, on free ports and in a data folder of its own. */
 export type Affidavit = {
   readonly url: string
+  /** Where metrics are; empty without METRICS_PORT. */
+  readonly metricsUrl: string
   readonly apiKey: string
   readonly rpcUrl: string
   readonly contract: string
@@ -56,6 +58,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
   }
   return {
     url: ready.url,
+    metricsUrl: ready.metricsUrl ?? '',
     apiKey: ready.apiKey ?? '',
     rpcUrl: ready.chain.url ?? '',
     contract: ready.chain.contract,

@@ -22,6 +22,7 @@ import { createKeysStore } from '../../src/stores/keys.ts'
 import { createLogsStore } from '../../src/stores/logs.ts'
 import { createNodesStore, type NodesStore } from '../../src/stores/nodes.ts'
 import { createRecordsStore } from '../../src/stores/records.ts'
+import type { CallObserver } from '../../src/telemetry/call-scope.ts'
 import { NO_UPSTREAM } from './no-upstream.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { createScriptedDispatcher } from './scripted-dispatcher.ts'
@@ -73,6 +74,7 @@ export type NodeParts = {
 export async function startGateway(
   options: {
     readonly settings?: Partial<AppSettings>
+    readonly observers?: readonly CallObserver[]
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
     readonly tiers?: Tiers
@@ -134,6 +136,7 @@ export async function startGateway(
     upstream: { ...NO_UPSTREAM, ...options.upstream },
     nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),
     credentials: options.credentials ?? new Map(),
+    observers: options.observers ?? [],
     settings: { ...TEST_SETTINGS, ...options.settings },
     log,
     now: () => performance.timeOrigin + performance.now(),

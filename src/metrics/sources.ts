@@ -1,0 +1,152 @@
+import { decodeBase64 } from '../../attestation/bytes.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { BroadcasterStatus } from '../chain/broadcaster.ts'
+import type { NodesStatus } from '../nodes/nodes.ts'
+import type { CommitterStatus } from '../services/committer.ts'
+import type { EnclaveClient } from '../services/enclave-client.ts'
+import type { AnchorLag } from '../stores/anchor-lag.ts'
+import type { GaugeSource } from './gauges.ts'
+
+/** The parts that are read at each scrape. `now` gives Unix milliseconds. */
+export type MeasuredParts = {
+  readonly committer: () => CommitterStatus
+  readonly broadcaster: () => BroadcasterStatus
+  readonly nodes: () => NodesStatus
+  readonly nodeStates: () => ReadonlyMap<string, number>
+  readonly enclave: Pick<EnclaveClient, 'identity'>
+  readonly anchorLag: () => Promise<AnchorLag>
+  /** Of the relayer, in wei. */
+  readonly balance: () => Promise<bigint>
+  readonly now: () => number
+}
+
+/** Gauges of all parts, for registerSources. */
+export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
+  return [
+    commitSource(parts),
+    chainSource(parts),
+    anchorSource(parts),
+    relayerSource(parts),
+    nodeSource(parts),
+    enclaveSource(parts),
+  ]
+}
+
+function commitSource({ committer }: MeasuredParts) {
+  return source({
+    name: 'committer',
+    gauges: {
+      commits_failing_seconds: { help: 'How long nothing could be committed; 0 while all is well' },
+      commits_refused: {
+        help: '1 when the log and the database contradict each other: an operator is needed',
+      },
+      commit_failures: { help: 'Commits that failed and were tried again, since the start' },
+      commit_waiting_calls: { help: 'Callers that wait for a commit' },
+      log_committed_leaves: { help: 'Size of the log in the database' },
+    },
+    read: () => {
+      const { phase, failingForMs, failures, waiting, size } = committer()
+      return {
+        commits_failing_seconds: failingForMs / 1000,
+        commits_refused: phase === 'refusing' ? 1 : 0,
+        commit_failures: failures,
+        commit_waiting_calls: waiting,
+        log_committed_leaves: size,
+      }
+    },
+  })
+}
+
+function chainSource({ broadcaster }: MeasuredParts) {
+  return source({
+    name: 'broadcaster',
+    gauges: {
+      chain_failing: { help: '1 while anchors do not reach the chain' },
+      chain_block_number: { help: 'Newest block that was seen' },
+      anchors_waiting: { help: 'Anchors that are in no block yet' },
+      anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
+      anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
+    },
+    read: () => {
+      const { phase, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
+      return {
+        chain_failing: phase === 'failing' || phase === 'stopped' ? 1 : 0,
+        chain_block_number: blockNumber,
+        anchors_waiting: waitingCount,
+        anchors_reverted: revertedCount,
+        anchors_taken: takenCount,
+      }
+    },
+  })
+}
+
+function anchorSource({ anchorLag, now }: MeasuredParts) {
+  return source({
+    name: 'anchors',
+    gauges: {
+      anchors_unconfirmed: { help: 'Anchors without enough confirmations, those in no block included' },
+      anchor_lag_seconds: { help: 'Age of the oldest of them; 0 for none' },
+    },
+    read: async () => {
+      const { unconfirmed, oldestAt } = await anchorLag()
+      const ageSeconds = oldestAt === null ? 0 : Math.max(0, now() / 1000 - oldestAt)
+      return { anchors_unconfirmed: unconfirmed, anchor_lag_seconds: ageSeconds }
+    },
+  })
+}
+
+function relayerSource({ balance }: MeasuredParts) {
+  return source({
+    name: 'relayer',
+    gauges: { relayer_balance_ether: { help: 'What is left to pay anchors with, rounded to a double' } },
+    read: async () => ({ relayer_balance_ether: Number(await balance()) / 1e18 }),
+  })
+}
+
+function nodeSource({ nodes, nodeStates }: MeasuredParts) {
+  return source({
+    name: 'nodes',
+    gauges: {
+      nodes: { help: 'Connected nodes by state', label: 'state' },
+      nodes_serving: { help: 'Connected nodes that are given work' },
+      node_runs: { help: 'Calls on nodes that are not over' },
+      node_slots_in_use: { help: 'Slots of nodes that are taken' },
+      node_queue: { help: 'Callers that wait for a node' },
+    },
+    read: () => {
+      const { serving, runs, slotsInUse, queued } = nodes()
+      return {
+        nodes: nodeStates(),
+        nodes_serving: serving,
+        node_runs: runs,
+        node_slots_in_use: slotsInUse,
+        node_queue: queued,
+      }
+    },
+  })
+}
+
+function enclaveSource({ enclave, now }: MeasuredParts) {
+  return source({
+    name: 'enclave',
+    gauges: {
+      attestation_age_seconds: { help: "Age of the enclave's current attestation document" },
+      enclave_log_leaves: { help: "Size of the enclave's log" },
+      enclave_log_pending: { help: 'Leaves that the enclave keeps because their commit is not acknowledged' },
+    },
+    read: async () => {
+      const { attestation, log } = await enclave.identity()
+      const { timestampMs } = decodeAttestationPayload(decodeBase64(attestation))
+      return {
+        attestation_age_seconds: (now() - timestampMs) / 1000,
+        enclave_log_leaves: log.size,
+        enclave_log_pending: log.size - log.acknowledged,
+      }
+    },
+  })
+}
+
+/** Checks that what is read is what is registered. */
+function source<Name extends string>(described: GaugeSource<Name>): GaugeSource<Name> {
+  return described
+}

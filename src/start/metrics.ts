@@ -1,0 +1,67 @@
+import type { Broadcaster } from '../chain/broadcaster.ts'
+import { fetchBalance } from '../chain/chain-reads.ts'
+import type { GatewayConfig } from '../config.ts'
+import { StartFailure } from '../local/supervised-process.ts'
+import { registerSources } from '../metrics/gauges.ts'
+import type { Meter } from '../metrics/meter.ts'
+import { type MetricsServer, startMetricsServer } from '../metrics/server.ts'
+import { listSources } from '../metrics/sources.ts'
+import type { Nodes } from '../nodes/nodes.ts'
+import type { Committer } from '../services/committer.ts'
+import type { EnclaveClient } from '../services/enclave-client.ts'
+import { createAnchorLag } from '../stores/anchor-lag.ts'
+import type { Database } from '../stores/database.ts'
+import type { Chain } from './chain.ts'
+
+/** Serves what `meter` counts and what the parts say of themselves. Rejects with StartFailure. */
+export async function startMetrics(
+  at: NonNullable<GatewayConfig['metrics']>,
+  {
+    meter,
+    database,
+    chain: { rpc, relayer },
+    committer,
+    broadcaster,
+    nodes,
+    enclave,
+  }: {
+    readonly meter: Meter
+    readonly database: Database
+    readonly chain: Pick<Chain, 'rpc' | 'relayer'>
+    readonly committer: Committer
+    readonly broadcaster: Broadcaster
+    readonly nodes: Nodes
+    readonly enclave: EnclaveClient
+  },
+): Promise<MetricsServer> {
+  const sources = listSources({
+    committer: () => committer.status(),
+    broadcaster: () => broadcaster.status(),
+    nodes: () => nodes.status(),
+    nodeStates: () => nodes.countStates(),
+    enclave,
+    anchorLag: createAnchorLag(database, relayer.address),
+    balance: () => fetchBalance(rpc, relayer.address),
+    now: Date.now,
+  })
+  const { registry } = meter
+  const refresh = registerSources(registry, sources)
+  // Scrapes at the same time share one.
+  let scrape: Promise<string> | null = null
+  const read = () => {
+    scrape ??= refresh()
+      .then(() => registry.metrics())
+      .finally(() => {
+        scrape = null
+      })
+    return scrape
+  }
+  try {
+    return await startMetricsServer({ contentType: registry.contentType, read }, at)
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : null
+    throw new StartFailure(
+      `metrics: METRICS_HOST ${at.host} and METRICS_PORT ${at.port} cannot be listened on (${code})`,
+    )
+  }
+}

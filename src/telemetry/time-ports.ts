@@ -1,0 +1,33 @@
+import type { AppDependencies, AppNodes } from '../app-routes.ts'
+import { timed } from './call-scope.ts'
+
+/** The parts of the app, whose work for a call is noted as a phase of it. Nothing else about them changes. */
+export function timePorts(dependencies: AppDependencies): AppDependencies {
+  const { enclave, committer, keys, now } = dependencies
+  return {
+    ...dependencies,
+    keys: { ...keys, authenticate: timed({ phase: 'authenticate', now }, (key) => keys.authenticate(key)) },
+    enclave: {
+      ...enclave,
+      complete: timed({ phase: 'enclave', now }, (...call) => enclave.complete(...call)),
+    },
+    committer: {
+      status: () => committer.status(),
+      waitFor: timed({ phase: 'commit', now }, (...leaf) => committer.waitFor(...leaf)),
+    },
+    nodes: timeNodes(dependencies.nodes, now),
+  }
+}
+
+function timeNodes(nodes: AppNodes, now: () => number): AppNodes {
+  const { dispatcher } = nodes
+  return {
+    handleUpgrade: (request, socket, head) => nodes.handleUpgrade(request, socket, head),
+    disconnect: (nodeId, reason) => nodes.disconnect(nodeId, reason),
+    stop: () => nodes.stop(),
+    dispatcher: {
+      dispatch: timed({ phase: 'node', now }, (call) => dispatcher.dispatch(call)),
+      models: () => dispatcher.models(),
+    },
+  }
+}

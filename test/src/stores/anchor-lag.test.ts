@@ -1,0 +1,35 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createAnchorLag } from '../../../src/stores/anchor-lag.ts'
+import { createAnchorsStore } from '../../../src/stores/anchors.ts'
+import { createCommitsStore } from '../../../src/stores/commits.ts'
+import type { Database } from '../../../src/stores/database.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { CREATED_AT, makeLog, storeCommits } from './build-commit.ts'
+
+describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    database = await source.open()
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  it('counts the anchors of one relayer that are not confirmed, and knows the oldest', async () => {
+    const log = makeLog()
+    const read = createAnchorLag(database, log.relayer)
+    expect(await read()).toEqual({ unconfirmed: 0, oldestAt: null })
+    const commits = createCommitsStore(database)
+    await storeCommits(commits, log, [[{}], [{}], [{}]])
+    await storeCommits(commits, makeLog(), [[{}]])
+    expect(await read()).toEqual({ unconfirmed: 3, oldestAt: CREATED_AT })
+
+    const anchors = createAnchorsStore(database)
+    const blockHash = `0x${'1'.repeat(64)}`
+    const mined = [0, 1].map((nonce) => ({ nonce, blockNumber: 9, blockHash, succeeded: true, gasUsed: 1 }))
+    await anchors.markMined(log.relayer, mined)
+    expect((await read()).unconfirmed).toBe(3)
+    await anchors.markConfirmed(log.relayer, 0)
+    expect((await read()).unconfirmed).toBe(2)
+  })
+})
