@@ -21,8 +21,11 @@ export type StepQueue = {
   stop(): Promise<void>
 }
 
-/** What nobody waits for goes with the next call, or after this. */
-export const LINGER_MS = 25
+/**
+ * What nobody waits for goes with the next call, or after this: soon enough that reservations are not held for nothing, and
+ * seldom enough that counting costs an embedded database little (a step takes it some milliseconds).
+ */
+export const LINGER_MS = 250
 /** Pause before settlements are sent again that failed. */
 export const RETRY_MS = 1_000
 /** Calls in one step: more would hold up others for longer than they should wait. */
