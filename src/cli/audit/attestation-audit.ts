@@ -13,6 +13,7 @@ import type { ChainBlock, ChainSource } from './chain-source.ts'
 import type { AuditScope } from './expectations.ts'
 import type { FindingCode } from './findings.ts'
 import type { Ledger } from './ledger.ts'
+import { isoOf } from './timeline.ts'
 
 /** A head attestation that holds, and when its document was made, Unix milliseconds. */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
@@ -148,9 +149,4 @@ function tryParse(json: Json): HeadAttestation | null {
     if (fault instanceof FormatError) return null
     throw fault
   }
-}
-
-function isoOf(timeMs: number): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
 }

@@ -166,7 +166,7 @@ class LogRun {
         this.events.progress(size)
         const newest = heads.newest()
         if (!isWhole || newest === null) return
-        const bracket = records?.audit.bracket() ?? NO_BRACKET
+        const bracket = records?.audit.timeline.bracket() ?? NO_BRACKET
         const { eventBlock = null, findings = [] } = this.state ?? {}
         this.state = {
           edge: this.tree.matchedEdge,

@@ -57,18 +57,8 @@ export type Gateway = {
 
 /** Gives the gateway behind a client. */
 export function openGateway(http: GatewayHttp): Gateway {
-  async function fetchHeadPage(notary: string, cursor: number | null, limit: number): Promise<HeadPage> {
-    const path = `/v1/log/${notary}/heads?limit=${limit}${cursor === null ? '' : `&cursor=${cursor}`}`
-    const page = parseHeadPage(
-      await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.heads }),
-      path,
-      notary,
-    )
-    const isStuck =
-      page.cursor !== null && (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
-    if (isStuck) throw stuck(path, `the cursor ${page.cursor} leads no further`)
-    return page
-  }
+  const fetchHeadPage = (notary: string, cursor: number | null, limit: number) =>
+    fetchHeads(http, { notary, cursor, limit })
 
   return {
     listLogs: () => listLogs(http),
@@ -119,6 +109,19 @@ export function openGateway(http: GatewayHttp): Gateway {
       return page
     },
   }
+}
+
+async function fetchHeads(
+  http: GatewayHttp,
+  query: { readonly notary: string; readonly cursor: number | null; readonly limit: number },
+): Promise<HeadPage> {
+  const { notary, cursor, limit } = query
+  const path = `/v1/log/${notary}/heads?limit=${limit}${cursor === null ? '' : `&cursor=${cursor}`}`
+  const page = parseHeadPage(await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.heads }), path, notary)
+  const isStuck =
+    page.cursor !== null && (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
+  if (isStuck) throw stuck(path, `the cursor ${page.cursor} leads no further`)
+  return page
 }
 
 async function listLogs(http: GatewayHttp): Promise<readonly ServedLog[]> {

@@ -137,7 +137,7 @@ class Walk {
       if (attested === undefined || attested.size > head.size) return roots
       this.nextAttestation++
       await this.advance(attested.size, head)
-      records?.audit.passAttestation(attested.timestampMs)
+      records?.audit.timeline.passAttestation(attested.timestampMs)
       // Of an attestation of fewer leaves than were passed, this tree shows nothing.
       if (this.isWhole && tree.size === attested.size) roots.push({ attested, root: encodeHex(tree.root()) })
     }

@@ -3,7 +3,6 @@ import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
-import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../services/recover-point.ts'
@@ -13,14 +12,7 @@ import type { Ledger } from './ledger.ts'
 import type { DocumentJudge, DocumentVerdict } from './record-documents.ts'
 import { rememberRecoveries } from './remembered-recovery.ts'
 import { describeHead, isSigned, reportEquivocation } from './signed-heads.ts'
-
-/** Between which moments, by head attestations, leaves were appended: Unix milliseconds. */
-export type TimeBracket = {
-  /** The newest time at which a record so far says it finished. */
-  readonly newestMs: number | null
-  /** Leaves from now on were appended after this. */
-  readonly notBeforeMs: number | null
-}
+import { createTimeline, isoOf, type TimeBracket, type Timeline } from './timeline.ts'
 
 /** Checks the records of one log, one after the other. */
 export type RecordAudit = {
@@ -29,9 +21,7 @@ export type RecordAudit = {
     record: Json | null,
     leaf: { readonly index: number; readonly leafHash: Uint8Array | null; readonly head: ServedHead },
   ): Promise<void>
-  /** The enclave attested that the leaves so far were there at this time. */
-  passAttestation(timestampMs: number): void
-  bracket(): TimeBracket
+  readonly timeline: Timeline
   /** SHA-256 (hex) of the document of the last record. */
   newestDocument(): { readonly index: number; readonly digest: string } | null
   /** Ends a gap that reaches up to here. */
@@ -50,36 +40,9 @@ export function createRecordAudit(
 ): RecordAudit {
   const { ledger, scope, documents } = given
   const recover = rememberRecoveries(recoverPoint)
-  let { newestMs, notBeforeMs } = given.bracket
-  let gap: { readonly start: number; end: number } | null = null
+  const timeline = createTimeline(given.bracket, ledger)
+  const gaps = createGaps(ledger, scope)
   let newestDocument: { readonly index: number; readonly digest: string } | null = null
-
-  function missRecord(index: number): void {
-    if (gap === null) gap = { start: index, end: index }
-    gap.end = index
-  }
-
-  function finish(): void {
-    if (gap === null) return
-    const { start, end } = gap
-    gap = null
-    const where = start === end ? `record ${start}` : `records ${start} to ${end}`
-    if (scope.ownRecordsOnly) ledger.skip('records', 'the key sees its own records alone')
-    else
-      ledger.find('record_missing', {
-        where,
-        message: `${where}: leaves of the log that no record is given for`,
-      })
-  }
-
-  function checkTime({ index, finished_at: finishedMs }: Receipt): void {
-    if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
-      ledger.find('record_time', {
-        where: `record ${index}`,
-        message: `finished ${isoOf(finishedMs)}, it says, but was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
-      })
-    newestMs = Math.max(newestMs ?? 0, finishedMs)
-  }
 
   async function checkDocument(record: JsonObject, receipt: Receipt): Promise<void> {
     const where = `record ${receipt.index}`
@@ -97,32 +60,47 @@ export function createRecordAudit(
   }
 
   return {
+    timeline,
     async check(record, { index, leafHash, head }) {
       if (record === null) {
-        missRecord(index)
+        gaps.miss(index)
         return
       }
-      finish()
+      gaps.end()
       const where = `record ${index}`
       const isWhole = reportFaults(record, { where, ledger, documents, recover })
       const parts = readParts(record)
       if (parts === null) return
       const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
       if (isWhole && isBound) ledger.pass('records')
-      checkTime(parts.receipt)
+      timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
-    passAttestation(timestampMs) {
-      if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
-        ledger.find('record_time', {
-          where: `attestation of ${isoOf(timestampMs)}`,
-          message: `a record says it finished ${isoOf(newestMs)}, after the enclave attested that it was there`,
-        })
-      notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
-    },
-    bracket: () => ({ newestMs, notBeforeMs }),
     newestDocument: () => newestDocument,
-    finish,
+    finish: gaps.end,
+  }
+}
+
+/** Records that are not given, one finding for each run of them. */
+function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
+  let gap: { readonly start: number; end: number } | null = null
+  return {
+    miss(index: number): void {
+      if (gap === null) gap = { start: index, end: index }
+      gap.end = index
+    },
+    end(): void {
+      if (gap === null) return
+      const { start, end } = gap
+      gap = null
+      const where = start === end ? `record ${start}` : `records ${start} to ${end}`
+      if (ownRecordsOnly) ledger.skip('records', 'the key sees its own records alone')
+      else
+        ledger.find('record_missing', {
+          where,
+          message: `${where}: leaves of the log that no record is given for`,
+        })
+    },
   }
 }
 
@@ -218,9 +196,4 @@ function reportHead(
 
 function isWithin(timeMs: number, { validMs }: DocumentVerdict): boolean {
   return validMs === null || (timeMs >= validMs.from && timeMs <= validMs.to)
-}
-
-function isoOf(timeMs: number): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
 }

@@ -4,8 +4,8 @@ import { FormatError } from '../../../attestation/errors.ts'
 import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edge.ts'
 import type { ServedHead } from './answers.ts'
 import { FINDING_KINDS, type Finding, type FindingCode } from './findings.ts'
-import type { TimeBracket } from './record-audit.ts'
 import type { SignedHead } from './signed-heads.ts'
+import type { TimeBracket } from './timeline.ts'
 
 /** Where the audit of one log stands, for the next run to go on from. */
 export type SavedLog = {

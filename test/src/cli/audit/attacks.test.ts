@@ -473,6 +473,45 @@ describe('affidavit audit', () => {
     expect([code, codes]).toEqual([1, [...expected].sort()])
   })
 
+  it('catches records that say they finished long before the enclave attested a log without them', async () => {
+    const anchoring = { chain: null, nonce: 0 }
+    const first = await buildLog(log.notary, { batches: [3], anchoring, attestedSizes: [3] })
+    const hourAgo = Date.now() - 3_600_000
+    const backdated = await buildLog(log.notary, {
+      batches: [2],
+      anchoring,
+      finishedAtMs: hourAgo,
+      after: { log: first, heads: 1 },
+    })
+    stage.server.serve([{ ...backdated, attestations: first.attestations }])
+    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+    expect([code, codes]).toEqual([1, ['attestation_time', 'record_time']])
+  })
+
+  it('catches records that say they finished after the enclave attested that they were there', async () => {
+    const anchoring = { chain: null, nonce: 0 }
+    const finishedAtMs = Date.now() + 600_000
+    const dated = await buildLog(log.notary, { batches: [3], anchoring, finishedAtMs, attestedSizes: [3] })
+    stage.server.serve([dated])
+    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+    expect([code, codes]).toEqual([1, ['record_time']])
+  })
+
+  it.each<[string, readonly string[], () => readonly string[]]>([
+    ['other code', ['measurements_unexpected'], () => ['--pcr', `0=${'ab'.repeat(48)}`]],
+    ['another configuration', ['configuration_unexpected'], () => ['--configuration', 'ab'.repeat(32)]],
+  ])('catches %s than is expected', async (_, expected, words) => {
+    stage.server.serve([log])
+    const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY, ...words())
+    expect([code, codes]).toEqual([1, expected])
+  })
+
+  it('takes no document for genuine that does not lead to the root', async () => {
+    stage.server.serve([log])
+    const { code, codes } = await stage.audit('--key', TEST_KEY)
+    expect([code, codes]).toEqual([1, ['attestation_invalid']])
+  })
+
   it.each(FAULTS)('survives %s, and counts nothing as passed: %j', async (_, expected, attack) => {
     stage.server.serve([log], attack())
     const { code, codes, outcomes } = await stage.audit(...trust, '--timeout', '1')
