@@ -136,14 +136,18 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       return { logs: logs.slice(0, limit), hasMore: logs.length > limit }
     },
     async listHeads({ logId, afterSize, limit }) {
-      const rows = await queries
-        .selectFrom('anchors')
-        .select(['size', 'root', 'signature', 'created_at', 'tx_hash', 'state', 'block_number', 'block_hash'])
-        .where('log_id', '=', logId)
-        .where('size', '>', afterSize ?? -1)
-        .orderBy('size')
-        .limit(limit)
-        .execute()
+      // From head to head: without statistics (log-nodes.ts), all later heads would be read and sorted for a page.
+      const { rows } = await sql<HeadRow>`
+        with recursive page as (
+          (select ${headColumns}, 1 as place from anchors
+            where log_id = ${logId} and size > ${afterSize ?? -1} order by size limit 1)
+          union all
+          select next.*, place + 1 from page cross join lateral (
+            select ${headColumns} from anchors a
+            where a.log_id = ${logId} and a.size > page.size order by a.size limit 1) next
+          where place < ${limit}
+        )
+        select ${headColumns} from page order by size`.execute(queries)
       return rows.map(toHead)
     },
     async readInclusion({ logId, index, size }) {
@@ -180,6 +184,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     },
   }
 }
+
+const headColumns = sql`size, root, signature, created_at, tx_hash, state, block_number, block_hash`
 
 type HeadRow = {
   readonly size: number

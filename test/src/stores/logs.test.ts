@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
 import { appendLeaves, emptyEdge, rootOf } from '../../../attestation/merkle/edge.ts'
@@ -216,7 +217,40 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     expect(await sizes(4, 1)).toEqual([6])
     expect(await sizes(7, 2)).toEqual([])
   })
+
+  it('reads no more heads than it gives, in a database without statistics', async () => {
+    const COUNT = 3_000
+    const own = await source.open()
+    const log = makeLog()
+    const { state } = await storeCommits(createCommitsStore(own), log, [])
+    const { logId } = state
+    await sql`
+      insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
+      select ${log.relayer}, n, sha256(n::text::bytea), 'raw', ${logId}, n, sha256('root'), ${Buffer.alloc(65)},
+        'pending', 0
+      from generate_series(1, ${COUNT}::integer) n`.execute(own.queries)
+    const read = (afterSize: number | null, limit: number) =>
+      own.queries.transaction().execute(async (queries) => {
+        const before = await countReads(queries)
+        const heads = await createLogsStore({ queries }).listHeads({ logId, afterSize, limit })
+        return { given: heads.map(({ size }) => size), read: (await countReads(queries)) - before }
+      })
+    expect(await read(null, 3)).toEqual({ given: [1, 2, 3], read: 3 })
+    expect(await read(100, 1_000)).toEqual({
+      given: Array.from({ length: 1_000 }, (_, at) => 101 + at),
+      read: 1_000,
+    })
+    expect(await read(COUNT - 2, 50)).toEqual({ given: [COUNT - 1, COUNT], read: 2 })
+  })
 })
+
+/** Rows of anchors that this connection has read and not reported yet: within a transaction it only grows. */
+async function countReads(queries: Database['queries']): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select (seq_tup_read + idx_tup_fetch)::integer as count from pg_stat_xact_user_tables
+    where relname = 'anchors'`.execute(queries)
+  return rows[0]?.count ?? Number.NaN
+}
 
 function leavesOf({ records }: Commit): readonly Uint8Array[] {
   return records.map(({ receipt }) => hashLeaf(encodeUtf8(receipt)))
