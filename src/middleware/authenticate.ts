@@ -1,6 +1,7 @@
 import { ApiError } from '../errors.ts'
 import type { ApiMiddleware, Caller } from '../http/context.ts'
 import type { Scope } from '../scopes.ts'
+import type { Viewer } from '../services/viewer.ts'
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
@@ -37,6 +38,12 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
   } catch (cause) {
     throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
   }
+}
+
+/** Who looks at records, behind `authenticate`. */
+export function viewerOf(state: { readonly caller: Caller | null }): Viewer {
+  const { accountId, scopes } = callerOf(state)
+  return { accountId, seesAll: scopes.includes('history:all') }
 }
 
 /** The caller, behind `authenticate`. A route that was wired without it is our fault, and answers nobody. */

@@ -1,7 +1,7 @@
 import type { Router } from '@koa/router'
 import { ApiError } from '../errors.ts'
 import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../http/context.ts'
-import { callerOf } from '../middleware/authenticate.ts'
+import { viewerOf } from '../middleware/authenticate.ts'
 import { parseHashParameter } from '../schemas/history-query.ts'
 import type { Evidence } from '../services/evidence.ts'
 
@@ -11,8 +11,7 @@ export function addEvidenceRoutes(
   { evidence, authenticated }: { readonly evidence: Evidence; readonly authenticated: ApiMiddleware },
 ): void {
   const find: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
-    const text = await evidence.find(parseHashParameter(context.params.hash ?? ''), accountId)
+    const text = await evidence.find(parseHashParameter(context.params.hash ?? ''), viewerOf(context.state))
     if (text === null) throw new ApiError('not_found', 'There is no completion with this hash')
     sendJson(context, text)
   }

@@ -1,7 +1,7 @@
 import type { Router } from '@koa/router'
 import { ApiError } from '../errors.ts'
 import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../http/context.ts'
-import { callerOf } from '../middleware/authenticate.ts'
+import { viewerOf } from '../middleware/authenticate.ts'
 import { parseHashParameter, parseHistoryQuery } from '../schemas/history-query.ts'
 import type { History } from '../services/history.ts'
 
@@ -11,13 +11,12 @@ export function addHistoryRoutes(
   { history, authenticated }: { readonly history: History; readonly authenticated: ApiMiddleware },
 ): void {
   const list: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
-    sendJson(context, await history.list({ accountId, ...parseHistoryQuery(context.query) }))
+    const viewer = viewerOf(context.state)
+    sendJson(context, await history.list({ viewer, ...parseHistoryQuery(context.query) }))
   }
 
   const find: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
-    const text = await history.find(parseHashParameter(context.params.hash ?? ''), accountId)
+    const text = await history.find(parseHashParameter(context.params.hash ?? ''), viewerOf(context.state))
     if (text === null) throw new ApiError('not_found', 'There is no completion with this hash')
     sendJson(context, text)
   }

@@ -7,7 +7,7 @@ import {
   type RouteHandler,
   sendJson,
 } from '../http/context.ts'
-import { callerOf } from '../middleware/authenticate.ts'
+import { viewerOf } from '../middleware/authenticate.ts'
 import {
   parseConsistencyQuery,
   parseHeadsQuery,
@@ -29,9 +29,9 @@ export function addLogRoutes(
   { logs, authenticated }: { readonly logs: Logs; readonly authenticated: ApiMiddleware },
 ): void {
   const records: RouteHandler = async (context) => {
-    const { accountId } = callerOf(context.state)
+    const viewer = viewerOf(context.state)
     const query = parseLogRecordsQuery(context.query)
-    sendJson(context, await logs.records(notaryOf(context), { ...query, accountId }))
+    sendJson(context, await logs.records(notaryOf(context), { ...query, viewer }))
   }
 
   const admission = createAdmission({ callsMax: LOG_READS_MAX, bytesMax: 0 })

@@ -8,6 +8,7 @@ import type { AnchorBlocksStore, AnchorEvidence } from '../stores/anchor-blocks.
 import type { RecordsStore } from '../stores/records.ts'
 import type { BlockProofs } from './block-proofs.ts'
 import { recordText } from './record-text.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
 export const BLOCK_WAIT_MS = 3_000
@@ -15,10 +16,10 @@ export const BLOCK_WAIT_MS = 3_000
 /** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
 export type Evidence = {
   /**
-   * The bundle of the first record with this hash that the account may see, or null. Its `block` is null while the
+   * The bundle of the first record with this hash that the viewer may see, or null. Its `block` is null while the
    * anchor is in no block that it succeeded in, and when the block could not be read in time.
    */
-  find(hash: string, accountId: string): Promise<string | null>
+  find(hash: string, viewer: Viewer): Promise<string | null>
 }
 
 /** What evidence is made of beside records. */
@@ -52,8 +53,8 @@ export function createEvidence(
   }
 
   return {
-    async find(hash, accountId) {
-      const record = await records.findByHash(hash, { accountId: isOpen ? null : accountId })
+    async find(hash, viewer) {
+      const record = await records.findByHash(hash, scopeOfViewer(viewer, isOpen))
       if (record === null) return null
       const anchor = await anchors.findAnchor(record.txHash)
       if (anchor === null) throw new Error(`expected the stored anchor ${record.txHash}`)

@@ -2,10 +2,10 @@ import { ApiError, ValidationError } from '../errors.ts'
 import type { RecordsStore } from '../stores/records.ts'
 import { fillPage } from './record-page.ts'
 import { recordText } from './record-text.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 export type HistoryPageQuery = {
-  /** Who asks. */
-  readonly accountId: string
+  readonly viewer: Viewer
   readonly filter: 'all' | 'mine'
   readonly limit: number
   readonly cursor: string | null
@@ -18,13 +18,13 @@ export type History = {
    * Throws ApiError `history_restricted`, ValidationError for a cursor that is no record of the list.
    */
   list(query: HistoryPageQuery): Promise<string>
-  /** The first record with this hash that the account may see, or null. */
-  find(hash: string, accountId: string): Promise<string | null>
+  /** The first record with this hash that the viewer may see, or null. */
+  find(hash: string, viewer: Viewer): Promise<string | null>
 }
 
 /**
  * History over the records store. `isOpen`: every account may see everybody's completions (`filter=all`, and lookups
- * by hash), as the interface has it; otherwise each sees its own.
+ * by hash), as the interface has it; otherwise each sees its own, but for viewers who see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -33,9 +33,10 @@ export function createHistory(options: {
   const { records, isOpen } = options
 
   async function list(query: HistoryPageQuery): Promise<string> {
-    if (query.filter === 'all' && !isOpen)
+    const { filter, viewer } = query
+    if (filter === 'all' && scopeOfViewer(viewer, isOpen).accountId !== null)
       throw new ApiError('history_restricted', 'This service shows each account its own completions only')
-    const accountId = query.filter === 'all' ? null : query.accountId
+    const accountId = filter === 'all' ? null : viewer.accountId
     const { texts, cursor } = await fillPage({
       limit: query.limit,
       cursor: query.cursor,
@@ -49,8 +50,8 @@ export function createHistory(options: {
     return `{"completions":[${texts.join()}],"cursor":${JSON.stringify(cursor)}}`
   }
 
-  async function find(hash: string, accountId: string): Promise<string | null> {
-    const record = await records.findByHash(hash, { accountId: isOpen ? null : accountId })
+  async function find(hash: string, viewer: Viewer): Promise<string | null> {
+    const record = await records.findByHash(hash, scopeOfViewer(viewer, isOpen))
     return record && recordText(record)
   }
 

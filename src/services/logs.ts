@@ -3,6 +3,7 @@ import { ApiError, ValidationError } from '../errors.ts'
 import type { LogsStore, StoredHead, StoredLog } from '../stores/logs.ts'
 import type { RecordsStore } from '../stores/records.ts'
 import { fillPage } from './record-page.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** Leaf hashes in one answer, at most. */
 export const LEAVES_MAX = 10_000
@@ -43,10 +44,10 @@ export type Logs = {
   inclusion(notary: string, query: { readonly index: number; readonly size: number | null }): Promise<object>
   consistency(notary: string, query: { readonly from: number; readonly to: number | null }): Promise<object>
   leaves(notary: string, query: { readonly start: number; readonly end: number | null }): Promise<object>
-  /** JSON text: the records that the account may see of the leaves from `start` on. */
+  /** JSON text: the records that the viewer may see of the leaves from `start` on. */
   records(
     notary: string,
-    query: { readonly start: number; readonly limit: number; readonly accountId: string },
+    query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
   ): Promise<string>
 }
 
@@ -123,7 +124,7 @@ export function createLogs(options: {
       const leaves = await logs.listLeaves({ logId, start, end: last })
       return { notary, start, end: last, leaves: leaves.map(encodeHex) }
     },
-    async records(notary, { start, limit, accountId }) {
+    async records(notary, { start, limit, viewer }) {
       const { logId, size } = await open(notary)
       requireAtMost('start', start, size)
       const { texts, cursor } = await fillPage({
@@ -131,7 +132,7 @@ export function createLogs(options: {
         cursor: start - 1,
         cursorOf: ({ index }) => index,
         read: async (after, count) => {
-          const scope = { accountId: isOpen ? null : accountId }
+          const scope = scopeOfViewer(viewer, isOpen)
           const from = (after ?? -1) + 1
           const found = await records.listFrom({ ...scope, logId, start: from, limit: count + 1 })
           return { records: found.slice(0, count), hasMore: found.length > count }

@@ -148,6 +148,13 @@ describe('a gateway that keeps histories apart', () => {
         'history_restricted',
       ])
       expect(await pageOf('', other)).toEqual({ completions: [], cursor: null })
+      const scopes = ['inference', 'history:all'] as const
+      const { text: auditor } = await closed.keys.create({ accountName: 'auditors', name: 'k', scopes })
+      const viewer = { ...closed, key: auditor }
+      expect((await getPath(viewer, `${VERIFIED_PATH}/${hash}`)).status).toBe(200)
+      expect((await getPath(viewer, `${VERIFIED_PATH}/${hash}/evidence`)).status).toBe(200)
+      expect(await pageOf('?filter=all', viewer)).toMatchObject({ completions: [{ hash }] })
+      expect(await pageOf('?filter=mine', viewer)).toEqual({ completions: [], cursor: null })
       await closed.stop()
     },
     GATEWAY_HOOK_TIMEOUT_MS,

@@ -78,11 +78,13 @@ function evidenceOf(
     log: recordLog().log,
     waitMs: 50,
   })
-  const read = async () => JSON.parse((await evidence.find(STORED.hash, 'mine')) ?? 'null')
+  const read = async () => JSON.parse((await evidence.find(STORED.hash, VIEWER)) ?? 'null')
   return { evidence, read, asked, scopes }
 }
 
 const WHOLE = JSON.parse(JSON.stringify(bundle))
+
+const VIEWER = { accountId: 'mine', seesAll: false }
 
 describe('createEvidence', () => {
   it('makes the bundle of stored parts, and asks no chain', async () => {
@@ -121,6 +123,6 @@ describe('createEvidence', () => {
     const closed = evidenceOf({}, { isOpen: false })
     await closed.read()
     expect([...open.scopes, ...closed.scopes]).toEqual([{ accountId: null }, { accountId: 'mine' }])
-    expect(await open.evidence.find('00'.repeat(32), 'mine')).toBeNull()
+    expect(await open.evidence.find('00'.repeat(32), VIEWER)).toBeNull()
   })
 })

@@ -43,7 +43,7 @@ function storeOf(count: number, length: number) {
   }
 }
 
-const query = { accountId: 'a', filter: 'all', cursor: null } as const
+const query = { viewer: { accountId: 'a', seesAll: false }, filter: 'all', cursor: null } as const
 
 async function readAll(history: ReturnType<typeof storeOf>['history'], limit: number) {
   const ids: string[] = []

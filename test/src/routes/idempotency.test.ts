@@ -1,0 +1,266 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { answerFault, answerWhole, namedEvent, send } from '../../support/scripted-enclave.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+beforeEach(() => gateway.enclave.setScript(answerWhole({})))
+
+const newKey = () => `key-${crypto.randomUUID()}`
+const post = (key: string, body: unknown = CHAT_REQUEST) =>
+  postChat(gateway, body, { headers: { 'idempotency-key': key } })
+const postPlain = (key: string, body: object = CHAT_REQUEST) =>
+  fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${gateway.key}`,
+      'content-type': 'application/json',
+      'idempotency-key': key,
+    },
+    body: JSON.stringify(body),
+  })
+const chunksOf = (text: string): readonly JsonObject[] =>
+  text
+    .split('\n\n')
+    .filter((event) => event.startsWith('data: {'))
+    .map((event) => JSON.parse(event.slice('data: '.length)))
+
+const CHUNK = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 5, model: 'demo/echo' }
+const choice = (delta: JsonObject, finish_reason: string | null = null) => ({
+  choices: [{ index: 0, delta, finish_reason, logprobs: null }],
+})
+const CHUNKS = [
+  { ...CHUNK, ...choice({ role: 'assistant', content: '' }) },
+  { ...CHUNK, ...choice({ content: 'hel' }) },
+  { ...CHUNK, ...choice({ content: 'lo' }) },
+  { ...CHUNK, ...choice({}, 'stop') },
+]
+
+function streamChunks(): void {
+  gateway.enclave.setScript(({ response, seal }) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    for (const chunk of CHUNKS) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
+    response.end(namedEvent('sealed', seal(assembleCompletion(CHUNKS))))
+  })
+}
+
+describe('a verified completion with an Idempotency-Key', () => {
+  it('is made once, and given again to the byte', async () => {
+    const key = newKey()
+    const before = gateway.enclave.calls.length
+    const first = await post(key)
+    const again = await post(key)
+    expect([first.status, again.status]).toEqual([200, 200])
+    expect(first.headers.get('idempotent-replayed')).toBeNull()
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(await again.text()).toBe(await first.text())
+    expect(gateway.enclave.calls).toHaveLength(before + 1)
+  })
+
+  it('is made once for 32 callers at once', async () => {
+    const key = newKey()
+    const before = gateway.enclave.calls.length
+    const outcomes = await Promise.all(Array.from({ length: 32 }, async () => outcomeOf(await post(key))))
+    const made = outcomes.filter(([status]) => status === 200)
+    const waiting = outcomes.filter(([status]) => status === 409)
+    expect(made.length).toBeGreaterThan(0)
+    expect(made.length + waiting.length).toBe(32)
+    expect(new Set(waiting.map(([, code]) => code))).toEqual(
+      new Set(waiting.length > 0 ? ['idempotency_in_progress'] : []),
+    )
+    expect(gateway.enclave.calls).toHaveLength(before + 1)
+  })
+
+  it('tells whoever asks meanwhile to ask again', async () => {
+    const key = newKey()
+    const { promise: isAsked, resolve: asked } = Promise.withResolvers<void>()
+    const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
+    gateway.enclave.setScript(async (arrived) => {
+      asked()
+      await goOn
+      await answerWhole({})(arrived)
+    })
+    const first = post(key)
+    await isAsked
+    const meanwhile = await post(key)
+    expect(meanwhile.headers.get('retry-after')).toBe('1')
+    expect(meanwhile.headers.get('x-should-retry')).toBeNull()
+    expect(await outcomeOf(meanwhile)).toEqual([409, 'idempotency_in_progress'])
+    go()
+    expect((await first).status).toBe(200)
+  })
+
+  it('is refused for another body, and not to be tried again', async () => {
+    const key = newKey()
+    await post(key)
+    const other = await post(key, { ...CHAT_REQUEST, user: 'other' })
+    expect(other.headers.get('x-should-retry')).toBe('false')
+    expect(await outcomeOf(other)).toEqual([409, 'idempotency_key_reused'])
+    expect(await outcomeOf(await post(key, JSON.stringify(CHAT_REQUEST, null, 1)))).toEqual([
+      409,
+      'idempotency_key_reused',
+    ])
+    expect(await outcomeOf(await postPlain(key))).toEqual([409, 'idempotency_key_reused'])
+  })
+
+  it('is the account’s own', async () => {
+    const key = newKey()
+    const first = (await (await post(key)).json()) as { readonly hash: string; readonly tx_hash: string }
+    const { text: other } = await gateway.keys.create({ accountName: 'idempotent others', name: 'k' })
+    const theirs = await postChat({ ...gateway, key: other }, CHAT_REQUEST, {
+      headers: { 'idempotency-key': key },
+    })
+    expect(theirs.headers.get('idempotent-replayed')).toBeNull()
+    expect(((await theirs.json()) as typeof first).tx_hash).not.toBe(first.tx_hash)
+  })
+
+  it('is made anew after the provider refused it, with a mended body too', async () => {
+    const key = newKey()
+    gateway.enclave.setScript(answerFault({ status: 400, code: 'provider_refused', message: 'no' }))
+    expect(await outcomeOf(await post(key))).toEqual([400, 'provider_refused'])
+    gateway.enclave.setScript(answerWhole({}))
+    expect((await post(key, { ...CHAT_REQUEST, user: 'mended' })).status).toBe(200)
+  })
+
+  it('that the caller left is given to him when he asks again, and not made twice', async () => {
+    const key = newKey()
+    const abort = new AbortController()
+    const { promise: isSealed, resolve: sealed } = Promise.withResolvers<void>()
+    gateway.enclave.setScript(async ({ response, seal, left }) => {
+      abort.abort()
+      await left
+      // The enclave had its answer just before the connection closed.
+      send(response, seal({ id: 'x', object: 'chat.completion', created: 1, model: 'm', choices: [] }))
+      sealed()
+    })
+    await postChat(gateway, CHAT_REQUEST, {
+      headers: { 'idempotency-key': key },
+      signal: abort.signal,
+    }).catch(() => null)
+    await isSealed
+    const before = gateway.enclave.calls.length
+    gateway.enclave.setScript(answerWhole({}))
+    const statuses: number[] = []
+    for (let attempt = 0; attempt < 50 && statuses.at(-1) !== 200; attempt++) {
+      const reply = await post(key)
+      statuses.push(reply.status)
+      if (reply.status === 200) expect(await reply.json()).toMatchObject({ id: 'x', choices: [] })
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+    expect(statuses.at(-1)).toBe(200)
+    expect(gateway.enclave.calls).toHaveLength(before)
+  })
+
+  it('that the caller left before anything came of it is made anew, a little later', async () => {
+    const key = newKey()
+    const abort = new AbortController()
+    gateway.enclave.setScript(async ({ response, left }) => {
+      abort.abort()
+      await left
+      response.destroy()
+    })
+    await postChat(gateway, CHAT_REQUEST, {
+      headers: { 'idempotency-key': key },
+      signal: abort.signal,
+    }).catch(() => null)
+    gateway.enclave.setScript(answerWhole({}))
+    const before = gateway.enclave.calls.length
+    const startedAt = performance.now()
+    let status = 0
+    while (status !== 200 && performance.now() - startedAt < 10_000) {
+      status = (await post(key)).status
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+    expect(performance.now() - startedAt).toBeGreaterThan(1_500)
+    expect(gateway.enclave.calls).toHaveLength(before + 1)
+  })
+
+  it('is streamed again as a stream that amounts to the same, with the same proof', async () => {
+    streamChunks()
+    for (const includesUsage of [false, true]) {
+      const key = newKey()
+      const body = {
+        ...CHAT_REQUEST,
+        stream: true,
+        ...(includesUsage ? { stream_options: { include_usage: true } } : {}),
+      }
+      const first = chunksOf(await (await post(key, body)).text())
+      const reply = await post(key, body)
+      const text = await reply.text()
+      const again = chunksOf(text)
+      expect(reply.headers.get('content-type')).toContain('text/event-stream')
+      expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+      expect(again.at(-1)).toEqual(first.at(-1))
+      expect(canonicalizeJson(assembleCompletion(again))).toBe(canonicalizeJson(assembleCompletion(first)))
+      expect(again[0]).toMatchObject({
+        choices: [{ delta: { role: 'assistant', content: '' } }],
+        usage: null,
+      })
+    }
+  })
+
+  it('is in the history once', async () => {
+    const key = newKey()
+    const user = crypto.randomUUID()
+    for (let call = 0; call < 3; call++) await post(key, { ...CHAT_REQUEST, user })
+    const { completions } = (await (await getPath(gateway, `${VERIFIED_PATH}?limit=1000`)).json()) as {
+      readonly completions: readonly { readonly request: { readonly user: string | null } }[]
+    }
+    expect(completions.filter(({ request }) => request.user === user)).toHaveLength(1)
+  })
+
+  it.each(['', ' ', 'two words', 'x'.repeat(256), 'ü'])('is refused with the key %j', async (key) => {
+    const before = gateway.enclave.calls.length
+    const reply = await postChat(gateway, CHAT_REQUEST, {
+      headers: { 'idempotency-key': Buffer.from(key).toString('latin1') },
+    })
+    expect(await outcomeOf(reply)).toEqual([422, ['header.idempotency-key']])
+    expect(gateway.enclave.calls).toHaveLength(before)
+  })
+
+  it('takes a key of 255 characters', async () => {
+    expect((await post('~'.repeat(255 - 36) + crypto.randomUUID())).status).toBe(200)
+  })
+})
+
+describe('a plain completion with an Idempotency-Key', () => {
+  it('is made once, and given again to the byte', async () => {
+    const key = newKey()
+    const first = await postPlain(key)
+    const again = await postPlain(key)
+    expect([first.status, again.status]).toEqual([200, 200])
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(await again.text()).toBe(await first.text())
+  })
+
+  it('is streamed again as a stream that amounts to the same', async () => {
+    for (const options of [{}, { stream_options: { include_usage: true } }]) {
+      const key = newKey()
+      const body = { ...CHAT_REQUEST, stream: true, ...options }
+      const first = chunksOf(await (await postPlain(key, body)).text())
+      const reply = await postPlain(key, body)
+      const text = await reply.text()
+      expect(reply.headers.get('idempotent-replayed')).toBe('true')
+      expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+      const again = assembleCompletion(chunksOf(text))
+      const { service_tier: _, system_fingerprint: __, ...members } = again
+      expect(members).toEqual(assembleCompletion(first))
+    }
+  })
+
+  it('is refused for another body', async () => {
+    const key = newKey()
+    await postPlain(key)
+    expect(await outcomeOf(await postPlain(key, { ...CHAT_REQUEST, user: 'other' }))).toEqual([
+      409,
+      'idempotency_key_reused',
+    ])
+  })
+})
