@@ -79,7 +79,7 @@ async function holdLane(
 
 /** One attempt: the answer with its first token, or what went wrong with this node. Throws the signal's reason. */
 async function attempt(
-  { request, signal, accountId }: NodeCall,
+  { request, signal, accountId, openReader }: NodeCall,
   { frameOf, bytes }: ChatFrame,
   { lane, slot }: HeldLane,
 ): Promise<NodeAnswer | DispatchError> {
@@ -97,6 +97,7 @@ async function attempt(
     slot,
     signal,
     accountId,
+    reader: openReader?.() ?? null,
     isProbe: false,
   })
   try {

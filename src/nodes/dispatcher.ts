@@ -9,14 +9,29 @@ export type NodeCall = {
   readonly accountId: string | null
   /** Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream. */
   readonly signal: AbortSignal
+  /**
+   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are given as the node sent them.
+   */
+  readonly openReader?: () => AnswerReader
+}
+
+/**
+ * Judges the chunks of one answer as they come, so that a node that answers nonsense is held to have failed, and is
+ * replaced before its first token. Both methods throw FormatError for what is no answer.
+ */
+export type AnswerReader = {
+  /** The chunks to give in place of the node's. */
+  push(chunk: JsonObject): readonly JsonObject[]
+  /** The node says that it is done. */
+  finish(): void
 }
 
 /** What a node streams for one call. */
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order: objects of bounded depth, `choices` an array of objects with an integer `index` and an object
-   * `delta`, otherwise as the node sent them. The usage-only chunk is among them when the node sent one; its `usage` is the
+   * Chunks in order, as the call's reader gives them: the node's are objects of bounded depth, `choices` an array of objects with
+   * an integer `index` and an object `delta`. The usage-only chunk is among them when the node sent one; its `usage` is the
    * node's claim, cut to what its answer can have held (README), and null when it was no usage at all. Ends when the run is
    * done. Throws DispatchError when the node breaks off, or the signal's reason. To be iterated once; leaving the
    * iteration cancels the call, and so does the signal.

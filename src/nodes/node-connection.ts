@@ -58,7 +58,7 @@ export type ConnectionHost = {
 /** What a run needs besides its connection. */
 export type RunStart = Pick<
   RunOptions,
-  'requestBytes' | 'choices' | 'slot' | 'signal' | 'isProbe' | 'accountId'
+  'requestBytes' | 'choices' | 'slot' | 'signal' | 'reader' | 'isProbe' | 'accountId'
 > & {
   readonly lane: Lane
   /** The frame for a request id. */

@@ -1,7 +1,8 @@
+import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { type ChunkFacts, readChunk } from './chunk-facts.ts'
 import { createChunkQueue } from './chunk-queue.ts'
-import { DispatchError } from './dispatcher.ts'
+import { type AnswerReader, DispatchError } from './dispatcher.ts'
 import type { NodeFault, NodeFrame } from './frames.ts'
 import type { NodeLimits } from './limits.ts'
 import type { RunTimes } from './measurements.ts'
@@ -40,6 +41,8 @@ export type RunOptions = {
   readonly choices: number
   readonly slot: Slot
   readonly signal: AbortSignal
+  /** What judges the answer; null: nothing beyond the shape of its chunks. */
+  readonly reader: AnswerReader | null
   /** A question of ours. */
   readonly isProbe: boolean
   readonly limits: NodeLimits
@@ -171,11 +174,28 @@ export class NodeRun {
         chunks: this.chunkCount,
       })
     if (this.result === null) {
-      this.queue.push(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
+      this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
       if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
     }
     if (facts.isToken) this.noteToken(facts)
     if (facts.isUsageOnly) this.finish()
+  }
+
+  private give(chunk: JsonObject, bytes: number): void {
+    const { reader } = this.options
+    const read = reader === null ? [chunk] : this.judge(() => reader.push(chunk))
+    for (const given of read ?? []) this.queue.push(given, bytes)
+  }
+
+  /** What the reader says, or null after it has refused the answer. */
+  private judge<Read>(read: () => Read): Read | null {
+    try {
+      return read()
+    } catch (error) {
+      if (!(error instanceof FormatError)) throw error
+      this.failAndDrain('node_failed', `The node sent what is no answer: ${error.message}`)
+      return null
+    }
   }
 
   private noteToken({ textLength, finished }: ChunkFacts): void {
@@ -209,11 +229,18 @@ export class NodeRun {
         kind: 'failed',
         error: new DispatchError('node_failed', 'The node ended without an answer'),
       })
-    else {
-      this.settle({ kind: 'done' })
-      this.options.hooks.onServed(this)
-    }
+    else this.conclude()
     this.close()
+  }
+
+  private conclude(): void {
+    const finish = () => {
+      this.options.reader?.finish()
+      return true
+    }
+    if (this.result === null && this.judge(finish) === null) return
+    this.settle({ kind: 'done' })
+    this.options.hooks.onServed(this)
   }
 
   private failAndDrain(

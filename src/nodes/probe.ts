@@ -51,6 +51,7 @@ export function createProber(limits: NodeLimits): Prober {
       choices: 1,
       slot,
       signal: abort.signal,
+      reader: null,
       isProbe: true,
       accountId: null,
     })

@@ -119,13 +119,11 @@ async function writeChunks(
   const chunks = await completions.stream(call)
   const assembly = emptyAssembly()
   writer.open()
-  for await (const texts of chunks) {
-    await writer.write(texts.map((text) => `data: ${text}\n\n`).join(''))
+  for await (const text of chunks) {
+    await writer.write(`data: ${text}\n\n`)
     if (!isKept) continue
-    for (const text of texts) {
-      call.reserve(text.length)
-      addChunk(assembly, JSON.parse(text))
-    }
+    call.reserve(text.length)
+    addChunk(assembly, JSON.parse(text))
   }
   writer.end('data: [DONE]\n\n')
   return isKept ? completionText(finishAssembly(assembly)) : null

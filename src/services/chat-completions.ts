@@ -1,7 +1,5 @@
 import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
-import { FormatError } from '../../attestation/errors.ts'
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
-import { ApiError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { DispatchError, type Dispatcher, type NodeAnswer } from '../nodes/dispatcher.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
@@ -29,10 +27,10 @@ export type ChatCompletions = {
   /** Makes a completion and gives its JSON text (interface 2.2). `usage` is always there. */
   complete(call: ChatCall): Promise<string>
   /**
-   * The same, streamed, as the JSON texts of the caller's chunks, some at a time; resolves when a node has begun to
+   * The same, streamed, as the JSON texts of the caller's chunks; resolves when a node has begun to
    * answer. The iteration throws when the answer broke off, and else ends after its last chunk. Leaving it cancels the call.
    */
-  stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
+  stream(call: ChatCall): Promise<AsyncIterable<string>>
 }
 
 export type ChatCompletionsOptions = {
@@ -49,44 +47,49 @@ export type ChatCompletionsOptions = {
 export function createChatCompletions(options: ChatCompletionsOptions): ChatCompletions {
   return {
     async complete(call) {
-      const answer = await dispatch(options, call)
-      return assemble(readAnswer(options, call, { answer, includesUsage: true }), call)
+      const read = await dispatch(options, call)
+      return assemble(readAnswer(options, call, { ...read, includesUsage: true }), call)
     },
     async stream(call) {
-      const answer = await dispatch(options, call)
-      return encode(readAnswer(options, call, { answer, includesUsage: call.request.includesUsage }))
+      const read = await dispatch(options, call)
+      return encode(readAnswer(options, call, { ...read, includesUsage: call.request.includesUsage }))
     },
   }
 }
 
-async function dispatch({ dispatcher }: ChatCompletionsOptions, call: ChatCall): Promise<NodeAnswer> {
+/** An answer, and what reads it: of the nodes that were tried, the last. */
+type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
+
+async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {
+  let chunks = openChunks(options, call)
+  const openReader = () => {
+    chunks = openChunks(options, call)
+    return chunks
+  }
   try {
     const { accountId, body: request, signal } = call
-    return await dispatcher.dispatch({ accountId, model: call.request.model, request, signal })
+    const { model } = call.request
+    const answer = await options.dispatcher.dispatch({ accountId, model, request, signal, openReader })
+    return { answer, chunks }
   } catch (error) {
     throw error instanceof DispatchError ? callErrorOf(error) : error
   }
 }
 
-/** The caller's chunks, those that came together given together; none twice, none without meaning. */
+/** The caller's chunks, and in the end the usage where it is wanted. */
 async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
-  { answer, includesUsage }: { readonly answer: NodeAnswer; readonly includesUsage: boolean },
-): AsyncGenerator<readonly JsonObject[]> {
-  const chunks = openChunks(options, call)
+  { answer, chunks, includesUsage }: ReadAnswer & { readonly includesUsage: boolean },
+): AsyncGenerator<JsonObject> {
   try {
-    for await (const chunk of answer.chunks) {
-      const read = chunks.push(chunk)
-      if (read.length > 0) yield read
-    }
-    chunks.finish()
+    yield* answer.chunks
   } catch (error) {
     throw toldError(options, call, { answer, error })
   } finally {
     call.noteUsage(totalOf(usageOf(chunks, call)))
   }
-  if (includesUsage) yield [chunks.usageChunk(usageOf(chunks, call))]
+  if (includesUsage) yield chunks.usageChunk(usageOf(chunks, call))
 }
 
 function usageOf(chunks: NodeChunks, { body }: ChatCall): JsonObject {
@@ -113,15 +116,14 @@ function openChunks({ now, makeId }: ChatCompletionsOptions, { request, body }: 
 
 /** What is held for the caller until the end is counted, chunk by chunk. */
 async function assemble(
-  read: AsyncIterable<readonly JsonObject[]>,
+  chunks: AsyncIterable<JsonObject>,
   { reserve }: Pick<ChatCall, 'reserve'>,
 ): Promise<string> {
   const assembly = emptyAssembly()
-  for await (const chunks of read)
-    for (const chunk of chunks) {
-      reserve(JSON.stringify(chunk).length)
-      addChunk(assembly, chunk)
-    }
+  for await (const chunk of chunks) {
+    reserve(JSON.stringify(chunk).length)
+    addChunk(assembly, chunk)
+  }
   return completionText(finishAssembly(assembly))
 }
 
@@ -130,18 +132,17 @@ export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
 
-async function* encode(read: AsyncIterable<readonly JsonObject[]>): AsyncGenerator<readonly string[]> {
-  for await (const chunks of read) yield chunks.map((chunk) => JSON.stringify(chunk))
+async function* encode(chunks: AsyncIterable<JsonObject>): AsyncGenerator<string> {
+  for await (const chunk of chunks) yield JSON.stringify(chunk)
 }
 
-/** The node's id is for the operator; what was wrong is said in words of ours. */
+/** The node's id is for the operator. What was wrong with its answer is said in words of ours. */
 function toldError(
   { log }: ChatCompletionsOptions,
   { requestId }: ChatCall,
   { answer, error }: { readonly answer: NodeAnswer; readonly error: unknown },
 ): unknown {
-  if (error instanceof DispatchError) return callErrorOf(error)
-  if (!(error instanceof FormatError)) return error
-  log.warn({ requestId, nodeId: answer.nodeId, fault: error.message }, 'node sent what is no answer')
-  return new ApiError('node_error', 'The node sent something that is no answer')
+  if (!(error instanceof DispatchError)) return error
+  log.warn({ requestId, nodeId: answer.nodeId, code: error.code, fault: error.message }, 'answer broke off')
+  return callErrorOf(error)
 }

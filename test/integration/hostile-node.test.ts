@@ -275,6 +275,25 @@ describe('a node that', () => {
     expect((await flood.closed).code).toBe(1008)
   })
 
+  it.each([
+    ['ends without a reason', answerChunks(textChunk('a'))],
+    [
+      'sends content that is no text',
+      answerChunks(choiceWith({ delta: { content: [1], x: 'a' } }), finishChunk()),
+    ],
+  ])('%s is soon set aside, however quick it is', async (name, answer) => {
+    const model = `aside ${name}`.replaceAll(' ', '-')
+    const bad = await stage.connect({ model, answer })
+    const good = await stage.connect({ model, answer: answerWith('good') })
+    for (let number = 0; number < 40; number++) await call(model, false)
+    const before = good.calls.length
+    const outcomes = []
+    for (let number = 0; number < 10; number++) outcomes.push((await call(model, false)).text)
+    expect(outcomes.filter((text) => text === 'good').length).toBeGreaterThanOrEqual(7)
+    expect(good.calls.length).toBeGreaterThan(before)
+    for (const { socket } of [bad, good]) socket.terminate()
+  })
+
   it('dials in under the id of another does not take its place', async () => {
     const nodeId = await stage.register(['taken'])
     const first = await stage.connect({ model: 'taken', nodeId, answer: answerWith('first') })

@@ -1,6 +1,12 @@
+import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { AppNodes } from '../../src/app-routes.ts'
-import type { NodeAnswer, NodeCall } from '../../src/nodes/dispatcher.ts'
+import {
+  type AnswerReader,
+  DispatchError,
+  type NodeAnswer,
+  type NodeCall,
+} from '../../src/nodes/dispatcher.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
 export type DispatchScript = (call: NodeCall) => Promise<NodeAnswer['chunks']> | NodeAnswer['chunks']
@@ -22,7 +28,8 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
     dispatcher: {
       async dispatch(call) {
         calls.push(call)
-        return { nodeId: 'a_scripted_node', chunks: await script(call) }
+        const chunks = await script(call)
+        return { nodeId: 'a_scripted_node', chunks: read(chunks, call.openReader?.()) }
       },
       models: () => models.map((model) => ({ model, nodes: 1 })),
     },
@@ -35,6 +42,19 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
     setModels: (next) => {
       models = next
     },
+  }
+}
+
+/** As a run does: what the call's reader refuses is the node's failure. */
+async function* read(
+  chunks: NodeAnswer['chunks'],
+  reader: AnswerReader | undefined,
+): AsyncGenerator<JsonObject> {
+  try {
+    for await (const chunk of chunks) yield* reader?.push(chunk) ?? [chunk]
+    reader?.finish()
+  } catch (error) {
+    throw error instanceof FormatError ? new DispatchError('node_failed', error.message) : error
   }
 }
 
