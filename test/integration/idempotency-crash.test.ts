@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { type KillableService, startKillableService } from '../support/crash/parts.ts'
+
+const CALLERS = 12
+const CALLS_EACH = 12
+const KILLS = 4
+const PATIENCE_MS = 90_000
+
+type Answer = { readonly hash: string; readonly tx_hash: string }
+type Fault = { readonly error: { readonly code: string } }
+type Stored = Answer & { readonly request: { readonly user: string } }
+
+let service: KillableService
+
+beforeAll(async () => {
+  service = await startKillableService()
+})
+
+afterAll(() => service.stop())
+
+const url = (query = '') => `${service.origin}/v1/verified/chat/completions${query}`
+
+function post(key: string): Promise<Response> {
+  return fetch(url(), {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${service.key}`,
+      'content-type': 'application/json',
+      'idempotency-key': key,
+    },
+    body: JSON.stringify({ model: 'demo/echo', user: key, messages: [{ role: 'user', content: key }] }),
+    signal: AbortSignal.timeout(20_000),
+  })
+}
+
+/** Asks, as clients of this interface do, again and again under one key, until there is an answer. */
+async function insist(key: string, seen: Map<string, number>): Promise<Answer> {
+  const deadline = performance.now() + PATIENCE_MS
+  while (performance.now() < deadline) {
+    const reply = await post(key).catch(() => null)
+    const body = (await reply?.json().catch(() => null)) as Partial<Answer & Fault> | null
+    const { hash, tx_hash } = body ?? {}
+    if (reply?.status === 200 && hash !== undefined && tx_hash !== undefined) return { hash, tx_hash }
+    const outcome = body?.error?.code ?? 'connection'
+    seen.set(outcome, (seen.get(outcome) ?? 0) + 1)
+    await sleep(100 + Math.random() * 200)
+  }
+  throw new Error(`no answer to ${key}`)
+}
+
+async function fetchRecords(): Promise<
+  readonly (Answer & { readonly request: { readonly user: string } })[]
+> {
+  const headers = { authorization: `Bearer ${service.key}` }
+  const reply = await fetch(url('?limit=1000'), { headers })
+  const { completions, cursor } = (await reply.json()) as {
+    readonly completions: readonly Stored[]
+    readonly cursor: string | null
+  }
+  expect(cursor).toBeNull()
+  return completions
+}
+
+it('makes each verified completion once under its key, however often the gateway is killed', async () => {
+  const seen = new Map<string, number>()
+  const answers = new Map<string, Answer>()
+  const callers = Array.from({ length: CALLERS }, async (_, caller) => {
+    for (let call = 0; call < CALLS_EACH; call++) {
+      const key = `key-${caller}-${call}`
+      answers.set(key, await insist(key, seen))
+    }
+  })
+  const gateway = service.parts.find(({ name }) => name === 'gateway') ?? expect.unreachable()
+  for (let kill = 0; kill < KILLS; kill++) {
+    await sleep(150 + Math.random() * 250)
+    await gateway.kill()
+    await gateway.restart()
+    await service.waitUntilReady()
+  }
+  await Promise.all(callers)
+  expect(answers.size).toBe(CALLERS * CALLS_EACH)
+  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was open.
+  expect(seen.get('connection') ?? 0).toBeGreaterThan(0)
+  expect(seen.get('idempotency_in_progress') ?? 0).toBeGreaterThan(0)
+
+  const byKey = Map.groupBy(await fetchRecords(), ({ request }) => request.user)
+  for (const [key, { hash, tx_hash: txHash }] of answers) {
+    expect(byKey.get(key)?.map((record) => [record.hash, record.tx_hash])).toEqual([[hash, txHash]])
+    const again = await post(key)
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(await again.json()).toMatchObject({ hash, tx_hash: txHash })
+  }
+})
