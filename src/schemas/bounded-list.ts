@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { described, jsonSchemaOf } from './described.ts'
 import { FAULTS_MAX } from './fault-details.ts'
 import { addIssuesOf } from './issues.ts'
 
@@ -7,11 +8,18 @@ import { addIssuesOf } from './issues.ts'
  * would otherwise become millions of issues.
  */
 export function boundedList(item: z.ZodType, bounds: { readonly min?: number; readonly max?: number } = {}) {
-  return z
+  const { min = 0, max = Number.MAX_SAFE_INTEGER } = bounds
+  const schema = z
     .array(z.unknown())
-    .min(bounds.min ?? 0)
-    .max(bounds.max ?? Number.MAX_SAFE_INTEGER)
+    .min(min)
+    .max(max)
     .check(({ issues, value }) => addItemIssues(issues, item, value))
+  return described(schema, () => ({
+    type: 'array',
+    items: jsonSchemaOf(item),
+    ...(min > 0 ? { minItems: min } : {}),
+    ...(bounds.max === undefined ? {} : { maxItems: max }),
+  }))
 }
 
 /** Adds the issues of each item of `values`, until there are enough. */

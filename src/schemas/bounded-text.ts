@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { described } from './described.ts'
 import { faultIssue } from './issues.ts'
 
 /**
@@ -6,7 +7,7 @@ import { faultIssue } from './issues.ts'
  * terminals, and that a database can store. One that has characters must have one that is no white space.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
-  return z.string().check(({ value, issues }) => {
+  const schema = z.string().check(({ value, issues }) => {
     const length = lengthUpTo(value, max)
     if (length < min)
       issues.push(faultIssue([], 'string_too_short', `String should have at least ${min} characters`))
@@ -17,6 +18,7 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
     else if (value !== '' && value.trim() === '')
       issues.push(faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'))
   })
+  return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
 /** Code points of a text, or more than `max` when there are more: counted no further than need be. */

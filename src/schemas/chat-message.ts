@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { addItemIssues, boundedList } from './bounded-list.ts'
+import { described, jsonSchemaOf } from './described.ts'
 import { addIssuesOf, faultIssue, isUnset } from './issues.ts'
 
 /** Roles a message may have: those of OpenAI's chat completions. */
@@ -23,20 +24,33 @@ const partsByType: Readonly<Record<string, z.ZodType>> = {
   refusal: z.looseObject({ refusal: z.string() }),
 }
 
-const contentPart = z
-  .looseObject({ type: z.enum(['text', 'image_url', 'input_audio', 'file', 'refusal']) })
-  .check(({ value, issues }) => {
-    const part = partsByType[value.type]
-    if (part) addIssuesOf(issues, part, value)
-  })
+const contentPart = described(
+  z
+    .looseObject({ type: z.enum(['text', 'image_url', 'input_audio', 'file', 'refusal']) })
+    .check(({ value, issues }) => {
+      const part = partsByType[value.type]
+      if (part) addIssuesOf(issues, part, value)
+    }),
+  () => ({
+    oneOf: Object.entries(partsByType).map(([type, part]) => ({
+      allOf: [
+        { type: 'object', properties: { type: { const: type } }, required: ['type'] },
+        jsonSchemaOf(part),
+      ],
+    })),
+  }),
+)
 
 /** A string, null, or an array of content parts. */
-const content = z.unknown().check(({ value, issues }) => {
-  if (isUnset(value) || typeof value === 'string') return
-  if (Array.isArray(value)) addItemIssues(issues, contentPart, value)
-  else
-    issues.push(faultIssue([], 'string_type', 'Input should be a valid string, or a list of content parts'))
-})
+const content = described(
+  z.unknown().check(({ value, issues }) => {
+    if (isUnset(value) || typeof value === 'string') return
+    if (Array.isArray(value)) addItemIssues(issues, contentPart, value)
+    else
+      issues.push(faultIssue([], 'string_type', 'Input should be a valid string, or a list of content parts'))
+  }),
+  () => ({ type: ['string', 'array', 'null'], items: jsonSchemaOf(contentPart) }),
+)
 
 /**
  * A message of a chat request. Members that are null count as unset; unknown members pass. What a role cannot do

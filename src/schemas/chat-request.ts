@@ -5,6 +5,7 @@ import { boundedInteger } from './bounded-integer.ts'
 import { boundedList } from './bounded-list.ts'
 import { chatMessage } from './chat-message.ts'
 import { type ChatSize, measureChat } from './chat-size.ts'
+import { described, jsonSchemaOf } from './described.ts'
 import { faultDetails } from './fault-details.ts'
 import { addIssuesOf, faultIssue, isUnset } from './issues.ts'
 import { parseJsonBody } from './json-body.ts'
@@ -84,6 +85,11 @@ const jsonSchema = z.looseObject({
   strict: z.boolean().nullish(),
 })
 
+const logitBias = described(z.unknown().check(checkLogitBias), () => ({
+  type: ['object', 'null'],
+  additionalProperties: { type: 'number' },
+}))
+
 const responseFormat = z
   .looseObject({
     type: z.enum(['text', 'json_object', 'json_schema']),
@@ -94,12 +100,13 @@ const responseFormat = z
     issues.push(faultIssue(['json_schema'], 'missing', "Field required when type is 'json_schema'"))
   })
 
-const chatRequest = z
+/** Body of every chat completion. */
+export const chatRequest = z
   .looseObject({
     messages: boundedList(chatMessage, { min: 1 }),
     model: z.string().min(1).max(MODEL_LENGTH_MAX),
     frequency_penalty: penalty.nullish(),
-    logit_bias: z.unknown().check(checkLogitBias).optional(),
+    logit_bias: logitBias.optional(),
     logprobs: z.boolean().nullish(),
     top_logprobs: boundedInteger({ min: 0, max: TOP_LOGPROBS_MAX }).nullish(),
     max_tokens: boundedInteger({ min: 1 }).nullish(),
@@ -129,12 +136,13 @@ function byShape(schemas: {
   readonly array?: z.ZodType
   readonly object?: z.ZodType
 }) {
-  return z.unknown().check(({ value, issues }) => {
+  const schema = z.unknown().check(({ value, issues }) => {
     const { array, object } = schemas
     const isObject = typeof value === 'object' && value !== null
-    const schema = Array.isArray(value) ? array : isObject ? object : schemas.string
-    addIssuesOf(issues, schema ?? schemas.string, value)
+    const form = Array.isArray(value) ? array : isObject ? object : schemas.string
+    addIssuesOf(issues, form ?? schemas.string, value)
   })
+  return described(schema, () => ({ oneOf: Object.values(schemas).map(jsonSchemaOf) }))
 }
 
 /** An object of numbers. Stops at the first faults like boundedList, for the same reason. */

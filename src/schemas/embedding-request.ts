@@ -3,6 +3,7 @@ import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { ValidationError } from '../errors.ts'
 import { boundedInteger } from './bounded-integer.ts'
 import { MODEL_LENGTH_MAX } from './chat-request.ts'
+import { described, jsonSchemaOf } from './described.ts'
 import { FAULTS_MAX, faultDetails } from './fault-details.ts'
 import { addIssuesOf, faultIssue } from './issues.ts'
 import { parseJsonBody } from './json-body.ts'
@@ -44,8 +45,19 @@ export function parseEmbeddingRequest(body: Uint8Array): EmbeddingRequest {
 const NO_INPUT =
   'Input should be a string, a list of strings, a list of integers or a list of lists of integers'
 
-const embeddingRequest = z.looseObject({
-  input: z.unknown().check(({ value, issues }) => checkInput(value, issues)),
+const input = described(
+  z.unknown().check(({ value, issues }) => checkInput(value, issues)),
+  () => {
+    const list = { type: 'array', minItems: 1 }
+    const tokens = { ...list, items: jsonSchemaOf(tokenId) }
+    const inputs = (items: object) => ({ ...list, maxItems: INPUTS_MAX, items })
+    return { oneOf: [jsonSchemaOf(text), inputs(jsonSchemaOf(text)), tokens, inputs(tokens)] }
+  },
+)
+
+/** Body of `POST /v1/embeddings`. */
+export const embeddingRequest = z.looseObject({
+  input,
   model: z.string().min(1).max(MODEL_LENGTH_MAX),
   encoding_format: z.enum(['float', 'base64']).nullish(),
   user: z.string().nullish(),

@@ -40,12 +40,15 @@ const cursor = patternText(
   'a valid UUID',
 ).transform((text) => text.toLowerCase())
 
-const historyQuery = z.object({
+/** Query of the history list. */
+export const historyQuery = z.object({
   limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
   cursor: cursor.nullable().default(null),
   filter: z.enum(['all', 'mine']).default('mine'),
 })
 
-const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
+/** Path parameter of one record. */
+export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-const nonceQuery = z.object({ nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional() })
+/** Query of `GET /v1/attestation`. */
+export const nonceQuery = z.object({ nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional() })

@@ -34,7 +34,7 @@ export function parseCreateKey(body: Uint8Array): CreateKeyRequest {
 
 /** Query of `GET /v1/dashboard/keys`: the account whose keys are asked for; null for the caller's own. */
 export function parseKeysQuery(query: QueryParameters): string | null {
-  return validateParameters('query', z.looseObject({ account_id: uuid.nullish() }), query).account_id ?? null
+  return validateParameters('query', keysQuery, query).account_id ?? null
 }
 
 const uuid = patternText(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'uuid_parsing', 'a valid UUID')
@@ -48,9 +48,13 @@ const scopes = z
       issues.push(faultIssue([], 'value_error', 'Input should name each scope once'))
   })
 
-const createKey = z.looseObject({
+/** Body of `POST /v1/dashboard/keys`. */
+export const createKey = z.looseObject({
   name: boundedText({ min: 1, max: KEY_NAME_LENGTH_MAX }),
   scopes: scopes.nullish(),
   expires_at: boundedInteger({ min: 1, max: EXPIRES_AT_MAX }).nullish(),
   account_id: uuid.nullish(),
 })
+
+/** Query of `GET /v1/dashboard/keys`. */
+export const keysQuery = z.looseObject({ account_id: uuid.nullish() })

@@ -67,19 +67,26 @@ const position = integerText({ min: 0, max: POSITION_MAX })
 const newest = position.nullable().default(null)
 const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
 
-const notaryParameter = z.object({ notary: address })
-const logsQuery = z.object({
+/** Path parameter of one log. */
+export const notaryParameter = z.object({ notary: address })
+/** Query of the list of logs. */
+export const logsQuery = z.object({
   limit,
   cursor: address
     .transform((text) => `0x${text}`)
     .nullable()
     .default(null),
 })
-const headsQuery = z.object({ limit, cursor: newest })
-const inclusionQuery = z.object({ index: position, size: newest })
-const consistencyQuery = z.object({ from: position, to: newest })
-const leavesQuery = z.object({ start: position.default(0), end: newest })
-const recordsQuery = z.object({
+/** Query of the heads of a log. */
+export const headsQuery = z.object({ limit, cursor: newest })
+/** Query of an inclusion proof. */
+export const inclusionQuery = z.object({ index: position, size: newest })
+/** Query of a consistency proof. */
+export const consistencyQuery = z.object({ from: position, to: newest })
+/** Query of leaf hashes. */
+export const leavesQuery = z.object({ start: position.default(0), end: newest })
+/** Query of a log's records. */
+export const recordsQuery = z.object({
   start: position.default(0),
   limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
 })

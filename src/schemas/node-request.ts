@@ -117,15 +117,18 @@ const count = requiredInteger({ min: 0, max: HARDWARE_COUNT_MAX })
 const size = requiredInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
-const createNode = z.looseObject({ node_name: nodeName })
+/** Body of `POST /v1/dashboard/node`. */
+export const createNode = z.looseObject({ node_name: nodeName })
 
-const updateNode = z.looseObject({
+/** Body of `PUT /v1/dashboard/node`. */
+export const updateNode = z.looseObject({
   node_id: nodeId,
   node_name: nodeName.nullish(),
   is_archived: z.boolean().nullish(),
 })
 
-const nodeInfo = z.looseObject({
+/** Body of `POST /v1/node/info`. */
+export const nodeInfo = z.looseObject({
   node_id: nodeId,
   gpu_model: hardwareText.nullable(),
   vram: size.nullable(),
@@ -140,11 +143,14 @@ const nodeInfo = z.looseObject({
   version: boundedText({ min: 1, max: VERSION_LENGTH_MAX }).nullish(),
 })
 
-const nodeBenchmark = z.looseObject({
+/** Body of `POST /v1/node/benchmark`. */
+export const nodeBenchmark = z.looseObject({
   node_id: nodeId,
   model_name: modelName,
   tokens_per_second: z.number().min(0).max(TOKENS_PER_SECOND_MAX),
 })
 
-const nodeQuery = z.object({ node_id: nodeId })
-const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
+/** Query that names a node. */
+export const nodeQuery = z.object({ node_id: nodeId })
+/** Query that names a node and a model. */
+export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { ValidationError } from '../errors.ts'
+import { described } from './described.ts'
 import { type FaultPlace, faultDetails } from './fault-details.ts'
 import { faultIssue } from './issues.ts'
 
@@ -19,7 +20,7 @@ export function validateParameters<Output>(
 
 /** Schema of a parameter's text that is an integer from `min` to `max`, both allowed. */
 export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
-  return z
+  const schema = z
     .string()
     .check(({ value, issues }) => {
       if (!/^[+-]?\d{1,15}$/.test(value))
@@ -34,6 +35,7 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
     })
     .transform(Number)
     .pipe(z.int().min(min).max(max))
+  return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
 }
 
 /** Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says so in words. */
@@ -46,7 +48,21 @@ export function hexText(bytesMin: number, bytesMax: number, expected: string) {
 
 /** Schema of a text that matches; a fault has `type`, and says that `expected` was. */
 export function patternText(pattern: RegExp, type: string, expected: string) {
-  return z.string().check(({ value, issues }) => {
+  const schema = z.string().check(({ value, issues }) => {
     if (!pattern.test(value)) issues.push(faultIssue([], type, `Input should be ${expected}`))
   })
+  return described(schema, () => ({
+    type: 'string',
+    pattern: anyCase(pattern),
+    description: capitalize(expected),
+  }))
+}
+
+/** The pattern without the flag `i`, which JSON Schema does not have. */
+function anyCase({ source, ignoreCase }: RegExp): string {
+  return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
+}
+
+function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
 }

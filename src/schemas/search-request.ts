@@ -17,7 +17,8 @@ export function parseSearchRequest(body: Uint8Array): SearchQuery {
   return { query, maxResults: typeof maxResults === 'number' ? maxResults : SEARCH_RESULTS_DEFAULT }
 }
 
-const searchRequest = z.looseObject({
+/** Body of `POST /v1/tool/search`. */
+export const searchRequest = z.looseObject({
   query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
   max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX }).nullish(),
 })
