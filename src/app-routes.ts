@@ -27,9 +27,10 @@ import { createChatCompletions } from './services/chat-completions.ts'
 import type { Committer } from './services/committer.ts'
 import type { EnclaveClient } from './services/enclave-client.ts'
 import { createEvidence, type EvidenceSources } from './services/evidence.ts'
+import type { HeadPageSources } from './services/head-page.ts'
 import { createHistory } from './services/history.ts'
 import type { Idempotency } from './services/idempotency.ts'
-import { createLogs, type HeadAttestationsPort } from './services/logs.ts'
+import { createLogs } from './services/logs.ts'
 import { createManagedKeys } from './services/managed-keys.ts'
 import { createModels } from './services/models.ts'
 import { createNetworkStats } from './services/network-stats.ts'
@@ -48,7 +49,7 @@ export type AppDependencies = {
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore
-  readonly headAttestations: HeadAttestationsPort
+  readonly headAttestations: HeadPageSources['headAttestations']
   /** How the parts are asked whether they can serve, besides enclave and committer. */
   readonly checks: Pick<ReadinessChecks, 'database' | 'attestation' | 'chain'>
   readonly evidence: EvidenceSources

@@ -1,36 +1,14 @@
 import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { ApiError, ValidationError } from '../errors.ts'
+import type { StoredHeadAttestation } from '../stores/head-attestations.ts'
 import type { LogsStore, StoredHead, StoredLog } from '../stores/logs.ts'
 import type { RecordsStore } from '../stores/records.ts'
+import { type HeadPageSources, readHeadPage } from './head-page.ts'
 import { fillPage } from './record-page.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** Leaf hashes in one answer, at most. */
 export const LEAVES_MAX = 10_000
-
-/** An enclave's attestation of a log's state, as it is stored. */
-export type StoredHeadAttestation = {
-  /** All leaves that the enclave's log had, and the root over them. */
-  readonly size: number
-  readonly root: Uint8Array
-  /** The block whose hash is the document's nonce. */
-  readonly blockNumber: number
-  readonly blockHash: Uint8Array
-  /** COSE_Sign1. */
-  readonly document: Uint8Array
-  /** Unix seconds. */
-  readonly createdAt: number
-}
-
-/** Where head attestations are kept. */
-export type HeadAttestationsPort = {
-  /** Those of more leaves than `afterSize` (null: from 0) up to `throughSize` (null: all), by size, then time. */
-  listHeadAttestations(query: {
-    readonly logId: number
-    readonly afterSize: number | null
-    readonly throughSize: number | null
-  }): Promise<readonly StoredHeadAttestation[]>
-}
 
 /**
  * The logs and their proofs, as the API's answers say it (README.md of src, Logs). Nothing in them is of a completion's
@@ -54,7 +32,7 @@ export type Logs = {
 /** Logs over their stores. `isOpen`: every account may see everybody's records, as in the history. */
 export function createLogs(options: {
   readonly logs: LogsStore
-  readonly headAttestations: HeadAttestationsPort
+  readonly headAttestations: HeadPageSources['headAttestations']
   readonly records: Pick<RecordsStore, 'listFrom'>
   readonly isOpen: boolean
 }): Logs {
@@ -75,21 +53,14 @@ export function createLogs(options: {
       return { logs: page.logs.map(describeLog), cursor }
     },
     find: async (notary) => describeLog(await open(notary)),
-    async heads(notary, { limit, cursor }) {
+    async heads(notary, query) {
       const { logId } = await open(notary)
-      const found = await logs.listHeads({ logId, afterSize: cursor, limit: limit + 1 })
-      const heads = found.slice(0, limit)
-      const next = found.length > limit ? (heads.at(-1)?.size ?? null) : null
-      const attestations = await headAttestations.listHeadAttestations({
-        logId,
-        afterSize: cursor,
-        throughSize: next,
-      })
+      const page = await readHeadPage({ logs, headAttestations }, { logId, ...query })
       return {
         notary,
-        heads: heads.map(describeHead),
-        attestations: attestations.map(describeAttestation),
-        cursor: next,
+        heads: page.heads.map(describeHead),
+        attestations: page.attestations.map(describeAttestation),
+        cursor: page.cursor,
       }
     },
     async inclusion(notary, query) {

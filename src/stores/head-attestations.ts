@@ -34,15 +34,21 @@ export type HeadAttestationsStore = {
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**
-   * Attestations of sizes above `afterSize` (null: from 0) up to `throughSize` (null: to the end), by size, then
-   * first before newest. At most two of a size; there are as many sizes as the log had when it was attested, so the
-   * range is the caller's to bound.
+   * Attestations of the range, by size, then first before newest. At most two of a size; there are as many sizes as
+   * the log had when it was attested, so the range is the caller's to bound.
    */
-  listHeadAttestations(range: {
-    readonly logId: number
-    readonly afterSize: number | null
-    readonly throughSize: number | null
-  }): Promise<readonly StoredHeadAttestation[]>
+  listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
+  /** The sizes of the same range that have attestations, ascending, and how many bytes their documents have together. */
+  weighHeadAttestations(
+    range: HeadAttestationRange,
+  ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
+}
+
+/** Sizes of one log: above `afterSize` (null: from 0), up to `throughSize` (null: to the end). */
+export type HeadAttestationRange = {
+  readonly logId: number
+  readonly afterSize: number | null
+  readonly throughSize: number | null
 }
 
 /** Head attestations on the database's shared connections. */
@@ -98,6 +104,13 @@ export function createHeadAttestationsStore({ queries }: Pick<Database, 'queries
         document: row.document,
         createdAt: row.created_at,
       }))
+    },
+    async weighHeadAttestations({ logId, afterSize, throughSize }) {
+      const { rows } = await sql<{ size: number; bytes: number }>`
+        select size, sum(octet_length(document))::integer as bytes from head_attestations
+        where log_id = ${logId} and size > ${afterSize ?? -1} and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
+        group by size order by size`.execute(queries)
+      return rows
     },
   }
 }

@@ -73,6 +73,27 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(await everything(logId)).toEqual([other, all[0], all[4]])
   })
 
+  it('weighs the documents of a range by size, without those of other sizes and logs', async () => {
+    const logId = nextLogId++
+    for (const [size, bytes] of [
+      [0, 7],
+      [3, 5_000],
+      [3, 6_000],
+      [2 ** 50, 9_000],
+    ] as const)
+      await store.keep({ logId, ...make({ size, document: new Uint8Array(randomBytes(bytes)) }) })
+    await store.keep({ logId: nextLogId++, ...make({ size: 3 }) })
+    const weigh = (afterSize: number | null, throughSize: number | null) =>
+      store.weighHeadAttestations({ logId, afterSize, throughSize })
+    expect(await weigh(null, null)).toEqual([
+      { size: 0, bytes: 7 },
+      { size: 3, bytes: 11_000 },
+      { size: 2 ** 50, bytes: 9_000 },
+    ])
+    expect(await weigh(0, 3)).toEqual([{ size: 3, bytes: 11_000 }])
+    expect(await weigh(3, 2 ** 49)).toEqual([])
+  })
+
   it('takes a newer one of the same second, and none that is older than the newest', async () => {
     const logId = nextLogId++
     const [first, newest, same, older] = [0, 9, 9, 5].map((at) => make({ createdAt: CREATED_AT + at }))
