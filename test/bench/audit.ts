@@ -1,0 +1,88 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { secp256k1 } from '@noble/curves/secp256k1.js'
+import { recover } from 'tiny-secp256k1'
+import { startAffidavit } from '../support/affidavit.ts'
+import { runLoad } from './load.ts'
+
+/**
+ * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit`, with every check (heads, leaves,
+ * anchors on the chain, records, their documents), from a process of its own against a running gateway, which shares the
+ * machine. The comparator: recovering the signer of one signature a record, the least that any audit of records must do.
+ */
+const LOAD_MS = Number(process.argv[2] ?? 15) * 1_000
+const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+
+const affidavit = await startAffidavit({ logLevel: 'warn' })
+try {
+  await runLoad({
+    origin: affidavit.url,
+    path: '/v1/verified/chat/completions',
+    headers: { authorization: `Bearer ${affidavit.apiKey}` },
+    body: JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: 'What is in a leaf?' }] }),
+    connections: 32,
+    warmupMs: 0,
+    durationMs: LOAD_MS,
+  })
+  // The last anchors are mined, and the gateway is idle again.
+  await new Promise((resolve) => setTimeout(resolve, 5_000))
+  measureStart()
+  const startMs = measureStart()
+  const whole = runAudit()
+  const perSecond = whole.records / ((whole.ms - startMs) / 1_000)
+  const bare = measureRecovery()
+  console.log(
+    `${whole.records} records under ${whole.heads} heads: ${(whole.ms / 1_000).toFixed(1)} s, of them ` +
+      `${(startMs / 1_000).toFixed(1)} s for starting up; ${perSecond.toFixed(0)} records per second`,
+  )
+  console.log(
+    `  bare recoveries of a signer: ${bare.toFixed(0)} per second; the audit takes ${(bare / perSecond).toFixed(1)} × as long for a record`,
+  )
+} finally {
+  await affidavit.stop()
+  await affidavit.remove()
+}
+
+type AuditRun = { readonly ms: number; readonly records: number; readonly heads: number }
+
+function runAudit(): AuditRun {
+  const words = [affidavit.url, '--rpc', affidavit.rpcUrl, '--root', affidavit.rootFile, '--any-measurement']
+  const start = performance.now()
+  const { status, stdout, stderr } = runCommand(['audit', ...words, '--json'])
+  const ms = performance.now() - start
+  if (status !== 0) throw new Error(`the audit failed: ${stdout.slice(0, 2_000)}${stderr.slice(0, 2_000)}`)
+  return { ms, ...countOf(JSON.parse(stdout)) }
+}
+
+/** Milliseconds until the command line has loaded and says what it can. */
+function measureStart(): number {
+  const start = performance.now()
+  runCommand(['audit', '--help'])
+  return performance.now() - start
+}
+
+function runCommand(words: readonly string[]) {
+  return spawnSync(process.execPath, [MAIN, ...words], {
+    env: { PATH: process.env.PATH, AFFIDAVIT_API_KEY: affidavit.apiKey },
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+  })
+}
+
+function measureRecovery(): number {
+  const secretKey = secp256k1.utils.randomSecretKey()
+  const digest = crypto.getRandomValues(new Uint8Array(32))
+  const signature = secp256k1.sign(digest, secretKey, { prehash: false, format: 'recovered' })
+  const [bit = 0] = signature
+  const runs = 2_000
+  const start = performance.now()
+  for (let run = 0; run < runs; run++) recover(digest, signature.subarray(1), bit === 1 ? 1 : 0, false)
+  return runs / ((performance.now() - start) / 1_000)
+}
+
+function countOf({ logs }: { readonly logs: readonly { readonly to: number; readonly heads: number }[] }) {
+  return {
+    records: logs.reduce((sum, { to }) => sum + to, 0),
+    heads: logs.reduce((sum, { heads }) => sum + heads, 0),
+  }
+}
