@@ -20,9 +20,21 @@ export const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 export async function readJsonBody(
   request: IncomingMessage,
   response: ServerResponse,
-  { slot, bytesMax }: { readonly slot: Slot; readonly bytesMax: number },
+  limits: BodyLimits,
 ): Promise<Buffer> {
   checkMediaType(request)
+  return readBody(request, response, limits)
+}
+
+/** What a body may be, and the call it is held for. */
+export type BodyLimits = { readonly slot: Slot; readonly bytesMax: number }
+
+/** As readJsonBody, but whatever the content type says, which the caller of this has checked. */
+export async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { slot, bytesMax }: BodyLimits,
+): Promise<Buffer> {
   const declaredBytes = Number(request.headers['content-length'] ?? 0)
   if (declaredBytes > bytesMax) throw tooLarge(bytesMax)
   slot.reserve(declaredBytes)
@@ -49,6 +61,8 @@ function collect(
     reservedBytes,
   }: { readonly slot: Slot; readonly bytesMax: number; readonly reservedBytes: number },
 ): Promise<Buffer> {
+  // Whoever left before this tells it by no event any more.
+  if (request.destroyed && !request.readableEnded) return Promise.reject(new CallerLeftError())
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
     let bytes = 0
