@@ -1,0 +1,53 @@
+import { randomBytes } from 'node:crypto'
+import type { GatewayConfig } from '../config.ts'
+import { createOperations } from '../control/create-operations.ts'
+import { createAccounts } from '../services/accounts.ts'
+import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
+import type { Database } from '../stores/database.ts'
+import { createKeysStore } from '../stores/keys.ts'
+import { openControl } from './control.ts'
+import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
+import type { Home } from './home.ts'
+
+/** The keys, and the one to show: in production none is made. */
+export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
+
+/**
+ * Opens the keys and, where there is a data folder (`home`), the socket over which they and the accounts are managed; how
+ * to close that is given to `onStarted`. `tiers`: names of those that an account may have.
+ */
+export async function openKeys(
+  { devApiKey }: GatewayConfig,
+  {
+    database,
+    home,
+    tiers,
+    onStarted,
+  }: {
+    readonly database: Database
+    readonly home: Home | null
+    readonly tiers: readonly string[]
+    readonly onStarted: (stop: () => Promise<void>) => void
+  },
+): Promise<OpenedKeys> {
+  const store = createKeysStore(database)
+  const opened = await openDefaultKeys(
+    { keys: store, now: Date.now, random: randomBytes },
+    { devApiKey, home },
+  )
+  if (home === null) return opened
+  const accounts = createAccounts({ keys: store, tiers, now: Date.now })
+  onStarted(await openControl(createOperations({ keys: opened.keys, accounts }), home))
+  return opened
+}
+
+async function openDefaultKeys(
+  options: Parameters<typeof createApiKeys>[0],
+  { devApiKey, home }: Pick<GatewayConfig, 'devApiKey'> & { readonly home: Home | null },
+): Promise<OpenedKeys> {
+  const keys = createApiKeys(options)
+  if (home === null) return { keys, shown: null }
+  if (devApiKey === null) return { keys, shown: await openDevelopmentKey(home.dataFolder, keys) }
+  const { id: accountId } = await keys.openAccount(DEVELOPMENT_ACCOUNT)
+  return { keys: createApiKeys({ ...options, fixedKey: { text: devApiKey, accountId } }), shown: devApiKey }
+}
