@@ -5,6 +5,8 @@ import type { NodeLimits } from './limits.ts'
 export type Liveness = {
   /** Something came from the node, whatever it was. */
   heard(): void
+  /** Whether a WebSocket ping is unanswered. */
+  isAwaitingPong(): boolean
   /** A PONG came. False when nobody asked for it. */
   ponged(nonce: string): boolean
   /** A health answer came. False when nobody asked for it. */
@@ -78,6 +80,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
       heardAtMs = now()
       socketPingAtMs = null
     },
+    isAwaitingPong: () => socketPingAtMs !== null,
     ponged: pings.ponged,
     reported(nonce, health) {
       if (healthNonce !== nonce) return false

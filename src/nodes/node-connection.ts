@@ -13,8 +13,7 @@ import { decodeFrame, type NodeFrame } from './frames.ts'
 import type { AcceptedNode } from './handshake.ts'
 import type { NodeLimits } from './limits.ts'
 import { createLiveness, type Liveness } from './liveness.ts'
-import { UNMEASURED } from './measurements.ts'
-import type { Lane } from './node-index.ts'
+import { type Lane, openLane } from './node-index.ts'
 import { NodeRun, type RunHooks, type RunOptions, type RunResult } from './node-run.ts'
 import { capacityOf, createSlots, type Slots } from './slots.ts'
 import { createStanding, type Standing } from './standing.ts'
@@ -106,11 +105,8 @@ export class NodeConnection {
     this.liveness = createLiveness({ ...host, actions: this.livenessActions() })
     this.hooks = this.runHooks()
     socket.on('message', (data: Buffer, isBinary: boolean) => this.receive(data, isBinary))
-    socket.on('pong', () => this.liveness.heard())
-    socket.on('ping', () => {
-      this.liveness.heard()
-      this.tolerate(0)
-    })
+    socket.on('pong', () => this.hear(this.liveness.isAwaitingPong()))
+    socket.on('ping', () => this.hear(false))
     socket.on('close', (code) => this.end(`closed with ${code}`))
     // What went wrong is told by the close that follows.
     socket.on('error', () => {})
@@ -141,7 +137,8 @@ export class NodeConnection {
     const started = new NodeRun({ ...run, id: makeId(), lane, limits, now, hooks: this.hooks })
     this.runs.set(started.id, started)
     this.host.onOpened(started)
-    if (this.isGone || this.socket.bufferedAmount > limits.sendBytesMax)
+    if (this.isClosing()) this.end('closing')
+    else if (this.isGone || this.socket.bufferedAmount > limits.sendBytesMax)
       this.close(CLOSE_CODES.policy, 'Frames are not read')
     else this.socket.send(frameOf(started.id))
     if (this.isGone) started.fail(new DispatchError('node_lost', 'The connection to the node ended'))
@@ -150,6 +147,8 @@ export class NodeConnection {
 
   /** Sends what is due, and gives up on a node that is silent. */
   tend(): void {
+    if (this.isClosing()) this.end('closing')
+    if (this.isGone) return
     const wasLeaving = this.liveness.isLeaving()
     this.liveness.tend(this.runs.size === 0)
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
@@ -162,7 +161,7 @@ export class NodeConnection {
     const onClose = () => resolve(false)
     const timer = setTimeout(onClose, timeoutMs)
     this.socket.on('pong', onPong).on('close', onClose)
-    if (this.isGone) onClose()
+    if (this.isGone || this.isClosing()) onClose()
     else this.socket.ping()
     return promise.finally(() => {
       clearTimeout(timer)
@@ -186,6 +185,11 @@ export class NodeConnection {
   /** Ends its runs at once with `error`. */
   failRuns(error: DispatchError): void {
     for (const run of [...this.runs.values()]) run.fail(error)
+  }
+
+  /** Its close frame came: nothing else will, though its side may leave the connection open for `closeTimeoutMs`. */
+  private isClosing(): boolean {
+    return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
   private free(): void {
@@ -238,6 +242,13 @@ export class NodeConnection {
     }
   }
 
+  /** A WebSocket control frame. A node can send hundreds of thousands a second, so unasked ones cost like any frame. */
+  private hear(isExpected: boolean): void {
+    if (this.isGone) return
+    this.liveness.heard()
+    if (!isExpected) this.tolerate(0)
+  }
+
   /** A frame nobody asked for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.host.now())) return
@@ -282,8 +293,4 @@ export class NodeConnection {
     const [oldest] = this.ended
     if (this.ended.size > ENDED_RUNS_MAX && oldest !== undefined) this.ended.delete(oldest)
   }
-}
-
-function openLane(node: NodeConnection, model: string): Lane {
-  return { node, model, measurement: UNMEASURED, position: -1, isCounted: false }
 }

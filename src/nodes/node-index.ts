@@ -1,4 +1,4 @@
-import { expectedMs, type Measurement } from './measurements.ts'
+import { expectedMs, type Measurement, UNMEASURED } from './measurements.ts'
 import type { NodeConnection } from './node-connection.ts'
 
 /** One node with one of its models: what a call is given to. */
@@ -9,6 +9,11 @@ export type Lane = {
   /** Where it stands among the available lanes of its model; -1 when it is not among them. */
   position: number
   isCounted: boolean
+}
+
+/** A lane that was not measured yet, outside any index. */
+export function openLane(node: NodeConnection, model: string): Lane {
+  return { node, model, measurement: UNMEASURED, position: -1, isCounted: false }
 }
 
 /** Connected nodes by model. Picking takes the same time whatever their number. */

@@ -1,0 +1,61 @@
+import type { Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { WebSocket } from 'ws'
+import { eventually, type NodesStage, openNodesStage, readAll, textOf } from '../../support/nodes-stage.ts'
+import { answerWith, type ScriptedNode } from '../../support/scripted-node.ts'
+
+let stage: NodesStage
+beforeEach(async () => {
+  stage = await openNodesStage({ closeTimeoutMs: 3_000, tendMs: 100 })
+})
+afterEach(() => stage.close())
+
+/** The connection under a node's WebSocket, to send what no library would. */
+function rawSocket({ socket }: ScriptedNode): Socket {
+  const { _socket: raw } = socket as WebSocket & { readonly _socket: Socket }
+  return raw
+}
+
+/** Says that it closes (1000), and reads no more, so that its side of the connection stays open. */
+function sendClose(node: ScriptedNode): void {
+  const raw = rawSocket(node)
+  raw.pause()
+  raw.write(Buffer.from([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]))
+}
+
+describe('a node that says it closes, and leaves the connection open,', () => {
+  it('is gone long before the connection is', async () => {
+    const node = await stage.connect({ nodeId: 'lingering' })
+    sendClose(node)
+    await eventually(() => stage.nodes.status().connected === 0, 'no node is connected')
+    expect(stage.nodes.status().sockets).toBe(1)
+    await eventually(() => stage.registry.stateOf('lingering') === 'STOPPED', 'its going is stored')
+  })
+
+  it('costs no call its answer while another node is there', async () => {
+    const lingering = await stage.connect({ nodeId: 'lingering' })
+    await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
+    sendClose(lingering)
+    for (let call = 0; call < 20; call++) expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
+    expect(lingering.calls).toHaveLength(0)
+  })
+
+  it('may dial again at once', async () => {
+    sendClose(await stage.connect({ nodeId: 'again' }))
+    const startedAt = performance.now()
+    await stage.connect({ nodeId: 'again', answer: answerWith('again') })
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('again')
+    expect(performance.now() - startedAt).toBeLessThan(150)
+  })
+})
+
+describe('WebSocket pongs', () => {
+  it('that nobody asked for are held against the node', async () => {
+    const node = await stage.connect()
+    const pong = Buffer.concat([Buffer.from([0x8a, 0x8a, 0, 0, 0, 0]), Buffer.alloc(10)])
+    const flood = setInterval(() => rawSocket(node).write(Buffer.concat(Array(500).fill(pong))), 1)
+    const { code, reason } = await node.closed
+    clearInterval(flood)
+    expect({ code, reason }).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
+  })
+})
