@@ -50,9 +50,10 @@ export async function openChainSource(
   { sleep, signal }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ): Promise<ChainSource> {
   const retrying = createRetrying({ sleep, signal })
-  const batch = (calls: readonly RpcCall[]) => retrying(() => rpc.batch(calls, signal))
+  const batch = (calls: readonly RpcCall[]) =>
+    batchInParts((part) => retrying(() => rpc.batch(part, signal)), calls)
   const call = (method: string, params: readonly unknown[]) =>
-    retrying(() => rpc.call(method, params, signal))
+    retrying(() => rpc.call(method, params, signal)).catch(refuse)
 
   async function fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
     const replies = await batch(
@@ -120,6 +121,31 @@ function createRetrying({
       }
     }
   }
+}
+
+/**
+ * Sends a batch, and halves of it while the answer is too large: the gateway names the transactions, and may name large
+ * ones. Throws ChainFault.
+ */
+async function batchInParts(
+  send: (calls: readonly RpcCall[]) => Promise<readonly RpcReply[]>,
+  calls: readonly RpcCall[],
+): Promise<readonly RpcReply[]> {
+  try {
+    return await send(calls)
+  } catch (fault) {
+    const isTooLarge = fault instanceof RpcError && fault.code === 'answer_too_large'
+    if (!isTooLarge || calls.length === 1) return refuse(fault)
+    const middle = Math.ceil(calls.length / 2)
+    const first = await batchInParts(send, calls.slice(0, middle))
+    return [...first, ...(await batchInParts(send, calls.slice(middle)))]
+  }
+}
+
+/** What the endpoint will not answer is not audited. */
+function refuse(fault: unknown): never {
+  if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
+  throw fault
 }
 
 function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Value {

@@ -17,6 +17,9 @@ import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { apiKeyOf, parseBaseUrl } from '../gateway-options.ts'
 import { printable } from '../printable.ts'
 
+/** Longest that an answer may be waited for: an hour, and far within what a timer can hold. */
+export const TIMEOUT_SECONDS_MAX = 3600
+
 type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly notary?: string
   readonly from?: number
@@ -52,7 +55,7 @@ export function registerAudit(program: Command): void {
     .option('--no-records', 'do not check records, even with a key')
     .option('--own-records', 'the key sees its own records alone: do not report others as missing')
     .option('--state <file>', 'keep there how far the audit is, and go on from it')
-    .option('--timeout <seconds>', 'longest that one answer may take', parseCount)
+    .option('--timeout <seconds>', 'longest that one answer may take (default: 60)', parseSeconds)
     .option('--json', 'print one JSON object')
     .option('--configuration <digest|file>', 'expected boot configuration; may be repeated', collectText)
   addAttestationOptions(command)
@@ -141,4 +144,10 @@ function parseNotary(text: string): string {
 function parseCount(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number')
   return Number(text)
+}
+
+function parseSeconds(text: string): number {
+  const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
+  if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
+  throw new InvalidArgumentError(`expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`)
 }

@@ -197,6 +197,11 @@ describe('affidavit audit --from --to', () => {
   it('refuses a range that is none', async () => {
     expect((await stage.audit('--from', '5', '--to', '5')).code).toBe(2)
   })
+
+  it.each(['0', '3601', '5000000', 'soon'])('refuses a timeout of %s seconds', async (seconds) => {
+    const { code, stderr } = await stage.audit('--timeout', seconds)
+    expect([code, stderr]).toEqual([2, expect.stringContaining('from 1 to 3600')])
+  })
 })
 
 describe('affidavit audit --own-records', () => {
