@@ -197,7 +197,7 @@ function addNodeServedRoutes(
       dispatcher,
       enclave,
       providerModels,
-      upstreamModels: listUpstreamModels(upstream),
+      listUpstream: () => listUpstreamModels(upstream),
       startedAt,
     }),
   )

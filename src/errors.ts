@@ -10,6 +10,7 @@ type ErrorRule = {
 /** Every code that leaves the gateway in the error envelope, and its HTTP status. The only such table. */
 export const ERROR_RULES = {
   malformed_request: { status: 400 },
+  unsupported_request_parameter: { status: 400 },
   authorization_missing: { status: 401 },
   invalid_credentials: { status: 401 },
   provider_credential_missing: { status: 403 },
@@ -47,6 +48,7 @@ export const ERROR_RULES = {
   not_ready: { status: 503, retryAfterSeconds: 1 },
   /** The operator chose no search provider: asking again does not help. */
   search_not_configured: { status: 503, shouldRetry: false },
+  image_store_full: { status: 503, retryAfterSeconds: 60 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /** Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking again is right. */

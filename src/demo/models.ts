@@ -8,6 +8,9 @@ export type DemoModel = (typeof DEMO_MODELS)[number]
 /** The model of `POST /v1/embeddings`: how many numbers its vectors have, and how many tokens it takes. */
 export const DEMO_EMBEDDING_MODEL = { id: 'demo/embedding', dimensions: 256, inputTokensMax: 8_192 } as const
 
+/** The model of `POST /v1/images/generations` and `/v1/images/edits`. */
+export const DEMO_IMAGE_MODEL = 'demo/image'
+
 /** Gives the model of that id, or throws the 404 that OpenAI gives for an unknown one. */
 export function findModel(id: string): DemoModel {
   const model = DEMO_MODELS.find((candidate) => candidate === id)
@@ -19,6 +22,11 @@ export function findModel(id: string): DemoModel {
 export function findEmbeddingModel(id: string): typeof DEMO_EMBEDDING_MODEL {
   if (id === DEMO_EMBEDDING_MODEL.id) return DEMO_EMBEDDING_MODEL
   throw unknownModel(id, [DEMO_EMBEDDING_MODEL.id])
+}
+
+/** Throws the same for what is no model of images. */
+export function checkImageModel(id: string): void {
+  if (id !== DEMO_IMAGE_MODEL) throw unknownModel(id, [DEMO_IMAGE_MODEL])
 }
 
 /** Gives one entry of the model list. */

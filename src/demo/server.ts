@@ -6,11 +6,13 @@ import { writeCompletion } from './completion.ts'
 import { embed } from './embeddings.ts'
 import { DemoError } from './errors.ts'
 import { identifyAnswer } from './identity.ts'
+import { parseEdit, parseGeneration } from './image-request.ts'
+import { drawImages } from './images.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
 import { parseRequest } from './request.ts'
 
 /** Largest request body, bytes: more than the gateway lets through. */
-export const DEMO_BODY_BYTES_MAX = 16 * 1024 * 1024
+export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
 /** How long an idle connection is kept, so that callers with a pool do not meet a closing one. */
 export const DEMO_KEEP_ALIVE_MS = 60_000
 
@@ -39,6 +41,12 @@ async function serve(
   const route = `${request.method} ${path}`
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
   if (route === 'POST /v1/embeddings') return sendJson(response, 200, embed(await readBody(request)))
+  if (route === 'POST /v1/images/generations')
+    return sendJson(response, 200, drawImages(parseGeneration(await readBody(request)), options.now()))
+  if (route === 'POST /v1/images/edits') {
+    const asked = await parseEdit(await readBody(request), request.headers['content-type'] ?? '')
+    return sendJson(response, 200, drawImages(asked, options.now()))
+  }
   if (route === 'GET /v1/models')
     return sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
   if (route.startsWith('GET /v1/models/'))

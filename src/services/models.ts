@@ -50,11 +50,11 @@ export function createModels(options: {
   readonly enclave: Pick<EnclaveClient, 'identity'>
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
-  readonly upstreamModels: readonly UpstreamModel[]
+  readonly listUpstream: () => readonly UpstreamModel[]
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): Models {
-  const { dispatcher, enclave, providerModels, upstreamModels, startedAt } = options
+  const { dispatcher, enclave, providerModels, listUpstream, startedAt } = options
   return {
     async list() {
       const table = await enclave.identity().then(
@@ -63,7 +63,7 @@ export function createModels(options: {
       )
       const owners = new Map(dispatcher.models().map(({ model }) => [model, NODES_OWNER]))
       for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
-      const others = upstreamModels.filter(({ id }) => !owners.has(id))
+      const others = listUpstream().filter(({ id }) => !owners.has(id))
       const data = [
         ...[...owners].map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt })),
         ...others.map((model) => listedModel({ ...model, startedAt })),

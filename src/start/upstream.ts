@@ -1,12 +1,20 @@
-import { DEMO_EMBEDDING_MODEL } from '../demo/models.ts'
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import type { GatewayConfig } from '../config.ts'
+import { DEMO_EMBEDDING_MODEL, DEMO_IMAGE_MODEL } from '../demo/models.ts'
+import { createEndpointSource } from '../images/endpoint-source.ts'
+import { createFileStore, SWEEP_INTERVAL_MS } from '../images/file-store.ts'
+import type { ImageSource } from '../images/image-source.ts'
+import type { Logger } from '../logger.ts'
 import type { UpstreamServices } from '../routes/upstream.ts'
 import { SEARCH_ADAPTERS } from '../search/providers.ts'
 import { createEmbeddings, type Embeddings } from '../services/embeddings.ts'
+import { createImages } from '../services/images.ts'
 import { createWebSearch, type WebSearch } from '../services/web-search.ts'
 import { createTokenCounter } from '../tokens/token-counter.ts'
 import { loadCl100k } from '../tokens/vocabulary.ts'
 import { createEndpoint, type Endpoint, type EndpointOptions } from '../upstream/endpoint.ts'
-import type { EmbeddingsConfig, OpenAiApi, SearchConfig, UpstreamConfig } from '../upstream/settings.ts'
+import type { EmbeddingsConfig, ImagesConfig, OpenAiApi, SearchConfig } from '../upstream/settings.ts'
 
 /** Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth of that. */
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 160 * 1024 * 1024
@@ -14,23 +22,37 @@ export const EMBEDDINGS_ANSWER_BYTES_MAX = 160 * 1024 * 1024
 /** Bytes of one answer of a search provider: usual ones have 100 KB. */
 export const SEARCH_ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
+/** Bytes of one answer: ten images of 1024 pixels, uncompressed and in base64, are 42 MB. */
+export const IMAGES_ANSWER_BYTES_MAX = 64 * 1024 * 1024
+
 /** Services that the gateway calls, and what it offers of theirs. `stop` ends their calls. */
 export type UpstreamPart = { readonly services: UpstreamServices; stop(): Promise<void> }
 
 /** Makes ready what the operator configured; what is not is done by the demo provider, when there is one. */
-export function startUpstream(config: UpstreamConfig, demoOrigin: string | null): UpstreamPart {
+export function startUpstream(
+  { upstream: config, dataFolder }: Pick<GatewayConfig, 'upstream' | 'dataFolder'>,
+  { demoOrigin, log }: { readonly demoOrigin: string | null; readonly log: Logger },
+): UpstreamPart {
   const endpoints: Endpoint[] = []
   const open: Open = (options) => {
     const endpoint = createEndpoint(options)
     endpoints.push(endpoint)
     return endpoint
   }
+  const folder = join(dataFolder, 'images')
+  const store = createFileStore({ folder, ...config.imageStore, now: Date.now, random: randomBytes })
+  const sweep = () => store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
+  const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
+  const images = config.images ?? demoImages(demoOrigin)
   return {
     services: {
       embeddings: openEmbeddings(config.embeddings ?? demoEmbeddings(demoOrigin), open),
       search: openSearch(config.search, open),
+      images: createImages({ sources: openImages(images, open), store, now: Date.now }),
+      publicOrigin: config.publicOrigin,
     },
     stop: async () => {
+      clearInterval(sweeper)
       await Promise.all(endpoints.map((endpoint) => endpoint.close()))
     },
   }
@@ -52,6 +74,12 @@ function openSearch(config: SearchConfig | null, open: Open): WebSearch {
   return createWebSearch({ adapter: SEARCH_ADAPTERS[provider], endpoint, apiKey: apiKey ?? '' })
 }
 
+function openImages(config: ImagesConfig | null, open: Open): readonly ImageSource[] {
+  if (config === null) return []
+  const endpoint = open(openAiOptions(config, IMAGES_ANSWER_BYTES_MAX))
+  return [createEndpointSource({ endpoint, models: config.models })]
+}
+
 function openAiOptions({ url, apiKey, timeoutMs }: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const headers: Record<string, string> = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
   return { url, headers, timeoutMs, answerBytesMax }
@@ -62,6 +90,13 @@ const DEMO_BATCH_INPUTS_MAX = 128
 
 function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
-  const api = { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
-  return { ...api, models: [DEMO_EMBEDDING_MODEL], batchInputsMax: DEMO_BATCH_INPUTS_MAX }
+  return { ...demoApi(origin), models: [DEMO_EMBEDDING_MODEL], batchInputsMax: DEMO_BATCH_INPUTS_MAX }
+}
+
+function demoImages(origin: string | null): ImagesConfig | null {
+  return origin === null ? null : { ...demoApi(origin), models: [DEMO_IMAGE_MODEL] }
+}
+
+function demoApi(origin: string): OpenAiApi {
+  return { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
 }

@@ -35,6 +35,24 @@ export const UPSTREAM_FIELDS = {
   SEARCH_API_KEY: secret.optional(),
   /** Time for one search, milliseconds. Default 10000. */
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
+
+  /** Base address of an API that makes images in OpenAI's form. Default: none, but for the demo provider in development. */
+  IMAGES_URL: baseUrl().optional(),
+  /** Bearer token for IMAGES_URL. Default: none is sent. */
+  IMAGES_API_KEY: secret.optional(),
+  /** Models at IMAGES_URL, comma-separated. Others are nodes', or answered with 404. */
+  IMAGES_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
+  /** Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take minutes. */
+  IMAGES_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(3 * MINUTE_MS),
+  /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
+  IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
+  /** Bytes of the images that are kept in DATA_DIR/images, together. Default 2147483648 (2 GiB). */
+  IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
+  /**
+   * Origin under which callers reach this service, `https://api.example.com`, for the addresses of images. Default: the one that
+   * each caller called, with http; behind a proxy that ends TLS it has to be set.
+   */
+  PUBLIC_URL: baseUrl().optional(),
 }
 
 type Settings = z.output<z.ZodObject<typeof UPSTREAM_FIELDS>>
@@ -65,7 +83,13 @@ export type SearchConfig = {
 export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
+  readonly images: ImagesConfig | null
+  readonly imageStore: { readonly ttlMs: number; readonly bytesMax: number }
+  /** Without a slash at its end. Null: unknown. */
+  readonly publicOrigin: string | null
 }
+
+export type ImagesConfig = OpenAiApi & { readonly models: readonly string[] }
 
 /** What is wrong with the variables together. */
 export function upstreamFaults(given: Environment): readonly string[] {
@@ -75,6 +99,9 @@ export function upstreamFaults(given: Environment): readonly string[] {
     ...together(given, 'EMBEDDINGS_API_KEY', 'EMBEDDINGS_URL'),
     ...modelFaults(given.EMBEDDINGS_MODELS ?? ''),
     ...searchFaults(given),
+    ...together(given, 'IMAGES_MODELS', 'IMAGES_URL'),
+    ...together(given, 'IMAGES_URL', 'IMAGES_MODELS'),
+    ...together(given, 'IMAGES_API_KEY', 'IMAGES_URL'),
   ]
 }
 
@@ -93,6 +120,9 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
             timeoutMs: settings.EMBEDDINGS_TIMEOUT_MS,
           },
     search: searchOf(settings),
+    images: imagesOf(settings),
+    imageStore: { ttlMs: 1000 * settings.IMAGE_TTL_SECONDS, bytesMax: settings.IMAGE_STORE_BYTES_MAX },
+    publicOrigin: settings.PUBLIC_URL?.replace(/\/+$/, '') ?? null,
   }
 }
 
@@ -131,6 +161,16 @@ function searchOf(settings: Settings): SearchConfig | null {
   if (provider === undefined) return null
   const url = settings.SEARCH_URL ?? SEARCH_ADAPTERS[provider].defaultUrl
   return url === null ? null : { provider, url, apiKey: apiKey ?? null, timeoutMs }
+}
+
+function imagesOf(settings: Settings): ImagesConfig | null {
+  const {
+    IMAGES_URL: url,
+    IMAGES_API_KEY: apiKey,
+    IMAGES_MODELS: models,
+    IMAGES_TIMEOUT_MS: timeoutMs,
+  } = settings
+  return url === undefined ? null : { url, apiKey: apiKey ?? null, models: models ?? [], timeoutMs }
 }
 
 /** Ids hold colons and slashes, but no `=`. */

@@ -1,0 +1,92 @@
+import { callErrorOf } from '../upstream/call-error.ts'
+import type { Endpoint, EndpointCall } from '../upstream/endpoint.ts'
+import { EndpointError } from '../upstream/endpoint-error.ts'
+import { writeForm } from '../upstream/form-body.ts'
+import { type ImageFacts, mediaTypeOf } from './image-facts.ts'
+import type { ImageCall, ImageJob, ImageSource, MadeImage } from './image-source.ts'
+import { decodeImage } from './made-images.ts'
+
+/** Code points of a revised prompt that are passed on. */
+export const REVISED_PROMPT_LENGTH_MAX = 32_000
+
+/**
+ * Images from an API in OpenAI's form. They are always asked for in base64, whatever the caller wants: an address that the API
+ * gave would have to be fetched, or passed on without having been looked at.
+ */
+export function createEndpointSource(options: {
+  readonly endpoint: Pick<Endpoint, 'ask'>
+  readonly models: readonly string[]
+}): ImageSource {
+  const { endpoint, models } = options
+  return {
+    models: () => models,
+    async make(call) {
+      try {
+        const { signal, reserve } = call
+        const request = call.job.kind === 'edit' ? formCall(call.job.request) : jsonCall(call.job.request)
+        return readImages(await endpoint.ask({ ...request, signal, reserve }), call)
+      } catch (error) {
+        throw error instanceof EndpointError ? callErrorOf(error) : error
+      }
+    },
+  }
+}
+
+type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
+
+function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
+  const { prompt, n, quality, style } = request
+  // Those that the caller left out are left out: not every model knows them, and their defaults are the API's.
+  const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
+  return {
+    method: 'POST',
+    path: '/images/generations',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ ...sharedFields(request), ...Object.fromEntries(set), prompt, n }),
+  }
+}
+
+function formCall(request: Extract<ImageJob, { kind: 'edit' }>['request']): Sent {
+  const { prompt, n, image } = request
+  const fields = { ...sharedFields(request), prompt, n: String(n) }
+  const { contentType, body } = writeForm(fields, { name: 'image', ...fileOf(image), bytes: image.bytes })
+  return { method: 'POST', path: '/images/edits', headers: { 'content-type': contentType }, body }
+}
+
+/** The caller's own names for both are not passed on. */
+function fileOf({ type }: ImageFacts): { readonly filename: string; readonly mediaType: string } {
+  return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
+}
+
+/** OpenAI's gpt-image models give base64 alone, and refuse to be asked for it. */
+const HAS_FIXED_FORMAT = /^(openai\/)?gpt-image-/
+
+function sharedFields({ model, size, user }: ImageJob['request']): Readonly<Record<string, string>> {
+  return {
+    model,
+    size,
+    ...(HAS_FIXED_FORMAT.test(model) ? {} : { response_format: 'b64_json' }),
+    ...(user === null ? {} : { user }),
+  }
+}
+
+function readImages(answer: unknown, { job }: ImageCall): readonly MadeImage[] {
+  const data = memberOf(answer, 'data')
+  if (!Array.isArray(data) || data.length !== job.request.n)
+    throw new EndpointError('bad_answer', `expected ${job.request.n} images`)
+  return data.map((entry) => {
+    const image = decodeImage(memberOf(entry, 'b64_json'))
+    if (image === null) throw new EndpointError('bad_answer', 'expected PNG, JPEG or WebP images in base64')
+    const revised = memberOf(entry, 'revised_prompt')
+    return {
+      ...image,
+      revisedPrompt:
+        typeof revised === 'string' ? revised.slice(0, REVISED_PROMPT_LENGTH_MAX).toWellFormed() : null,
+    }
+  })
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
+  return hasMember ? Reflect.get(value, name) : undefined
+}

@@ -1,0 +1,155 @@
+import { hash } from 'node:crypto'
+import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { IMAGE_TYPES, type ImageType } from './image-facts.ts'
+import { type ImageStore, StoreFullError } from './image-store.ts'
+
+/** How often links and contents that are over are looked for. */
+export const SWEEP_INTERVAL_MS = 60_000
+
+export type FileStoreOptions = {
+  readonly folder: string
+  /** How long a link lasts. */
+  readonly ttlMs: number
+  /** All contents together. */
+  readonly bytesMax: number
+  /** Unix milliseconds. */
+  readonly now: () => number
+  /** So many unpredictable bytes. */
+  readonly random: (length: number) => Uint8Array
+}
+
+export type FileStore = ImageStore & {
+  /** Removes what is over. */
+  sweep(): Promise<void>
+}
+
+/**
+ * Store of images in a folder, which is made when it is first needed, for this user alone. Files are written beside their place and
+ * moved there, so that whoever finds one finds it whole. A content that is put again is kept once.
+ */
+export function createFileStore(options: FileStoreOptions): FileStore {
+  const { folder, ttlMs, bytesMax, now, random } = options
+  const contents = join(folder, 'contents')
+  const links = join(folder, 'links')
+  const drafts = join(folder, 'drafts')
+  let opening: Promise<void> | null = null
+  let bytesKept = 0
+
+  /** Makes the folders, and counts what is in them from before. */
+  async function openFolders(): Promise<void> {
+    for (const path of [contents, links, drafts]) await mkdir(path, { recursive: true, mode: 0o700 })
+    const sizes = await Promise.all((await readdir(contents)).map((name) => sizeOf(join(contents, name))))
+    bytesKept = sizes.reduce((sum, size) => sum + size, 0)
+  }
+
+  function open(): Promise<void> {
+    opening ??= openFolders().catch((error: unknown) => {
+      opening = null
+      throw error
+    })
+    return opening
+  }
+
+  async function place(path: string, bytes: Uint8Array | string): Promise<void> {
+    const draft = join(drafts, hexOf(random(ID_BYTES)))
+    try {
+      await writeFile(draft, bytes, { mode: 0o600, flag: 'wx' })
+      await rename(draft, path)
+    } catch (error) {
+      await rm(draft, { force: true })
+      throw error
+    }
+  }
+
+  /** The time of a content is that of its last link: the sweep goes by it. */
+  async function keepContent(name: string, bytes: Uint8Array): Promise<void> {
+    const path = join(contents, name)
+    if (await touch(path, now())) return
+    if (bytesKept + bytes.length > bytesMax) throw new StoreFullError()
+    bytesKept += bytes.length
+    await place(path, bytes)
+    await touch(path, now())
+  }
+
+  /** Removes what is in a folder and older than `ageMs`. Gives the bytes of what is left. */
+  async function removeOld(path: string, ageMs: number): Promise<number> {
+    let bytes = 0
+    for (const name of await readdir(path)) {
+      const found = await stat(join(path, name)).catch(missing)
+      if (found === null) continue
+      if (found.mtimeMs + ageMs <= now()) await rm(join(path, name), { force: true })
+      else bytes += found.size
+    }
+    return bytes
+  }
+
+  return {
+    async put({ bytes, type }) {
+      await open()
+      const name = hash('sha256', bytes, 'hex')
+      await keepContent(name, bytes)
+      const id = hexOf(random(ID_BYTES))
+      const path = join(links, id)
+      const expiresAtMs = now() + ttlMs
+      await place(path, JSON.stringify({ name, type, expiresAtMs }))
+      await touch(path, now())
+      return id
+    },
+    async find(id) {
+      if (!ID.test(id)) return null
+      const link = readLink(await readFile(join(links, id), 'utf8').catch(missing))
+      if (link === null || link.expiresAtMs <= now()) return null
+      const bytes = await readFile(join(contents, link.name)).catch(missing)
+      return bytes === null ? null : { bytes, type: link.type, expiresAtMs: link.expiresAtMs }
+    },
+    async sweep() {
+      // A service that makes no images needs no folder.
+      if (opening === null && (await stat(folder).catch(missing)) === null) return
+      await open()
+      await removeOld(links, ttlMs)
+      await removeOld(drafts, ttlMs)
+      // Later than the links by a sweep: a link that is just being made has renewed its content's time. Counted anew, so that
+      // whatever went wrong before is mended.
+      bytesKept = await removeOld(contents, ttlMs + SWEEP_INTERVAL_MS)
+    },
+  }
+}
+
+const ID_BYTES = 16
+const ID = /^[0-9a-f]{32}$/
+const CONTENT_NAME = /^[0-9a-f]{64}$/
+
+type Link = { readonly name: string; readonly type: ImageType; readonly expiresAtMs: number }
+
+/** A link is written by this process alone; one that is not what it writes is none. */
+function readLink(text: string | null): Link | null {
+  if (text === null) return null
+  try {
+    const { name, type, expiresAtMs } = JSON.parse(text)
+    const isLink = CONTENT_NAME.test(name) && IMAGE_TYPES.includes(type) && typeof expiresAtMs === 'number'
+    return isLink ? { name, type, expiresAtMs } : null
+  } catch {
+    return null
+  }
+}
+
+/** Sets the time of a file. False when there is none. */
+async function touch(path: string, atMs: number): Promise<boolean> {
+  const seconds = atMs / 1000
+  return (await utimes(path, seconds, seconds).catch(missing)) !== null
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return (await stat(path).catch(missing))?.size ?? 0
+}
+
+/** For a file that is not there. Every other error is one. */
+function missing(error: unknown): null {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
+  throw error
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex')
+}

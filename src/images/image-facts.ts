@@ -1,0 +1,90 @@
+/** Kinds of images that are taken and given. */
+export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
+
+export type ImageType = (typeof IMAGE_TYPES)[number]
+
+/** What the first bytes of an image say of it. Whether the rest can be drawn is not known. */
+export type ImageFacts = { readonly type: ImageType; readonly width: number; readonly height: number }
+
+/** Media type of a kind of image. */
+export function mediaTypeOf(type: ImageType): string {
+  return `image/${type}`
+}
+
+/**
+ * Kind and size of an image by its content, whatever its name and its declared type; null for anything else. Formats: PNG 3rd edition
+ * section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It does not decode: what follows may be broken, or a second file.
+ */
+export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const facts = readPng(view) ?? readJpeg(view) ?? readWebp(view)
+  return facts !== null && facts.width > 0 && facts.height > 0 ? facts : null
+}
+
+const PNG_SIGNATURE = [0x89504e47, 0x0d0a1a0a] as const
+const PNG_HEADER_BYTES = 33
+
+function readPng(view: DataView): ImageFacts | null {
+  const isPng =
+    view.byteLength >= PNG_HEADER_BYTES &&
+    PNG_SIGNATURE.every((word, index) => view.getUint32(4 * index) === word) &&
+    view.getUint32(8) === 13 &&
+    textAt(view, 12) === 'IHDR'
+  return isPng ? { type: 'png', width: view.getUint32(16), height: view.getUint32(20) } : null
+}
+
+/** Start-of-frame markers: all of C0 to CF but for tables (C4), extensions (C8) and arithmetic conditioning (CC). */
+const isFrameStart = (marker: number) =>
+  marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
+
+/** Segments before the frame: each is at least four bytes long, so that the walk ends. */
+function readJpeg(view: DataView): ImageFacts | null {
+  if (view.byteLength < 4 || view.getUint16(0) !== 0xffd8) return null
+  let at = 2
+  while (at + 9 <= view.byteLength) {
+    if (view.getUint8(at) !== 0xff) return null
+    const marker = view.getUint8(at + 1)
+    if (isFrameStart(marker))
+      return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
+    // Fill bytes; and the end, or the data, which come after the frame.
+    if (marker === 0xff) at += 1
+    else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2) return null
+    else at += 2 + view.getUint16(at + 2)
+  }
+  return null
+}
+
+const WEBP_HEADER_BYTES = 30
+
+function readWebp(view: DataView): ImageFacts | null {
+  if (view.byteLength < WEBP_HEADER_BYTES || textAt(view, 0) !== 'RIFF' || textAt(view, 8) !== 'WEBP')
+    return null
+  const size = webpSize(view)
+  return size === null ? null : { type: 'webp', ...size }
+}
+
+function webpSize(view: DataView): Omit<ImageFacts, 'type'> | null {
+  switch (textAt(view, 12)) {
+    case 'VP8 ':
+      return view.getUint8(23) === 0x9d && view.getUint16(24) === 0x012a
+        ? { width: view.getUint16(26, true) & 0x3fff, height: view.getUint16(28, true) & 0x3fff }
+        : null
+    case 'VP8L': {
+      const bits = view.getUint32(21, true)
+      const isLossless = view.getUint8(20) === 0x2f
+      return isLossless ? { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 } : null
+    }
+    case 'VP8X':
+      return { width: uint24At(view, 24) + 1, height: uint24At(view, 27) + 1 }
+    default:
+      return null
+  }
+}
+
+function uint24At(view: DataView, at: number): number {
+  return view.getUint16(at, true) | (view.getUint8(at + 2) << 16)
+}
+
+function textAt(view: DataView, at: number): string {
+  return String.fromCharCode(...new Uint8Array(view.buffer, view.byteOffset + at, 4))
+}

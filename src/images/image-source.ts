@@ -1,0 +1,30 @@
+import type { EditRequest, GenerationRequest } from '../schemas/image-request.ts'
+import type { ImageType } from './image-facts.ts'
+
+/** An image that was made: checked to be one, whatever made it. */
+export type MadeImage = {
+  readonly bytes: Uint8Array
+  readonly type: ImageType
+  /** The prompt that was used instead of the caller's; null when none is known of. */
+  readonly revisedPrompt: string | null
+}
+
+export type ImageJob =
+  | { readonly kind: 'generation'; readonly request: GenerationRequest }
+  | { readonly kind: 'edit'; readonly request: EditRequest }
+
+export type ImageCall = {
+  readonly job: ImageJob
+  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  readonly signal: AbortSignal
+  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  readonly reserve: (bytes: number) => void
+}
+
+/** What makes images: a service that the operator configured, or nodes. */
+export type ImageSource = {
+  /** Models that it can be asked for now. */
+  models(): readonly string[]
+  /** As many images as asked for. Throws ApiError and the signal's reason. */
+  make(call: ImageCall): Promise<readonly MadeImage[]>
+}

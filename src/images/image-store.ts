@@ -1,0 +1,26 @@
+import type { ImageType } from './image-facts.ts'
+
+/** An image that is kept. */
+export type KeptImage = {
+  readonly bytes: Uint8Array
+  readonly type: ImageType
+  /** Unix milliseconds. */
+  readonly expiresAtMs: number
+}
+
+/** Where images are kept for a while. */
+export type ImageStore = {
+  /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
+  put(image: Pick<KeptImage, 'bytes' | 'type'>): Promise<string>
+  /** The image behind a link; null when there is none, or no longer. `id` is a caller's: whatever it is. */
+  find(id: string): Promise<KeptImage | null>
+}
+
+/** There is no room for another image. */
+export class StoreFullError extends Error {
+  override readonly name = 'StoreFullError'
+
+  constructor() {
+    super('the image store is full')
+  }
+}
