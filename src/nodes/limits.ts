@@ -83,7 +83,9 @@ export type NodeLimits = {
   readonly reconnectMs: number
   /** How often it is stored that connected nodes are still there: their uptime up to then survives a kill. */
   readonly seenMs: number
-  /** How often the key and the registration of a connected node are looked at again. */
+  /** How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked one ends within a second. */
+  readonly keyCheckMs: number
+  /** How often the registration of a connected node is looked at again. */
   readonly recheckMs: number
 
   /** The one timer: deadlines of runs and waiters are exact to this. */
@@ -143,6 +145,7 @@ export const NODE_LIMITS: NodeLimits = {
   healthMs: 600_000,
   reconnectMs: 24 * 60 * 60_000,
   seenMs: 60_000,
+  keyCheckMs: 400,
   recheckMs: 600_000,
 
   tickMs: 100,

@@ -6,6 +6,7 @@ import type { Authenticate } from './authenticate-node.ts'
 import { dispatchCall } from './dispatch.ts'
 import { DispatchError, type Dispatcher } from './dispatcher.ts'
 import { createHouse, type House, type HouseOptions } from './house.ts'
+import { createKeyWatch, type KeyWatch } from './key-watch.ts'
 import { CLOSE_CODES, NodeConnection } from './node-connection.ts'
 import { createNodeSocket, type NodeSocket } from './node-socket.ts'
 import type { NodeState } from './node-state.ts'
@@ -71,14 +72,16 @@ export function createNodes(options: NodesOptions): Nodes {
       house.enter(new NodeConnection(webSocket, accepted, house.host), key),
   })
   const recheck = createRecheck({
-    ...{ nodes: connections, registry, authenticate, log },
+    ...{ nodes: connections, registry, log },
     everyMs: limits.tendMs,
     periodMs: limits.recheckMs,
   })
+  const keyWatch = createKeyWatch({ nodes: connections, authenticate, log })
   const jobs = [
     { everyMs: limits.tickMs, run: house.checkDeadlines },
     { everyMs: limits.tendMs, run: house.tend },
     { everyMs: limits.tendMs, run: recheck.step },
+    { everyMs: limits.keyCheckMs, run: keyWatch.step },
     { everyMs: limits.seenMs, run: house.markSeen },
   ]
   const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
@@ -98,10 +101,10 @@ export function createNodes(options: NodesOptions): Nodes {
       keyed?.node.close(CLOSE_CODES.policy, reason)
       return keyed !== undefined
     },
-    status: () => statusOf({ house, socket, recheck, sweep }),
+    status: () => statusOf({ house, socket, recheck, keyWatch, sweep }),
     countStates: () => countStates(house),
     stop(graceMs = 0) {
-      stopping ??= stopNodes({ house, socket, recheck, sweep }, graceMs)
+      stopping ??= stopNodes({ house, socket, recheck, keyWatch, sweep }, graceMs)
       return stopping
     },
   }
@@ -111,6 +114,7 @@ type Parts = {
   readonly house: House
   readonly socket: NodeSocket
   readonly recheck: Recheck
+  readonly keyWatch: KeyWatch
   readonly sweep: Sweep
 }
 
@@ -122,7 +126,7 @@ function stoppingError(): DispatchError {
   return new DispatchError('stopping', 'This instance is shutting down')
 }
 
-async function stopNodes({ house, socket, recheck, sweep }: Parts, graceMs: number): Promise<void> {
+async function stopNodes({ house, socket, recheck, keyWatch, sweep }: Parts, graceMs: number): Promise<void> {
   socket.stop()
   house.prober.stop()
   await until(() => slotsInUse(house) === 0, graceMs)
@@ -134,7 +138,7 @@ async function stopNodes({ house, socket, recheck, sweep }: Parts, graceMs: numb
   await until(() => socket.sockets() === 0 && socket.handshakes() === 0, FAREWELL_MS)
   await socket.destroy()
   sweep.stop()
-  await until(() => recheck.running() === 0, FAREWELL_MS)
+  await until(() => recheck.running() + keyWatch.running() === 0, FAREWELL_MS)
   await house.records.allSettled()
   await house.inferenceLog.flush()
 }
@@ -158,7 +162,7 @@ function slotsInUse({ connections }: House): number {
   return sum
 }
 
-function statusOf({ house, socket, recheck, sweep }: Parts): NodesStatus {
+function statusOf({ house, socket, recheck, keyWatch, sweep }: Parts): NodesStatus {
   const { connections, runs, queue, prober, records, inferenceLog } = house
   return {
     connected: connections.size,
@@ -170,6 +174,6 @@ function statusOf({ house, socket, recheck, sweep }: Parts): NodesStatus {
     handshakes: socket.handshakes(),
     sockets: socket.sockets(),
     timers: sweep.timers(),
-    writes: records.pending() + inferenceLog.waiting() + recheck.running(),
+    writes: records.pending() + inferenceLog.waiting() + recheck.running() + keyWatch.running(),
   }
 }

@@ -1,13 +1,10 @@
 import type { Logger } from '../logger.ts'
-import type { Authenticate } from './authenticate-node.ts'
 import { REFUSALS } from './handshake.ts'
-import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
+import type { KeyedNode } from './key-watch.ts'
+import { CLOSE_CODES } from './node-connection.ts'
 import type { NodeRegistry } from './ports.ts'
 
-/** A connected node, with the key it dialled with. */
-export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
-
-/** Looks at connected nodes again, because keys are revoked and nodes archived while they are connected. */
+/** Looks at connected nodes' registrations again, because nodes are archived and disabled while they are connected. */
 export type Recheck = {
   /** Looks at the next few; called every `everyMs`, it comes round to all within `periodMs`. */
   step(): void
@@ -23,20 +20,14 @@ export function createRecheck(options: {
   readonly everyMs: number
   readonly periodMs: number
   readonly registry: NodeRegistry
-  readonly authenticate: Authenticate
   readonly log: Logger
 }): Recheck {
-  const { nodes, everyMs, periodMs, registry, authenticate, log } = options
+  const { nodes, everyMs, periodMs, registry, log } = options
   let walk = nodes.values()
   let due = 0
   let running = 0
 
-  async function check({ node, key }: KeyedNode): Promise<void> {
-    const caller = await authenticate(key)
-    if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes')) {
-      node.close(CLOSE_CODES.policy, 'API key is no longer valid')
-      return
-    }
+  async function check({ node }: KeyedNode): Promise<void> {
     const registered = await registry.find(node.nodeId)
     if (registered === null) node.close(CLOSE_CODES.policy, REFUSALS.nodeUnknown)
     else if (registered.isArchived) node.close(CLOSE_CODES.policy, REFUSALS.nodeArchived)

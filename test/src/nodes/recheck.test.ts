@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
-import { eventually, type NodesStage, openNodesStage, TEST_KEY } from '../../support/nodes-stage.ts'
+import { eventually, type NodesStage, openNodesStage } from '../../support/nodes-stage.ts'
 
 let stage: NodesStage
 afterEach(() => stage.close())
@@ -24,34 +23,14 @@ describe('a node that is connected', () => {
     await eventually(() => stage.registry.stateOf('a') === 'STOPPED_DISABLED', 'stored')
   })
 
-  it('with a key that was revoked meanwhile is closed', async () => {
-    let isRevoked = false
-    const caller = { accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }
-    stage = await openNodesStage(
-      { recheckMs: 50 },
-      { authenticate: async (key) => (key === TEST_KEY && !isRevoked ? caller : null) },
-    )
-    const node = await stage.connect()
-    isRevoked = true
-    expect(await node.closed).toEqual({ code: 1008, reason: 'API key is no longer valid' })
-  })
-
   it('stays when the database is away', async () => {
-    let isAway = false
-    const caller = { accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }
+    stage = await openNodesStage({ recheckMs: 20 })
+    await stage.connect({ nodeId: 'a' })
     let asked = 0
-    stage = await openNodesStage(
-      { recheckMs: 20 },
-      {
-        async authenticate() {
-          asked++
-          if (isAway) throw new Error('away')
-          return caller
-        },
-      },
-    )
-    await stage.connect()
-    isAway = true
+    stage.registry.find = async () => {
+      asked++
+      throw new Error('away')
+    }
     await eventually(() => asked > 3, 'asked several times')
     expect(stage.nodes.status().connected).toBe(1)
   })
