@@ -18,6 +18,7 @@ import { addModelRoutes } from './routes/models.ts'
 import { addNetworkRoutes } from './routes/network.ts'
 import { addNodeRoutes } from './routes/nodes.ts'
 import { addRateLimitRoutes } from './routes/rate-limits.ts'
+import { addReferenceRoutes } from './routes/reference.ts'
 import { addServiceRoutes } from './routes/service.ts'
 import { addUpstreamRoutes, listUpstreamModels, type UpstreamServices } from './routes/upstream.ts'
 import { addVerifiedCompletionRoutes } from './routes/verified-completions.ts'
@@ -130,6 +131,7 @@ export function addRoutes(
   const { keys, limiter, idempotency } = dependencies
   const authenticated = authenticate(keys, 'inference')
   addServiceRoutes(router, createAttestations({ enclave, now }))
+  addReferenceRoutes(router)
   const fetchDocument = async () => {
     enclave.forgetIdentity()
     return (await enclave.identity()).attestation

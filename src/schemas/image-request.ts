@@ -74,9 +74,11 @@ const shared = {
   user: z.string().nullish(),
 }
 
-const edit = z.looseObject(shared)
+/** Fields of `POST /v1/images/edits`, but for its file. */
+export const edit = z.looseObject(shared)
 
-const generation = z.looseObject({
+/** Body of `POST /v1/images/generations`. */
+export const generation = z.looseObject({
   ...shared,
   quality: z.enum(['standard', 'hd']).nullish(),
   style: z.enum(['vivid', 'natural']).nullish(),

@@ -1,0 +1,101 @@
+import { z } from 'zod'
+import { chatRequest } from '../../schemas/chat-request.ts'
+import { hashParameter, historyQuery } from '../../schemas/history-query.ts'
+import { IDEMPOTENCY_KEY_LENGTH_MAX } from '../../schemas/idempotency-key.ts'
+import { CREDENTIAL_LENGTH_MAX } from '../../schemas/provider-credential.ts'
+import type { Operation } from '../operation.ts'
+import { chatChunk, chatCompletion } from '../replies/completion.ts'
+import { evidenceBundle, recordList, storedRecord, verifiedCompletion } from '../replies/record.ts'
+
+const idempotencyKey = z
+  .string()
+  .min(1)
+  .max(IDEMPOTENCY_KEY_LENGTH_MAX)
+  .describe('Names the call, so that it is made once: the same key and body are answered with what is stored')
+  .optional()
+
+const credential = z
+  .string()
+  .max(CREDENTIAL_LENGTH_MAX)
+  .describe("`Bearer <PROVIDER_API_KEY>`: the caller's own credential at the provider")
+  .optional()
+
+const body = { name: 'ChatCompletionRequest', schema: chatRequest }
+const events = { name: 'ChatCompletionChunk', schema: chatChunk }
+const record = { name: 'StoredCompletion', schema: storedRecord }
+
+const idempotencyErrors = [
+  'idempotency_in_progress',
+  'idempotency_key_reused',
+  'idempotency_outcome_unknown',
+] as const
+
+const plain = {
+  method: 'POST',
+  tag: 'Chat',
+  isKeyed: true,
+  headers: z.object({ 'Idempotency-Key': idempotencyKey }),
+  body,
+  reply: { name: 'ChatCompletion', schema: chatCompletion },
+  events,
+  errors: [
+    ...idempotencyErrors,
+    ...(['rate_limit_exceeded', 'unsupported_model', 'no_available_inference_nodes'] as const),
+    ...(['node_refused', 'node_error', 'node_timeout', 'overloaded'] as const),
+  ],
+} satisfies Partial<Operation>
+
+/** Chat completions, and what is stored of the verified ones. */
+export const completionOperations: readonly Operation[] = [
+  { ...plain, path: '/v1/chat/completions', summary: 'Complete a chat on a contributed node' },
+  { ...plain, path: '/v1/dashboard/chat/completions', summary: 'The same, for a dashboard' },
+  {
+    method: 'POST',
+    path: '/v1/verified/chat/completions',
+    tag: 'Verified chat',
+    summary: 'Complete a chat at an external provider, with evidence',
+    description:
+      'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk.',
+    isKeyed: true,
+    headers: z.object({ 'Idempotency-Key': idempotencyKey, 'Fine-Tune-Authorization': credential }),
+    body,
+    reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
+    events,
+    errors: [
+      ...idempotencyErrors,
+      ...(['rate_limit_exceeded', 'unsupported_model', 'provider_credential_missing'] as const),
+      ...(['provider_refused', 'provider_error', 'provider_unreachable', 'provider_timeout'] as const),
+      ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
+    ],
+  },
+  {
+    method: 'GET',
+    path: '/v1/verified/chat/completions',
+    tag: 'Verified chat',
+    summary: 'List stored completions, newest first',
+    isKeyed: true,
+    query: historyQuery,
+    reply: { name: 'StoredCompletionList', schema: recordList },
+    errors: ['history_restricted'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/verified/chat/completions/:hash',
+    tag: 'Verified chat',
+    summary: 'One stored completion by its hash',
+    isKeyed: true,
+    pathParameters: hashParameter,
+    reply: record,
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/verified/chat/completions/:hash/evidence',
+    tag: 'Verified chat',
+    summary: 'Everything that an offline check of one completion needs',
+    isKeyed: true,
+    pathParameters: hashParameter,
+    reply: { name: 'EvidenceBundle', schema: evidenceBundle },
+    errors: ['not_found'],
+  },
+]

@@ -1,0 +1,46 @@
+import { z } from 'zod'
+import { described } from '../../schemas/described.ts'
+import { edit, generation, IMAGE_BYTES_MAX } from '../../schemas/image-request.ts'
+import type { Operation } from '../operation.ts'
+import { imageFile, imageList } from '../replies/image.ts'
+
+const file = described(z.unknown(), () => ({
+  type: 'string',
+  format: 'binary',
+  description: `PNG, JPEG or WebP of at most ${IMAGE_BYTES_MAX} bytes`,
+}))
+
+const image = {
+  method: 'POST',
+  tag: 'Images',
+  isKeyed: true,
+  reply: { name: 'ImageList', schema: imageList },
+  errors: ['rate_limit_exceeded', 'unsupported_model', 'image_store_full', 'overloaded'],
+} satisfies Partial<Operation>
+
+/** Images, and where they are. */
+export const imageOperations: readonly Operation[] = [
+  {
+    ...image,
+    path: '/v1/images/generations',
+    summary: 'Make images of a prompt',
+    body: { name: 'ImageGenerationRequest', schema: generation },
+  },
+  {
+    ...image,
+    path: '/v1/images/edits',
+    summary: 'Change an image by a prompt',
+    body: { name: 'ImageEditRequest', schema: edit.extend({ image: file }), type: 'multipart/form-data' },
+    errors: [...image.errors, 'unsupported_media_type', 'payload_too_large'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/images/files/:id',
+    tag: 'Images',
+    summary: 'An image that was made, until it expires; whoever has its address needs no key',
+    isKeyed: false,
+    pathParameters: z.object({ id: z.string() }),
+    reply: { name: 'ImageFile', schema: imageFile, types: ['image/png', 'image/jpeg', 'image/webp'] },
+    errors: ['not_found'],
+  },
+]

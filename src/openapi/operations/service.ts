@@ -1,0 +1,98 @@
+import { z } from 'zod'
+import { embeddingRequest } from '../../schemas/embedding-request.ts'
+import { nonceQuery } from '../../schemas/history-query.ts'
+import { createKey, keysQuery } from '../../schemas/key-request.ts'
+import { searchRequest } from '../../schemas/search-request.ts'
+import type { Operation } from '../operation.ts'
+import { keyList, managedKey, newKey, rateLimits } from '../replies/account.ts'
+import {
+  apiInformation,
+  attestationReply,
+  embeddingList,
+  health,
+  modelList,
+  readiness,
+  searchResults,
+} from '../replies/service.ts'
+
+const service = { method: 'GET', tag: 'Service', isKeyed: false } satisfies Partial<Operation>
+const account = { method: 'GET', tag: 'Account', isKeyed: true } satisfies Partial<Operation>
+
+/** What the service says of itself, what it serves beside chat, and accounts' keys and limits. */
+export const serviceOperations: readonly Operation[] = [
+  {
+    ...service,
+    path: '/',
+    summary: 'What this is',
+    reply: { name: 'ApiInformation', schema: apiInformation },
+  },
+  { ...service, path: '/v1/models', summary: 'Models', reply: { name: 'ModelList', schema: modelList } },
+  {
+    ...service,
+    path: '/v1/attestation',
+    summary: "The enclave's attestation document, fresh over a nonce",
+    query: nonceQuery,
+    reply: { name: 'Attestation', schema: attestationReply },
+    errors: ['enclave_unavailable', 'overloaded'],
+  },
+  { ...service, path: '/healthz', summary: 'The process answers', reply: { name: 'Health', schema: health } },
+  {
+    ...service,
+    path: '/readyz',
+    summary: 'Verified completions can be served',
+    reply: { name: 'Readiness', schema: readiness },
+    errors: ['not_ready'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/embeddings',
+    tag: 'Embeddings',
+    summary: 'Vectors of texts',
+    isKeyed: true,
+    body: { name: 'EmbeddingRequest', schema: embeddingRequest },
+    reply: { name: 'EmbeddingList', schema: embeddingList },
+    errors: ['rate_limit_exceeded', 'unsupported_model', 'overloaded'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/tool/search',
+    tag: 'Search',
+    summary: 'Search the web',
+    isKeyed: true,
+    body: { name: 'SearchRequest', schema: searchRequest },
+    reply: { name: 'SearchResults', schema: searchResults },
+    errors: ['rate_limit_exceeded', 'search_not_configured', 'overloaded'],
+  },
+  {
+    ...account,
+    path: '/v1/dashboard/rate-limits',
+    summary: 'Limits, and what was used of them',
+    reply: { name: 'RateLimits', schema: rateLimits },
+  },
+  {
+    ...account,
+    path: '/v1/dashboard/keys',
+    summary: 'API keys',
+    query: keysQuery,
+    reply: { name: 'KeyList', schema: keyList },
+    errors: ['insufficient_scope'],
+  },
+  {
+    ...account,
+    method: 'POST',
+    path: '/v1/dashboard/keys',
+    summary: 'Make an API key',
+    body: { name: 'CreateKeyRequest', schema: createKey },
+    reply: { name: 'NewKey', schema: newKey },
+    errors: ['insufficient_scope'],
+  },
+  {
+    ...account,
+    method: 'DELETE',
+    path: '/v1/dashboard/keys/:id',
+    summary: 'Revoke an API key',
+    pathParameters: z.object({ id: z.string() }),
+    reply: { name: 'Key', schema: managedKey },
+    errors: ['not_found', 'insufficient_scope'],
+  },
+]
