@@ -45,9 +45,11 @@ it.skipIf(executablePath === null)(
       expect(asked.filter((path) => path !== '/docs' && path !== '/favicon.ico')).toEqual([])
       expect(faults.filter((fault) => !fault.includes('favicon'))).toEqual([])
       // A script that got into the page would not run.
-      await page.evaluate(
-        `document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.ran = true">')`,
-      )
+      await page.evaluate(`{
+        const script = document.createElement('script')
+        script.textContent = 'window.ran = true'
+        document.body.append(script)
+      }`)
       expect(await page.evaluate('window.ran === undefined')).toBe(true)
     } finally {
       await browser.close()
