@@ -3,6 +3,7 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { BundleBlock } from '../../attestation/evidence/bundle.ts'
 import { createBundle } from '../../attestation/evidence/create-bundle.ts'
 import type { BlockProof } from '../chain/prove-transaction.ts'
+import { BlockUnreadable } from '../chain/read-block.ts'
 import type { Logger } from '../logger.ts'
 import type { AnchorBlocksStore, AnchorEvidence } from '../stores/anchor-blocks.ts'
 import type { RecordsStore } from '../stores/records.ts'
@@ -12,6 +13,14 @@ import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
 export const BLOCK_WAIT_MS = 3_000
+
+/**
+ * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle again and again must not
+ * have its megabytes fetched each time.
+ */
+export const UNREADABLE_MS = 60_000
+/** So many such blocks are remembered; then all are forgotten. */
+const UNREADABLE_BLOCKS_MAX = 1_000
 
 /** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
 export type Evidence = {
@@ -37,14 +46,19 @@ export function createEvidence(
     readonly isOpen: boolean
     readonly log: Logger
     readonly waitMs?: number
+    /** Milliseconds, monotonic; by default performance.now. */
+    readonly now?: () => number
   },
 ): Evidence {
   const { records, anchors, proofs, chainId, isOpen, log, waitMs = BLOCK_WAIT_MS } = options
+  const unreadable = rememberBlocks(options.now ?? (() => performance.now()))
 
   async function findProof(txHash: string, anchor: AnchorEvidence): Promise<BlockProof | null> {
     const { block, proof } = anchor
     if (proof !== null || block === null || anchor.chainId !== chainId) return proof
+    if (unreadable.has(block.hash)) return null
     const found = proofs.prove(block.hash).catch((error: unknown) => {
+      if (error instanceof BlockUnreadable) unreadable.add(block.hash)
       log.debug({ err: error, block: block.number }, 'block of an anchor could not be read')
       return null
     })
@@ -66,6 +80,18 @@ export function createEvidence(
         block: proof && describeProof(proof),
       })
       return JSON.stringify(bundle)
+    },
+  }
+}
+
+/** Blocks that were found unreadable within UNREADABLE_MS. */
+function rememberBlocks(now: () => number) {
+  const foundAtMs = new Map<string, number>()
+  return {
+    has: (hash: string) => now() - (foundAtMs.get(hash) ?? Number.NEGATIVE_INFINITY) < UNREADABLE_MS,
+    add(hash: string): void {
+      if (foundAtMs.size >= UNREADABLE_BLOCKS_MAX) foundAtMs.clear()
+      foundAtMs.set(hash, now())
     },
   }
 }

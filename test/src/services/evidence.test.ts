@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { BlockProof } from '../../../src/chain/prove-transaction.ts'
+import { BlockUnreadable } from '../../../src/chain/read-block.ts'
 import { RpcError } from '../../../src/chain/rpc.ts'
 import type { BlockProofs } from '../../../src/services/block-proofs.ts'
-import { createEvidence } from '../../../src/services/evidence.ts'
+import { createEvidence, UNREADABLE_MS } from '../../../src/services/evidence.ts'
 import type { AnchorEvidence } from '../../../src/stores/anchor-blocks.ts'
 import type { RecordScope, StoredRecord } from '../../../src/stores/records.ts'
 import { NOTARY } from '../../attestation/build-record.ts'
@@ -47,7 +48,11 @@ const PROOF: BlockProof = {
 /** Evidence of one record; notes which blocks were read at once, and for whom the record was looked up. */
 function evidenceOf(
   anchor: Partial<AnchorEvidence>,
-  options: { readonly prove?: BlockProofs['prove']; readonly isOpen?: boolean } = {},
+  options: {
+    readonly prove?: BlockProofs['prove']
+    readonly isOpen?: boolean
+    readonly now?: () => number
+  } = {},
 ) {
   const asked: string[] = []
   const scopes: RecordScope[] = []
@@ -77,6 +82,7 @@ function evidenceOf(
     isOpen: options.isOpen ?? true,
     log: recordLog().log,
     waitMs: 50,
+    ...(options.now === undefined ? {} : { now: options.now }),
   })
   const read = async () => JSON.parse((await evidence.find(STORED.hash, VIEWER)) ?? 'null')
   return { evidence, read, asked, scopes }
@@ -107,6 +113,28 @@ describe('createEvidence', () => {
   ])('leaves the block out when the chain %s', async (_, prove) => {
     const { read } = evidenceOf({}, { prove })
     expect(await read()).toEqual({ ...WHOLE, block: null })
+  })
+
+  it('does not have a block fetched for each who asks when it cannot be read, and tries again after a while', async () => {
+    let nowMs = 5
+    const prove = () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own'))
+    const { read, asked } = evidenceOf({}, { prove, now: () => nowMs })
+    for (let count = 0; count < 3; count++) expect(await read()).toEqual({ ...WHOLE, block: null })
+    expect(asked).toHaveLength(1)
+    nowMs += UNREADABLE_MS - 1
+    await read()
+    expect(asked).toHaveLength(1)
+    nowMs += 1
+    await read()
+    expect(asked).toHaveLength(2)
+  })
+
+  it('asks again at once when the chain was only out of reach', async () => {
+    const prove = () => Promise.reject(new RpcError('unreachable', 'no connection'))
+    const { read, asked } = evidenceOf({}, { prove })
+    await read()
+    await read()
+    expect(asked).toHaveLength(2)
   })
 
   it('asks no chain for an anchor in no block, or on another chain', async () => {
