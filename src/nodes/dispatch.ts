@@ -67,7 +67,8 @@ async function holdLane(
   const lane = index.pick(model, tried)
   const slot = lane?.node.slots.acquire() ?? null
   if (lane !== null && slot !== null) return { lane, slot }
-  if (isConfirming || index.connected(model) <= tried.size) return null
+  const triedHere = [...tried].filter((node) => node.isConnected()).length
+  if (isConfirming || index.connected(model) <= triedHere) return null
   try {
     return await queue.enter({ model, excluded: tried, signal, deadlineMs: now() + limits.waitMs })
   } catch (error) {

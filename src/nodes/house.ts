@@ -1,8 +1,10 @@
 import type { Logger } from '../logger.ts'
+import { type CircuitMemory, createCircuitMemory } from './circuit-memory.ts'
+import type { ConnectionHost } from './connection-host.ts'
 import { createInferenceLog, type InferenceLog } from './inference-log.ts'
 import type { KeyedNode } from './key-watch.ts'
 import type { NodeLimits } from './limits.ts'
-import type { ConnectionHost, NodeConnection } from './node-connection.ts'
+import type { NodeConnection } from './node-connection.ts'
 import { createNodeIndex, type NodeIndex } from './node-index.ts'
 import { createNodeRecords, type NodeRecords } from './node-records.ts'
 import type { NodeRun } from './node-run.ts'
@@ -59,6 +61,7 @@ export function createHouse(options: HouseOptions): House {
     records: createNodeRecords(log),
     inferenceLog: createInferenceLog({ sink: options.inferences, log, inferencesMax: limits.inferencesMax }),
     prober: createProber(limits),
+    memory: createCircuitMemory(),
   }
   const { index, queue, records, inferenceLog, prober } = parts
   const unixSeconds = () => Math.floor(now() / 1000)
@@ -102,15 +105,17 @@ const ALL_NODES = ''
 
 type SharedParts = Pick<House, 'index' | 'queue' | 'records' | 'inferenceLog'> & {
   readonly connections: Map<string, KeyedNode>
+  readonly memory: CircuitMemory
   readonly runs: Set<NodeRun>
 }
 
 /** What happens to the house when something happens to a connection. */
 function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
   const { nodes: registry, now, log } = options
-  const { connections, runs, index, queue, records, inferenceLog } = parts
+  const { connections, runs, index, queue, records, inferenceLog, memory } = parts
   return {
     ...options,
+    recall: memory.recall,
     onChange: (node) => index.update(node),
     onFree: (node) => queue.offer(node),
     onState(node) {
@@ -128,6 +133,7 @@ function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
     onGone(node, why) {
       const { nodeId } = node
       index.remove(node)
+      memory.keep(nodeId, node.standing.circuit(), now())
       if (connections.get(nodeId)?.node === node) connections.delete(nodeId)
       log.info({ nodeId, why }, 'node disconnected')
       const at = Math.floor(now() / 1000)

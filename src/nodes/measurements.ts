@@ -39,7 +39,7 @@ export function measurementAfter(before: Measurement, times: RunTimes): Measurem
   }
 }
 
-/** Measurement after a run without any token, that its caller left after `silentMs`: it would have taken longer still. */
+/** Measurement after a run without any token in `silentMs`, when its caller left or it failed: it would have taken longer still. */
 export function measurementAfterSilence(before: Measurement, silentMs: number): Measurement {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
   return { ...before, firstTokenMs: average(before.firstTokenMs, silentMs) }

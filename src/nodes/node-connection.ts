@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import type { Logger } from '../logger.ts'
+import type { ConnectionHost } from './connection-host.ts'
 import {
   cancelFrame,
   healthFrame,
@@ -11,10 +11,9 @@ import {
 import { DispatchError } from './dispatcher.ts'
 import { decodeFrame, type NodeFrame } from './frames.ts'
 import type { AcceptedNode } from './handshake.ts'
-import type { NodeLimits } from './limits.ts'
 import { createLiveness, type Liveness } from './liveness.ts'
 import { type Lane, openLane } from './node-index.ts'
-import { NodeRun, type RunHooks, type RunOptions, type RunResult } from './node-run.ts'
+import { NodeRun, type RunHooks, type RunOptions } from './node-run.ts'
 import { capacityOf, createSlots, type Slots } from './slots.ts'
 import { createStanding, type Standing } from './standing.ts'
 import { createStrayBudget, type StrayBudget } from './stray-budget.ts'
@@ -27,32 +26,6 @@ export const CLOSE_CODES = {
   restart: 1012,
   later: 1013,
 } as const
-
-/** What a connection tells the house it lives in. */
-export type ConnectionHost = {
-  readonly limits: NodeLimits
-  /** Milliseconds. */
-  readonly now: () => number
-  /** From 0 to below 1. */
-  readonly random: () => number
-  /** Unguessable: a node can then not know other nodes' request ids, nor answer a ping that it did not get. */
-  readonly makeId: () => string
-  readonly log: Logger
-  /** Whether it is available or serving may have changed. */
-  onChange(node: NodeConnection): void
-  /** It may have a slot for somebody who waits. */
-  onFree(node: NodeConnection): void
-  /** Its state is another one, to be stored. */
-  onState(node: NodeConnection): void
-  /** A run began. */
-  onOpened(run: NodeRun): void
-  onSettled(node: NodeConnection, run: NodeRun, result: RunResult): void
-  /** The node finished an answer. */
-  onServed(node: NodeConnection, run: NodeRun): void
-  onClosed(run: NodeRun): void
-  /** The connection is over; told once, before its socket is. */
-  onGone(node: NodeConnection, why: string): void
-}
 
 /** What a run needs besides its connection. */
 export type RunStart = Pick<
@@ -96,6 +69,7 @@ export class NodeConnection {
     this.standing = createStanding({
       ...host,
       state: accepted.state,
+      circuit: host.recall(accepted.nodeId),
       onChange: (isNewState) => {
         if (isNewState) host.onState(this)
         this.free()
@@ -114,6 +88,10 @@ export class NodeConnection {
 
   get nodeId(): string {
     return this.accepted.nodeId
+  }
+
+  isConnected(): boolean {
+    return !this.isGone
   }
 
   /** Whether it can be given a call now. */
@@ -192,6 +170,10 @@ export class NodeConnection {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
+  private isAnswering(): boolean {
+    return [...this.runs.values()].some(({ result, options }) => result === null && !options.isProbe)
+  }
+
   private free(): void {
     this.host.onChange(this)
     if (this.isAvailable()) this.host.onFree(this)
@@ -201,6 +183,8 @@ export class NodeConnection {
     if (this.isGone) return
     this.isGone = true
     this.host.onChange(this)
+    // Once for all its calls: a cut is one event. Without any, coming and going is no fault.
+    if (this.isAnswering()) this.standing.failed()
     this.failRuns(new DispatchError('node_lost', 'The connection to the node ended'))
     this.host.onGone(this, why)
   }

@@ -12,7 +12,7 @@ export function concludeRun(
 ): void {
   const { lane, isProbe } = run.options
   const times = run.times()
-  if (result.kind === 'left' && times === null)
+  if (result.kind !== 'done' && times === null)
     lane.measurement = measurementAfterSilence(lane.measurement, nowMs - run.startedAtMs)
   if (result.kind === 'done' && times !== null) lane.measurement = measurementAfter(lane.measurement, times)
   // Probes are judged by who asked.
@@ -22,7 +22,7 @@ export function concludeRun(
   else if (FAILURES.has(result.error.code)) node.standing.failed()
 }
 
-/** What speaks against a node. A lost connection does not: the node that comes back is a new one. */
+/** What speaks against a node. So does a lost connection, but once for all its runs: the connection notes it. */
 const FAILURES: ReadonlySet<string> = new Set(['node_failed', 'first_token_timeout', 'token_timeout'])
 
 /**

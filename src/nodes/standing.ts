@@ -1,6 +1,5 @@
 import {
   type Circuit,
-  CLOSED_CIRCUIT,
   circuitAfterFailure,
   circuitAfterProbe,
   circuitAfterSuccess,
@@ -12,7 +11,7 @@ import { type NodeState, type ProbeOutcome, probeState } from './node-state.ts'
 /** Whether a connected node deserves work, from what it did, and when it is to be probed. */
 export type Standing = {
   state(): NodeState
-  circuit(): Circuit['kind']
+  circuit(): Circuit
   /** Whether it is given work at all: RUNNING, and not set aside. */
   isServing(): boolean
   /** A run was answered to its end. */
@@ -31,6 +30,8 @@ export type Standing = {
 export type StandingOptions = {
   /** The state it connects with. */
   readonly state: NodeState
+  /** What its last connection left behind. */
+  readonly circuit: Circuit
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
@@ -38,14 +39,19 @@ export type StandingOptions = {
   readonly onChange: (isNewState: boolean) => void
 }
 
-/** Standing of a node that just connected: one that is to be verified is probed at once. */
+/** Standing of a node that just connected: one that is to be verified is probed at once, unless it is set aside. */
 export function createStanding(options: StandingOptions): Standing {
   const { limits, now, random, onChange } = options
   let state = options.state
-  let circuit: Circuit = CLOSED_CIRCUIT
+  let circuit = options.circuit
   let refusals = 0
   let isProbing = false
-  let probeAtMs = state === 'RUNNING_BENCHMARKING' ? now() : nextRegularProbe()
+  let probeAtMs = firstProbe()
+
+  function firstProbe(): number {
+    if (circuit.kind === 'open') return circuit.retryAtMs
+    return state === 'RUNNING_BENCHMARKING' ? now() : nextRegularProbe()
+  }
 
   function nextRegularProbe(): number {
     return now() + limits.probeIntervalMs * (0.5 + random() / 2)
@@ -62,7 +68,7 @@ export function createStanding(options: StandingOptions): Standing {
 
   return {
     state: () => state,
-    circuit: () => circuit.kind,
+    circuit: () => circuit,
     isServing: () => state === 'RUNNING' && circuit.kind === 'closed',
     succeeded() {
       refusals = 0

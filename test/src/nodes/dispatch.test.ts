@@ -336,6 +336,47 @@ describe('a node that fails again and again', () => {
   })
 })
 
+describe('a node that hangs up on its calls', () => {
+  it('is set aside though it dials again each time', async () => {
+    await stage.close()
+    stage = await openNodesStage({ asideMs: 60_000, failuresMax: 3 })
+    for (let count = 0; count < 3; count++) {
+      await stage.connect({ nodeId: 'flapping', answer: closing })
+      await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_lost' })
+    }
+    await stage.connect({ nodeId: 'flapping', answer: closing })
+    expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 0 })
+  })
+
+  it('and one that comes and goes without calls is not', async () => {
+    for (let count = 0; count < 5; count++) (await stage.connect({ nodeId: 'restless' })).socket.terminate()
+    await stage.connect({ nodeId: 'restless' })
+    expect(stage.nodes.status().serving).toBe(1)
+  })
+
+  it('does not keep a call from waiting for the other one', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 2_000 })
+    const free = Promise.withResolvers<void>()
+    const busy = await stage.connect({
+      nodeId: 'busy',
+      answer: inTurn(async (call, node) => {
+        node.sendRun(call.id, { chunk: textChunk('slow'), status: 1 })
+        await free.promise
+        await answerWith(' end')(call, node)
+      }, answerWith('worth waiting')),
+    })
+    const first = await stage.dispatch()
+    await stage.connect({ nodeId: 'leaving', answer: closing })
+    const second = stage.dispatch()
+    await eventually(() => stage.nodes.status().queued === 1, 'waits for the busy one')
+    free.resolve()
+    await readAll(first)
+    expect(textOf(await readAll(await second))).toBe('worth waiting')
+    expect(busy.calls).toHaveLength(2)
+  })
+})
+
 describe('capacity', () => {
   it.each([
     [null, 10],

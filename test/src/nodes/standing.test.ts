@@ -1,13 +1,15 @@
 import { describe, expect, it } from 'vitest'
+import { type Circuit, CLOSED_CIRCUIT } from '../../../src/nodes/circuit.ts'
 import { NODE_LIMITS } from '../../../src/nodes/limits.ts'
 import type { NodeState } from '../../../src/nodes/node-state.ts'
 import { createStanding } from '../../../src/nodes/standing.ts'
 
-function stand(state: NodeState) {
+function stand(state: NodeState, circuit: Circuit = CLOSED_CIRCUIT) {
   const clock = { nowMs: 1_000 }
   const told: boolean[] = []
   const standing = createStanding({
     state,
+    circuit,
     limits: NODE_LIMITS,
     now: () => clock.nowMs,
     random: () => 1,
@@ -74,7 +76,7 @@ describe('a running node', () => {
     clock.nowMs += 1
     expect(standing.isProbeDue()).toBe(true)
     standing.probeBegins()
-    expect(standing.circuit()).toBe('probing')
+    expect(standing.circuit().kind).toBe('probing')
     standing.probeEnds('healthy')
     expect(standing.isServing()).toBe(true)
   })
@@ -101,6 +103,23 @@ describe('a running node', () => {
     standing.refused()
     expect(standing.isProbeDue()).toBe(true)
   })
+})
+
+describe('a node that was set aside before it dialled again', () => {
+  it.each(['RUNNING', 'RUNNING_BENCHMARKING'] as const)(
+    'as %s is still, and is probed in its time',
+    (state) => {
+      const { standing, clock } = stand(state, { kind: 'open', retryAtMs: 5_000, asideMs: 4_000 })
+      expect(standing.isServing()).toBe(false)
+      clock.nowMs = 4_999
+      expect(standing.isProbeDue()).toBe(false)
+      clock.nowMs = 5_000
+      expect(standing.isProbeDue()).toBe(true)
+      standing.probeBegins()
+      standing.probeEnds('healthy')
+      expect(standing.isServing()).toBe(true)
+    },
+  )
 })
 
 describe('a disabled node', () => {
