@@ -49,12 +49,15 @@ export function noteProcessingTime(context: ApiContext, now: () => number): void
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
+/** Whoever knows the id of a kept image may see it: no reader of logs should. */
+const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
+
 /** Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one. */
 function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
   const line = {
     requestId: state.requestId,
     method: req.method,
-    path: path.slice(0, LOGGED_PATH_LENGTH_MAX),
+    path: path.replace(CAPABILITY, '$1…').slice(0, LOGGED_PATH_LENGTH_MAX),
     status: res.statusCode,
     accountId: state.caller?.accountId,
     keyId: state.caller?.keyId,

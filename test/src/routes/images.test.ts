@@ -203,6 +203,8 @@ describe('an address of an image', () => {
     const { data = [] } = await client.images.generate(request)
     const url = data[0]?.url ?? ''
     expect((await fetch(url)).status).toBe(200)
+    expect(gateway.logLines.join()).toContain('/v1/images/files/…')
+    expect(gateway.logLines.join()).not.toContain(url.split('/').at(-1))
     laterMs = TTL_MS + 1
     expect(await outcomeOf(await fetch(url))).toEqual([404, 'not_found'])
   })
