@@ -33,6 +33,7 @@ export function createFileStore(options: FileStoreOptions): FileStore {
   const contents = join(folder, 'contents')
   const links = join(folder, 'links')
   const drafts = join(folder, 'drafts')
+  const newDraft = () => join(drafts, hexOf(random(ID_BYTES)))
   let opening: Promise<void> | null = null
   let bytesKept = 0
 
@@ -51,37 +52,14 @@ export function createFileStore(options: FileStoreOptions): FileStore {
     return opening
   }
 
-  async function place(path: string, bytes: Uint8Array | string): Promise<void> {
-    const draft = join(drafts, hexOf(random(ID_BYTES)))
-    try {
-      await writeFile(draft, bytes, { mode: 0o600, flag: 'wx' })
-      await rename(draft, path)
-    } catch (error) {
-      await rm(draft, { force: true })
-      throw error
-    }
-  }
-
   /** The time of a content is that of its last link: the sweep goes by it. */
   async function keepContent(name: string, bytes: Uint8Array): Promise<void> {
     const path = join(contents, name)
     if (await touch(path, now())) return
     if (bytesKept + bytes.length > bytesMax) throw new StoreFullError()
     bytesKept += bytes.length
-    await place(path, bytes)
+    await place(path, bytes, newDraft())
     await touch(path, now())
-  }
-
-  /** Removes what is in a folder and older than `ageMs`. Gives the bytes of what is left. */
-  async function removeOld(path: string, ageMs: number): Promise<number> {
-    let bytes = 0
-    for (const name of await readdir(path)) {
-      const found = await stat(join(path, name)).catch(missing)
-      if (found === null) continue
-      if (found.mtimeMs + ageMs <= now()) await rm(join(path, name), { force: true })
-      else bytes += found.size
-    }
-    return bytes
   }
 
   return {
@@ -92,7 +70,7 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       const id = hexOf(random(ID_BYTES))
       const path = join(links, id)
       const expiresAtMs = now() + ttlMs
-      await place(path, JSON.stringify({ name, type, expiresAtMs }))
+      await place(path, JSON.stringify({ name, type, expiresAtMs }), newDraft())
       await touch(path, now())
       return id
     },
@@ -107,11 +85,11 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       // A service that makes no images needs no folder.
       if (opening === null && (await stat(folder).catch(missing)) === null) return
       await open()
-      await removeOld(links, ttlMs)
-      await removeOld(drafts, ttlMs)
+      await removeOld(links, now() - ttlMs)
+      await removeOld(drafts, now() - ttlMs)
       // Later than the links by a sweep: a link that is just being made has renewed its content's time. Counted anew, so that
       // whatever went wrong before is mended.
-      bytesKept = await removeOld(contents, ttlMs + SWEEP_INTERVAL_MS)
+      bytesKept = await removeOld(contents, now() - ttlMs - SWEEP_INTERVAL_MS)
     },
   }
 }
@@ -132,6 +110,30 @@ function readLink(text: string | null): Link | null {
   } catch {
     return null
   }
+}
+
+/** Writes a file beside its place, and moves it there. */
+async function place(path: string, bytes: Uint8Array | string, draft: string): Promise<void> {
+  try {
+    await writeFile(draft, bytes, { mode: 0o600, flag: 'wx' })
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+}
+
+/** Removes what is in a folder and not younger than `untilMs`. Gives the bytes of what is left. */
+async function removeOld(folder: string, untilMs: number): Promise<number> {
+  let bytes = 0
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name)
+    const found = await stat(path).catch(missing)
+    if (found === null) continue
+    if (found.mtimeMs <= untilMs) await rm(path, { force: true })
+    else bytes += found.size
+  }
+  return bytes
 }
 
 /** Sets the time of a file. False when there is none. */
