@@ -3,6 +3,7 @@ import { DispatchError, type NodeAnswer, type NodeCall } from './dispatcher.ts'
 import type { NodeLimits } from './limits.ts'
 import type { NodeConnection } from './node-connection.ts'
 import type { NodeIndex } from './node-index.ts'
+import { promptTokensMax } from './usage-claim.ts'
 import type { HeldLane, WaitQueue } from './wait-queue.ts'
 
 export type DispatchParts = {
@@ -94,6 +95,7 @@ async function attempt(
     lane,
     frameOf,
     requestBytes: bytes,
+    promptTokensMax: promptTokensMax(request, bytes),
     choices,
     slot,
     signal,

@@ -14,7 +14,11 @@ export type InferenceLog = {
   waiting(): number
 }
 
-/** While the database is away, the newest `inferencesMax` rows are kept; each id is stored once, however often it is tried. */
+/**
+ * Rows between a call's end and the next flush (`tendMs`, a second) are in memory alone: a kill -9 loses them, from figures that nothing is
+ * paid by. While the database is away, the newest `inferencesMax` rows are kept; each id is stored once, however
+ * often it is tried.
+ */
 export function createInferenceLog({
   sink,
   log,

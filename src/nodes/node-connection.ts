@@ -30,7 +30,7 @@ export const CLOSE_CODES = {
 /** What a run needs besides its connection. */
 export type RunStart = Pick<
   RunOptions,
-  'requestBytes' | 'choices' | 'slot' | 'signal' | 'reader' | 'isProbe' | 'accountId'
+  'requestBytes' | 'promptTokensMax' | 'choices' | 'slot' | 'signal' | 'reader' | 'isProbe' | 'accountId'
 > & {
   readonly lane: Lane
   /** The frame for a request id. */

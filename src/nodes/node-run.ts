@@ -37,6 +37,8 @@ export type RunOptions = {
   readonly accountId: string | null
   /** Size of the request, UTF-8. */
   readonly requestBytes: number
+  /** The most that its prompt can have. */
+  readonly promptTokensMax: number
   /** How many choices it asks for: `n`. */
   readonly choices: number
   readonly slot: Slot
@@ -64,7 +66,7 @@ export class NodeRun {
   /** The node's claim, made plausible; null until it came. */
   usage: JsonObject | null = null
   textLength = 0
-  chunkCount = 0
+  tokenChunks = 0
   /** Whether the frame came that ends a run for newer clients; no other will. */
   hasFinalFrame = false
   /** How it ended for its caller; null until then. */
@@ -159,19 +161,19 @@ export class NodeRun {
   }
 
   private takeChunk(chunk: JsonObject, bytes: number): void {
-    const { limits, requestBytes } = this.options
+    const { limits, promptTokensMax } = this.options
     const facts = readChunk(chunk, limits.chunkDepthMax)
     if (facts === null) {
       this.failAndDrain('node_failed', 'The node sent what is no chunk')
       return
     }
-    this.chunkCount++
+    if (facts.isToken) this.tokenChunks++
     this.textLength += facts.textLength
     if (facts.usage !== undefined)
       this.usage = boundUsage(facts.usage, {
-        requestBytes,
+        promptTokensMax,
         textLength: this.textLength,
-        chunks: this.chunkCount,
+        tokenChunks: this.tokenChunks,
       })
     if (this.result === null) {
       this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)

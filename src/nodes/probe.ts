@@ -7,6 +7,7 @@ import type { NodeConnection } from './node-connection.ts'
 import type { Lane } from './node-index.ts'
 import type { NodeRun } from './node-run.ts'
 import type { ProbeOutcome } from './node-state.ts'
+import { promptTokensMax } from './usage-claim.ts'
 
 /** Probes nodes: asks them something short, and judges them by what the gateway measures. */
 export type Prober = {
@@ -43,11 +44,13 @@ export function createProber(limits: NodeLimits): Prober {
     const slot = node.slots.acquire()
     if (slot === null) return node.standing.probePutOff()
     node.standing.probeBegins()
-    const { frameOf, bytes } = chatFrame(lane.model, probeRequest(lane.model))
+    const request = probeRequest(lane.model)
+    const { frameOf, bytes } = chatFrame(lane.model, request)
     const run = node.start({
       lane,
       frameOf,
       requestBytes: bytes,
+      promptTokensMax: promptTokensMax(request, bytes),
       choices: 1,
       slot,
       signal: abort.signal,

@@ -1,24 +1,33 @@
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
 
 /** What the gateway itself knows of a run, to hold a node's usage claim against. */
 export type RunEvidence = {
-  readonly requestBytes: number
+  /** See promptTokensMax. */
+  readonly promptTokensMax: number
   /** UTF-16 units of text in the answer. */
   readonly textLength: number
-  readonly chunks: number
+  /** Chunks that said something. */
+  readonly tokenChunks: number
 }
 
-/** What chat templates and images may add to a prompt beyond a token per byte. */
-export const PROMPT_TOKENS_EXTRA = 16_384
+/** What chat templates may add to a prompt beyond a token per byte. */
+export const PROMPT_TOKENS_EXTRA = 1_024
+/** And images and sounds, which may stand in a request as a short address. */
+export const MEDIA_TOKENS_EXTRA = 16_384
 /** UTF-8 bytes per UTF-16 unit at most; and no token of text is shorter than a byte. */
 const BYTES_PER_UNIT = 3
 /** Tokens that end an answer and are counted by some backends. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
- * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than the request has bytes (plus
- * PROMPT_TOKENS_EXTRA), no more completion tokens than the answer's text has bytes (plus one per chunk and
- * COMPLETION_TOKENS_EXTRA), the total their sum, and details only counts within these. Null when it is no usage at all.
+ * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per chunk that said
+ * something and COMPLETION_TOKENS_EXTRA), the total their sum, and details only counts within these. Null when it is no usage at all.
  *
  * It does NOT show that the counts are right: within the bounds a node may still claim several times too much.
  */
@@ -26,7 +35,7 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))
   const completion = countOf(memberOf(claim, 'completion_tokens'))
   if (prompt === null || completion === null) return null
-  const promptTokens = Math.min(prompt, evidence.requestBytes + PROMPT_TOKENS_EXTRA)
+  const promptTokens = Math.min(prompt, evidence.promptTokensMax)
   const completionTokens = Math.min(completion, completionTokensMax(evidence))
   return {
     prompt_tokens: promptTokens,
@@ -37,8 +46,24 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
   }
 }
 
-function completionTokensMax({ textLength, chunks }: RunEvidence): number {
-  return textLength * BYTES_PER_UNIT + chunks + COMPLETION_TOKENS_EXTRA
+/** The most tokens that a request of so many bytes can have as a prompt. A limit of the caller's is charged with what a node claims. */
+export function promptTokensMax(request: JsonObject, requestBytes: number): number {
+  return requestBytes + (hasMedia(request) ? MEDIA_TOKENS_EXTRA : PROMPT_TOKENS_EXTRA)
+}
+
+function hasMedia(request: JsonObject): boolean {
+  const messages = memberOf(request, 'messages')
+  return (
+    isJsonArray(messages) && messages.some((message) => isJsonObject(message) && isMedia(message.content))
+  )
+}
+
+function isMedia(content: Json | undefined): boolean {
+  return isJsonArray(content) && content.some((part) => !(isJsonObject(part) && part.type === 'text'))
+}
+
+function completionTokensMax({ textLength, tokenChunks }: RunEvidence): number {
+  return textLength * BYTES_PER_UNIT + tokenChunks + COMPLETION_TOKENS_EXTRA
 }
 
 function countOf(value: Json | undefined): number | null {

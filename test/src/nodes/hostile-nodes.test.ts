@@ -244,10 +244,10 @@ describe('a node that lies about usage', () => {
   ])('is cut to what request and answer can hold: %d, %d', async (prompt, completion) => {
     await stage.connect({ answer: answerClaiming(prompt, completion) })
     const usage = (await readAll(await stage.dispatch())).at(-1)?.usage
-    // A request of 63 bytes plus 16,384; four letters of 3 bytes at most, three chunks, and 16.
+    // A request of 63 bytes plus 1,024; four letters of 3 bytes at most, two chunks that say something, and 16.
     expect(usage).toMatchObject({
-      prompt_tokens: Math.min(prompt, 16_447),
-      completion_tokens: Math.min(completion, 31),
+      prompt_tokens: Math.min(prompt, 1_087),
+      completion_tokens: Math.min(completion, 30),
     })
   })
 
@@ -311,6 +311,21 @@ describe('a node that does not read or does not speak', () => {
 })
 
 describe('what is not prevented', () => {
+  it('does not charge a caller for chunks that say nothing, nor for more prompt than there was', async () => {
+    const nothing = textChunk('')
+    await stage.connect({
+      answer: ({ id }, node) => {
+        for (let count = 0; count < 1_000; count++) node.sendRun(id, { chunk: nothing, status: 1 })
+        for (const chunk of [textChunk('yes'), finishChunk(), usageChunk(1e6, 1e6)])
+          node.sendRun(id, { chunk, status: 1 })
+      },
+    })
+    const [last] = (await readAll(await stage.dispatch())).slice(-1)
+    const { prompt_tokens: prompt, completion_tokens: completion } = last?.usage as Record<string, number>
+    expect(prompt).toBeLessThan(1_200)
+    expect(completion).toBe(9 + 2 + 16)
+  })
+
   it('does not detect a node that claims several times too many tokens within the bounds', async () => {
     const answer: AnswerScript = ({ id }, node) => {
       for (const chunk of [textChunk('four'), finishChunk(), usageChunk(9, 20)])

@@ -1,9 +1,15 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { boundUsage, COMPLETION_TOKENS_EXTRA, PROMPT_TOKENS_EXTRA } from '../../../src/nodes/usage-claim.ts'
+import {
+  boundUsage,
+  COMPLETION_TOKENS_EXTRA,
+  MEDIA_TOKENS_EXTRA,
+  PROMPT_TOKENS_EXTRA,
+  promptTokensMax,
+} from '../../../src/nodes/usage-claim.ts'
 
-const EVIDENCE = { requestBytes: 100, textLength: 10, chunks: 5 }
+const EVIDENCE = { promptTokensMax: 100, textLength: 10, tokenChunks: 5 }
 
 describe('a usage claim', () => {
   it('that is plausible stays, with its details', () => {
@@ -47,10 +53,25 @@ describe('a usage claim', () => {
         if (bound === null) return
         const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = bound
         expect(Number.isInteger(prompt) && Number.isInteger(completion)).toBe(true)
-        expect(Number(prompt)).toBeLessThanOrEqual(100 + PROMPT_TOKENS_EXTRA)
+        expect(Number(prompt)).toBeLessThanOrEqual(100)
         expect(Number(completion)).toBeLessThanOrEqual(30 + 5 + COMPLETION_TOKENS_EXTRA)
         expect(total).toBe(Number(prompt) + Number(completion))
       }),
     )
+  })
+})
+
+describe('a prompt', () => {
+  it.each([
+    ['of text', [{ role: 'user', content: 'hello' }], PROMPT_TOKENS_EXTRA],
+    ['of parts of text', [{ role: 'user', content: [{ type: 'text', text: 'a' }] }], PROMPT_TOKENS_EXTRA],
+    [
+      'with an image',
+      [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }],
+      MEDIA_TOKENS_EXTRA,
+    ],
+    ['without messages', null, PROMPT_TOKENS_EXTRA],
+  ])('%s has at most a token per byte and what templates and media add', (_, messages, extra) => {
+    expect(promptTokensMax({ messages }, 50)).toBe(50 + extra)
   })
 })
