@@ -6,6 +6,9 @@ import type { EnclaveClient } from './enclave-client.ts'
 /** What `owned_by` says of a model that contributed nodes serve. */
 export const NODES_OWNER = 'nodes'
 
+/** Models of nodes that are listed, those with the most nodes first: their names are their nodes' own, and reading needs no key. */
+export const NODE_MODELS_LISTED_MAX = 1_000
+
 /** A model as `GET /v1/models` lists it: the union of what OpenAI's clients and those of this interface read. */
 export type ListedModel = {
   readonly id: string
@@ -61,7 +64,7 @@ export function createModels(options: {
         ({ boot_configuration: boot }) => boot.providers,
         () => [],
       )
-      const owners = new Map(dispatcher.models().map(({ model }) => [model, NODES_OWNER]))
+      const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
       for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
       const others = listUpstream().filter(({ id }) => !owners.has(id))
       const data = [
@@ -71,6 +74,11 @@ export function createModels(options: {
       return JSON.stringify({ object: 'list', data })
     },
   }
+}
+
+function mostServed(models: ReturnType<Dispatcher['models']>): ReturnType<Dispatcher['models']> {
+  if (models.length <= NODE_MODELS_LISTED_MAX) return models
+  return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
 }
 
 function offersOf(

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { NODE_MODELS_LISTED_MAX } from '../../../src/services/models.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { createScriptedDispatcher } from '../../support/scripted-dispatcher.ts'
 
@@ -47,6 +48,12 @@ it('lists of the configured models those that a provider serves, each once', asy
   expect(await owners()).toEqual(['llama of nodes', 'gpt-mini of openai'])
   nodes.setModels([])
   expect(await owners()).toEqual(['gpt-mini of openai'])
+})
+
+it('lists so many models of nodes and no more, since nodes name them as they like and nobody needs a key', async () => {
+  nodes.setModels(Array.from({ length: NODE_MODELS_LISTED_MAX + 1 }, (_, number) => `made-up-${number}`))
+  const listed = await list()
+  expect(listed.filter(({ owned_by: owner }) => owner === 'nodes')).toHaveLength(NODE_MODELS_LISTED_MAX)
 })
 
 it('lists ids of the provider table in full, and no patterns', async () => {
