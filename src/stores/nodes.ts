@@ -113,7 +113,10 @@ export type NodesStore = {
   offeredModels(): Promise<readonly string[]>
 }
 
-/** Nodes on the database's shared connections. One gateway serves the nodes of a database. */
+/**
+ * Nodes on the database's shared connections. One gateway serves the nodes of a database: a second one's `markAllDisconnected` would
+ * show the first one's nodes as stopped until they dial again; calls would not notice, for they go by connections.
+ */
 export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesStore {
   const selectNode = (nodeId: string) => queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
 
