@@ -72,6 +72,8 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       const expiresAtMs = now() + ttlMs
       await place(path, JSON.stringify({ name, type, expiresAtMs }), newDraft())
       await touch(path, now())
+      // A sweep may have removed an old content between the two: now that the link stands, it is renewed or made again.
+      await keepContent(name, bytes)
       return id
     },
     async find(id) {
