@@ -1,3 +1,4 @@
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../logger.ts'
 import type { LimitBucket, Limits, RateLimitsStore, Settlement, StepOutcome } from '../stores/rate-limits.ts'
 
@@ -26,6 +27,11 @@ export type StepQueue = {
  * seldom enough that counting costs an embedded database little (a step takes it some milliseconds).
  */
 export const LINGER_MS = 250
+/**
+ * From the end of one step to the next: a step costs the process about a millisecond with an embedded database, whether it counts
+ * one call or thirty. Calls that come further apart do not wait.
+ */
+export const STEP_PAUSE_MS = 4
 /** Pause before settlements are sent again that failed. */
 export const RETRY_MS = 1_000
 /** Calls in one step: more would hold up others for longer than they should wait. */
@@ -41,7 +47,7 @@ export type StepQueueOptions = {
 
 /**
  * Gives a queue that has one step under way at a time: whatever is asked meanwhile goes with the next. An idle gateway adds
- * no waiting, and a busy one few statements.
+ * no waiting; a busy one at most STEP_PAUSE_MS, and few statements.
  */
 export function createStepQueue(options: StepQueueOptions): StepQueue {
   return new Queue(options)
@@ -73,6 +79,8 @@ class Queue implements StepQueue {
   private running: Promise<void> | null = null
   private timer: NodeJS.Timeout | null = null
   private failure: Error | null = null
+  /** When the last step ended, by performance.now(). */
+  private endedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: StepQueueOptions) {
     this.options = options
@@ -133,11 +141,11 @@ class Queue implements StepQueue {
   }
 
   private async run(): Promise<void> {
-    // Calls that were read in the same turn go together.
-    await new Promise((resolve) => setImmediate(resolve))
-    do {
-      this.failure = await this.send()
-    } while (this.failure === null && this.takes.length > 0)
+    const pauseMs = Math.ceil(this.endedAtMs + STEP_PAUSE_MS - performance.now())
+    // Calls that were read in the same turn go together, also when nothing is to be waited for.
+    await (pauseMs > 0 ? sleep(pauseMs) : setImmediate())
+    this.failure = await this.send()
+    this.endedAtMs = performance.now()
     this.running = null
     if (this.takes.length > 0) this.start()
     else if (this.hasWork()) this.schedule(this.failure === null ? LINGER_MS : RETRY_MS)
