@@ -110,16 +110,29 @@ export function parseLeaves(
 export function parseInclusion(
   answer: JsonObject,
   where: string,
-): { readonly leafHash: Uint8Array; readonly path: readonly Uint8Array[] } {
+  asked: { readonly notary: string; readonly index: number; readonly size: number },
+): { readonly root: Uint8Array; readonly leafHash: Uint8Array; readonly path: readonly Uint8Array[] } {
   const read = readAnswer(where)
+  requireNotary(answer, where, asked.notary)
+  if (read.count(answer, 'index') !== asked.index || read.count(answer, 'size') !== asked.size)
+    throw read.fault(`a proof for index ${asked.index} of ${asked.size}`)
   return {
+    root: read.bytes(answer, 'root', HASH),
     leafHash: read.bytes(answer, 'leaf_hash', HASH),
     path: read.hashes(answer, 'path', PROOF_HASHES_MAX),
   }
 }
 
-export function parseConsistency(answer: JsonObject, where: string): readonly Uint8Array[] {
-  return readAnswer(where).hashes(answer, 'path', PROOF_HASHES_MAX)
+export function parseConsistency(
+  answer: JsonObject,
+  where: string,
+  asked: { readonly notary: string; readonly from: number; readonly to: number },
+): readonly Uint8Array[] {
+  const read = readAnswer(where)
+  requireNotary(answer, where, asked.notary)
+  if (read.count(answer, 'from') !== asked.from || read.count(answer, 'to') !== asked.to)
+    throw read.fault(`a proof from ${asked.from} to ${asked.to}`)
+  return read.hashes(answer, 'path', PROOF_HASHES_MAX)
 }
 
 export function parseRecords(

@@ -12,6 +12,7 @@ import type { ServedLog } from './answers.ts'
 import type { ChainBlock, ChainSource } from './chain-source.ts'
 import type { AuditScope } from './expectations.ts'
 import type { FindingCode } from './findings.ts'
+import { GatewayFault } from './gateway-fault.ts'
 import type { Ledger } from './ledger.ts'
 import { isoOf } from './timeline.ts'
 
@@ -20,9 +21,12 @@ export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
 /** Checks the head attestations of one log, in the order in which they are served. */
 export type AttestationAudit = {
-  /** Those of a page that hold, by size. */
-  check(page: readonly Json[]): Promise<readonly AttestedHead[]>
+  /** Those of a page that hold, by size. Throws GatewayFault when one does not belong to the page. */
+  check(page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]>
 }
+
+/** Sizes of a page: over `after` (null: all) up to `through` (null: all). */
+export type PageReach = { readonly after: number | null; readonly through: number | null }
 
 /** Gives the audit of the head attestations of `log`. */
 export function createAttestationAudit(
@@ -52,7 +56,6 @@ export function createAttestationAudit(
     reportFaults(report, where, ledger)
     if (report.facts === null) return null
     const attested = { ...attestation, timestampMs: report.facts.timestampMs }
-    ledger.pass('time attestations')
     if ((scope.policy.measurements ?? []).length > 0) ledger.pass('measurements')
     if (chain !== null) checkBlockTime(attested, block, { where, ledger })
     checkOrder(attested, where)
@@ -70,7 +73,9 @@ export function createAttestationAudit(
   }
 
   return {
-    async check(page) {
+    async check(page, reach) {
+      // Once the walk is past a size, there is no tree left to compare it with.
+      for (const json of page) checkPlace(tryParse(json), reach)
       const blocks = chain === null ? null : await fetchBlocks(page, chain)
       const held: AttestedHead[] = []
       for (const json of page) {
@@ -80,6 +85,16 @@ export function createAttestationAudit(
       return held.sort((one, other) => one.size - other.size)
     },
   }
+}
+
+function checkPlace(attestation: HeadAttestation | null, { after, through }: PageReach): void {
+  if (attestation === null) return
+  const { size } = attestation
+  if (size > (after ?? -1) && (through === null || size <= through)) return
+  throw new GatewayFault('answer_invalid', {
+    where: `heads after ${after ?? 'none'}`,
+    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got one of size ${size}`,
+  })
 }
 
 type Blocks = {

@@ -5,16 +5,17 @@ import type { ServedLog } from './answers.ts'
 import { createAttestationAudit } from './attestation-audit.ts'
 import { ChainFault } from './chain-fault.ts'
 import type { ChainSource } from './chain-source.ts'
+import { auditClaims, auditSameLog } from './claims-audit.ts'
 import { auditEvents, REORGANISED_BLOCKS_MAX } from './event-audit.ts'
 import type { AuditScope } from './expectations.ts'
-import { AUDIT_CHECKS, type AuditCheckName, type Finding } from './findings.ts'
+import type { Finding } from './findings.ts'
 import type { Gateway } from './gateway.ts'
 import { GatewayFault } from './gateway-fault.ts'
 import { HeadIndex } from './head-index.ts'
 import { auditConstancy, auditResumption } from './history-audit.ts'
 import { openLeafReader } from './leaf-reader.ts'
 import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
-import { auditContract, auditIdentity } from './log-identity.ts'
+import { auditConfigurationSource, auditContract, auditIdentity } from './log-identity.ts'
 import { type WalkOutcome, walkLog } from './log-walk.ts'
 import { auditProofs } from './proof-audit.ts'
 import { createRecordAudit, type RecordAudit } from './record-audit.ts'
@@ -84,9 +85,7 @@ export async function auditLog(
   } finally {
     await run.end()
   }
-  if (!isComplete)
-    for (const check of Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[])
-      ledger.skip(check, 'the audit of this log did not come to its end')
+  if (!isComplete) ledger.skipAll('the audit of this log did not come to its end')
   const { startSize, endSize, headCount } = run
   const { notary, size } = log
   const counts = { startSize, endSize, headCount, isComplete }
@@ -100,13 +99,12 @@ class LogRun {
   private readonly log: ServedLog
   private readonly tools: AuditTools
   private readonly ledger: Ledger
-  private readonly saved: SavedLog | null
   private readonly events: AuditEvents
   private readonly tree: TreeWalk
   private readonly index: HeadIndex
   private readonly samples: Samples
   /** What would be saved now. */
-  private state: SavedLog | null
+  private state: SavedLog
   private walkedSize: number
   private closers: (() => Promise<void>)[] = []
 
@@ -123,14 +121,13 @@ class LogRun {
     this.log = log
     this.tools = tools
     this.ledger = given.ledger
-    this.saved = saved
     this.events = given.events
-    this.state = saved
-    this.startSize = saved?.head.size ?? 0
+    this.state = saved ?? NOTHING_SAVED
+    this.startSize = this.state.edge.size
     this.walkedSize = this.startSize
-    this.tree = new TreeWalk(saved?.edge ?? emptyEdge)
+    this.tree = new TreeWalk(this.state.edge)
     this.index = new HeadIndex(this.startSize)
-    if (saved !== null) this.index.add(saved.head)
+    if (this.state.head !== null) this.index.add(this.state.head)
     const end = Math.min(log.size, tools.scope.to ?? log.size)
     this.samples = new Samples(tools.random, { start: this.startSize, end: Math.max(this.startSize, end) })
   }
@@ -141,15 +138,16 @@ class LogRun {
 
   /** Whether it came to its end. */
   async audit(): Promise<boolean> {
-    const { log, ledger, tools, saved } = this
+    const { log, ledger, tools } = this
+    const saved = this.state
     auditIdentity(log, { ledger, scope: tools.scope })
     const chain = await auditContract(log, { ledger, chain: tools.chain })
-    if (saved !== null && !(await auditResumption(log, saved.head, { gateway: tools.gateway, ledger })))
-      return false
+    const given = { gateway: tools.gateway, ledger }
+    if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false
     const anchors = createAnchorAudit(log, { ledger, chain, nowMs: tools.nowMs })
-    if (saved !== null) await anchors.check(saved.waiting)
+    await anchors.check(saved.waiting)
     const records = this.openRecords()
-    const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved?.head ?? null })
+    const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved.head })
     const outcome = await walkLog({
       ...tools,
       log,
@@ -166,21 +164,15 @@ class LogRun {
         this.events.progress(size)
         const newest = heads.newest()
         if (!isWhole || newest === null) return
-        const bracket = records?.audit.timeline.bracket() ?? NO_BRACKET
-        const { eventBlock = null, findings = [] } = this.state ?? {}
-        this.state = {
-          edge: this.tree.matchedEdge,
-          head: newest,
-          waiting: anchors.waiting(),
-          eventBlock,
-          bracket,
-          findings,
-        }
+        const bracket = records?.audit.timeline.bracket() ?? NOTHING_SAVED.bracket
+        const edge = this.tree.matchedEdge
+        this.state = { ...this.state, edge, head: newest, waiting: anchors.waiting(), bracket }
         await this.save()
       },
     })
     this.headCount = outcome.headCount
     this.finishRecords(records?.audit ?? null)
+    auditConfigurationSource(ledger)
     await this.close(outcome, { chain, newest: heads.newest() })
     return true
   }
@@ -193,10 +185,11 @@ class LogRun {
 
   /** What takes the whole walk to be known. */
   private async close(
-    { confirmedSize }: WalkOutcome,
+    outcome: WalkOutcome,
     { chain, newest }: { readonly chain: ChainSource | null; readonly newest: SignedHead | null },
   ): Promise<void> {
     const { log, ledger, tools, samples, index } = this
+    const { confirmedSize } = outcome
     const end = Math.min(log.size, tools.scope.to ?? log.size)
     if (this.walkedSize < end)
       ledger.find('head_missing', {
@@ -204,16 +197,31 @@ class LogRun {
         message: `the log has ${log.size} leaves, and the last head that is served and signed has ${this.walkedSize}`,
       })
     if (tools.scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
-    const matched = this.state?.head ?? null
+    const matched = this.state.head
     if (matched !== null) await auditProofs(matched, { ...tools, notary: log.notary, ledger, samples })
-    if (newest !== null)
-      await auditConstancy(log, { ...tools, ledger, index, samples, newest, confirmedSize })
+    const given = { ...tools, ledger, index, samples, newest, confirmedSize }
+    this.auditClaims(await auditConstancy(log, given), outcome)
     if (chain === null) return
-    const fromBlock = Math.max(tools.fromBlock, (this.state?.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
+    const fromBlock = Math.max(tools.fromBlock, (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
     if (tools.fromBlock > 0)
       ledger.skip('heads on chain', `blocks before ${tools.fromBlock} were left out (--from-block)`)
     const eventBlock = await auditEvents(log, { ...tools, chain, ledger, index, newest, fromBlock })
-    if (this.state !== null) this.state = { ...this.state, eventBlock }
+    this.state = { ...this.state, eventBlock }
+  }
+
+  /** What the gateway claimed of the log when the audit began, and what it claims at the end (`later`). */
+  private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
+    const { log, ledger } = this
+    const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
+    auditClaims(log, { ledger, where: 'log', servedSize: 0, tree })
+    // That it shrank is told already.
+    if (later.size >= log.size) auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree })
+    auditSameLog(log, later, ledger)
+    if (attestedSize > later.size)
+      ledger.skip(
+        'time attestations',
+        `the enclave attested ${attestedSize} leaves, of which ${later.size} are served: the others were never committed, or are kept back`,
+      )
   }
 
   private openLeaves() {
@@ -240,7 +248,7 @@ class LogRun {
     const reader = openRecordReader(gateway, { notary: log.notary, start, end: log.size })
     this.closers.push(() => reader.close())
     const documents = createDocumentJudge(log, { scope, verifier })
-    const bracket = this.saved?.bracket ?? NO_BRACKET
+    const { bracket } = this.state
     return { reader, audit: createRecordAudit(log, { ledger, scope, documents, bracket }) }
   }
 
@@ -258,10 +266,16 @@ class LogRun {
 
   /** Faults are of this run: the next one asks again. */
   private async save(): Promise<void> {
-    if (this.state === null) return
     const findings = this.ledger.findings().filter(({ severity }) => severity !== 'fault')
     await this.events.save({ ...this.state, findings })
   }
 }
 
-const NO_BRACKET = { newestMs: null, notBeforeMs: null }
+const NOTHING_SAVED: SavedLog = {
+  edge: emptyEdge,
+  head: null,
+  waiting: [],
+  eventBlock: null,
+  bracket: { newestMs: null, notBeforeMs: null },
+  findings: [],
+}

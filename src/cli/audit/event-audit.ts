@@ -65,10 +65,12 @@ async function lookUp(
     gateway,
     ledger,
     newest,
+    index,
   }: {
     readonly gateway: Pick<Gateway, 'fetchHead' | 'fetchConsistency'>
     readonly ledger: Ledger
     readonly newest: TreeHead | null
+    readonly index: HeadIndex
   },
   notary: string,
 ): Promise<void> {
@@ -88,6 +90,11 @@ async function lookUp(
       told,
       `the head of size ${newest.size}, which it is not consistent with`,
     ])
+  else if (index.covers(event.size))
+    ledger.find('head_missing', {
+      where,
+      message: `the list of heads lacks ${told}, which the gateway serves to whoever asks for its size`,
+    })
   else ledger.pass('heads on chain')
 }
 

@@ -46,7 +46,11 @@ export type Gateway = {
   fetchInclusion(
     notary: string,
     position: { readonly index: number; readonly size: number },
-  ): Promise<{ readonly leafHash: Uint8Array; readonly path: readonly Uint8Array[] }>
+  ): Promise<{
+    readonly root: Uint8Array
+    readonly leafHash: Uint8Array
+    readonly path: readonly Uint8Array[]
+  }>
   fetchConsistency(notary: string, from: number, to: number): Promise<readonly Uint8Array[]>
   /** Records of leaves from `start` on, and where to go on; null: at the end. */
   fetchRecords(
@@ -94,11 +98,13 @@ export function openGateway(http: GatewayHttp): Gateway {
     },
     async fetchInclusion(notary, { index, size }) {
       const path = `/v1/log/${notary}/inclusion?index=${index}&size=${size}`
-      return parseInclusion(await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.proof }), path)
+      const answer = await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.proof })
+      return parseInclusion(answer, path, { notary, index, size })
     },
     async fetchConsistency(notary, from, to) {
       const path = `/v1/log/${notary}/consistency?from=${from}&to=${to}`
-      return parseConsistency(await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.proof }), path)
+      const answer = await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.proof })
+      return parseConsistency(answer, path, { notary, from, to })
     },
     async fetchRecords(notary, start) {
       const path = `/v1/log/${notary}/records?start=${start}&limit=${PAGE_RECORDS_MAX}`
@@ -130,9 +136,17 @@ async function listLogs(http: GatewayHttp): Promise<readonly ServedLog[]> {
   do {
     const path: string = `/v1/log?limit=100${cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`}`
     const page = parseLogPage(await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.logs }), path)
-    const known = found.size
-    for (const log of page.logs) found.set(log.notary, log)
-    if (page.cursor !== null && found.size === known) throw stuck(path, 'the page has no log that is new')
+    const isNew = page.logs.some(({ notary }) => !found.has(notary))
+    if (page.cursor !== null && !isNew) throw stuck(path, 'the page has no log that is new')
+    for (const log of page.logs) {
+      const { notary } = log
+      if (found.has(notary))
+        throw new GatewayFault('answer_invalid', {
+          where: path,
+          message: `expected the log of ${notary} once`,
+        })
+      found.set(notary, log)
+    }
     if (found.size > LOGS_MAX) throw stuck(path, `expected at most ${LOGS_MAX} logs`)
     cursor = page.cursor
   } while (cursor !== null)

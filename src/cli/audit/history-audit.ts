@@ -43,18 +43,18 @@ export async function auditResumption(
 
 /**
  * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What is signed must be the
- * same for every question. `newest`: the last head of the walk. Throws GatewayFault.
+ * same for every question. `newest`: the last head of the walk, null when there is none. Gives what the log is now. Throws GatewayFault.
  */
 export async function auditConstancy(
   log: ServedLog,
   given: Given & {
     readonly index: HeadIndex
     readonly samples: Samples
-    readonly newest: SignedHead
+    readonly newest: SignedHead | null
     /** The largest head that was served as confirmed on the chain: no reorganisation takes that back. */
     readonly confirmedSize: number
   },
-): Promise<void> {
+): Promise<ServedLog> {
   const { gateway, ledger, index, samples, confirmedSize } = given
   if (log.head !== null) compareHead(log.head, log, { ledger, index, where: 'newest head of the log' })
   for (const { size } of samples.heads()) {
@@ -78,16 +78,21 @@ export async function auditConstancy(
       message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, and serves one of ${confirmedSize}`,
     })
   if (later.head !== null) await auditNewest(later.head, log, given)
+  return later
 }
 
 /** The head that is newest now may be one of the walk, or go on from it. */
 async function auditNewest(
   head: ServedHead,
   log: ServedLog,
-  given: Given & { readonly index: HeadIndex; readonly newest: SignedHead },
+  given: Given & { readonly index: HeadIndex; readonly newest: SignedHead | null },
 ): Promise<void> {
   const { gateway, ledger, newest } = given
   const where = 'newest head of the log, at the end'
+  if (newest === null) {
+    if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+    return
+  }
   if (head.size <= newest.size) return compareHead(head, log, { ...given, where })
   const reason = await reasonAgainst(async () => {
     const path = await gateway.fetchConsistency(log.notary, newest.size, head.size)

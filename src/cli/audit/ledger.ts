@@ -20,6 +20,10 @@ export type Ledger = {
   pass(check: AuditCheckName, count?: number): void
   /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
   skip(check: AuditCheckName, reason: string): void
+  /** Nothing was checked, or not in full. */
+  skipAll(reason: string): void
+  /** How many things were passed so far. */
+  passed(check: AuditCheckName): number
   find(code: FindingCode, finding: { readonly where: string; readonly message: string }): void
   /** Up to FINDINGS_PER_CODE_MAX of each code. */
   findings(): readonly Finding[]
@@ -49,13 +53,19 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       : { name, outcome: 'passed', detail: shown.join() }
   }
 
+  function skip(check: AuditCheckName, reason: string): void {
+    reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
+  }
+
   return {
+    skip,
+    skipAll: (reason) => {
+      for (const check of NAMES) skip(check, reason)
+    },
     pass(check, count = 1) {
       passed.set(check, (passed.get(check) ?? 0) + count)
     },
-    skip(check, reason) {
-      reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
-    },
+    passed: (check) => passed.get(check) ?? 0,
     find(code, { where, message }) {
       const { severity } = FINDING_KINDS[code]
       const finding = { code, severity, notary, where, message, isEarlier: false }
@@ -70,6 +80,8 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
     findings: () => kept,
-    checks: () => (Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[]).map(judge),
+    checks: () => NAMES.map(judge),
   }
 }
+
+const NAMES = Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[]

@@ -34,6 +34,15 @@ export function auditIdentity(
 }
 
 /**
+ * Notes, after the walk, when no genuine document named the log's boot configuration: then the gateway alone says that
+ * it is the log's, whether or not it is an expected one.
+ */
+export function auditConfigurationSource(ledger: Ledger): void {
+  if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
+  ledger.skip('boot configuration', 'no attestation document was seen that names it: the gateway alone does')
+}
+
+/**
  * Gives the chain, if it is the one of the log and has the contract of this release there; null when it cannot show
  * anything. Throws ChainFault.
  */

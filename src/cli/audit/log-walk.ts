@@ -17,6 +17,9 @@ import type { TreeWalk } from './tree-walk.ts'
 /** Heads after which what was found is made ready to be saved. */
 const STEP_HEADS = 50
 
+/** Heads in a row that are refused before the walk ends: of heads that nobody signed there may be no end. */
+export const REFUSED_HEADS_MAX = 2_000
+
 /** What a walk is done with. */
 export type WalkParts = {
   readonly log: ServedLog
@@ -40,6 +43,12 @@ export type WalkOutcome = {
   /** Heads that were walked. */
   readonly headCount: number
   readonly confirmedSize: number
+  /** The largest signed head on the pages that were read: it lies beyond the walk when the log grew, or belittles itself. */
+  readonly servedSize: number
+  /** The most leaves that a head attestation is over. */
+  readonly attestedSize: number
+  /** Every head that was walked is one of the tree. */
+  readonly isWhole: boolean
 }
 
 /**
@@ -53,19 +62,30 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const walk = new Walk(parts)
   let headCount = 0
   let confirmedSize = 0
-  for await (const page of readAhead(gateway.headPages(log.notary, heads.newest()?.size ?? null))) {
-    const attested = await parts.attestations.check(page.attestations)
+  let servedSize = 0
+  let after = heads.newest()?.size ?? null
+  for await (const page of readAhead(gateway.headPages(log.notary, after))) {
+    walk.takeAttested(await parts.attestations.check(page.attestations, { after, through: page.cursor }))
+    after = page.cursor
+    servedSize = Math.max(servedSize, largestSigned(page.heads, log))
     const reach = page.heads.filter(({ size }) => size <= log.size)
     for (let start = 0; start < reach.length && walk.size < end; start += STEP_HEADS) {
-      const taken = await walk.walkHeads(reach.slice(start, start + STEP_HEADS), attested, end)
+      const taken = await walk.walkHeads(reach.slice(start, start + STEP_HEADS), end)
       await parts.anchors.check(taken.filter(({ size }) => size > scope.from))
       headCount += taken.length
       confirmedSize = taken.findLast(({ anchor }) => anchor.state === 'confirmed')?.size ?? confirmedSize
       await parts.onStep({ size: walk.size, isWhole: walk.isWhole })
     }
-    if (walk.size >= end) break
+    const isBeyond = page.cursor !== null && page.cursor >= log.size
+    if (walk.size >= end || isBeyond || walk.refused > REFUSED_HEADS_MAX) break
   }
-  return { headCount, confirmedSize }
+  walk.finish()
+  return { headCount, confirmedSize, servedSize, attestedSize: walk.attestedSize, isWhole: walk.isWhole }
+}
+
+/** Size of the largest head of the page that the notary signed; 0 for none. Looks for it from the end. */
+function largestSigned(heads: readonly ServedHead[], log: ServedLog): number {
+  return heads.findLast((head) => isSigned(head, log))?.size ?? 0
 }
 
 /** What the leaves hash to at the size of an attestation, hex. */
@@ -77,8 +97,11 @@ class Walk {
   private position: number
   /** False once the leaves contradict a head, or one is missing: there is no tree to compare with from there on. */
   isWhole = true
-  private nextAttestation = 0
-  private attested: readonly AttestedHead[] = []
+  /** Heads since the last one that was accepted. */
+  refused = 0
+  attestedSize = 0
+  /** Attestations of no fewer leaves than were passed, by size. */
+  private attested: AttestedHead[] = []
 
   constructor(parts: WalkParts) {
     this.parts = parts
@@ -89,20 +112,31 @@ class Walk {
     return this.position
   }
 
+  /** Takes the attestations of the next page; they are compared with the tree as the walk comes by. */
+  takeAttested(attested: readonly AttestedHead[]): void {
+    this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
+    // Of a log that grew since, as its heads.
+    this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
+  }
+
+  /** Compares what is over exactly the leaves that were passed last, and says what was not compared. */
+  finish(): void {
+    const { tree, ledger } = this.parts
+    const last = this.attested.filter(({ size }) => this.isWhole && size === tree.size)
+    for (const attested of last) this.compareAttested(attested, encodeHex(tree.root()))
+    const rest = this.attested.length - last.length
+    if (rest > 0)
+      ledger.skip('time attestations', `${rest} of more leaves than the ${this.position} that were walked`)
+  }
+
   /** Walks heads in order until one reaches `end`; gives those that were accepted. */
-  async walkHeads(
-    heads: readonly ServedHead[],
-    attested: readonly AttestedHead[],
-    end: number,
-  ): Promise<readonly ServedHead[]> {
-    if (attested !== this.attested) {
-      this.attested = attested
-      this.nextAttestation = 0
-    }
+  async walkHeads(heads: readonly ServedHead[], end: number): Promise<readonly ServedHead[]> {
     const taken: ServedHead[] = []
     for (const head of heads) {
       if (this.position >= end) break
+      this.refused++
       if (!this.parts.heads.accept(head, `head ${head.size}`)) continue
+      this.refused = 0
       await this.walkHead(head)
       taken.push(head)
     }
@@ -115,7 +149,7 @@ class Walk {
     const attested = await this.advanceOverAttested(head)
     await this.advance(head.size, head)
     const isMatch = this.isWhole && tree.matches(head.root)
-    if (isMatch) this.compareAttested(attested)
+    if (isMatch) for (const one of attested) this.compareAttested(one.attested, one.root)
     else {
       samples.dropLeaves(start)
       ledger.skip('time attestations', 'some are over leaves that do not match their head')
@@ -133,13 +167,12 @@ class Walk {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []
     for (;;) {
-      const attested = this.attested[this.nextAttestation]
+      const [attested] = this.attested
       if (attested === undefined || attested.size > head.size) return roots
-      this.nextAttestation++
+      this.attested.shift()
       await this.advance(attested.size, head)
       records?.audit.timeline.passAttestation(attested.timestampMs)
-      // Of an attestation of fewer leaves than were passed, this tree shows nothing.
-      if (this.isWhole && tree.size === attested.size) roots.push({ attested, root: encodeHex(tree.root()) })
+      if (this.isWhole) roots.push({ attested, root: encodeHex(tree.root()) })
     }
   }
 
@@ -149,13 +182,14 @@ class Walk {
     return await tree.explain(head, { notary: log.notary, gateway, ledger, beyond })
   }
 
-  private compareAttested(roots: readonly AttestedRoot[]): void {
-    for (const { attested, root } of roots)
-      if (attested.root !== root)
-        this.parts.ledger.find('head_attestation_mismatch', {
-          where: `attestation of size ${attested.size}`,
-          message: `the enclave attested the root ${attested.root}, the leaves hash to ${root}`,
-        })
+  private compareAttested(attested: AttestedHead, root: string): void {
+    const { ledger } = this.parts
+    if (attested.root === root) ledger.pass('time attestations')
+    else
+      ledger.find('head_attestation_mismatch', {
+        where: `attestation of size ${attested.size}`,
+        message: `the enclave attested the root ${attested.root}, the leaves hash to ${root}`,
+      })
   }
 
   /** Passes the leaves, and their records, up to `to`; `head` is the first that covers them. */

@@ -1,3 +1,4 @@
+import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
@@ -29,8 +30,11 @@ export async function auditProofs(
   for (const [index, leafHash] of samples.leaves()) {
     if (index >= newest.size) continue
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
-      const { path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
+      const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
+      // Whoever does not have the head compares with this one.
+      if (!equalBytes(root, newest.root))
+        throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })
   }
   for (const head of samples.heads()) {

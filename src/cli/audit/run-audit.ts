@@ -5,6 +5,7 @@ import type { Finding } from './findings.ts'
 import type { Gateway } from './gateway.ts'
 import { GatewayFault } from './gateway-fault.ts'
 import { openLedger } from './ledger.ts'
+import { reportMissingLog } from './missing-log.ts'
 import type { AuditProgress } from './progress.ts'
 import type { AuditState } from './state-file.ts'
 
@@ -27,7 +28,9 @@ export async function runAudit(
   const ledger = openLedger(null)
   const verifier = createAttestationVerifier()
   const logs: LogReport[] = []
-  for (const log of await findLogs(tools.gateway, notary, (fault) => ledger.find(fault.code, fault))) {
+  const found = await findLogs(tools.gateway, notary, (fault) => ledger.find(fault.code, fault))
+  if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
+  for (const log of found ?? []) {
     progress.start(log.notary, log.size)
     const events = {
       progress: progress.update,
@@ -44,16 +47,32 @@ export async function runAudit(
   return { logs, findings: ledger.findings() }
 }
 
+/** Logs that an earlier run came to, and that are not there any more. */
+async function auditMissing(found: readonly ServedLog[], state: AuditState): Promise<readonly LogReport[]> {
+  const served = new Set(found.map(({ notary }) => notary))
+  const reports: LogReport[] = []
+  for (const notary of state.notaries()) {
+    const saved = state.find(notary)
+    if (saved === null || served.has(notary)) continue
+    const { report, findings } = reportMissingLog(notary, saved)
+    await state.save(notary, { ...saved, findings })
+    reports.push(report)
+  }
+  await state.flush()
+  return reports
+}
+
+/** Null when the gateway does not say. */
 async function findLogs(
   gateway: Gateway,
   notary: string | null,
   report: (fault: GatewayFault) => void,
-): Promise<readonly ServedLog[]> {
+): Promise<readonly ServedLog[] | null> {
   try {
     return notary === null ? await gateway.listLogs() : [await gateway.fetchLog(notary)]
   } catch (fault) {
     if (!(fault instanceof GatewayFault)) throw fault
     report(fault)
-    return []
+    return null
   }
 }

@@ -11,8 +11,8 @@ import type { TimeBracket } from './timeline.ts'
 export type SavedLog = {
   /** The tree at `head`. */
   readonly edge: Edge
-  /** The newest head that was compared with it. */
-  readonly head: SignedHead
+  /** The newest head that was compared with it; null when there is none yet. */
+  readonly head: SignedHead | null
   /** Heads whose anchor was in no block yet. */
   readonly waiting: readonly ServedHead[]
   /** Newest block whose events were read; null: of none. */
@@ -25,7 +25,7 @@ export type SavedLog = {
 export function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.input<typeof SavedLogForm> {
   return {
     edge: { size: edge.size, hashes: edge.hashes.map(encodeHex) },
-    head: writeHead(head),
+    head: head && writeHead(head),
     waiting: waiting.map((one) => ({ ...writeHead(one), createdAt: one.createdAt, anchor: one.anchor })),
     ...rest,
     findings: [...rest.findings],
@@ -66,7 +66,7 @@ const FindingForm = z.object({
 const SavedLogForm = z
   .strictObject({
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53) }),
-    head: HeadForm,
+    head: HeadForm.nullable(),
     waiting: z.array(WaitingForm),
     eventBlock: Count.nullable(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
@@ -74,7 +74,8 @@ const SavedLogForm = z
   })
   .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
 
-function isEdgeOf(edge: Edge, head: SignedHead): boolean {
+function isEdgeOf(edge: Edge, head: SignedHead | null): boolean {
+  if (head === null) return edge.size === 0 && edge.hashes.length === 0
   try {
     const whole = appendLeaves(edge, []).edge
     return whole.size === head.size && equalBytes(rootOf(whole), head.root)

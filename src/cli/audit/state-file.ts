@@ -11,6 +11,8 @@ export const SAVE_INTERVAL_MS = 1_000
 /** Where audits stand, log by log, over several runs. */
 export type AuditState = {
   find(notary: string): SavedLog | null
+  /** Of all logs that any run came to. */
+  notaries(): readonly string[]
   /** Keeps where a log stands; written at once, or within SAVE_INTERVAL_MS. Throws CliError. */
   save(notary: string, saved: SavedLog): Promise<void>
   /** Writes what is not written yet. */
@@ -39,6 +41,7 @@ export async function openAuditState(
 
   return {
     find: (notary) => logs.get(notary) ?? null,
+    notaries: () => [...logs.keys()],
     async save(notary, saved) {
       logs.set(notary, saved)
       isDirty = true

@@ -196,12 +196,12 @@ const ATTACKS: readonly Row[] = [
   ['another history when it is asked again', ['equivocation'], () => switchHistory('log/heads', 3)],
   [
     'another history in what it says of the log',
-    ['equivocation'],
+    ['equivocation', 'head_root_mismatch'],
     () => (question, honest) => (question.resource === 'logs' ? honest(other) : honest()),
   ],
   [
     'another history in what it says of the log at the end',
-    ['equivocation'],
+    ['equivocation', 'head_root_mismatch'],
     () => (question, honest) => (question.resource === 'log' ? honest(other) : honest()),
   ],
   [

@@ -164,6 +164,17 @@ describe('affidavit audit, with a chain', () => {
     expect([code, codes]).toEqual([1, ['equivocation', 'hidden_anchor']])
   })
 
+  it('catches a head that the list lacks, though it is served to whoever asks for its size', async () => {
+    const log = await build()
+    const lacks: Attack = (question, honest) => {
+      const answer = honest()
+      if (question.resource !== 'log/heads' || question.number('limit') === 1) return answer
+      const heads = answer.heads as readonly { readonly size: number }[]
+      return { ...answer, heads: heads.filter(({ size }) => size !== log.heads[1]?.size) }
+    }
+    expect(await audit(log, { attack: lacks })).toMatchObject({ code: 1, codes: ['head_missing'] })
+  })
+
   it('catches a block of an attestation that the chain does not have', async () => {
     const log = await build()
     const attestations = log.attestations.map((one, at) => (at === 1 ? { ...one, block_number: 1 } : one))
