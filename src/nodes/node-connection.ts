@@ -23,6 +23,7 @@ export const CLOSE_CODES = {
   protocol: 1002,
   notText: 1003,
   policy: 1008,
+  fault: 1011,
   restart: 1012,
   later: 1013,
 } as const
@@ -78,7 +79,7 @@ export class NodeConnection {
     this.strays = createStrayBudget(host.limits)
     this.liveness = createLiveness({ ...host, actions: this.livenessActions() })
     this.hooks = this.runHooks()
-    socket.on('message', (data: Buffer, isBinary: boolean) => this.receive(data, isBinary))
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.receiveSafely(data, isBinary))
     socket.on('pong', () => this.hear(this.liveness.isAwaitingPong()))
     socket.on('ping', () => this.hear(false))
     socket.on('close', (code) => this.end(`closed with ${code}`))
@@ -187,6 +188,16 @@ export class NodeConnection {
     if (this.isAnswering()) this.standing.failed()
     this.failRuns(new DispatchError('node_lost', 'The connection to the node ended'))
     this.host.onGone(this, why)
+  }
+
+  /** A fault of ours that one node's frame uncovers ends that node's connection, and not the process. */
+  private receiveSafely(data: Buffer, isBinary: boolean): void {
+    try {
+      this.receive(data, isBinary)
+    } catch (error) {
+      this.host.log.error({ err: error, nodeId: this.nodeId }, 'frame of a node not read')
+      this.close(CLOSE_CODES.fault, 'Internal error')
+    }
   }
 
   private receive(data: Buffer, isBinary: boolean): void {

@@ -49,6 +49,28 @@ describe('a node that says it closes, and leaves the connection open,', () => {
   })
 })
 
+describe('a fault of the gateway itself while it reads a frame', () => {
+  it('ends that node’s connection and its call alone', async () => {
+    const node = await stage.connect({ model: 'one' })
+    await stage.connect({ model: 'other', answer: answerWith('well') })
+    const faulty = () => ({
+      push() {
+        throw new TypeError('a mistake of ours')
+      },
+      finish() {},
+    })
+    await expect(
+      stage.nodes.dispatcher.dispatch({
+        ...{ model: 'one', request: { model: 'one', messages: [] }, accountId: null },
+        ...{ signal: new AbortController().signal, openReader: faulty },
+      }),
+    ).rejects.toMatchObject({ code: 'node_lost' })
+    expect((await node.closed).code).toBe(1011)
+    expect(textOf(await readAll(await stage.dispatch({ model: 'other' })))).toBe('well')
+    expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, connected: 1 })
+  })
+})
+
 describe('WebSocket pongs', () => {
   it('that nobody asked for are held against the node', async () => {
     const node = await stage.connect()
