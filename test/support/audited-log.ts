@@ -1,8 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
-import { hashCompletion } from '../../attestation/completion-hash.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
@@ -10,7 +8,6 @@ import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { type Account, makeAccount } from '../../enclave/account.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
@@ -18,6 +15,7 @@ import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createReference } from '../attestation/merkle/reference.ts'
 import { TEST_FEES, type TestChain } from './chain.ts'
+import { type Sealed, sealCompletion } from './sealed-completion.ts'
 
 /** Where the anchors of a log's heads go; without a chain, they are made up. */
 export type Anchoring = {
@@ -63,17 +61,18 @@ export type BuiltLog = {
   readonly document: string
 }
 
-/** Gives a notary of a new account and a new security module in software. */
+/** Gives a notary of a new account and a new security module in software, whose clock is `now`. */
 export async function createTestNotary(
   domain: { readonly chainId: number; readonly contract: string } = {
     chainId: 31337,
     contract: `0x${'ab'.repeat(20)}`,
   },
+  now: () => number = Date.now,
 ): Promise<TestNotary> {
   const nsm = await openSoftwareNsm({
     rootFile: null,
     measuredRoot: join(import.meta.dirname, '../..'),
-    now: Date.now,
+    now,
   })
   return {
     nsm,
@@ -117,7 +116,7 @@ export async function buildLog(
   const size = keptSize + options.batches.reduce((sum, count) => sum + count, 0)
   const finishedAtMs = options.finishedAtMs ?? Date.now()
   const sealed = Array.from({ length: size - keptSize }, (_, at) =>
-    seal(notary, { index: keptSize + at, salt, finishedAtMs }),
+    sealCompletion(notary.account, { index: keptSize + at, salt, finishedAtMs }),
   )
   const leafData = [
     ...(after?.log.leafData.slice(0, keptSize) ?? []),
@@ -199,54 +198,6 @@ export async function attestHeads(
 
 async function attest(notary: TestNotary, userData: Uint8Array, nonce: Uint8Array | null): Promise<Buffer> {
   return Buffer.from(await notary.nsm.attest({ publicKey: notary.account.publicKey, userData, nonce }))
-}
-
-type Sealed = {
-  readonly request: JsonObject
-  readonly response: JsonObject
-  readonly receipt: Receipt
-  readonly signature: Uint8Array
-}
-
-function seal(
-  notary: TestNotary,
-  {
-    index,
-    salt,
-    finishedAtMs,
-  }: { readonly index: number; readonly salt: string; readonly finishedAtMs: number },
-): Sealed {
-  const request = { model: 'demo/test', messages: [{ role: 'user', content: `question ${index} ${salt}` }] }
-  const response = {
-    id: `chatcmpl-${index}`,
-    object: 'chat.completion',
-    created: 1_790_000_000,
-    model: 'demo/test',
-    choices: [
-      { index: 0, message: { role: 'assistant', content: `answer ${index}` }, finish_reason: 'stop' },
-    ],
-  }
-  const hashes = hashCompletion({ request, response })
-  const receipt: Receipt = {
-    version: 1,
-    index,
-    hash: hashes.hash,
-    request_hash: hashes.requestHash,
-    response_hash: hashes.responseHash,
-    forwarded_hash: 'a'.repeat(64),
-    received_hash: 'b'.repeat(64),
-    provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
-    model: { requested: 'demo/test', returned: 'demo/test' },
-    outcome: 'complete',
-    started_at: finishedAtMs,
-    finished_at: finishedAtMs,
-  }
-  return {
-    request,
-    response,
-    receipt,
-    signature: notary.account.sign(completionDigest(decodeHex(hashes.hash))),
-  }
 }
 
 function storedRecord(

@@ -1,10 +1,12 @@
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-call.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { ServedHead, ServedLog } from './answers.ts'
 import { decodeAnchorEvent } from './chain-forms.ts'
 import type { ChainAnchor, ChainReceipt, ChainSource } from './chain-source.ts'
 import type { Ledger } from './ledger.ts'
+import { isoOf } from './timeline.ts'
 
 /** Longest that a head may wait for its anchor without being reported, milliseconds: chains take minutes. */
 export const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
@@ -17,10 +19,13 @@ const BATCH_HEADS_MAX = 50
 
 /** Checks the anchors of one log's heads. */
 export type AnchorAudit = {
-  check(heads: readonly ServedHead[]): Promise<void>
+  /** `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is known. */
+  check(heads: readonly ServedHead[], attestedAtMs?: AttestedAt): Promise<void>
   /** Heads whose anchor was in no block yet. */
   waiting(): readonly ServedHead[]
 }
+
+export type AttestedAt = (size: number) => number | null
 
 /** Gives the audit of the anchors of `log`. Without a chain, only what the gateway itself says is looked at. */
 export function createAnchorAudit(
@@ -30,25 +35,37 @@ export function createAnchorAudit(
   const { ledger, chain, nowMs } = given
   const waiting: ServedHead[] = []
 
-  function wait(head: ServedHead): void {
+  /** The head's own time is the gateway's word: it may say that a head is always young. */
+  function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = whereOf(head)
-    const waitedMs = nowMs - head.createdAt * 1000
+    const { txHash } = head.anchor
+    const saidMs = head.createdAt * 1000
+    const waitedMs = nowMs - Math.min(saidMs, attestedAtMs(head.size) ?? saidMs)
     if (waitedMs > ANCHOR_WAIT_MAX_MS)
       ledger.find('anchor_overdue', {
         where,
-        message: `transaction ${head.anchor.txHash} is in no block after ${Math.floor(waitedMs / 60_000)} minutes`,
+        message: `transaction ${txHash} is in no block after ${Math.floor(waitedMs / 60_000)} minutes`,
       })
-    else ledger.skip('anchors on chain', 'the newest heads wait for their anchor')
+    else if (waitedMs < -FUTURE_SKEW_MS_DEFAULT)
+      ledger.find('anchor_overdue', {
+        where,
+        message: `transaction ${txHash} is in no block, and the gateway dates the head in the future, ${isoOf(saidMs)}`,
+      })
+    else
+      ledger.skip(
+        'anchors on chain',
+        'heads of the last hour, as the gateway dates them, wait for their anchor',
+      )
     if (waiting.length < WAITING_MAX) waiting.push(head)
   }
 
-  function judge(head: ServedHead, found: ChainAnchor | null): void {
+  function judge(head: ServedHead, found: ChainAnchor | null, attestedAtMs: AttestedAt): void {
     const where = whereOf(head)
     const { txHash, state } = head.anchor
     const receipt = found?.receipt ?? null
     if (found === null || receipt === null) {
       const told = found === null ? 'the chain does not know' : 'no block has'
-      if (state === 'pending') wait(head)
+      if (state === 'pending') wait(head, attestedAtMs)
       else
         ledger.find('anchor_missing', {
           where,
@@ -69,13 +86,14 @@ export function createAnchorAudit(
 
   return {
     waiting: () => waiting,
-    async check(heads) {
+    async check(heads, attestedAtMs = () => null) {
       for (let start = 0; start < heads.length; start += BATCH_HEADS_MAX) {
         const part = heads.slice(start, start + BATCH_HEADS_MAX)
-        if (chain === null) for (const head of part) judgeUnasked(head, { ledger, wait })
+        if (chain === null)
+          for (const head of part) judgeUnasked(head, { ledger, wait: () => wait(head, attestedAtMs) })
         else {
           const found = await chain.fetchAnchors(part.map(({ anchor }) => anchor.txHash))
-          for (const [at, head] of part.entries()) judge(head, found[at] ?? null)
+          for (const [at, head] of part.entries()) judge(head, found[at] ?? null, attestedAtMs)
         }
       }
     },
@@ -85,9 +103,9 @@ export function createAnchorAudit(
 /** What the gateway says against itself. */
 function judgeUnasked(
   head: ServedHead,
-  { ledger, wait }: { readonly ledger: Ledger; readonly wait: (head: ServedHead) => void },
+  { ledger, wait }: { readonly ledger: Ledger; readonly wait: () => void },
 ): void {
-  if (head.anchor.state === 'pending') wait(head)
+  if (head.anchor.state === 'pending') wait()
   if (head.anchor.state === 'reverted')
     ledger.find('anchor_reverted', { where: whereOf(head), message: 'the gateway itself says so' })
 }

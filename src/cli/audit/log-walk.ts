@@ -71,7 +71,8 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
     const reach = page.heads.filter(({ size }) => size <= log.size)
     for (let start = 0; start < reach.length && walk.size < end; start += STEP_HEADS) {
       const taken = await walk.walkHeads(reach.slice(start, start + STEP_HEADS), end)
-      await parts.anchors.check(taken.filter(({ size }) => size > scope.from))
+      const looked = taken.filter(({ size }) => size > scope.from)
+      await parts.anchors.check(looked, (size) => walk.attestedAtMs(size))
       headCount += taken.length
       confirmedSize = taken.findLast(({ anchor }) => anchor.state === 'confirmed')?.size ?? confirmedSize
       await parts.onStep({ size: walk.size, isWhole: walk.isWhole })
@@ -102,6 +103,8 @@ class Walk {
   attestedSize = 0
   /** Attestations of no fewer leaves than were passed, by size. */
   private attested: AttestedHead[] = []
+  /** Those of the page in hand. */
+  private page: readonly AttestedHead[] = []
 
   constructor(parts: WalkParts) {
     this.parts = parts
@@ -114,9 +117,15 @@ class Walk {
 
   /** Takes the attestations of the next page; they are compared with the tree as the walk comes by. */
   takeAttested(attested: readonly AttestedHead[]): void {
+    this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
     // Of a log that grew since, as its heads.
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
+  }
+
+  /** When the first attestation of the page in hand that covers so many leaves was made. */
+  attestedAtMs(size: number): number | null {
+    return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }
 
   /** Compares what is over exactly the leaves that were passed last, and says what was not compared. */

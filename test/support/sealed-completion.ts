@@ -1,0 +1,56 @@
+import { completionDigest } from '../../attestation/account.ts'
+import { decodeHex } from '../../attestation/bytes.ts'
+import { hashCompletion } from '../../attestation/completion-hash.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import type { Receipt } from '../../attestation/receipt.ts'
+import type { Account } from '../../enclave/account.ts'
+
+/** A completion and its receipt, signed by its notary. */
+export type Sealed = {
+  readonly request: JsonObject
+  readonly response: JsonObject
+  readonly receipt: Receipt
+  readonly signature: Uint8Array
+}
+
+/** Seals a made-up completion at a leaf's index. `salt` makes it another one than one of another salt. */
+export function sealCompletion(
+  account: Account,
+  {
+    index,
+    salt,
+    finishedAtMs,
+  }: { readonly index: number; readonly salt: string; readonly finishedAtMs: number },
+): Sealed {
+  const request = { model: 'demo/test', messages: [{ role: 'user', content: `question ${index} ${salt}` }] }
+  const response = {
+    id: `chatcmpl-${index}`,
+    object: 'chat.completion',
+    created: 1_790_000_000,
+    model: 'demo/test',
+    choices: [
+      { index: 0, message: { role: 'assistant', content: `answer ${index}` }, finish_reason: 'stop' },
+    ],
+  }
+  const hashes = hashCompletion({ request, response })
+  const receipt: Receipt = {
+    version: 1,
+    index,
+    hash: hashes.hash,
+    request_hash: hashes.requestHash,
+    response_hash: hashes.responseHash,
+    forwarded_hash: 'a'.repeat(64),
+    received_hash: 'b'.repeat(64),
+    provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
+    model: { requested: 'demo/test', returned: 'demo/test' },
+    outcome: 'complete',
+    started_at: finishedAtMs,
+    finished_at: finishedAtMs,
+  }
+  return {
+    request,
+    response,
+    receipt,
+    signature: account.sign(completionDigest(decodeHex(hashes.hash))),
+  }
+}
