@@ -207,14 +207,14 @@ export class NodeConnection {
     if (frame.kind === 'run') this.receiveRun(frame, data.length)
     else if (frame.kind === 'control') this.receiveControl(frame, data.length)
     else if (frame.kind === 'stray') this.tolerate(data.length)
-    else if (frame.kind === 'binary') this.close(CLOSE_CODES.notText, 'Expected text frames')
-    else this.close(CLOSE_CODES.protocol, frame.reason)
+    else if (frame.kind === 'binary') this.expel(CLOSE_CODES.notText, 'Expected text frames')
+    else this.expel(CLOSE_CODES.protocol, frame.reason)
   }
 
   private receiveRun(frame: Extract<NodeFrame, { readonly kind: 'run' }>, bytes: number): void {
     const run = this.runs.get(frame.requestId)
     if (run !== undefined) {
-      if (!run.receive(frame, bytes)) this.close(CLOSE_CODES.policy, 'Answer is too large')
+      if (!run.receive(frame, bytes)) this.expel(CLOSE_CODES.policy, 'Answer is too large')
       return
     }
     const isLastFrame = frame.status !== 'running' && this.ended.delete(frame.requestId)
@@ -224,7 +224,7 @@ export class NodeConnection {
   private receiveControl(frame: Extract<NodeFrame, { readonly kind: 'control' }>, bytes: number): void {
     const answer = parseControl(frame.protocol, frame.data, this.nodeId)
     if (answer.kind === 'malformed') {
-      this.close(CLOSE_CODES.protocol, answer.reason)
+      this.expel(CLOSE_CODES.protocol, answer.reason)
       return
     }
     const isExpected =
@@ -247,7 +247,13 @@ export class NodeConnection {
   /** A frame nobody asked for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.host.now())) return
-    this.close(CLOSE_CODES.policy, 'Too many unexpected frames')
+    this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
+  }
+
+  /** Ends the connection for what the node sent. It would be read until the node agrees to close, so reading ends too. */
+  private expel(code: number, reason: string): void {
+    this.close(code, reason)
+    this.socket.pause()
   }
 
   private livenessActions() {

@@ -116,9 +116,10 @@ function openServer(limits: NodeLimits): WebSocketServer {
   return server
 }
 
-/** Closes a WebSocket whose node may not connect. What it sends meanwhile has no listener. */
+/** Closes a WebSocket whose node may not connect. One that sends frames all the same is not read any more. */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
+  for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
   socket.close(code, reason)
 }
 

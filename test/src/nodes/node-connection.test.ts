@@ -1,7 +1,15 @@
-import type { Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
-import { eventually, type NodesStage, openNodesStage, readAll, textOf } from '../../support/nodes-stage.ts'
+import {
+  eventually,
+  MODEL,
+  type NodesStage,
+  openNodesStage,
+  readAll,
+  TEST_KEY,
+  textOf,
+} from '../../support/nodes-stage.ts'
 import { answerWith, type ScriptedNode } from '../../support/scripted-node.ts'
 
 let stage: NodesStage
@@ -71,13 +79,55 @@ describe('a fault of the gateway itself while it reads a frame', () => {
   })
 })
 
-describe('WebSocket pongs', () => {
-  it('that nobody asked for are held against the node', async () => {
+/** 10,000 WebSocket pongs that nobody asked for. */
+const PONGS = Buffer.concat(
+  Array(10_000).fill(Buffer.concat([Buffer.from([0x8a, 0x8a, 0, 0, 0, 0]), Buffer.alloc(10)])),
+)
+
+/** Sends pongs for ever, and gives how many were taken of it. */
+function flood(raw: Socket): () => number {
+  let taken = 0
+  const next = () =>
+    raw.write(PONGS, (error) => {
+      if (error) return
+      taken += 10_000
+      next()
+    })
+  next()
+  return () => taken
+}
+
+/** Dials by hand and never reads an answer, least of all one to close. */
+function dialDeaf(nodeId: string): Socket {
+  const { hostname, port } = new URL(stage.url)
+  const raw = connect(Number(port), hostname).on('error', () => {})
+  const headers = ['Host: x', 'Upgrade: websocket', 'Connection: Upgrade', 'Sec-WebSocket-Version: 13']
+  const own = [`Authorization: Bearer ${TEST_KEY}`, `Node-Id: ${nodeId}`, `Model: ${MODEL}`]
+  const key = `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`
+  raw.write(`${['GET /v1/node/ws HTTP/1.1', ...headers, key, ...own].join('\r\n')}\r\n\r\n`)
+  return raw
+}
+
+describe('WebSocket pongs that nobody asked for', () => {
+  it('are held against the node', async () => {
     const node = await stage.connect()
-    const pong = Buffer.concat([Buffer.from([0x8a, 0x8a, 0, 0, 0, 0]), Buffer.alloc(10)])
-    const flood = setInterval(() => rawSocket(node).write(Buffer.concat(Array(500).fill(pong))), 1)
-    const { code, reason } = await node.closed
-    clearInterval(flood)
-    expect({ code, reason }).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
+    rawSocket(node).write(PONGS)
+    expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
+  })
+
+  it.each([
+    ['was closed for them', false],
+    ['may not connect', true],
+  ])('are not read of a node that %s, for as long as it does not agree to close', async (_, isArchived) => {
+    stage.registry.register({ nodeId: 'deaf', state: 'STOPPED', benchmarks: { [MODEL]: 50 }, isArchived })
+    const raw = dialDeaf('deaf')
+    await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
+    const taken = flood(raw)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
+    const before = taken()
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(taken()).toBe(before)
+    raw.destroy()
   })
 })
