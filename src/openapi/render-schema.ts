@@ -3,17 +3,15 @@ import type { JsonSchema } from '../schemas/described.ts'
 /** A JSON Schema as HTML: what it is in a line, then its members, items and forms, each in turn. */
 export function renderSchema(schema: JsonSchema): string {
   const line = `<span>${escapeHtml(describeInLine(schema))}</span>`
-  const forms = [...listOf(schema.oneOf), ...listOf(schema.anyOf), ...listOf(schema.allOf)].filter(
-    (form) => form.type !== 'null',
-  )
-  const nested = forms.map((form) => `<dd>${renderSchema(form)}</dd>`).join('')
+  const forms = [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter((form) => form.type !== 'null')
   return [
     line,
     renderMembers(schema),
     isSchema(schema.items) && hasDepth(schema.items)
       ? `<dl><dt>Each</dt><dd>${renderSchema(schema.items)}</dd></dl>`
       : '',
-    nested === '' ? '' : `<dl><dt>${forms.length > 1 ? 'One of' : 'Is'}</dt>${nested}</dl>`,
+    renderForms(forms.length > 1 ? 'One of' : 'Is', forms),
+    renderForms('All of', listOf(schema.allOf)),
   ].join('')
 }
 
@@ -24,6 +22,11 @@ export function escapeHtml(text: string): string {
     .replaceAll('<', '&lt;')
     .replaceAll('>', '&gt;')
     .replaceAll('"', '&quot;')
+}
+
+function renderForms(label: string, forms: readonly JsonSchema[]): string {
+  if (forms.length === 0) return ''
+  return `<dl><dt>${label}</dt>${forms.map((form) => `<dd>${renderSchema(form)}</dd>`).join('')}</dl>`
 }
 
 function renderMembers({ properties, required }: JsonSchema): string {
@@ -58,10 +61,10 @@ function typeWords({ type, anyOf, items }: JsonSchema): string {
 const BOUNDS = [
   ['minimum', 'from'],
   ['maximum', 'to'],
-  ['minLength', 'at least so many characters:'],
-  ['maxLength', 'at most so many characters:'],
-  ['minItems', 'at least so many items:'],
-  ['maxItems', 'at most so many items:'],
+  ['minLength', 'characters from'],
+  ['maxLength', 'characters up to'],
+  ['minItems', 'items from'],
+  ['maxItems', 'items up to'],
   ['pattern', 'of the form'],
   ['format', 'format'],
 ] as const
