@@ -64,8 +64,11 @@ function conclude({ verdict, checks, open }: BundleReport): string {
     }
     case 'consistent':
       return `CONSISTENT: nothing failed, but this was not checked: ${open.join(', ')}. What those show is not shown.`
-    case 'verified':
-      return 'VERIFIED: nothing failed, and everything that had to be checked was.'
+    case 'verified': {
+      const rest = checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
+      const left = rest.length === 0 ? '' : ` Not checked, and not shown: ${rest.join(', ')}.`
+      return `VERIFIED: nothing failed, and everything that had to be checked was.${left}`
+    }
   }
 }
 

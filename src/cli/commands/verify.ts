@@ -79,6 +79,8 @@ async function reportBundle(
   policy: BundlePolicy,
   options: VerifyOptions,
 ): Promise<Outcome> {
+  if (options.confirmations !== undefined && options.rpc === undefined)
+    throw new CliError('expected --rpc with --confirmations: only a chain can tell', EXIT_CODES.usage)
   if (options.request !== undefined)
     throw new CliError('expected no --request: a bundle holds its request', EXIT_CODES.usage)
   const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))

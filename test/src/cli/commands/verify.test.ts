@@ -84,7 +84,7 @@ describe('affidavit verify, of an evidence bundle', () => {
       'verified',
     )
     expect(code).toBe(0)
-    expect(stdout).toMatch(/VERIFIED: nothing failed/)
+    expect(stdout).toMatch(/VERIFIED: nothing failed.* Not checked, and not shown: block on chain\.\n/)
     expect(stdout).toMatch(/not checked {2}block on chain +offline; look up that block/)
     expect(stdout).toContain('not after      not shown')
   })
@@ -203,6 +203,7 @@ describe('affidavit verify, usage', () => {
     ['a configuration that is no boot configuration', () => [file, '--configuration', file]],
     ['an endpoint that is no URL', () => [file, '--rpc', 'chain']],
     ['no confirmations', () => [file, '--confirmations', '0']],
+    ['confirmations that no chain is asked for', () => [file, ...trust, '--confirmations', '5']],
     ['an unknown verdict', () => [file, '--require', 'consistent']],
     ['a base URL with a query', () => ['ab'.repeat(32), '--url', 'http://127.0.0.1/?a']],
   ])('refuses %s', async (_, words) => {
