@@ -321,7 +321,10 @@ describe('what is not prevented', () => {
       },
     })
     const [last] = (await readAll(await stage.dispatch())).slice(-1)
-    const { prompt_tokens: prompt, completion_tokens: completion } = (last?.usage ?? {}) as Record<string, number>
+    const { prompt_tokens: prompt, completion_tokens: completion } = (last?.usage ?? {}) as Record<
+      string,
+      number
+    >
     expect(prompt).toBeLessThan(1_200)
     expect(completion).toBe(9 + 2 + 16)
   })
