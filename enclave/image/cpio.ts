@@ -1,0 +1,76 @@
+import { addParents, type FileTree, type TreeEntry, TreeError } from './file-tree.ts'
+
+/** The header has 32 bits for a size. */
+export const CPIO_FILE_BYTES_MAX = 0xffff_ffff
+
+/** Linux reads no longer path from a ramdisk (PATH_MAX, with its zero). */
+export const CPIO_PATH_BYTES_MAX = 4096
+
+/**
+ * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc" (Documentation/driver-api/early-userspace/
+ * buffer-format.rst). The same tree gives the same bytes, in whatever order it was put together: entries by the
+ * bytes of their paths, inode numbers in that order, owner and group 0, time 0, directories that are missing made.
+ * Throws TreeError for what the format cannot say.
+ */
+export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
+  const entries = [...addParents(tree)]
+    .map(([path, entry]) => ({ name: new TextEncoder().encode(path), entry }))
+    .sort((left, right) => Buffer.compare(left.name, right.name))
+  const pieces = entries.flatMap(({ name, entry }, index) => encodeEntry({ name, entry, inode: index + 1 }))
+  pieces.push(...encodeRecord({ ...TRAILER, name: new TextEncoder().encode('TRAILER!!!') }))
+  return new Uint8Array(Buffer.concat(pieces))
+}
+
+/** File types of `st_mode`. */
+const TYPE = { file: 0o100000, directory: 0o040000, link: 0o120000, device: 0o020000 } as const
+
+const NOTHING = new Uint8Array()
+const TRAILER = { inode: 0, mode: 0, links: 1, major: 0, minor: 0, data: NOTHING } as const
+
+type CpioRecord = {
+  readonly name: Uint8Array
+  readonly inode: number
+  readonly mode: number
+  readonly links: number
+  readonly major: number
+  readonly minor: number
+  readonly data: Uint8Array
+}
+
+type NumberedEntry = { readonly name: Uint8Array; readonly entry: TreeEntry; readonly inode: number }
+
+function encodeEntry({ name, entry, inode }: NumberedEntry): readonly Uint8Array[] {
+  if (name.length >= CPIO_PATH_BYTES_MAX) throw new TreeError(`a path of ${name.length} bytes is too long`)
+  const permissions = entry.kind === 'link' ? 0o777 : entry.mode
+  if ((permissions & ~0o7777) !== 0) throw new TreeError(`expected permission bits, got ${permissions}`)
+  return encodeRecord({
+    name,
+    inode,
+    mode: TYPE[entry.kind] | permissions,
+    links: entry.kind === 'directory' ? 2 : 1,
+    major: entry.kind === 'device' ? entry.major : 0,
+    minor: entry.kind === 'device' ? entry.minor : 0,
+    data: dataOf(entry),
+  })
+}
+
+function dataOf(entry: TreeEntry): Uint8Array {
+  if (entry.kind === 'link') return new TextEncoder().encode(entry.target)
+  return entry.kind === 'file' ? entry.data : NOTHING
+}
+
+function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
+  const { name, inode, mode, links, major, minor, data } = record
+  if (data.length > CPIO_FILE_BYTES_MAX) throw new TreeError(`a file of ${data.length} bytes is too large`)
+  const owner = [0, 0]
+  const device = [0, 0]
+  const fields = [inode, mode, ...owner, links, 0, data.length, ...device, major, minor, name.length + 1, 0]
+  const header = `070701${fields.map((field) => field.toString(16).padStart(8, '0')).join('')}`
+  const head = Buffer.concat([Buffer.from(header, 'latin1'), name, Uint8Array.of(0)])
+  return [head, padding(head.length), data, padding(data.length)]
+}
+
+/** Header with name, and data, each end at a multiple of four bytes. */
+function padding(length: number): Uint8Array {
+  return new Uint8Array(-length & 3)
+}

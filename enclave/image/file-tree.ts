@@ -1,0 +1,61 @@
+/**
+ * What a ramdisk holds: entries by path. A path has no leading slash, no empty part, no `.` or `..`. Owners and times are
+ * no part of an entry: everything belongs to root and was made at the start of time.
+ */
+export type FileTree = ReadonlyMap<string, TreeEntry>
+
+/** `mode` is the twelve permission bits; a link has none of its own. */
+export type TreeEntry =
+  | { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
+  | { readonly kind: 'directory'; readonly mode: number }
+  | { readonly kind: 'link'; readonly target: string }
+  | { readonly kind: 'device'; readonly mode: number; readonly major: number; readonly minor: number }
+
+/** Two parts of an image want the same path, or a path is none. Whoever changed the image's parts mends them. */
+export class TreeError extends Error {
+  override readonly name = 'TreeError'
+}
+
+/** Gives one tree of several. A path may be in two only as the same directory. Throws TreeError. */
+export function mergeTrees(...trees: readonly FileTree[]): FileTree {
+  const merged = new Map<string, TreeEntry>()
+  for (const tree of trees)
+    for (const [path, entry] of tree) {
+      const known = merged.get(path)
+      const isSame = known?.kind === 'directory' && entry.kind === 'directory' && known.mode === entry.mode
+      if (known !== undefined && !isSame) throw new TreeError(`two parts of the image have ${path}`)
+      merged.set(path, entry)
+    }
+  return merged
+}
+
+/** Gives the tree below the folder `prefix`. */
+export function prefixTree(prefix: string, tree: FileTree): FileTree {
+  return new Map([...tree].map(([path, entry]) => [`${prefix}/${path}`, entry]))
+}
+
+/** Gives the tree with the directories that its paths need, 0755 unless they are in it. Throws TreeError. */
+export function addParents(tree: FileTree): FileTree {
+  const whole = new Map(tree)
+  for (const path of tree.keys()) {
+    checkPath(path)
+    for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
+      const parent = path.slice(0, end)
+      const known = whole.get(parent)
+      if (known === undefined) whole.set(parent, { kind: 'directory', mode: 0o755 })
+      else if (known.kind !== 'directory') throw new TreeError(`${path} is below ${parent}, a ${known.kind}`)
+    }
+  }
+  return whole
+}
+
+/** A file of UTF-8 text, readable by all. */
+export function textFile(text: string, mode = 0o644): TreeEntry {
+  return { kind: 'file', mode, data: new TextEncoder().encode(text) }
+}
+
+function checkPath(path: string): void {
+  const parts = path.split('/')
+  if (path.includes('\0') || parts.some((part) => part === '' || part === '.' || part === '..'))
+    throw new TreeError(`expected a path of plain names, got ${JSON.stringify(path)}`)
+}

@@ -1,0 +1,94 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { p384 } from '@noble/curves/nist.js'
+import { parseSigningCertificate } from '../../attestation/eif/signing-certificate.ts'
+import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../nsm/cbor.ts'
+
+/** Who signs an image. Made by openImageSigner. */
+export type ImageSigner = {
+  /** PEM, as it stands in the image. */
+  readonly certificate: Uint8Array
+  readonly key: KeyObject
+}
+
+/** The key or the certificate for signing images is not one. The operator gives another. */
+export class SignerError extends Error {
+  override readonly name = 'SignerError'
+}
+
+/**
+ * Gives a signer of a P-384 private key (PEM, not encrypted) and a certificate (PEM) of it. Throws SignerError. Does not
+ * look at the certificate's issuer or validity: the hypervisor measures it (PCR8) and leaves judging it to others.
+ */
+export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
+  const key = readKey(pem.key)
+  const certificate = readCertificate(pem.certificate)
+  if (!certificate.checkPrivateKey(key))
+    throw new SignerError('expected a certificate of the signing key, got one of another key')
+  return { certificate: pem.certificate, key }
+}
+
+/**
+ * Gives the signature section of an image with this PCR0 (48 bytes), as aws-nitro-enclaves-image-format writes it: CBOR
+ * `[{signing_certificate, signature}]`, both as arrays of integers; the signature is COSE_Sign1 (RFC 9052) with
+ * ES384 over `{register_index: 0, register_value}`. Deterministic (RFC 6979), so that a signed image can be
+ * rebuilt by whoever has the key.
+ */
+export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
+  const payload = encodeMap([
+    [encodeText('register_index'), encodeUnsigned(0)],
+    [encodeText('register_value'), encodeIntegers(pcr0)],
+  ])
+  const toBeSigned = encodeArray([
+    encodeText('Signature1'),
+    encodeBytes(PROTECTED_HEADER),
+    encodeBytes(new Uint8Array()),
+    encodeBytes(payload),
+  ])
+  const signature = p384.sign(toBeSigned, exportSecret(signer.key))
+  const cose = encodeArray([
+    encodeBytes(PROTECTED_HEADER),
+    encodeMap([]),
+    encodeBytes(payload),
+    encodeBytes(signature),
+  ])
+  return encodeArray([
+    encodeMap([
+      [encodeText('signing_certificate'), encodeIntegers(signer.certificate)],
+      [encodeText('signature'), encodeIntegers(cose)],
+    ]),
+  ])
+}
+
+/** `{1: -35}`: ES384 (RFC 9053, 2.1). */
+const PROTECTED_HEADER = Uint8Array.of(0xa1, 0x01, 0x38, 0x22)
+
+function encodeIntegers(bytes: Uint8Array): Uint8Array {
+  return encodeArray([...bytes].map(encodeUnsigned))
+}
+
+function readKey(pem: Uint8Array): KeyObject {
+  const key = attempt(() => createPrivateKey(Buffer.from(pem)), 'expected a PEM private key, not encrypted')
+  if (key.asymmetricKeyDetails?.namedCurve !== 'secp384r1')
+    throw new SignerError('expected a signing key on P-384')
+  return key
+}
+
+function readCertificate(pem: Uint8Array): X509Certificate {
+  const { der } = attempt(() => parseSigningCertificate(pem), 'expected a PEM certificate of an EC key')
+  return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
+}
+
+/** Errors of the platform may quote what they read: of a key, nothing may be said. */
+function attempt<Value>(read: () => Value, expected: string): Value {
+  try {
+    return read()
+  } catch {
+    throw new SignerError(expected)
+  }
+}
+
+function exportSecret(key: KeyObject): Uint8Array {
+  const { d } = key.export({ format: 'jwk' })
+  if (d === undefined) throw new SignerError('expected a private key')
+  return new Uint8Array(Buffer.from(d, 'base64url'))
+}
