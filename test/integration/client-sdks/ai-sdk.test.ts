@@ -1,0 +1,146 @@
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import {
+  APICallError,
+  embedMany,
+  generateImage,
+  generateText,
+  isStepCount,
+  Output,
+  streamText,
+  tool,
+} from 'ai'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
+import { findKept } from '../../support/kept-completions.ts'
+
+let service: Affidavit
+beforeAll(async () => {
+  service = await startAffidavit({ logLevel: 'warn' })
+})
+afterAll(() => service.stop())
+
+function openProvider(path: string, apiKey = service.apiKey) {
+  const baseURL = service.url + path
+  return createOpenAICompatible({
+    ...{ name: 'affidavit', baseURL, apiKey },
+    ...{ includeUsage: true, supportsStructuredOutputs: true },
+  })
+}
+
+const weather = tool({
+  description: 'Weather of a city',
+  inputSchema: z.object({ city: z.string() }),
+  execute: async ({ city }) => `rain in ${city}`,
+})
+
+describe.each([
+  ['/v1', false],
+  ['/v1/dashboard', false],
+  ['/v1/verified', true],
+])('the ai package, pointed at %s', (path, isVerified) => {
+  const model = (id = 'demo/echo') => openProvider(path)(id)
+  /** A prompt that no other test of this file has. */
+  const ask = (text: string) => `${text} through ${path}`
+
+  it('generates a text, with usage and the reason of its end', async () => {
+    const prompt = ask('a whole text')
+    const answer = await generateText({ model: model(), prompt, maxRetries: 0 })
+    expect(answer.text).toBe(`[demonstration] You said: ${prompt}`)
+    expect(answer.finishReason).toBe('stop')
+    expect(answer.usage.totalTokens).toBeGreaterThan(10)
+    const kept = await findKept(service, prompt)
+    expect(kept?.response.usage.total_tokens).toBe(isVerified ? answer.usage.totalTokens : undefined)
+  })
+
+  it('streams the same text in many parts, with the same usage', async () => {
+    const prompt = ask('a stream')
+    const whole = await generateText({ model: model(), prompt, maxRetries: 0 })
+    const stream = streamText({ model: model(), prompt, maxRetries: 0 })
+    const parts: string[] = []
+    for await (const part of stream.textStream) parts.push(part)
+    expect(parts.length).toBeGreaterThan(3)
+    expect(parts.join('')).toBe(whole.text)
+    expect(await stream.finishReason).toBe('stop')
+    expect((await stream.usage).totalTokens).toBe(whole.usage.totalTokens)
+    expect((await findKept(service, prompt))?.request.stream).toBe(isVerified ? true : undefined)
+  })
+
+  it('calls a tool, runs it, and answers with what it said', async () => {
+    const prompt = ask('get_weather({"city":"Oslo"})')
+    const question = { model: model(), prompt, tools: { get_weather: weather }, stopWhen: isStepCount(3) }
+    const answer = await generateText({ ...question, maxRetries: 0 })
+    expect(answer.steps.map(({ finishReason }) => finishReason)).toEqual(['tool-calls', 'stop'])
+    expect(answer.steps[0]?.toolResults).toMatchObject([{ input: { city: 'Oslo' }, output: 'rain in Oslo' }])
+    expect(answer.text).toBe('[demonstration] The tool answered: rain in Oslo')
+    const stream = streamText({ ...question, maxRetries: 0 })
+    expect(await stream.text).toBe(answer.text)
+    expect((await stream.steps)[0]?.toolCalls).toMatchObject([{ input: { city: 'Oslo' } }])
+  })
+
+  it('calls the tool that it is told to, with arguments that fit its schema', async () => {
+    const count = tool({ inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }) })
+    const answer = await generateText({
+      ...{ model: model(), prompt: ask('measure'), tools: { count, get_weather: weather }, maxRetries: 0 },
+      toolChoice: { type: 'tool', toolName: 'count' },
+    })
+    expect(answer.toolCalls).toMatchObject([{ toolName: 'count', input: { to: 3, unit: 'cm' } }])
+  })
+
+  it('gives an object of the schema, streamed or not', async () => {
+    const schema = z.object({ name: z.string().max(4), born: z.iso.date(), tags: z.array(z.string()).min(2) })
+    const request = {
+      model: model(),
+      prompt: ask('a person'),
+      output: Output.object({ schema }),
+      maxRetries: 0,
+    }
+    const { output } = await generateText(request)
+    expect(schema.parse(output)).toEqual(output)
+    const stream = streamText(request)
+    expect(await stream.output).toEqual(output)
+  })
+
+  it('throws its own error for each refusal, and says whether it can be tried again', async () => {
+    const refusalOf = async (call: Promise<unknown>) => {
+      const error: unknown = await call.catch((reason: unknown) => reason)
+      if (!APICallError.isInstance(error)) throw new Error('expected an APICallError')
+      return [error.statusCode, error.isRetryable]
+    }
+    const prompt = ask('refused')
+    const wrongKey = openProvider(path, 'wrong')('demo/echo')
+    expect(await refusalOf(generateText({ model: wrongKey, prompt, maxRetries: 0 }))).toEqual([401, false])
+    expect(await refusalOf(generateText({ model: model('nobodys'), prompt, maxRetries: 0 }))).toEqual([
+      404,
+      false,
+    ])
+    expect(await refusalOf(generateText({ model: model(), prompt, temperature: 3, maxRetries: 0 }))).toEqual([
+      422,
+      false,
+    ])
+    expect(await findKept(service, prompt)).toBeNull()
+  })
+})
+
+describe('the ai package, for what has no conversation', () => {
+  it('embeds many values, each into the vector that it has alone', async () => {
+    const model = openProvider('/v1').embeddingModel('demo/embedding')
+    const { embeddings, usage } = await embedMany({ model, values: ['a whale', 'taxes'], maxRetries: 0 })
+    const { embeddings: alone } = await embedMany({ model, values: ['taxes'], maxRetries: 0 })
+    expect(embeddings.map(({ length }) => length)).toEqual([256, 256])
+    expect(embeddings[1]).toEqual(alone[0])
+    expect(usage.tokens).toBeGreaterThan(0)
+  })
+
+  it('generates images', async () => {
+    const { images } = await generateImage({
+      ...{ model: openProvider('/v1').imageModel('demo/image'), prompt: 'a red whale' },
+      ...{ n: 2, size: '256x256', maxRetries: 0 },
+    })
+    expect(images.map(({ uint8Array }) => readImageFacts(uint8Array))).toEqual([
+      { type: 'png', width: 256, height: 256 },
+      { type: 'png', width: 256, height: 256 },
+    ])
+  })
+})
