@@ -16,6 +16,7 @@ import {
 } from './settings/fields.ts'
 import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './settings/gateway-faults.ts'
 import { type Environment, readSettings } from './settings/read-settings.ts'
+import { type TraceConfig, traceFields, tracesOf } from './telemetry/settings.ts'
 import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
@@ -43,6 +44,7 @@ const schema = z.object({
    * Least severe log lines that are written. Default info: one line per request. `silent` writes none.
    */
   LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  ...traceFields,
 
   /** Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in DATA_DIR. */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
@@ -134,6 +136,10 @@ export type GatewayConfig = {
   readonly isProduction: boolean
   readonly host: string
   readonly port: number
+  /** Where traces go; null for nowhere. */
+  readonly traces: TraceConfig | null
+  /** Variables for the agent of the demonstration, which is traced as the gateway is. */
+  readonly agentVariables: Readonly<Record<string, string>>
   /** Where metrics are served; null for nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | null
   /** Absolute. */
@@ -197,6 +203,8 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
         : { host: settings.METRICS_HOST, port: settings.METRICS_PORT },
     dataFolder: resolve(settings.DATA_DIR),
     logLevel: settings.LOG_LEVEL,
+    traces: tracesOf(settings, 'affidavit-gateway'),
+    agentVariables: pick(environment, AGENT_VARIABLES),
     databaseUrl: settings.DATABASE_URL ?? null,
     chain: chainOf(settings),
     fees: {
@@ -246,6 +254,9 @@ const ENCLAVE_VARIABLES = [
   'PENDING_BYTES_MAX',
   'ATTESTATION_RENEW_MS',
 ] as const
+
+/** Its name in traces stays its own. */
+const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
 
 /** Not its host: the enclave speaks plain http on loopback alone. */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const

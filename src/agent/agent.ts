@@ -15,6 +15,7 @@ import { createGatewayClient, GatewayError } from './gateway-client.ts'
 import type { Hardware } from './hardware.ts'
 import type { Load } from './load.ts'
 import { AgentFailure, registerNode } from './registration.ts'
+import type { RunWatcher } from './runs.ts'
 
 /** Timings of an agent, milliseconds. */
 export type AgentTimings = ConnectionTimings & {
@@ -47,6 +48,7 @@ export type AgentOptions = {
   readonly tokensPerSecondMin?: number
   readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
   readonly timings?: Partial<AgentTimings>
+  readonly watchRun?: RunWatcher | undefined
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
   /** 0 to below 1. */

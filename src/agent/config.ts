@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../settings/fields.ts'
 import { type Environment, readSettings } from '../settings/read-settings.ts'
+import { type TraceConfig, traceFields, tracesOf } from '../telemetry/settings.ts'
 import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
 
 const HOUR_MS = 3_600_000
@@ -38,6 +39,7 @@ const schema = z.object({
   AFFIDAVIT_PLAIN_HTTP: flag.default(false),
   /** Least severe log lines that are written. Default info. */
   LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  ...traceFields,
 })
 
 /** Gives a text that has to be set. */
@@ -72,6 +74,8 @@ export type AgentConfig = GatewayAccess &
     readonly nodeId: string
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
+    /** Null: nothing is traced. */
+    readonly traces: TraceConfig | null
   }
 
 /** Gives the settings of an agent, or throws ConfigurationError with every fault. `options` go before the environment. */
@@ -86,6 +90,7 @@ export function readAgentConfig(
     nodeId: settings.NODE_ID,
     drainMs: settings.DRAIN_MS,
     logLevel: settings.LOG_LEVEL,
+    traces: tracesOf(settings, 'affidavit-agent'),
   }
 }
 

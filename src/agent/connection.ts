@@ -6,7 +6,7 @@ import { FRAME_BYTES_MAX } from './frames.ts'
 import { watchLiveness } from './liveness.ts'
 import type { Load } from './load.ts'
 import { createResponder } from './responder.ts'
-import { createRuns } from './runs.ts'
+import { createRuns, type RunWatcher } from './runs.ts'
 import { createSender } from './sender.ts'
 
 /** Timings of a connection, milliseconds. */
@@ -57,6 +57,8 @@ export type ConnectionOptions = {
   readonly backend: Pick<Backend, 'streamChat'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
+  /** With it, the gateway is asked to name the trace of each run. */
+  readonly watchRun?: RunWatcher | undefined
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
   readonly log: Logger
@@ -65,7 +67,7 @@ export type ConnectionOptions = {
 
 /** Dials the gateway and answers what it asks until the connection ends. */
 export function openConnection(options: ConnectionOptions): Connection {
-  const { nodeId, models, backend, readLoad, timings, now, log } = options
+  const { nodeId, models, backend, readLoad, timings, now, watchRun, log } = options
   const socket = dial(options)
   const sender = createSender(socket)
   const liveness = watchLiveness(socket, timings.pingMs, now)
@@ -78,7 +80,7 @@ export function openConnection(options: ConnectionOptions): Connection {
   const closeWhenIdle = () => {
     if ((state.isReconnecting || state.isDraining) && runs.count === 0) socket.close(1000)
   }
-  const runs = createRuns({ models, backend, send: sender.send, onIdle: closeWhenIdle, log })
+  const runs = createRuns({ models, backend, send: sender.send, onIdle: closeWhenIdle, watchRun, log })
   const { roundTripMs } = liveness
   const onReconnect = () => {
     state.isReconnecting = true
@@ -130,12 +132,14 @@ function dial({
   nodeId,
   models,
   timings,
+  watchRun,
 }: {
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
   readonly models: readonly string[]
   readonly timings: ConnectionTimings
+  readonly watchRun?: RunWatcher | undefined
 }): WebSocket {
   const [model = '', ...others] = models
   return new WebSocket(socketUrl(gatewayUrl), {
@@ -144,7 +148,7 @@ function dial({
       'node-id': nodeId,
       model,
       'model-type': 'LLM',
-      'node-features': NODE_FEATURES.join(', '),
+      'node-features': [...NODE_FEATURES, ...(watchRun === undefined ? [] : ['trace'])].join(', '),
       ...(others.length === 0 ? {} : { 'node-models': others.join(', ') }),
     },
     handshakeTimeout: timings.handshakeTimeoutMs,

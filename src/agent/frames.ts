@@ -10,7 +10,14 @@ export const MODELS_MAX = 17
 
 /** What the gateway sends, as far as the agent understands it. */
 export type GatewayFrame =
-  | { readonly kind: 'chat'; readonly id: string; readonly model: string; readonly request: JsonObject }
+  | {
+      readonly kind: 'chat'
+      readonly id: string
+      readonly model: string
+      readonly request: JsonObject
+      /** W3C trace context of the call; null when it is not traced. */
+      readonly traceparent: string | null
+    }
   /** A chat frame that names its request but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
@@ -35,7 +42,14 @@ export function decodeFrame(text: string): GatewayFrame {
     return { kind: 'bad_chat', id, message: 'expected chat_request to be an object' }
   const model = memberOf(frame, 'model') ?? memberOf(request, 'model')
   if (typeof model !== 'string') return { kind: 'bad_chat', id, message: 'expected model to be a text' }
-  return { kind: 'chat', id, model, request }
+  const traceparent = memberOf(frame, 'traceparent')
+  return {
+    kind: 'chat',
+    id,
+    model,
+    request,
+    traceparent: typeof traceparent === 'string' ? traceparent : null,
+  }
 }
 
 /** Gives the frame that carries one chunk of a run. */

@@ -1,7 +1,7 @@
 import { Pool } from 'undici'
 import { z } from 'zod'
+import { VERSION } from '../version.ts'
 import type { Hardware } from './hardware.ts'
-import { AGENT_VERSION } from './version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 export const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
@@ -107,9 +107,9 @@ function createSend(origin: string, prefix: string, apiKey: string): Send {
   })
   const headers = {
     authorization: `Bearer ${apiKey}`,
-    'user-agent': `affidavit-agent/${AGENT_VERSION}`,
+    'user-agent': `affidavit-agent/${VERSION}`,
     client_name: 'affidavit-agent',
-    client_version: AGENT_VERSION,
+    client_version: VERSION,
   }
   const send = async <Schema extends z.ZodType>(
     method: 'GET' | 'POST',

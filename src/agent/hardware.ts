@@ -1,4 +1,4 @@
-import { AGENT_VERSION } from './version.ts'
+import { VERSION } from '../version.ts'
 
 /** What a node tells of its machine. Nothing of it can be checked by the gateway. */
 export type Hardware = {
@@ -39,7 +39,7 @@ export async function readHardware(): Promise<Hardware> {
     ramMb: toMegabytes(memory?.total),
     networkMbps: (network?.speed ?? 0) > 0 ? (network?.speed ?? null) : null,
     operatingSystem: [os?.distro, os?.release, os?.arch].filter(Boolean).join(' ') || 'unknown',
-    version: AGENT_VERSION,
+    version: VERSION,
   }
 }
 

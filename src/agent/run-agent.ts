@@ -1,4 +1,7 @@
 import type { Logger } from '../logger.ts'
+import { traceRuns } from '../telemetry/trace-runs.ts'
+import { openTraces } from '../telemetry/tracer.ts'
+import { VERSION } from '../version.ts'
 import { startAgent } from './agent.ts'
 import type { BenchmarkProgress } from './benchmark.ts'
 import type { AgentConfig } from './config.ts'
@@ -25,6 +28,8 @@ export async function runAgent(
 ): Promise<void> {
   const { backend, name } = await openBackend(config.backend)
   log.info({ backend: name, node_id: config.nodeId }, 'agent starts')
+  const traces =
+    config.traces === null ? null : openTraces(config.traces, { version: VERSION, now: Date.now, log })
   const agent = startAgent({
     gatewayUrl: config.gatewayUrl,
     apiKey: config.apiKey,
@@ -37,6 +42,7 @@ export async function runAgent(
     tokensPerSecondMin: config.tokensPerSecondMin,
     ...(onBenchmarkProgress === undefined ? {} : { onBenchmarkProgress }),
     timings: { drainMs: config.drainMs },
+    watchRun: traces === null ? undefined : traceRuns(traces.tracer),
     now: () => performance.now(),
     random: Math.random,
     log,
@@ -59,6 +65,7 @@ export async function runAgent(
     log.info({}, 'stopped')
   } finally {
     await backend.close()
+    await traces?.close()
   }
 }
 

@@ -1,10 +1,16 @@
 import type { Logger } from '../logger.ts'
 import type { Backend } from './backend.ts'
-import { type RunAbort, runChat } from './chat-run.ts'
+import { type RunAbort, type RunOutcome, runChat } from './chat-run.ts'
 import { encodeFailure, type GatewayFrame } from './frames.ts'
 
 /** Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot exceed. */
 export const RUNS_MAX = 64
+
+/** Told of each run, and by what it gives how it ended. May not throw. */
+export type RunWatcher = (run: {
+  readonly model: string
+  readonly traceparent: string | null
+}) => (outcome: RunOutcome) => void
 
 /** The chat requests of one connection that are being answered. */
 export type Runs = {
@@ -25,6 +31,7 @@ export function createRuns({
   backend,
   send,
   onIdle,
+  watchRun,
   log,
   runsMax = RUNS_MAX,
 }: {
@@ -32,6 +39,7 @@ export function createRuns({
   readonly backend: Pick<Backend, 'streamChat'>
   readonly send: (frame: string) => void | Promise<void>
   readonly onIdle: () => void
+  readonly watchRun?: RunWatcher | undefined
   readonly log: Logger
   readonly runsMax?: number
 }): Runs {
@@ -47,7 +55,7 @@ export function createRuns({
   }
 
   return {
-    start: ({ id, model, request }) => {
+    start: ({ id, model, request, traceparent }) => {
       if (running.has(id)) return
       const refusal = refusalOf(model)
       if (refusal !== null) {
@@ -57,8 +65,10 @@ export function createRuns({
       const controller = new AbortController()
       running.set(id, controller)
       const { signal } = controller
+      const onEnd = watchRun?.({ model, traceparent })
       void runChat({ id, model, body: request }, { backend, signal, send }).then((outcome) => {
         running.delete(id)
+        onEnd?.(outcome)
         log.debug({ request_id: id, model, ...outcome }, 'run ended')
         if (running.size === 0) onIdle()
       })

@@ -22,6 +22,8 @@ export type NodeAgentOptions = {
   /** How long it waits for running requests when it is stopped. */
   readonly drainMs: number
   readonly logLevel: string
+  /** More of its variables (src/agent/config.ts). */
+  readonly variables: Readonly<Record<string, string>>
 }
 
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
@@ -42,6 +44,7 @@ export async function startNodeAgent(
 ): Promise<SupervisedProcess<AgentReady>> {
   const nodeId = await openNode(options)
   const environment = {
+    ...options.variables,
     AFFIDAVIT_URL: options.gatewayUrl,
     AFFIDAVIT_API_KEY: options.apiKey,
     // It is this machine's own gateway, at whichever of its addresses.

@@ -2,6 +2,8 @@ import { ApiError } from '../errors.ts'
 import type { ApiContext } from '../http/context.ts'
 import type { Decision, LimitedCall, Permit, RateLimiter } from '../limits/limiter.ts'
 import { type Standing, standingHeaders } from '../limits/standing.ts'
+import type { CallKind } from '../limits/tiers.ts'
+import { type InferenceFacts, noteInference } from '../telemetry/call-scope.ts'
 import { callerOf } from './authenticate.ts'
 
 /** What a route says of a call; who calls is known from the key. */
@@ -16,6 +18,10 @@ export async function admitCall(
   limiter: Pick<RateLimiter, 'admit'>,
   call: CallToLimit,
 ): Promise<Permit> {
+  noteInference(() => ({
+    operation: OPERATIONS[call.kind],
+    ...(call.model === '' ? {} : { model: call.model }),
+  }))
   const { accountId, tier } = callerOf(context.state)
   const decision = await decide(limiter, { ...call, accountId, tier })
   if (decision.kind === 'admitted') {
@@ -28,6 +34,14 @@ export async function admitCall(
     retryAfterSeconds,
     ...(isHopeless ? { shouldRetry: false } : {}),
   })
+}
+
+const OPERATIONS: Readonly<Record<CallKind, InferenceFacts['operation'] & string>> = {
+  chat: 'chat',
+  verified: 'chat',
+  embeddings: 'embeddings',
+  images: 'images',
+  search: 'search',
 }
 
 function tell(context: ApiContext, standing: Standing | null): void {

@@ -1,5 +1,5 @@
 import type { ApiContext, ApiMiddleware } from '../http/context.ts'
-import { type CallObserver, type CallReport, openScope, type PhaseReport } from '../telemetry/call-scope.ts'
+import { type CallObserver, type CallReport, type CallScope, openScope } from '../telemetry/call-scope.ts'
 
 /** Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives milliseconds. */
 export function observeCalls({
@@ -11,17 +11,25 @@ export function observeCalls({
 }): ApiMiddleware {
   if (observers.length === 0) return (_, next) => next()
   return (context, next) => {
-    const ends = observers.map((observer) => observer.begin())
-    const { phases, result } = openScope(next)
+    const { startedAtMs } = context.state
+    const call = { startedAtMs, traceparent: headerOf(context) }
+    const watches = observers.map((observer) => observer.begin(call))
+    const traceparent = watches.find((watch) => watch.traceparent !== null)?.traceparent ?? null
+    const { scope, result } = openScope(traceparent, next)
     context.res.once('close', () => {
-      const report = describe(context, phases, now())
-      for (const end of ends) end(report)
+      const report = describe(context, scope, now())
+      for (const watch of watches) watch.end(report)
     })
     return result
   }
 }
 
-function describe(context: ApiContext, phases: readonly PhaseReport[], endedAtMs: number): CallReport {
+function headerOf({ req }: ApiContext): string | null {
+  const { traceparent } = req.headers
+  return typeof traceparent === 'string' ? traceparent : null
+}
+
+function describe(context: ApiContext, { phases, inference }: CallScope, endedAtMs: number): CallReport {
   const { req, res, state } = context
   const { startedAtMs, requestId } = state
   const since = (atMs: number | null) => (atMs === null ? null : atMs - startedAtMs)
@@ -36,6 +44,7 @@ function describe(context: ApiContext, phases: readonly PhaseReport[], endedAtMs
     headMs: since(state.headAtMs),
     firstEventMs: since(state.firstEventAtMs),
     phases,
+    inference,
   }
 }
 

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
 
 /** What a parser of ours adds around a request in its frame, at most: id, member names and brackets. */
-const ENVELOPE_BYTES = 128
+const ENVELOPE_BYTES = 256
 
 /** A chat frame but for its id, written once however often the call is retried. */
 export type ChatFrame = {
@@ -9,7 +9,8 @@ export type ChatFrame = {
   readonly bytes: number
   /** Size of the frame, UTF-8; at most a few bytes less. */
   readonly frameBytes: number
-  readonly frameOf: (id: string) => string
+  /** `traceparent`: W3C trace context, for a node that asked for it. */
+  readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
 /** Writes the frame that asks a node for a chat completion. */
@@ -19,6 +20,9 @@ export function chatFrame(model: string, request: JsonObject): ChatFrame {
   return {
     bytes: Buffer.byteLength(text),
     frameBytes: Buffer.byteLength(rest) + ENVELOPE_BYTES,
-    frameOf: (id) => `{"id":${JSON.stringify(id)}${rest}`,
+    frameOf: (id, traceparent) =>
+      traceparent === null
+        ? `{"id":${JSON.stringify(id)}${rest}`
+        : `{"id":${JSON.stringify(id)},"traceparent":${JSON.stringify(traceparent)}${rest}`,
   }
 }

@@ -1,4 +1,5 @@
 import type { WebSocket } from 'ws'
+import { currentTraceparent } from '../telemetry/call-scope.ts'
 import type { ConnectionHost } from './connection-host.ts'
 import {
   cancelFrame,
@@ -35,7 +36,7 @@ export type RunStart = Pick<
 > & {
   readonly lane: Lane
   /** The frame for a request id. */
-  readonly frameOf: (id: string) => string
+  readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
 /** Runs that ended without their final frame, which may still come: clients send a usage chunk, and then status 2. */
@@ -119,9 +120,13 @@ export class NodeConnection {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > limits.sendBytesMax)
       this.close(CLOSE_CODES.policy, 'Frames are not read')
-    else this.socket.send(frameOf(started.id))
+    else this.socket.send(frameOf(started.id, this.traceparent()))
     if (this.isGone) started.fail(new DispatchError('node_lost', 'The connection to the node ended'))
     return started
+  }
+
+  private traceparent(): string | null {
+    return this.accepted.features.has('trace') ? currentTraceparent() : null
   }
 
   /** Sends what is due, and gives up on a node that is silent. */

@@ -12,11 +12,21 @@ export function usedTokensOf(completion: string, promptTokens: number): number {
   return Math.min(total ?? promptTokens + Math.ceil(completion.length / BYTES_PER_TOKEN), ESTIMATE_MAX)
 }
 
+/** Tokens of prompt and answer that a completion (JSON text) states; null when it does not state both. */
+export function readUsage(completion: string): { readonly prompt: number; readonly answer: number } | null {
+  const { prompt_tokens: prompt, completion_tokens: answer } = usageOf(completion)
+  return isCount(prompt) && isCount(answer) ? { prompt, answer } : null
+}
+
 function readTotal(completion: string): number | null {
-  const { usage } = JSON.parse(completion) as { readonly usage?: Readonly<Record<string, unknown>> | null }
-  const { total_tokens: total, prompt_tokens: prompt, completion_tokens: answer } = usage ?? {}
+  const { total_tokens: total, prompt_tokens: prompt, completion_tokens: answer } = usageOf(completion)
   if (isCount(total)) return total
   return isCount(prompt) && isCount(answer) ? prompt + answer : null
+}
+
+function usageOf(completion: string): Readonly<Record<string, unknown>> {
+  const { usage } = JSON.parse(completion) as { readonly usage?: Readonly<Record<string, unknown>> | null }
+  return usage ?? {}
 }
 
 function isCount(value: unknown): value is number {

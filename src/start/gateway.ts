@@ -3,6 +3,9 @@ import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { Logger } from '../logger.ts'
 import { createMeter } from '../metrics/meter.ts'
+import { traceCalls } from '../telemetry/trace-calls.ts'
+import { openTraces } from '../telemetry/tracer.ts'
+import { VERSION } from '../version.ts'
 import { listen, tryAddress } from './address.ts'
 import { assembleApp } from './assemble-app.ts'
 import { describeGateway, type GatewayFacts } from './gateway-facts.ts'
@@ -55,7 +58,13 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
       ? null
       : await startMetrics(config.metrics, { meter, database, chain, ...notary, nodes: nodes.connected })
   onStarted(async () => metrics?.close())
-  const observers = meter === null ? [] : [meter.calls]
+  const traces =
+    config.traces === null ? null : openTraces(config.traces, { version: VERSION, now: Date.now, log })
+  onStarted(async () => traces?.close())
+  const observers = [
+    ...(meter === null ? [] : [meter.calls]),
+    ...(traces === null ? [] : [traceCalls(traces.tracer)]),
+  ]
   const services = { ...notary, keys: keys.keys, limits, nodes, upstream }
   const app = assembleApp(config, { parts, ...services, observers, log })
   const isServed = () => nodes.connected.dispatcher.models().length > 0

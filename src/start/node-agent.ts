@@ -20,7 +20,7 @@ const SERVING_POLL_MS = 20
  * Rejects with StartFailure.
  */
 export async function startDemoAgent(
-  { dataFolder, shutdownGraceMs, logLevel }: GatewayConfig,
+  { dataFolder, shutdownGraceMs, logLevel, agentVariables: variables }: GatewayConfig,
   {
     url,
     apiKey,
@@ -40,7 +40,7 @@ export async function startDemoAgent(
   if (apiKey === null || demoOrigin === null) return null
   try {
     const gatewayUrl = reachableUrl(url)
-    const options = { gatewayUrl, apiKey, backendUrl: demoOrigin, dataFolder, logLevel }
+    const options = { gatewayUrl, apiKey, backendUrl: demoOrigin, dataFolder, logLevel, variables }
     const agent = await startNodeAgent({ ...options, drainMs: shutdownGraceMs }, log)
     const deadline = performance.now() + SERVING_TIMEOUT_MS
     while (!isServed() && performance.now() < deadline) await sleep(SERVING_POLL_MS)

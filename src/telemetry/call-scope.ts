@@ -22,7 +22,7 @@ export type PhaseReport = {
   readonly isFailed: boolean
 }
 
-/** A call to the API that is over, however it ended. Nothing in it is the caller's text but `method`. */
+/** A call to the API that is over, however it ended. Nothing in it is the caller's text but `method` and names of models. */
 export type CallReport = {
   readonly method: string
   /** The router's pattern; null where nothing is. */
@@ -38,22 +38,65 @@ export type CallReport = {
   /** Until a stream's first event, comments not counted; null for what is no stream. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
+  /** Empty where nothing was inferred, or the call is not traced. */
+  readonly inference: InferenceFacts
 }
 
-/** Hears of every call: `begin` when it came in, and what that gives when it is over. Neither may throw. */
-export type CallObserver = { begin(): (report: CallReport) => void }
+/** What a call inferred, and with what. Names of models are the caller's, checked for their form; no text of a prompt or answer. */
+export type InferenceFacts = {
+  readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
+  readonly model?: string
+  readonly responseModel?: string
+  readonly provider?: string
+  readonly inputTokens?: number
+  readonly outputTokens?: number
+  /** From the enclave's receipt: when it began and ended to work for the call, Unix milliseconds of its clock. */
+  readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
+}
 
-type Scope = { readonly phases: PhaseReport[] }
+/** Hears of every call when it comes in, and by what it gives when it is over. Nothing here may throw. */
+export type CallObserver = { begin(call: BegunCall): CallWatch }
 
-const scopes = new AsyncLocalStorage<Scope>()
+export type BegunCall = {
+  readonly startedAtMs: number
+  /** The caller's W3C `traceparent` header, as it came; null without one. */
+  readonly traceparent: string | null
+}
 
-/** Runs a call so that what it awaits through `timed` is noted. Gives the list that it is noted in, and what `run` gives. */
-export function openScope<Result>(run: () => Result): {
-  readonly phases: readonly PhaseReport[]
-  readonly result: Result
-} {
-  const phases: PhaseReport[] = []
-  return { phases, result: scopes.run({ phases }, run) }
+export type CallWatch = {
+  /** What others who work for this call are to name as its W3C trace context; null when it is not traced. */
+  readonly traceparent: string | null
+  end(report: CallReport): void
+}
+
+/** What one answered call holds for the time that it takes. */
+export type CallScope = {
+  readonly phases: PhaseReport[]
+  inference: InferenceFacts
+  readonly traceparent: string | null
+}
+
+const scopes = new AsyncLocalStorage<CallScope>()
+
+/** Runs a call in a scope of its own, so that what it awaits through `timed`, and what it notes, is kept there. */
+export function openScope<Result>(
+  traceparent: string | null,
+  run: () => Result,
+): { readonly scope: CallScope; readonly result: Result } {
+  const scope: CallScope = { phases: [], inference: {}, traceparent }
+  return { scope, result: scopes.run(scope, run) }
+}
+
+/** Notes more of the inference that is made for this call. `read` is asked only where the call is traced; it may not throw. */
+export function noteInference(read: () => InferenceFacts): void {
+  const scope = scopes.getStore()
+  if (scope === undefined || scope.traceparent === null) return
+  scope.inference = { ...scope.inference, ...read() }
+}
+
+/** W3C trace context of the call that this is run for; null when it is not traced. */
+export function currentTraceparent(): string | null {
+  return scopes.getStore()?.traceparent ?? null
 }
 
 /** `run`, whose time is noted as a phase of the call it is run for; outside of a call it is just run. */

@@ -1,5 +1,6 @@
 import type { AppDependencies, AppNodes } from '../app-routes.ts'
-import { timed } from './call-scope.ts'
+import { noteInference, timed } from './call-scope.ts'
+import { factsOfRecord } from './record-facts.ts'
 
 /** The parts of the app, whose work for a call is noted as a phase of it. Nothing else about them changes. */
 export function timePorts(dependencies: AppDependencies): AppDependencies {
@@ -13,7 +14,11 @@ export function timePorts(dependencies: AppDependencies): AppDependencies {
     },
     committer: {
       status: () => committer.status(),
-      waitFor: timed({ phase: 'commit', now }, (...leaf) => committer.waitFor(...leaf)),
+      waitFor: timed({ phase: 'commit', now }, async (...leaf) => {
+        const record = await committer.waitFor(...leaf)
+        noteInference(() => factsOfRecord(record))
+        return record
+      }),
     },
     nodes: timeNodes(dependencies.nodes, now),
   }

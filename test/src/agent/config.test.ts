@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import manifest from '../../../package.json' with { type: 'json' }
 import { readAgentConfig, readBenchmarkConfig, readNodeAccess } from '../../../src/agent/config.ts'
-import { AGENT_VERSION } from '../../../src/agent/version.ts'
+import { VERSION } from '../../../src/version.ts'
 import { ConfigurationError } from '../../../src/settings/read-settings.ts'
 
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
@@ -71,8 +71,8 @@ describe('readAgentConfig', () => {
   })
 })
 
-describe('AGENT_VERSION', () => {
+describe('VERSION', () => {
   it("is the package's", () => {
-    expect(AGENT_VERSION).toBe(manifest.version)
+    expect(VERSION).toBe(manifest.version)
   })
 })

@@ -1,0 +1,78 @@
+import { z } from 'zod'
+import { text, url } from '../settings/fields.ts'
+
+/** Variables of whatever may be traced: the gateway, a node agent. Names are OpenTelemetry's. */
+export const traceFields = {
+  /**
+   * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is added. Default: nothing is
+   * traced. Calls are told to it by route, model and times; never a key, a prompt or an answer.
+   */
+  OTEL_EXPORTER_OTLP_ENDPOINT: url(['http', 'https']).optional(),
+  /** Headers for it, `name=value` with commas between them, values percent-encoded. Default: none. */
+  OTEL_EXPORTER_OTLP_HEADERS: z
+    .string()
+    .transform((list, context) => {
+      const headers = parseHeaders(list)
+      if (headers === null)
+        context.addIssue({ code: 'custom', message: 'expected name=value with commas between them' })
+      return headers ?? {}
+    })
+    .default({}),
+  /** Name that the process has in traces. Default: affidavit-gateway, affidavit-agent. */
+  OTEL_SERVICE_NAME: text.optional(),
+  /** Share of calls that are traced, 0 to 1, of those whose caller has not decided it. Default 1. */
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .refine((ratio) => /^(0|1|0?\.\d{1,9}|[01]\.\d{1,9})$/.test(ratio) && Number(ratio) <= 1, {
+      error: 'expected a number from 0 to 1',
+    })
+    .transform(Number)
+    .default(1),
+}
+
+export type TraceConfig = {
+  /** Where traces go, with its path. */
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly serviceName: string
+  readonly ratio: number
+}
+
+/** Null: nothing is traced. */
+export function tracesOf(
+  settings: z.output<z.ZodObject<typeof traceFields>>,
+  serviceName: string,
+): TraceConfig | null {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = settings
+  if (endpoint === undefined) return null
+  return {
+    url: `${endpoint.replace(/\/+$/, '')}/v1/traces`,
+    headers: settings.OTEL_EXPORTER_OTLP_HEADERS,
+    serviceName: settings.OTEL_SERVICE_NAME ?? serviceName,
+    ratio: settings.OTEL_TRACES_SAMPLER_ARG,
+  }
+}
+
+/** OpenTelemetry's form, which is W3C Baggage's without properties. Null when it is not of that form. */
+function parseHeaders(list: string): Readonly<Record<string, string>> | null {
+  const pairs = list
+    .split(',')
+    .map((pair) => /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([\x21-\x7e]*)\s*$/.exec(pair))
+  const headers: Record<string, string> = {}
+  for (const pair of pairs) {
+    const [, name, value] = pair ?? []
+    const decoded = value === undefined ? null : decodePercent(value)
+    if (name === undefined || decoded === null) return null
+    headers[name.toLowerCase()] = decoded
+  }
+  return headers
+}
+
+function decodePercent(value: string): string | null {
+  try {
+    const decoded = decodeURIComponent(value)
+    return /^[\x20-\x7e]*$/.test(decoded) ? decoded : null
+  } catch {
+    return null
+  }
+}
