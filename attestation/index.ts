@@ -78,6 +78,32 @@ export {
   verifyAttestation,
 } from './nitro/verify-attestation.ts'
 export { parseReceipt, type Receipt, type ReceiptTls } from './receipt.ts'
+export { type AcceptedMeasurements, acceptedMeasurements, nameRelease } from './release/accepted-releases.ts'
+export {
+  parseRelease,
+  parseSignedRelease,
+  RELEASE_FORMAT,
+  type Release,
+  type SignedRelease,
+} from './release/release.ts'
+export { parseReleaseKey } from './release/release-key.ts'
+export {
+  checkNotRolledBack,
+  entryOf,
+  parseReleaseList,
+  parseSignedReleaseList,
+  RELEASES_FORMAT,
+  type ReleaseEntry,
+  type ReleaseList,
+  type SignedReleaseList,
+} from './release/release-list.ts'
+export type { ReleaseTrust } from './release/release-signatures.ts'
+export {
+  signRelease,
+  signReleaseList,
+  verifyRelease,
+  verifyReleaseList,
+} from './release/verify-release.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export {
   type RecordCheck,

@@ -1,3 +1,4 @@
+import type { Release } from '../release/release.ts'
 import type { RedactablePart } from './redact-bundle.ts'
 import type { Check, CheckTable, Judgement } from './verdict.ts'
 
@@ -79,6 +80,8 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
+  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
   readonly configuration: Uint8Array
   /** Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the chain's. */

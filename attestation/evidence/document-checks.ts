@@ -1,12 +1,13 @@
 import { encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
-import { checkMeasurements } from '../nitro/checks.ts'
+import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
 import type { AttestationDocument } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
 import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
+import { nameRelease } from '../release/accepted-releases.ts'
 import { type Attempt, type Finding, need } from './finding.ts'
-import type { BundlePolicy } from './policy.ts'
+import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
  * The facts of a document that is genuine at its own time (historical mode), or why it is not. Which code it is of
@@ -14,11 +15,12 @@ import type { BundlePolicy } from './policy.ts'
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
-  { measurements, roots, revoked, allowDebug }: BundlePolicy,
+  { measurements, releases, roots, revoked, allowDebug }: BundlePolicy,
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
   const demanded: AttestationPolicy = {
-    measurements: measurements ?? 'any',
+    measurements: measurements ?? [],
+    ...(releases === undefined ? {} : { releases }),
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),
     ...(revoked === undefined ? {} : { revoked }),
@@ -27,7 +29,7 @@ export async function verifyDocument(
   resolvePolicy(demanded)
   try {
     // Which code it is has a check of its own: here, whether the document is one at all.
-    const policy: AttestationPolicy = { ...demanded, measurements: 'any' }
+    const policy: AttestationPolicy = { ...demanded, measurements: 'any', releases: [] }
     return { value: await attestations.verify(need(bytes), policy, UNUSED_TIME) }
   } catch (fault) {
     return { fault }
@@ -43,14 +45,18 @@ export function describeDocument({ moduleId, timestampMs, isDebugMode }: Attesta
   return `${moduleId} at ${new Date(timestampMs).toISOString()}${debug}`
 }
 
-/** Checks that the document has one of the sets that the caller expects. Throws AttestationError. */
-export function checkExpectedMeasurements(
-  document: AttestationDocument,
-  { measurements = [] }: BundlePolicy,
-): Finding {
-  if (measurements.length === 0) return { notChecked: 'no expected measurements were given' }
-  const matched = checkMeasurements(document, measurements)
-  return `all ${measurements[matched ?? 0]?.size ?? 0} measurements of an expected set`
+/** Checks that the document is of code that the caller expects. Throws AttestationError. */
+export function checkExpectedMeasurements(document: AttestationDocument, policy: BundlePolicy): Finding {
+  const matched = findExpectedCode(document, policy)
+  if (matched === null) return { notChecked: 'no expected measurements were given' }
+  if (matched.release !== null) return nameRelease(matched.release)
+  return `all ${policy.measurements?.[matched.matchedSet ?? 0]?.size ?? 0} measurements of an expected set`
+}
+
+/** Which set or release of the policy the document shows; null when none is expected. Throws AttestationError. */
+export function findExpectedCode(document: AttestationDocument, policy: BundlePolicy): MatchedCode | null {
+  const { measurements = [], releases = [] } = policy
+  return expectsCode(policy) ? checkMeasurements(document, { measurements, releases }) : null
 }
 
 /** Checks that the digest of a boot configuration is one that the caller expects. Throws ProofError. */

@@ -9,6 +9,11 @@ export type BundlePolicy = {
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
+   * As in AttestationPolicy: releases that are acceptable beside those sets. Left out: none are expected. An empty list is
+   * one that accepts no code: it fails every document.
+   */
+  readonly releases?: AttestationPolicy['releases']
+  /**
    * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at
    * which origins, which certificate authorities, which chain and contract. Measurements do not cover what the
    * operator sets at boot: with CAs of its own, it could answer in a provider's name. Left out, or none: not
@@ -26,6 +31,11 @@ export type BundlePolicy = {
    * CONFIRMATIONS_MIN_DEFAULT.
    */
   readonly confirmationsMin?: number
+}
+
+/** Whether the policy says which code is acceptable. */
+export function expectsCode({ measurements = [], releases }: BundlePolicy): boolean {
+  return measurements.length > 0 || releases !== undefined
 }
 
 /** The block is on the chain. How deep is safe depends on the chain; Ethereum calls 64 blocks final. */

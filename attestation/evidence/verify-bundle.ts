@@ -7,6 +7,7 @@ import { checkAnchor, headerOf } from './anchor-checks.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
 import { type BundleRecord, type EvidenceBundle, parseEvidenceBundle } from './bundle.ts'
 import { BUNDLE_CHECKS, type BundleCheck, type BundleFacts, type BundleReport } from './bundle-report.ts'
+import { findExpectedCode } from './document-checks.ts'
 import { checkEnclave } from './enclave-checks.ts'
 import { attempt, reasonOf } from './finding.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
@@ -47,7 +48,7 @@ export async function verifyBundle(
     ...judgement,
     checks,
     redacted: redactedParts(bundle.record),
-    facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, checks),
+    facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy }),
   }
 }
 
@@ -60,16 +61,21 @@ function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   return verifyRecord(record, { withheld }).checks.filter(({ name }) => name !== 'anchor')
 }
 
-function gatherFacts(bundle: EvidenceBundle, checks: readonly BundleCheck[]): BundleFacts {
+function gatherFacts(
+  bundle: EvidenceBundle,
+  { checks, policy }: { readonly checks: readonly BundleCheck[]; readonly policy: BundlePolicy },
+): BundleFacts {
   const { record, boot_configuration } = bundle
   const isOnChain = checks.some(({ name, outcome }) => name === 'block on chain' && outcome === 'passed')
   const { number, hash, timestamp } = isOnChain ? headerOf(bundle) : NO_BLOCK
+  const document = decodeAttestationPayload(decodeBase64(record.attestation))
   return {
     hash: record.hash,
     notary: addressOf(decodeHex(record.public_key)),
     index: record.receipt.index,
     finishedAt: record.created_at,
-    measurements: decodeAttestationPayload(decodeBase64(record.attestation)).pcrs,
+    measurements: document.pcrs,
+    release: findExpectedCode(document, policy)?.release ?? null,
     configuration: digestBootConfiguration(boot_configuration),
     anchoredIn: isOnChain ? { number, hash, timestamp } : null,
   }

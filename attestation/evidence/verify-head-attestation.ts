@@ -3,12 +3,14 @@ import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import type { Json, JsonObject } from '../json/value.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
+import type { Release } from '../release/release.ts'
 import { checkBlockOnChain } from './block-on-chain.ts'
 import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import {
   checkExpectedConfiguration,
   checkExpectedMeasurements,
   describeDocument,
+  findExpectedCode,
   verifyDocument,
 } from './document-checks.ts'
 import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
@@ -77,6 +79,8 @@ export type HeadAttestationFacts = {
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
+  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  readonly release: Release | null
 }
 
 /**
@@ -138,7 +142,9 @@ export async function verifyHeadAttestation(
   return {
     ...judgement,
     checks,
-    facts: isInvalid ? null : gatherFacts(need(document), { attestation, notary: log.notary, checks }),
+    facts: isInvalid
+      ? null
+      : gatherFacts(need(document), { attestation, notary: log.notary, checks, policy }),
   }
 }
 
@@ -189,9 +195,11 @@ function gatherFacts(
     attestation,
     notary,
     checks,
+    policy,
   }: {
     readonly attestation: HeadAttestation
     readonly notary: string
+    readonly policy: BundlePolicy
     readonly checks: readonly Check<HeadAttestationCheckName>[]
   },
 ): HeadAttestationFacts {
@@ -205,5 +213,6 @@ function gatherFacts(
     blockHash: hash,
     notBefore: isOnChain ? { number, hash } : null,
     measurements: document.pcrs,
+    release: findExpectedCode(document, policy)?.release ?? null,
   }
 }

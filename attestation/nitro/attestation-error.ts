@@ -119,6 +119,9 @@ export const ATTESTATION_CODES = {
   measurements_not_given: 24,
   measurement_missing: 24,
   measurement_mismatch: 24,
+  release_not_yet: 24,
+  release_expired: 24,
+  release_revoked: 24,
 } as const satisfies Readonly<Record<string, RuleNumber>>
 
 export type AttestationCode = keyof typeof ATTESTATION_CODES

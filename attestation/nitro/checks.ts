@@ -1,4 +1,7 @@
 import { equalBytes } from '../bytes.ts'
+import { matchRelease } from '../release/accepted-releases.ts'
+import type { Release } from '../release/release.ts'
+import { describeTime } from '../release/release-forms.ts'
 import { AttestationError } from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
 import type { AttestationDocument } from './document.ts'
@@ -51,23 +54,49 @@ export function checkDebugMode(document: AttestationDocument, allowDebug: boolea
   throw new AttestationError('debug_mode', 'expected an enclave that is not in debug mode')
 }
 
+/** What acceptable code a document shows. */
+export type MatchedCode = {
+  /** Index of the first set whose values are all in the document; null when any was accepted, or none did. */
+  readonly matchedSet: number | null
+  /** The release whose measurements are all in it, accepted when it was made; null when a set matched, or any. */
+  readonly release: Release | null
+}
+
 /**
- * Gives the index of the first set whose values are all in the document (rules 23 and 24), or null for `'any'`. A value
- * of zeros is what an unmeasured PCR holds, so it satisfies nothing. Throws AttestationError.
+ * Gives which of the expected sets, or else which of the releases, is in the document in full (rules 23 and 24). A
+ * value of zeros is what an unmeasured PCR holds, so it satisfies nothing. Throws AttestationError.
  */
 export function checkMeasurements(
-  { pcrs }: AttestationDocument,
-  expected: 'any' | readonly MeasurementSet[],
-): number | null {
-  if (expected === 'any') return null
-  if (expected.length === 0 || expected.some((set) => set.size === 0)) {
+  document: AttestationDocument,
+  { measurements: expected, releases }: Pick<ResolvedPolicy, 'measurements' | 'releases'>,
+): MatchedCode {
+  if (expected === 'any') return { matchedSet: null, release: null }
+  if (expected.length + releases.length === 0 || expected.some((set) => set.size === 0)) {
     const message = 'expected at least one measurement in each set to compare with, got none'
     throw new AttestationError('measurements_not_given', message)
   }
-  const refusals = expected.map((set) => refusalOf(pcrs, set))
+  const refusals = expected.map((set) => refusalOf(document.pcrs, set))
   const found = refusals.indexOf(null)
-  if (found >= 0) return found
+  if (found >= 0) return { matchedSet: found, release: null }
+  if (releases.length > 0) return { matchedSet: null, release: checkRelease(document, releases) }
   throw refusals[0] ?? new AttestationError('measurement_mismatch', 'expected another measurement')
+}
+
+function checkRelease(document: AttestationDocument, releases: ResolvedPolicy['releases']): Release {
+  const match = matchRelease(document, releases)
+  switch (match.kind) {
+    case 'accepted':
+      return match.release
+    case 'refused': {
+      const made = describeTime(document.timestampMs)
+      throw new AttestationError(`release_${match.reason}`, `${match.message}; the document was made ${made}`)
+    }
+    case 'unknown':
+      throw new AttestationError(
+        'measurement_mismatch',
+        `expected the measurements of one of ${releases.length} releases`,
+      )
+  }
 }
 
 function refusalOf(pcrs: ReadonlyMap<number, Uint8Array>, set: MeasurementSet): AttestationError | null {

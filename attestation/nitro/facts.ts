@@ -1,6 +1,7 @@
+import type { Release } from '../release/release.ts'
 import { type Bindings, findBindings } from './bindings.ts'
 import type { Certificate } from './certificate.ts'
-import { isDebugMode } from './checks.ts'
+import { isDebugMode, type MatchedCode } from './checks.ts'
 import type { AttestationDocument } from './document.ts'
 import type { ResolvedPolicy } from './policy.ts'
 import { outcomesOfAcceptance, type RuleOutcome } from './rule-outcomes.ts'
@@ -30,8 +31,10 @@ export type AttestationFacts = {
   readonly mode: 'current' | 'historical'
   /** All PCR values of the document, 48 bytes each by index, ascending. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** Index of the expected set that matched; null when any measurement was accepted. */
+  /** Index of the expected set that matched; null when any measurement was accepted, or a release. */
   readonly matchedSet: number | null
+  /** The release of the policy that matched, accepted at timestampMs; null when none was asked for, or a set matched. */
+  readonly release: Release | null
   /** What the enclave's code put there; null when absent. */
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
@@ -52,7 +55,7 @@ export type Established = {
   readonly certificates: readonly Certificate[]
   readonly leaf: Certificate
   readonly policy: ResolvedPolicy
-  readonly matchedSet: number | null
+  readonly matched: MatchedCode
   readonly verifiedAtMs: number
 }
 
@@ -72,7 +75,8 @@ export function gatherFacts({
     verifiedAtMs: rest.verifiedAtMs,
     mode: policy.mode,
     measurements: document.pcrs,
-    matchedSet: rest.matchedSet,
+    matchedSet: rest.matched.matchedSet,
+    release: rest.matched.release,
     publicKey: document.publicKey,
     userData: document.userData,
     nonce: document.nonce,
@@ -80,7 +84,7 @@ export function gatherFacts({
     certificates: certificates.map(factsOf),
     bindings,
     unknownKeys: document.unknownKeys,
-    rules: outcomesOfAcceptance(policy, { bindings, isDebug }),
+    rules: outcomesOfAcceptance(policy, { bindings, isDebug, release: rest.matched.release }),
   }
 }
 

@@ -1,3 +1,4 @@
+import type { ReleaseEntry } from '../release/release-list.ts'
 import { FIELD_BYTES_MAX, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { AWS_ROOT_SHA256 } from './roots.ts'
 
@@ -24,6 +25,11 @@ export type AttestationPolicy = {
    * out loud that whatever runs in the enclave is acceptable. No set, or an empty one, refuses every document.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
+  /**
+   * Releases that are acceptable beside those sets, each at its time, which is compared with the document's own
+   * timestamp; from verifyRelease or verifyReleaseList. Default: none. Not with `'any'`, which would hide what they refuse.
+   */
+  readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything is valid at the caller's time. `historical`: certificates are valid at the
    * document's own timestamp and its age is not looked at; for documents of stored records, whose time is shown by
@@ -53,6 +59,7 @@ export class PolicyError extends Error {
 /** A policy with its defaults filled in. Null means not checked. */
 export type ResolvedPolicy = {
   readonly measurements: 'any' | readonly MeasurementSet[]
+  readonly releases: readonly ReleaseEntry[]
   readonly mode: 'current' | 'historical'
   readonly nonce: Uint8Array | null
   readonly maxAgeMs: number
@@ -64,18 +71,21 @@ export type ResolvedPolicy = {
 
 /** Gives the policy with defaults. Throws PolicyError for what no document could sensibly be checked against. */
 export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
-  const { measurements, mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
+  const { measurements, releases = [], mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
   if (mode === 'historical' && (maxAgeMs !== undefined || futureSkewMs !== undefined)) {
     throw new PolicyError(
       'expected no maxAgeMs or futureSkewMs in historical mode, which does not look at age',
     )
   }
   checkMeasurementForm(measurements)
+  if (measurements === 'any' && releases.length > 0)
+    throw new PolicyError("expected no releases beside measurements of 'any'")
   if (nonce && nonce.length > FIELD_BYTES_MAX) {
     throw new PolicyError(`expected a nonce of at most ${FIELD_BYTES_MAX} bytes, got ${nonce.length}`)
   }
   return {
     measurements,
+    releases,
     mode,
     nonce: nonce ?? null,
     maxAgeMs: durationOf('maxAgeMs', maxAgeMs ?? AGE_MS_MAX_DEFAULT),

@@ -1,3 +1,5 @@
+import { nameRelease } from '../release/accepted-releases.ts'
+import type { Release } from '../release/release.ts'
 import { type AttestationError, type AttestationStage, RULES, type RuleNumber } from './attestation-error.ts'
 import type { Bindings } from './bindings.ts'
 import type { ResolvedPolicy } from './policy.ts'
@@ -17,11 +19,16 @@ export type RuleOutcome = {
 /** Gives the outcomes for a document that was accepted under `policy`, one for each rule, in order. */
 export function outcomesOfAcceptance(
   policy: ResolvedPolicy,
-  { bindings, isDebug }: { readonly bindings: Bindings; readonly isDebug: boolean },
+  {
+    bindings,
+    isDebug,
+    release,
+  }: { readonly bindings: Bindings; readonly isDebug: boolean; readonly release: Release | null },
 ): readonly RuleOutcome[] {
   return listRules((rule) => {
     if (rule === 25) return { outcome: 'reported', detail: describeBindings(bindings) }
     if (rule === 23 && !isDebug) return { outcome: 'passed', detail: '' }
+    if (rule === 24 && release) return { outcome: 'passed', detail: nameRelease(release) }
     return askedFor(rule, policy)
   })
 }

@@ -66,8 +66,8 @@ async function verify({ bytes, policy: demanded, at, cache }: Verification): Pro
   checkFreshness(document, { policy, leaf: chain.leaf, atMs })
   checkNonce(document, policy.nonce)
   checkDebugMode(document, policy.allowDebug)
-  const matchedSet = checkMeasurements(document, policy.measurements)
-  return gatherFacts({ document, ...chain, policy, matchedSet, verifiedAtMs: atMs })
+  const matched = checkMeasurements(document, policy)
+  return gatherFacts({ document, ...chain, policy, matched, verifiedAtMs: atMs })
 }
 
 function timeOf(at: Date): number {

@@ -1,5 +1,6 @@
 import { FormatError } from '../../../attestation/errors.ts'
 import { type HeadAttestation, parseHeadAttestation } from '../../../attestation/evidence/head-attestation.ts'
+import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import {
   type HeadAttestationCheckName,
   type HeadAttestationReport,
@@ -8,6 +9,7 @@ import {
 import type { Json } from '../../../attestation/json/value.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import type { ServedLog } from './answers.ts'
 import type { ChainBlock, ChainSource } from './chain-source.ts'
 import type { AuditScope } from './expectations.ts'
@@ -56,7 +58,8 @@ export function createAttestationAudit(
     reportFaults(report, where, ledger)
     if (report.facts === null) return null
     const attested = { ...attestation, timestampMs: report.facts.timestampMs }
-    if ((scope.policy.measurements ?? []).length > 0) ledger.pass('measurements')
+    if (expectsCode(scope.policy)) ledger.pass('measurements')
+    if (report.facts.release) ledger.note('measurements', nameRelease(report.facts.release))
     if (chain !== null) checkBlockTime(attested, block, { where, ledger })
     checkOrder(attested, where)
     return attested

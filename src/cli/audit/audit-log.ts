@@ -1,3 +1,4 @@
+import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { createAnchorAudit } from './anchor-audit.ts'
@@ -234,7 +235,7 @@ class LogRun {
   private openRecords() {
     const { log, tools, ledger, startSize } = this
     const { scope, gateway, verifier } = tools
-    if ((scope.policy.measurements ?? []).length === 0)
+    if (!expectsCode(scope.policy))
       ledger.skip(
         'measurements',
         scope.acceptsAnyCode ? 'any code was accepted' : 'no expected measurements were given',

@@ -34,6 +34,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.roots ?? []).map(encodeHex),
     (policy.configurations ?? []).map(encodeHex),
     (policy.measurements ?? []).map((set) => [...set].map(([index, pcr]) => [index, encodeHex(pcr)])),
+    // Left out when it is not asked for, as it was before there were releases: those states are still good.
+    ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')
 }

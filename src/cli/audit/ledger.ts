@@ -18,6 +18,8 @@ export type AuditCheck = {
 export type Ledger = {
   /** So many things were checked in this respect, and nothing was wrong with them. */
   pass(check: AuditCheckName, count?: number): void
+  /** What was found in this respect, beside how many: said once. */
+  note(check: AuditCheckName, text: string): void
   /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
   skip(check: AuditCheckName, reason: string): void
   /** Nothing was checked, or not in full. */
@@ -34,6 +36,7 @@ export type Ledger = {
 export function openLedger(notary: string | null, earlier: readonly Finding[] = []): Ledger {
   const passed = new Map<AuditCheckName, number>()
   const reasons = new Map<AuditCheckName, Set<string>>()
+  const notes = new Map<AuditCheckName, Set<string>>()
   const kept: Finding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
   /** Where earlier findings stand that were not made again. */
@@ -45,12 +48,12 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     const found = [...counts].filter(([code]) => FINDING_KINDS[code].check === name)
     const told = found.map(([code, number]) => `${code} × ${number}`)
     const open = [...(reasons.get(name) ?? [])]
-    const shown = count === 0 ? [] : [`${count} in order`]
+    const shown = count === 0 ? [] : [`${count} in order`, ...(notes.get(name) ?? [])]
     if (found.length > 0) return { name, outcome: 'failed', detail: [...told, ...shown, ...open].join('; ') }
     if (open.length > 0) return { name, outcome: 'not checked', detail: [...open, ...shown].join('; ') }
     return count === 0
       ? { name, outcome: 'not checked', detail: 'there was nothing to check' }
-      : { name, outcome: 'passed', detail: shown.join() }
+      : { name, outcome: 'passed', detail: shown.join('; ') }
   }
 
   function skip(check: AuditCheckName, reason: string): void {
@@ -59,6 +62,9 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
 
   return {
     skip,
+    note: (check, text) => {
+      notes.set(check, (notes.get(check) ?? new Set()).add(text))
+    },
     skipAll: (reason) => {
       for (const check of NAMES) skip(check, reason)
     },

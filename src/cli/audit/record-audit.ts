@@ -1,9 +1,11 @@
 import type { PointRecovery } from '../../../attestation/account.ts'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
+import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../services/recover-point.ts'
 import type { ServedHead, ServedLog } from './answers.ts'
@@ -56,7 +58,8 @@ export function createRecordAudit(
       })
     if (verdict.faults.length > 0) return
     ledger.pass('attestation documents')
-    if ((scope.policy.measurements ?? []).length > 0) ledger.pass('measurements')
+    if (expectsCode(scope.policy)) ledger.pass('measurements')
+    if (verdict.release) ledger.note('measurements', nameRelease(verdict.release))
   }
 
   return {

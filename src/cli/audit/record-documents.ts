@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto'
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { findExpectedCode } from '../../../attestation/evidence/document-checks.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import { checkMeasurements } from '../../../attestation/nitro/checks.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import type { Release } from '../../../attestation/release/release.ts'
 import type { ServedLog } from './answers.ts'
 import type { AuditScope } from './expectations.ts'
 import type { FindingCode } from './findings.ts'
@@ -21,6 +22,8 @@ export type DocumentVerdict = {
   /** SHA-256 of the document, hex. */
   readonly digest: string
   readonly faults: readonly DocumentFault[]
+  /** The release that the document is of; null when none is expected, or it is faulty. */
+  readonly release: Release | null
   /** When completions may finish under it, Unix milliseconds; null when it is not genuine. */
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
@@ -72,15 +75,17 @@ async function judgeDocument(
     const facts = await verifier.verify(bytes, policy, new Date(0))
     const endMs = Math.min(...facts.certificates.map(({ notAfterMs }) => notAfterMs))
     const document = decodeAttestationPayload(bytes)
+    const code = compareMeasurements(document, scope)
     return {
       digest,
-      faults: [...compareConfiguration(document, log), ...compareMeasurements(document, scope)],
+      faults: [...compareConfiguration(document, log), ...code.faults],
+      release: code.release,
       validMs: { from: facts.timestampMs - FUTURE_SKEW_MS_DEFAULT, to: endMs },
     }
   } catch (fault) {
     if (!(fault instanceof AttestationError)) throw fault
     const message = `${fault.code}: ${fault.message}`
-    return { digest, faults: [{ code: 'attestation_invalid', message }], validMs: null }
+    return { digest, faults: [{ code: 'attestation_invalid', message }], release: null, validMs: null }
   }
 }
 
@@ -94,13 +99,11 @@ function compareConfiguration(document: AttestationDocument, log: ServedLog): re
 function compareMeasurements(
   document: AttestationDocument,
   { policy }: AuditScope,
-): readonly DocumentFault[] {
-  if (policy.measurements === undefined || policy.measurements.length === 0) return []
+): Pick<DocumentVerdict, 'faults' | 'release'> {
   try {
-    checkMeasurements(document, policy.measurements)
-    return []
+    return { faults: [], release: findExpectedCode(document, policy)?.release ?? null }
   } catch (fault) {
     if (!(fault instanceof AttestationError)) throw fault
-    return [{ code: 'measurements_unexpected', message: fault.message }]
+    return { faults: [{ code: 'measurements_unexpected', message: fault.message }], release: null }
   }
 }

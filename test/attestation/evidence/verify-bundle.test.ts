@@ -9,6 +9,9 @@ import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { PolicyError } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { formatTime } from '../../../attestation/release/release-forms.ts'
+import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { buildEntry, buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { NOTARY } from '../build-record.ts'
@@ -25,6 +28,8 @@ import { detailOf, failedOf, namesOf } from './read-report.ts'
 import { FIRST_BUNDLE, FIRST_EXPECTED } from './vectors.ts'
 
 const { bundle, policy, chain } = buildEvidence()
+const { measurements: _, ...withoutMeasurements } = policy
+const REVOKED = { at: '2026-01-01T00:00:00Z', reason: 'it signs anything' }
 
 describe('verifyBundle', () => {
   it('verifies the published vector, whose anchor a real chain mined', async () => {
@@ -49,6 +54,7 @@ describe('verifyBundle', () => {
       index: 5,
       finishedAt: Math.floor(FINISHED_AT / 1000),
       measurements: new Map([...PCR_VALUES].map(([index, pcr]) => [index, new Uint8Array(pcr)])),
+      release: null,
       configuration: new Uint8Array(digestOf(BOOT_CONFIGURATION)),
       anchoredIn: {
         number: 21_000_000,
@@ -56,6 +62,31 @@ describe('verifyBundle', () => {
         timestamp: Math.ceil(FINISHED_AT / 1000 + 12),
       },
     })
+  })
+
+  it('takes the expected measurements from releases, and names the one that matched', async () => {
+    const release = buildRelease()
+    const releases = [entryOf(buildOtherRelease()), entryOf(release)]
+    const report = await verifyBundle(bundle, { ...withoutMeasurements, releases })
+    expect(report).toMatchObject({ verdict: 'verified', facts: { release } })
+    expect(detailOf(report, 'measurements')).toBe(`release 1.4.0 (commit ${release.git_commit})`)
+  })
+
+  it.each<[string, string, readonly ReleaseEntry[]]>([
+    ['of another release', 'measurement_mismatch', [entryOf(buildOtherRelease())]],
+    ['of a release that was revoked', 'release_revoked', [buildEntry({ revoked: REVOKED })]],
+    ['made too late', 'release_expired', [buildEntry({ accepted_until: formatTime(MADE_AT.getTime()) })]],
+    [
+      'made too early',
+      'release_not_yet',
+      [buildEntry({ accepted_from: formatTime(MADE_AT.getTime() + 1000) })],
+    ],
+    ['under a list that accepts none', 'measurements_not_given', []],
+  ])('fails a document %s at its measurements alone, for %s', async (_, code, releases) => {
+    const report = await verifyBundle(bundle, { ...withoutMeasurements, releases })
+    expect(namesOf(report, 'failed')).toEqual(['measurements'])
+    expect(detailOf(report, 'measurements')).toMatch(new RegExp(`^${code}: `))
+    expect(report.facts).toBeNull()
   })
 
   it('verifies at every place of logs and blocks of many sizes', async () => {

@@ -10,6 +10,8 @@ import {
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { PolicyError } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { entryOf } from '../../../attestation/release/release-list.ts'
+import { buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { BOOT_CONFIGURATION, buildEvidence, digestOf, documentFor, policyFor } from './build-evidence.ts'
@@ -70,6 +72,15 @@ describe('verifyHeadAttestation on an honest attestation', () => {
   it('is not verified without expectations, however right the rest is', async () => {
     const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { roots: policy.roots ?? [] })
     expect(report).toMatchObject({ verdict: 'consistent', open: ['measurements', 'expected configuration'] })
+  })
+
+  it('takes the expected measurements from releases, and names the one that matched', async () => {
+    const { measurements: _, ...rest } = policy
+    const release = buildRelease()
+    const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { ...rest, releases: [entryOf(release)] })
+    expect(report).toMatchObject({ verdict: 'verified', facts: { release } })
+    const other = { ...rest, releases: [entryOf(buildOtherRelease())] }
+    expect(await verifyHeadAttestation(valid, ATTESTED_LOG, other)).toMatchObject({ verdict: 'invalid' })
   })
 
   it('takes an empty log', async () => {

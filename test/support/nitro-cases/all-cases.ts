@@ -6,6 +6,7 @@ import { derRefusals } from './der-cases.ts'
 import { envelopeAcceptances, envelopeRefusals } from './envelope-cases.ts'
 import { payloadAcceptances, payloadRefusals } from './payload-cases.ts'
 import { policyAcceptances, policyRefusals } from './policy-cases.ts'
+import { releaseAcceptances, releaseRefusals } from './release-cases.ts'
 
 /** Documents that are accepted, for each rule. */
 export const acceptances: readonly Acceptance[] = [
@@ -15,6 +16,7 @@ export const acceptances: readonly Acceptance[] = [
   ...chainAcceptances,
   ...constraintAcceptances,
   ...policyAcceptances,
+  ...releaseAcceptances,
 ]
 
 /** Documents that break one rule, for each code. */
@@ -26,4 +28,5 @@ export const refusals: readonly Refusal[] = [
   ...chainRefusals,
   ...constraintRefusals,
   ...policyRefusals,
+  ...releaseRefusals,
 ]

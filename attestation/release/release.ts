@@ -1,0 +1,136 @@
+import { FormatError } from '../errors.ts'
+import { isJsonObject, type Json, memberOf } from '../json/value.ts'
+import { PCR_BYTES } from '../nitro/document.ts'
+import { hexOf, invalidRelease, membersOf, objectOf, textOf, timeOf } from './release-forms.ts'
+import { parseSignatures, type ReleaseSignature } from './release-signatures.ts'
+
+/** What `format` is in every signed release of version 1, and what its signatures begin with. */
+export const RELEASE_FORMAT = 'affidavit-release/v1'
+
+/** Inputs of a builder that one release may name. */
+export const INPUTS_MAX = 1_024
+
+/** Bytes that a file of a release, or of a list of releases, may have. A list of 256 releases with 40 inputs each has 1.2 MB. */
+export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
+
+/** Processors that enclaves run on. */
+export const ARCHITECTURES = ['x86_64', 'aarch64'] as const
+
+/** Measurements of an image, SHA-384 as 96 hex digits. PCR8 is there when the image is signed. */
+export type ReleaseMeasurements = {
+  readonly PCR0: string
+  readonly PCR1: string
+  readonly PCR2: string
+  readonly PCR8?: string
+}
+
+/** What a release of the enclave is: the payload that is signed (README.md of this folder, Release). */
+export type Release = {
+  readonly version: string
+  /** The commit that the image is built from: 40 hex digits. */
+  readonly git_commit: string
+  /** When the payload was made, ISO 8601; for people: nothing is decided by it. */
+  readonly created_at: string
+  readonly architecture: (typeof ARCHITECTURES)[number]
+  readonly measurements: ReleaseMeasurements
+  /** SHA-256 of what the builder took beside the sources, hex by name. */
+  readonly inputs: Readonly<Record<string, string>>
+}
+
+/** A release with its signatures: the file `measurements.json` as it is published. */
+export type SignedRelease = {
+  readonly format: typeof RELEASE_FORMAT
+  readonly release: Release
+  readonly signatures: readonly ReleaseSignature[]
+}
+
+/**
+ * The signed release that attacker-controlled `json` is: exactly the members of version 1, each in its one form. Read
+ * its text with parseExactJson. Throws FormatError `unknown_release_format`, `invalid_release` naming the member, and
+ * `invalid_release_key`.
+ *
+ * Does NOT prove who signed it: see verifyRelease.
+ */
+export function parseSignedRelease(json: Json): SignedRelease {
+  if (!isJsonObject(json) || memberOf(json, 'format') !== RELEASE_FORMAT)
+    throw new FormatError('unknown_release_format', `expected format to be ${RELEASE_FORMAT}`)
+  const signed = membersOf(json, 'the signed release', ['format', 'release', 'signatures'])
+  return {
+    format: RELEASE_FORMAT,
+    release: parseRelease(signed.release, 'release'),
+    signatures: parseSignatures(signed.signatures),
+  }
+}
+
+/**
+ * The release that attacker-controlled `json`, a payload, describes; `name` stands for it in messages. Throws
+ * FormatError `invalid_release`.
+ */
+export function parseRelease(json: Json, name = 'release'): Release {
+  const release = membersOf(json, name, RELEASE_MEMBERS)
+  return {
+    version: textOf(release.version, `${name}.version`, VERSION),
+    git_commit: hexOf(release.git_commit, `${name}.git_commit`, COMMIT_BYTES),
+    created_at: timeOf(release.created_at, `${name}.created_at`),
+    architecture: architectureOf(release.architecture, `${name}.architecture`),
+    measurements: parseMeasurements(release.measurements, `${name}.measurements`),
+    inputs: parseInputs(release.inputs, `${name}.inputs`),
+  }
+}
+
+const RELEASE_MEMBERS = [
+  'version',
+  'git_commit',
+  'created_at',
+  'architecture',
+  'measurements',
+  'inputs',
+] as const
+
+const VERSION = { form: /^[0-9A-Za-z.+-]{1,64}$/, expectation: '1 to 64 letters, digits, dots, + and -' }
+
+/** Git's object names by SHA-1. */
+const COMMIT_BYTES = 20
+
+/** A name of printable ASCII, so that no two names look alike and none moves a cursor. */
+const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
+
+const SHA256_BYTES = 32
+
+function architectureOf(json: Json, name: string): Release['architecture'] {
+  const architecture = ARCHITECTURES.find((known) => known === json)
+  if (architecture === undefined) throw invalidRelease(name, ARCHITECTURES.join(' or '))
+  return architecture
+}
+
+function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
+  const isImageSigned = isJsonObject(json) && Object.hasOwn(json, 'PCR8')
+  const given = membersOf(
+    json,
+    name,
+    isImageSigned ? ['PCR0', 'PCR1', 'PCR2', 'PCR8'] : ['PCR0', 'PCR1', 'PCR2'],
+  )
+  const measurements = {
+    PCR0: measurementOf(given.PCR0, `${name}.PCR0`),
+    PCR1: measurementOf(given.PCR1, `${name}.PCR1`),
+    PCR2: measurementOf(given.PCR2, `${name}.PCR2`),
+  }
+  return isImageSigned ? { ...measurements, PCR8: measurementOf(given.PCR8, `${name}.PCR8`) } : measurements
+}
+
+/** Zeros are what an enclave in debug mode, and an image that is not signed, shows: they name no code. */
+function measurementOf(json: Json | undefined, name: string): string {
+  const hex = hexOf(json, name, PCR_BYTES)
+  if (/^0*$/.test(hex)) throw invalidRelease(name, 'a measurement other than zeros')
+  return hex
+}
+
+function parseInputs(json: Json, name: string): Release['inputs'] {
+  const inputs = Object.entries(objectOf(json, name))
+  if (inputs.length > INPUTS_MAX) throw invalidRelease(name, `at most ${INPUTS_MAX} inputs`)
+  const odd = inputs.some(([input]) => !INPUT_NAME.test(input))
+  if (odd) throw invalidRelease(`each name of ${name}`, '1 to 200 printable ASCII characters without spaces')
+  return Object.fromEntries(
+    inputs.map(([input, digest]) => [input, hexOf(digest, `${name}.${input}`, SHA256_BYTES)]),
+  )
+}

@@ -1,0 +1,58 @@
+import { RELEASE_FORMAT, type Release, type SignedRelease } from './release.ts'
+import { RELEASES_FORMAT, type ReleaseList, type SignedReleaseList } from './release-list.ts'
+import {
+  addSignature,
+  createSignature,
+  type ReleaseTrust,
+  signedBytes,
+  verifySignatures,
+} from './release-signatures.ts'
+
+/** The payload that was signed, and by whom of those trusted: keys as 64 hex digits. */
+export type VerifiedRelease = { readonly release: Release; readonly signers: readonly string[] }
+
+/** The list that was signed, and by whom of those trusted: keys as 64 hex digits. */
+export type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
+
+/**
+ * Gives the release, signed by keys that the caller trusts. Throws ProofError `release_signature`, `release_not_signed`;
+ * FormatError `invalid_release_key` for a trust that makes no sense.
+ *
+ * Does NOT prove that the measurements are those of the commit (build it and compare), that the code is any good, or that
+ * the release was not revoked since: only a list says that.
+ */
+export function verifyRelease({ release, signatures }: SignedRelease, trust: ReleaseTrust): VerifiedRelease {
+  return { release, signers: verifySignatures(signatures, signedBytes(RELEASE_FORMAT, release), trust) }
+}
+
+/**
+ * Gives the list, signed by keys that the caller trusts. Throws as verifyRelease.
+ *
+ * Does NOT prove that it is the operator's newest list: see checkNotRolledBack.
+ */
+export function verifyReleaseList(
+  { list, signatures }: SignedReleaseList,
+  trust: ReleaseTrust,
+): VerifiedReleaseList {
+  return { list, signers: verifySignatures(signatures, signedBytes(RELEASES_FORMAT, list), trust) }
+}
+
+/** Signs a release with a secret of 32 bytes, beside the signatures `others` that it has already. */
+export function signRelease(
+  release: Release,
+  secretKey: Uint8Array,
+  others: SignedRelease['signatures'] = [],
+): SignedRelease {
+  const signature = createSignature(signedBytes(RELEASE_FORMAT, release), secretKey)
+  return { format: RELEASE_FORMAT, release, signatures: addSignature(others, signature) }
+}
+
+/** Signs a list with a secret of 32 bytes, beside the signatures `others` that it has already. */
+export function signReleaseList(
+  list: ReleaseList,
+  secretKey: Uint8Array,
+  others: SignedReleaseList['signatures'] = [],
+): SignedReleaseList {
+  const signature = createSignature(signedBytes(RELEASES_FORMAT, list), secretKey)
+  return { format: RELEASES_FORMAT, list, signatures: addSignature(others, signature) }
+}

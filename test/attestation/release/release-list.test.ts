@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import {
+  checkNotRolledBack,
+  entryOf,
+  parseReleaseList,
+  parseSignedReleaseList,
+  REASON_LENGTH_MAX,
+  RELEASES_MAX,
+} from '../../../attestation/release/release-list.ts'
+import { faultOf, LIST_JSON, RELEASE_JSON, SIGNED_LIST, SIGNED_RELEASE } from './release-vectors.ts'
+
+const list = LIST_JSON.list as JsonObject
+const entry = (list.releases as readonly JsonObject[])[0] as JsonObject
+
+const parseWith = (parts: JsonObject) => () =>
+  parseReleaseList({ ...list, releases: [{ ...entry, ...parts }] })
+
+describe('a signed list of releases', () => {
+  it('is read as it is written', () => {
+    expect(parseSignedReleaseList(LIST_JSON)).toEqual(LIST_JSON)
+  })
+
+  it.each<[string, Json]>([
+    ['one release', RELEASE_JSON],
+    ['a later version', { ...LIST_JSON, format: 'affidavit-releases/v2' }],
+    ['no object', null],
+  ])('is refused for its format when it is %s', (_, json) => {
+    expect(faultOf(() => parseSignedReleaseList(json))?.code).toBe('unknown_release_format')
+  })
+
+  it('is refused with an unknown member', () => {
+    expect(faultOf(() => parseSignedReleaseList({ ...LIST_JSON, note: '' }))?.code).toBe('invalid_release')
+    expect(faultOf(() => parseReleaseList({ ...list, note: '' }))?.code).toBe('invalid_release')
+  })
+})
+
+describe('a list of releases', () => {
+  it('may be empty: then nothing is accepted', () => {
+    expect(parseReleaseList({ ...list, releases: [] }).releases).toEqual([])
+  })
+
+  it.each<[string, JsonObject]>([
+    ['accepted_from', { accepted_from: 0 }],
+    ['accepted_from', { accepted_from: '' }],
+    ['accepted_until', { accepted_until: '2026-11-22' }],
+    ['accepted_until', { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-22T00:00:00Z' }],
+    ['accepted_until', { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-21T00:00:00Z' }],
+    ['revoked', { revoked: true }],
+    ['revoked', { revoked: { at: '2026-11-21T00:00:00Z' } }],
+    ['revoked.at', { revoked: { at: 'now', reason: 'a reason' } }],
+    ['revoked.reason', { revoked: { at: '2026-11-21T00:00:00Z', reason: '' } }],
+    ['revoked.reason', { revoked: { at: '2026-11-21T00:00:00Z', reason: 'two\nlines' } }],
+    [
+      'revoked.reason',
+      { revoked: { at: '2026-11-21T00:00:00Z', reason: 'x'.repeat(REASON_LENGTH_MAX + 1) } },
+    ],
+    ['release.version', { release: { ...(entry.release as JsonObject), version: '' } }],
+    ['', { note: '' }],
+  ])('is refused at %s of an entry: %j', (name, parts) => {
+    const fault = faultOf(parseWith(parts))
+    expect(fault?.code).toBe('invalid_release')
+    expect(fault?.message).toContain(`list.releases.0${name === '' ? '' : `.${name}`}`)
+  })
+
+  it('is refused with one image twice, of which one entry could be revoked and the other not', () => {
+    const fault = faultOf(() => parseReleaseList({ ...list, releases: [entry, entry] }))
+    expect(fault?.message).toContain('PCR0')
+  })
+
+  it(`is refused with over ${RELEASES_MAX} releases`, () => {
+    const releases = Array.from({ length: RELEASES_MAX + 1 }, () => entry)
+    expect(faultOf(() => parseReleaseList({ ...list, releases }))?.message).toContain('list.releases')
+  })
+
+  it('accepts a release by itself from ever and for ever', () => {
+    expect(entryOf(SIGNED_RELEASE.release)).toMatchObject({
+      accepted_from: null,
+      accepted_until: null,
+      revoked: null,
+    })
+  })
+})
+
+describe('a list that is older than one the reader had', () => {
+  const issuedMs = Date.parse(SIGNED_LIST.list.issued_at)
+
+  it('is refused; the same one, and a newer one, are not', () => {
+    expect(faultOf(() => checkNotRolledBack(SIGNED_LIST.list, issuedMs + 1))?.code).toBe('release_list_older')
+    checkNotRolledBack(SIGNED_LIST.list, issuedMs)
+    checkNotRolledBack(SIGNED_LIST.list, issuedMs - 1)
+  })
+
+  it('is not noticed by a reader that keeps nothing', () => {
+    checkNotRolledBack(SIGNED_LIST.list, Number.NEGATIVE_INFINITY)
+  })
+})
