@@ -1,0 +1,125 @@
+import { readFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { collectBootParts } from './boot-parts.ts'
+import type { BuiltImage } from './built-image.ts'
+import { packRamdisk } from './compressed-ramdisk.ts'
+import { readCacheFolder } from './config.ts'
+import type { FileTree } from './file-tree.ts'
+import { type ImageSigner, openImageSigner } from './image-signature.ts'
+import {
+  countBytes,
+  describePackage,
+  openDebianPackages,
+  openDependencies,
+  selectFiles,
+} from './open-parts.ts'
+import type { ImageOptions } from './options.ts'
+import { readPins } from './pins.ts'
+import { layOutApplication } from './ramdisks.ts'
+import { readInput } from './read-input.ts'
+import { describeRelease } from './release-payload.ts'
+import { listWarnings } from './report.ts'
+import { sealImage } from './seal-image.ts'
+import { readSettings } from './settings.ts'
+import { writeSettings } from './settings-files.ts'
+import { readTrackedSources } from './tracked-files.ts'
+import { writeImage } from './write-image.ts'
+
+/** The project that this file is in. */
+export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
+
+/** Where the project is, and where fetched packages are kept. */
+export type BuildPlace = { readonly root: string; readonly cache: string }
+
+/**
+ * Builds the enclave image that `options` ask for into their output folder: `affidavit.eif`, the kernel and the two
+ * ramdisks by themselves, `measurements.json` (a release payload) and `report.json`. The same sources, pins and options
+ * give the same bytes on every machine and day. Throws BuildError, SignerError or TreeError.
+ *
+ * Does NOT prove that the pinned packages are honest: it takes those whose digests are in the project.
+ */
+export async function buildImage(
+  options: ImageOptions,
+  { root, cache }: BuildPlace = { root: PROJECT_ROOT, cache: readCacheFolder() },
+): Promise<BuiltImage> {
+  const signer = await openSigner(options.signing)
+  const [pins, sources, version] = await Promise.all([
+    readPins(root),
+    readTrackedSources(root),
+    readVersion(root),
+  ])
+  const source = { folder: options.packagesFolder, cache }
+  const needed = pins.packages.filter((pinned) => isNeeded(pinned.into, options))
+  const packages = await openDebianPackages(needed, source)
+  const dependencies = await openDependencies(pins.dependencies, source)
+  const settings = writeSettings(await readSettings(options, { node: dependencies.node, cache }))
+  const parts = await collectBootParts(root, options, { kernel: pins.kernel, opened: packages })
+  const application = packRamdisk(
+    layOutApplication({
+      sources: sources.files,
+      dependencies: dependencies.tree,
+      node: dependencies.node,
+      system: selectFiles(packages, 'application'),
+      settings,
+      init: await readInit(root),
+    }),
+  )
+  const boot = packRamdisk(parts.ramdisk)
+  const { eif, measurements } = sealImage({
+    ...parts,
+    bootRamdisk: boot.bytes,
+    applicationRamdisk: application.bytes,
+    version,
+    commit: sources.commit,
+    signer,
+  })
+  const files = { ...parts.own, kernel: parts.kernel, ...nameInputs('settings', settings) }
+  return await writeImage(resolve(options.output), {
+    eif,
+    kernel: parts.kernel,
+    cmdline: parts.cmdline,
+    boot,
+    application,
+    release: describeRelease({ version, sources, measurements, pins, packages: needed, files }),
+    dependencies: [
+      ...dependencies.list,
+      ...packages.map(({ pinned, tree }) =>
+        describePackage('debian', pinned, pinned.into.includes('kernel') ? parts.kernelFiles : tree),
+      ),
+    ],
+    sources: { files: sources.files.size, bytes: countBytes(sources.files), commit: sources.commit },
+    warnings: listWarnings(options, sources.uncommitted),
+  })
+}
+
+/** The operator's own kernel replaces Debian's package; an init program of AWS's kind needs nothing to boot with. */
+function isNeeded(into: readonly string[], { kernel, initFile }: ImageOptions): boolean {
+  if (into.includes('application')) return true
+  return into.includes('kernel') ? kernel === null : initFile === null
+}
+
+async function openSigner(signing: ImageOptions['signing']): Promise<ImageSigner | null> {
+  if (signing === null) return null
+  const [key, certificate] = await Promise.all([
+    readInput(signing.keyFile),
+    readInput(signing.certificateFile),
+  ])
+  return openImageSigner({ key, certificate })
+}
+
+async function readInit(root: string) {
+  const data = await readInput(join(root, 'enclave/image/guest/enclave-init'))
+  return { kind: 'file', mode: 0o755, data } as const
+}
+
+async function readVersion(root: string): Promise<string> {
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  return String(version)
+}
+
+function nameInputs(prefix: string, tree: FileTree): Readonly<Record<string, Uint8Array>> {
+  const files = [...tree].flatMap(([path, entry]) =>
+    entry.kind === 'file' ? [[`${prefix}:/${path}`, entry.data] as const] : [],
+  )
+  return Object.fromEntries(files)
+}

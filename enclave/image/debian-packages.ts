@@ -1,0 +1,127 @@
+import { createHash } from 'node:crypto'
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { BuildError } from './build-error.ts'
+import type { FileTree } from './file-tree.ts'
+import { runCommand } from './run-command.ts'
+import { takeFiles } from './take-files.ts'
+import { decodeTar } from './tar.ts'
+
+const packageForm = z.strictObject({
+  /** The Debian package. */
+  name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
+  /** A package that always depends on the newest of this one's kind: where a renewed pin gets its name from. */
+  follows: z.string().optional(),
+  version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
+  architecture: z.enum(['amd64', 'all']),
+  /** Of the .deb file. */
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  size: z.int().positive(),
+  /** Which ramdisks take files of it; `kernel` is where kernel and modules come from. */
+  into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
+  why: z.string().min(1),
+  /** Globs of the files that are taken; all else of the package stays out. */
+  take: z.array(z.string().min(1)).min(1),
+})
+
+/** A pinned package of Debian. */
+export type DebianPackage = Readonly<z.infer<typeof packageForm>>
+
+/** Where packages come from. */
+export type PackageSource = {
+  /** A folder that holds every file; nothing is fetched then. Null: the operating system's mirrors. */
+  readonly folder: string | null
+  /** Where fetched files are kept for the next build. */
+  readonly cache: string
+}
+
+/** Reads packages.json. Throws BuildError `pins_malformed`. */
+export function parsePackageList(bytes: Uint8Array): readonly DebianPackage[] {
+  try {
+    return z
+      .array(packageForm)
+      .min(1)
+      .parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
+  } catch (error) {
+    throw new BuildError('pins_malformed', `packages.json: ${error instanceof Error ? error.message : error}`)
+  }
+}
+
+/** Gives the files of a package that `take` names. Throws BuildError. */
+export async function openDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<FileTree> {
+  const path = await obtainDebianPackage(pinned, source)
+  const tree = decodeTar(await runCommand({ file: 'dpkg-deb', arguments: ['--fsys-tarfile', path] }))
+  return takeFiles(tree, { package: pinned.name, patterns: pinned.take })
+}
+
+/**
+ * Gives the path of a package's file whose bytes are the pinned ones: of the source's folder, of the cache, or
+ * fetched. Throws BuildError `package_unavailable` or `package_altered`.
+ */
+export async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
+  const path = join(source.folder ?? source.cache, fileNameOf(pinned))
+  const bytes = await readFile(path).catch(() => null)
+  if (bytes !== null && isPinned(pinned, bytes)) return path
+  if (source.folder !== null) {
+    if (bytes === null) throw new BuildError('package_unavailable', `expected ${path}`)
+    throw altered(pinned, bytes)
+  }
+  const fetched = await downloadPackage(pinned, source.cache)
+  if (!isPinned(pinned, fetched)) throw altered(pinned, fetched)
+  await writeFile(`${path}.part`, fetched)
+  await rename(`${path}.part`, path)
+  return path
+}
+
+/** Fetches `name`, in the newest version that the mirrors have unless one is given, into an empty folder; gives its bytes. */
+export async function downloadPackage(
+  wanted: { readonly name: string; readonly version?: string },
+  cache: string,
+): Promise<Buffer> {
+  await mkdir(cache, { recursive: true })
+  const folder = await mkdtemp(join(cache, 'download-'))
+  const what = wanted.version === undefined ? wanted.name : `${wanted.name}=${wanted.version}`
+  try {
+    await runCommand({ file: 'apt-get', arguments: ['--quiet', 'download', what], folder })
+    const [file] = await readdir(folder)
+    if (file === undefined) throw new BuildError('package_unavailable', `apt-get gave no file for ${what}`)
+    return await readFile(join(folder, file))
+  } catch (error) {
+    if (error instanceof BuildError && error.code === 'command_failed') throw unavailable(what, error.message)
+    throw error
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** As apt-get names the file of a package: the epoch's colon is written %3a. */
+export function fileNameOf({
+  name,
+  version,
+  architecture,
+}: Pick<DebianPackage, 'name' | 'version' | 'architecture'>): string {
+  return `${name}_${version.replaceAll(':', '%3a')}_${architecture}.deb`
+}
+
+function isPinned({ size, sha256 }: DebianPackage, bytes: Uint8Array): boolean {
+  return bytes.length === size && digestOf(bytes) === sha256
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}
+
+function altered(pinned: DebianPackage, bytes: Uint8Array): BuildError {
+  return new BuildError(
+    'package_altered',
+    `${fileNameOf(pinned)}: expected ${pinned.size} bytes with SHA-256 ${pinned.sha256}, got ${bytes.length} with ${digestOf(bytes)}`,
+  )
+}
+
+function unavailable(what: string, said: string): BuildError {
+  return new BuildError(
+    'package_unavailable',
+    `${what} cannot be fetched. When the version has left the mirrors (after "apt-get update"): get the file from Debian's snapshot archive and give its folder with --packages, or renew the pins with --update-packages, which changes the measurements. ${said}`,
+  )
+}

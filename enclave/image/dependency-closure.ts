@@ -1,0 +1,114 @@
+import { z } from 'zod'
+import { BuildError } from './build-error.ts'
+import { type FileTree, textFile } from './file-tree.ts'
+import type { NpmPackage } from './npm-packages.ts'
+
+const take = z.array(z.string().min(1)).min(1)
+const why = z.string().min(1)
+const integrity = z.string().regex(/^sha512-[A-Za-z0-9+/]{86}==$/)
+
+const listForm = z.strictObject({
+  /** Node.js. Pinned here, because the lock file has only the package that would fetch it. */
+  runtime: z.strictObject({ name: z.string(), version: z.string(), integrity, why, take }),
+  /** All packages below `node_modules` in the image; version and integrity are the lock file's. */
+  packages: z.array(z.strictObject({ name: z.string(), why, take })).min(1),
+})
+
+const lockForm = z.object({
+  version: z.string(),
+  lockfileVersion: z.literal(3),
+  packages: z.record(
+    z.string(),
+    z.object({
+      version: z.string().optional(),
+      integrity: z.string().optional(),
+      license: z.string().optional(),
+      dependencies: z.record(z.string(), z.string()).optional(),
+    }),
+  ),
+})
+
+/** A package with the reason why the enclave needs it. */
+export type ExplainedPackage = NpmPackage & { readonly why: string }
+
+/** The enclave's production dependencies. */
+export type DependencyClosure = {
+  readonly runtime: ExplainedPackage
+  /** In the order of their names. */
+  readonly packages: readonly ExplainedPackage[]
+  /** `package.json` and `package-lock.json` of these packages alone, as they stand in the image. */
+  readonly manifests: FileTree
+}
+
+/**
+ * Reads dependencies.json with the project's lock file. Refuses a list that lacks what a listed package depends on,
+ * and a Node.js other than the one that the project is tested with. Optional dependencies are taken only where they are
+ * listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
+ */
+export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
+  const { runtime, packages } = parseForm('dependencies.json', listForm, list)
+  const { version, packages: locked } = parseForm('package-lock.json', lockForm, lock)
+  const tested = locked['node_modules/node']?.version
+  if (tested !== runtime.version)
+    throw new BuildError(
+      'pins_malformed',
+      `dependencies.json has Node.js ${runtime.version}, package-lock.json ${tested}`,
+    )
+  const explained = packages
+    .map(({ name, ...rest }) => ({ name, ...rest, ...findLocked(locked, name) }))
+    .sort((left, right) => (left.name < right.name ? -1 : 1))
+  for (const { name, dependencies } of explained)
+    for (const needed of Object.keys(dependencies ?? {}))
+      if (!packages.some((other) => other.name === needed))
+        throw new BuildError(
+          'closure_incomplete',
+          `${name} depends on ${needed}, which dependencies.json lacks`,
+        )
+  return { runtime, packages: explained, manifests: writeManifests(version, explained) }
+}
+
+type LockedPackage = {
+  readonly version: string
+  readonly integrity: string
+  readonly license?: string | undefined
+  readonly dependencies?: Readonly<Record<string, string>> | undefined
+}
+
+type Locked = z.infer<typeof lockForm>['packages']
+
+function findLocked(locked: Locked, name: string): LockedPackage {
+  const entry = locked[`node_modules/${name}`]
+  if (entry?.version === undefined || !integrity.safeParse(entry.integrity).success)
+    throw new BuildError('pins_malformed', `package-lock.json has no version and SHA-512 of ${name}`)
+  const { version, license, dependencies } = entry
+  return { version, integrity: entry.integrity ?? '', license, dependencies }
+}
+
+function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Array): Value {
+  try {
+    return form.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
+  } catch (error) {
+    throw new BuildError('pins_malformed', `${file}: ${error instanceof Error ? error.message : error}`)
+  }
+}
+
+/** Every package stands as a direct dependency, in its exact version: npm has nothing left to choose. */
+function writeManifests(version: string, packages: readonly (LockedPackage & { name: string })[]): FileTree {
+  const head = { name: 'affidavit-enclave', version }
+  const dependencies = Object.fromEntries(packages.map((entry) => [entry.name, entry.version]))
+  const locked = packages.map(({ name, version, integrity, license, dependencies }) => [
+    `node_modules/${name}`,
+    { version, integrity, license, dependencies },
+  ])
+  const manifest = { ...head, private: true, type: 'module', dependencies }
+  const lock = {
+    ...head,
+    lockfileVersion: 3,
+    requires: true,
+    packages: { '': { ...head, dependencies }, ...Object.fromEntries(locked) },
+  }
+  return new Map([
+    ['package.json', textFile(`${JSON.stringify(manifest, null, 2)}\n`)],
+    ['package-lock.json', textFile(`${JSON.stringify(lock, null, 2)}\n`)],
+  ])
+}

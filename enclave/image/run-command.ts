@@ -1,0 +1,51 @@
+import { execFile } from 'node:child_process'
+import { BuildError } from './build-error.ts'
+
+/** Most bytes that a command may print: the unpacked kernel package, with room. */
+export const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
+
+/** A command of the operating system, run without a shell. */
+export type Command = {
+  readonly file: string
+  readonly arguments: readonly string[]
+  readonly folder?: string
+  /** All variables that it sees. Default: those of this process. */
+  readonly environment?: Readonly<Record<string, string>>
+}
+
+/**
+ * Runs a command to its end and gives what it printed. Throws BuildError `missing_tool` when there is no such program, and
+ * `command_failed` with the end of what it said.
+ */
+export function runCommand(command: Command): Promise<Buffer> {
+  const options = {
+    cwd: command.folder,
+    env: command.environment,
+    encoding: 'buffer',
+    maxBuffer: COMMAND_OUTPUT_BYTES_MAX,
+  } as const
+  return new Promise((resolve, reject) => {
+    execFile(command.file, command.arguments, options, (error, output, complaint) => {
+      if (error === null) resolve(output)
+      else if (error.code === 'ENOENT') reject(missingTool(command.file))
+      else reject(new BuildError('command_failed', `${describe(command)}: ${lastWords(complaint)}`))
+    })
+  })
+}
+
+const WORDS_MAX = 600
+
+function missingTool(file: string): BuildError {
+  return new BuildError(
+    'missing_tool',
+    `${file} is not installed here; the builder needs git, npm and dpkg-deb, and apt-get unless --packages is given (Debian, or a container of it)`,
+  )
+}
+
+function describe({ file, arguments: words }: Command): string {
+  return [file, ...words].join(' ')
+}
+
+function lastWords(complaint: Buffer): string {
+  return complaint.toString('utf8').trim().slice(-WORDS_MAX) || 'failed without a word'
+}

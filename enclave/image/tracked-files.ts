@@ -1,0 +1,68 @@
+import { readFile, readlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { BuildError } from './build-error.ts'
+import type { FileTree, TreeEntry } from './file-tree.ts'
+import { runCommand } from './run-command.ts'
+
+/** The sources that an image is built from. */
+export type TrackedSources = {
+  /** Every file of `attestation/` and `enclave/` that git tracks, as it is on the disk now. */
+  readonly files: FileTree
+  /** Commit that is checked out, hex. */
+  readonly commit: string
+  /** When it was committed, Unix milliseconds. */
+  readonly committedAtMs: number
+  /** Files that differ from that commit, or that git does not know. An image of such sources cannot be rebuilt by others. */
+  readonly uncommitted: readonly string[]
+}
+
+/** The folders of the project whose files are in the image, all of them. */
+export const MEASURED_FOLDERS = ['attestation', 'enclave'] as const
+
+/**
+ * Reads the measured folders below `root`, a git checkout. Modes are those that git tracks (executable or not): those of
+ * the disk depend on the umask. Throws BuildError `no_work_tree`.
+ */
+export async function readTrackedSources(root: string): Promise<TrackedSources> {
+  const [listed, head, status] = await Promise.all([
+    git(root, ['ls-files', '--stage', '-z', '--', ...MEASURED_FOLDERS]),
+    git(root, ['show', '--no-patch', '--format=%H %ct', 'HEAD']),
+    git(root, ['status', '--porcelain', '-z', '--untracked-files=all', '--', ...MEASURED_FOLDERS]),
+  ])
+  const entries = splitZeros(listed).map(parseStaged)
+  const files = await Promise.all(
+    entries.map(async ({ path, mode }) => [path, await readEntry(join(root, path), mode)] as const),
+  )
+  const [commit = '', seconds = ''] = head.trim().split(' ')
+  return {
+    files: new Map(files),
+    commit,
+    committedAtMs: Number(seconds) * 1000,
+    uncommitted: splitZeros(status),
+  }
+}
+
+/** `mode object stage\tpath` */
+function parseStaged(line: string): { readonly path: string; readonly mode: string } {
+  const [facts = '', path = ''] = line.split('\t')
+  return { path, mode: facts.split(' ')[0] ?? '' }
+}
+
+async function readEntry(path: string, mode: string): Promise<TreeEntry> {
+  if (mode === '120000') return { kind: 'link', target: await readlink(path) }
+  const data = await readFile(path)
+  return { kind: 'file', mode: mode === '100755' ? 0o755 : 0o644, data }
+}
+
+function splitZeros(text: string): readonly string[] {
+  return text.split('\0').filter((part) => part !== '')
+}
+
+async function git(root: string, words: readonly string[]): Promise<string> {
+  try {
+    return (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
+  } catch (error) {
+    if (!(error instanceof BuildError) || error.code !== 'command_failed') throw error
+    throw new BuildError('no_work_tree', `${root} is no git checkout with a commit. ${error.message}`)
+  }
+}
