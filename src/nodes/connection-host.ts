@@ -1,5 +1,6 @@
 import type { Logger } from '../logger.ts'
 import type { Circuit } from './circuit.ts'
+import type { ImageHouse } from './image-house.ts'
 import type { NodeLimits } from './limits.ts'
 import type { NodeConnection } from './node-connection.ts'
 import type { NodeRun, RunResult } from './node-run.ts'
@@ -14,6 +15,8 @@ export type ConnectionHost = {
   /** Unguessable: a node can then not know other nodes' request ids, nor answer a ping that it did not get. */
   readonly makeId: () => string
   readonly log: Logger
+  /** What DIFFUSION nodes share. */
+  readonly images: Pick<ImageHouse, 'budget' | 'runs'>
   /** Whether it is available or serving may have changed. */
   onChange(node: NodeConnection): void
   /** It may have a slot for somebody who waits. */

@@ -47,7 +47,7 @@ export type DispatchCode =
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
-  /** The node's backend refuses the request (`status` is the backend's): the caller's fault. */
+  /** The node's backend refuses the request (`status` is the backend's): the caller's fault. With images it may be the node's. */
   | 'node_refused'
   /** The node or its backend failed, or what it sent was no answer. */
   | 'node_failed'
@@ -64,7 +64,7 @@ export type DispatchCode =
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
-  /** The status code a node's backend gave; null for every code but `node_refused` and `node_failed`. */
+  /** The status code a node's backend gave; null for every code but `node_refused` and `node_failed`, and for images. */
   readonly status: number | null
   /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null

@@ -82,7 +82,9 @@ export async function checkHello(
   if (registered.isArchived) return refuse('nodeArchived')
   const state = startState(registered.state)
   if (state === 'RUNNING_DISABLED') return refuse('nodeDisabled')
-  const models = hello.modelType === 'LLM' ? await benchmarked(hello, registry, limits) : hello.models
+  // An image frame names no model: the connection is of one.
+  const models =
+    hello.modelType === 'LLM' ? await benchmarked(hello, registry, limits) : hello.models.slice(0, 1)
   // Further models may lack theirs; the one it names first may not.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null

@@ -1,6 +1,7 @@
 import type { Logger } from '../logger.ts'
 import { type CircuitMemory, createCircuitMemory } from './circuit-memory.ts'
 import type { ConnectionHost } from './connection-host.ts'
+import { createImageHouse, type ImageHouse } from './image-house.ts'
 import { createInferenceLog, type InferenceLog } from './inference-log.ts'
 import type { KeyedNode } from './key-watch.ts'
 import type { NodeLimits } from './limits.ts'
@@ -32,6 +33,8 @@ export type House = {
   readonly runs: ReadonlySet<NodeRun>
   readonly index: NodeIndex
   readonly queue: WaitQueue
+  /** The same of DIFFUSION nodes. */
+  readonly images: ImageHouse
   readonly records: NodeRecords
   readonly inferenceLog: InferenceLog
   readonly prober: Prober
@@ -58,12 +61,13 @@ export function createHouse(options: HouseOptions): House {
     ...{ connections, runs },
     index: createNodeIndex({ random: options.random, offeredModels: options.offeredModels ?? [] }),
     queue: createWaitQueue(limits),
+    images: createImageHouse(limits, options.random),
     records: createNodeRecords(log),
     inferenceLog: createInferenceLog({ sink: options.inferences, log, inferencesMax: limits.inferencesMax }),
     prober: createProber(limits),
     memory: createCircuitMemory(),
   }
-  const { index, queue, records, inferenceLog, prober } = parts
+  const { images, records, inferenceLog, prober } = parts
   const unixSeconds = () => Math.floor(now() / 1000)
 
   return {
@@ -72,18 +76,19 @@ export function createHouse(options: HouseOptions): House {
     enter(node, key) {
       const { nodeId, accepted } = node
       connections.set(nodeId, { node, key })
-      index.add(node)
+      placeOf(node, parts).index.add(node)
       log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
       const at = unixSeconds()
       records.write(nodeId, () => registry.markConnected(nodeId, at, accepted.models))
       records.write(nodeId, () => storeState(registry, nodeId, accepted.state))
-      if (node.isAvailable()) queue.offer(node)
+      if (node.isAvailable()) placeOf(node, parts).queue.offer(node)
       prober.probeDue([node])
     },
     checkDeadlines() {
       const nowMs = now()
       for (const run of runs) run.check(nowMs)
-      queue.sweep(nowMs)
+      parts.queue.sweep(nowMs)
+      images.checkDeadlines(nowMs)
     },
     tend() {
       for (const { node } of connections.values()) node.tend()
@@ -103,7 +108,7 @@ export function createHouse(options: HouseOptions): House {
 /** Stands for a node id where a write is about many; no node's id is empty. */
 const ALL_NODES = ''
 
-type SharedParts = Pick<House, 'index' | 'queue' | 'records' | 'inferenceLog'> & {
+type SharedParts = Pick<House, 'index' | 'queue' | 'images' | 'records' | 'inferenceLog'> & {
   readonly connections: Map<string, KeyedNode>
   readonly memory: CircuitMemory
   readonly runs: Set<NodeRun>
@@ -112,12 +117,13 @@ type SharedParts = Pick<House, 'index' | 'queue' | 'records' | 'inferenceLog'> &
 /** What happens to the house when something happens to a connection. */
 function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
   const { nodes: registry, now, log } = options
-  const { connections, runs, index, queue, records, inferenceLog, memory } = parts
+  const { connections, runs, images, records, inferenceLog, memory } = parts
   return {
     ...options,
+    images,
     recall: memory.recall,
-    onChange: (node) => index.update(node),
-    onFree: (node) => queue.offer(node),
+    onChange: (node) => placeOf(node, parts).index.update(node),
+    onFree: (node) => placeOf(node, parts).queue.offer(node),
     onState(node) {
       const { nodeId } = node
       const state = node.standing.state()
@@ -132,7 +138,7 @@ function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
     onClosed: (run) => runs.delete(run),
     onGone(node, why) {
       const { nodeId } = node
-      index.remove(node)
+      placeOf(node, parts).index.remove(node)
       memory.keep(nodeId, node.standing.circuit(), now())
       if (connections.get(nodeId)?.node === node) connections.delete(nodeId)
       log.info({ nodeId, why }, 'node disconnected')
@@ -142,6 +148,14 @@ function createHost(options: HouseOptions, parts: SharedParts): ConnectionHost {
       records.write(nodeId, () => storeState(registry, nodeId, state))
     },
   }
+}
+
+/** Where a node's calls come from. */
+function placeOf(
+  { accepted }: NodeConnection,
+  { index, queue, images }: Pick<House, 'index' | 'queue' | 'images'>,
+): Pick<House, 'index' | 'queue'> {
+  return accepted.modelType === 'DIFFUSION' ? images : { index, queue }
 }
 
 function* nodesOf(connections: ReadonlyMap<string, KeyedNode>): Iterable<NodeConnection> {

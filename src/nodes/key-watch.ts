@@ -1,6 +1,7 @@
 import type { Logger } from '../logger.ts'
 import type { Authenticate } from './authenticate-node.ts'
-import { CLOSE_CODES, type NodeConnection } from './node-connection.ts'
+import { CLOSE_CODES } from './close-codes.ts'
+import type { NodeConnection } from './node-connection.ts'
 
 /** A connected node, with the key it dialled with. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }

@@ -12,6 +12,10 @@ export type NodeLimits = {
   readonly closeTimeoutMs: number
   /** One frame from a node; more is close 1009. A chunk is some hundred bytes, with logprobs some thousand. */
   readonly frameBytesMax: number
+  /** One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. Without a question of ours, `frameBytesMax`. */
+  readonly imageFrameBytesMax: number
+  /** Answers with images that are under way, of all nodes together: beyond it calls for images are refused. */
+  readonly imageBytesMax: number
   /** One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all its runs. */
   readonly requestBytesMax: number
   /** What may wait in memory for one node to read it; beyond it the node counts as lost. */
@@ -41,6 +45,8 @@ export type NodeLimits = {
   readonly queueBytesMax: number
   /** All frames of one run together; a node that sends more is closed with 1008. */
   readonly answerBytesMax: number
+  /** Until the images are there, per attempt: ten large ones on a contributed machine take minutes. */
+  readonly imageMs: number
   /** Depth of a chunk, itself included: whoever writes it out again does so recursively. */
   readonly chunkDepthMax: number
 
@@ -63,6 +69,8 @@ export type NodeLimits = {
   readonly tokensPerSecondMin: number
   /** First token of a probe; later is too slow. */
   readonly probeFirstTokenMs: number
+  /** A small image for a probe; later is too slow. */
+  readonly probeImageMs: number
   /** Between probes of a RUNNING node that served nothing meanwhile. */
   readonly probeIntervalMs: number
   /** Between probes of a node that is verified or degraded. */
@@ -104,6 +112,8 @@ export const NODE_LIMITS: NodeLimits = {
   takeoverMs: 2_000,
   closeTimeoutMs: 5_000,
   frameBytesMax: 1024 * 1024,
+  imageFrameBytesMax: 32 * 1024 * 1024,
+  imageBytesMax: 512 * 1024 * 1024,
   requestBytesMax: 1024 * 1024,
   sendBytesMax: 8 * 1024 * 1024,
   strayBurst: 2_000,
@@ -120,6 +130,7 @@ export const NODE_LIMITS: NodeLimits = {
   drainMs: 60_000,
   queueBytesMax: 4 * 1024 * 1024,
   answerBytesMax: 64 * 1024 * 1024,
+  imageMs: 120_000,
   chunkDepthMax: 32,
 
   retriesMax: 2,
@@ -133,6 +144,7 @@ export const NODE_LIMITS: NodeLimits = {
 
   tokensPerSecondMin: 1,
   probeFirstTokenMs: 20_000,
+  probeImageMs: 60_000,
   probeIntervalMs: 600_000,
   probeRetryMs: 60_000,
   probesMax: 64,

@@ -45,6 +45,11 @@ export function measurementAfterSilence(before: Measurement, silentMs: number): 
   return { ...before, firstTokenMs: average(before.firstTokenMs, silentMs) }
 }
 
+/** Measurement after images that took so long, each: how long the first comes to stand for, since they have no tokens. */
+export function measurementAfterDrawing(before: Measurement, imageMs: number): Measurement {
+  return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
+}
+
 /** Tokens per second of one run, or null when it was too short to tell. */
 export function speedOf(times: RunTimes): number | null {
   if (times.laterTextLength < TEXT_LENGTH_MIN) return null

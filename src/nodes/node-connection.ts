@@ -1,5 +1,6 @@
 import type { WebSocket } from 'ws'
 import { currentTraceparent } from '../telemetry/call-scope.ts'
+import { CLOSE_CODES } from './close-codes.ts'
 import type { ConnectionHost } from './connection-host.ts'
 import {
   cancelFrame,
@@ -10,34 +11,18 @@ import {
   reconnectFrame,
 } from './control-frames.ts'
 import { DispatchError } from './dispatcher.ts'
+import { createEndedRuns } from './ended-runs.ts'
 import { decodeFrame, type NodeFrame } from './frames.ts'
 import type { AcceptedNode } from './handshake.ts'
+import { createImageDesk, type ImageDesk } from './image-desk.ts'
+import type { ImageFrame } from './image-frames.ts'
 import { createLiveness, type Liveness } from './liveness.ts'
 import { type Lane, openLane } from './node-index.ts'
-import { NodeRun, type RunHooks, type RunOptions } from './node-run.ts'
+import { NodeRun, type RunHooks } from './node-run.ts'
+import type { RunStart } from './run-start.ts'
 import { capacityOf, createSlots, type Slots } from './slots.ts'
 import { createStanding, type Standing } from './standing.ts'
 import { createStrayBudget, type StrayBudget } from './stray-budget.ts'
-
-/** Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. */
-export const CLOSE_CODES = {
-  protocol: 1002,
-  notText: 1003,
-  policy: 1008,
-  fault: 1011,
-  restart: 1012,
-  later: 1013,
-} as const
-
-/** What a run needs besides its connection. */
-export type RunStart = Pick<
-  RunOptions,
-  'requestBytes' | 'promptTokensMax' | 'choices' | 'slot' | 'signal' | 'reader' | 'isProbe' | 'accountId'
-> & {
-  readonly lane: Lane
-  /** The frame for a request id. */
-  readonly frameOf: (id: string, traceparent: string | null) => string
-}
 
 /** Runs that ended without their final frame, which may still come: clients send a usage chunk, and then status 2. */
 const ENDED_RUNS_MAX = 64
@@ -48,12 +33,14 @@ export class NodeConnection {
   readonly lanes: readonly Lane[]
   readonly slots: Slots
   readonly standing: Standing
+  /** Its image runs; null for a node that chats. */
+  readonly desk: ImageDesk | null
   private readonly host: ConnectionHost
   private readonly socket: WebSocket
   private readonly liveness: Liveness
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, NodeRun>()
-  private readonly ended = new Set<string>()
+  private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
   private readonly hooks: RunHooks
   private isDraining = false
   private isGone = false
@@ -62,8 +49,7 @@ export class NodeConnection {
     this.socket = socket
     this.accepted = accepted
     this.host = host
-    const isChat = accepted.modelType === 'LLM'
-    this.lanes = isChat ? accepted.models.map((model) => openLane(this, model)) : []
+    this.lanes = accepted.models.map((model) => openLane(this, model))
     this.slots = createSlots(capacityOf(accepted.vramMb, host.limits), {
       onTaken: () => host.onChange(this),
       onFreed: () => this.free(),
@@ -80,6 +66,8 @@ export class NodeConnection {
     this.strays = createStrayBudget(host.limits)
     this.liveness = createLiveness({ ...host, actions: this.livenessActions() })
     this.hooks = this.runHooks()
+    const draws = accepted.modelType === 'DIFFUSION'
+    this.desk = draws ? createImageDesk(this, host, (why) => this.expel(CLOSE_CODES.policy, why)) : null
     socket.on('message', (data: Buffer, isBinary: boolean) => this.receiveSafely(data, isBinary))
     socket.on('pong', () => this.hear(this.liveness.isAwaitingPong()))
     socket.on('ping', () => this.hear(false))
@@ -117,12 +105,17 @@ export class NodeConnection {
     const started = new NodeRun({ ...run, id: makeId(), lane, limits, now, hooks: this.hooks })
     this.runs.set(started.id, started)
     this.host.onOpened(started)
-    if (this.isClosing()) this.end('closing')
-    else if (this.isGone || this.socket.bufferedAmount > limits.sendBytesMax)
-      this.close(CLOSE_CODES.policy, 'Frames are not read')
-    else this.socket.send(frameOf(started.id, this.traceparent()))
+    this.post(frameOf(started.id, this.traceparent()))
     if (this.isGone) started.fail(new DispatchError('node_lost', 'The connection to the node ended'))
     return started
+  }
+
+  /** Sends a frame. Ends the connection of a node that is closing, or does not read what it is sent. */
+  post(frame: string): void {
+    if (this.isClosing()) this.end('closing')
+    else if (this.isGone || this.socket.bufferedAmount > this.host.limits.sendBytesMax)
+      this.close(CLOSE_CODES.policy, 'Frames are not read')
+    else this.socket.send(frame)
   }
 
   private traceparent(): string | null {
@@ -134,7 +127,7 @@ export class NodeConnection {
     if (this.isClosing()) this.end('closing')
     if (this.isGone) return
     const wasLeaving = this.liveness.isLeaving()
-    this.liveness.tend(this.runs.size === 0)
+    this.liveness.tend(this.runs.size === 0 && (this.desk?.size() ?? 0) === 0)
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
   }
 
@@ -169,6 +162,7 @@ export class NodeConnection {
   /** Ends its runs at once with `error`. */
   failRuns(error: DispatchError): void {
     for (const run of [...this.runs.values()]) run.fail(error)
+    this.desk?.fail(error)
   }
 
   /** Its close frame came: nothing else will, though its side may leave the connection open for `closeTimeoutMs`. */
@@ -177,7 +171,10 @@ export class NodeConnection {
   }
 
   private isAnswering(): boolean {
-    return [...this.runs.values()].some(({ result, options }) => result === null && !options.isProbe)
+    const isChatting = [...this.runs.values()].some(
+      ({ result, options }) => result === null && !options.isProbe,
+    )
+    return isChatting || this.desk?.isAnswering() === true
   }
 
   private free(): void {
@@ -208,9 +205,12 @@ export class NodeConnection {
   private receive(data: Buffer, isBinary: boolean): void {
     if (this.isGone) return
     this.liveness.heard()
-    const frame: NodeFrame = isBinary ? { kind: 'binary' } : decodeFrame(data)
+    const frame: NodeFrame | ImageFrame = isBinary
+      ? { kind: 'binary' }
+      : (this.desk?.decode(data) ?? decodeFrame(data))
     if (frame.kind === 'run') this.receiveRun(frame, data.length)
     else if (frame.kind === 'control') this.receiveControl(frame, data.length)
+    else if (frame.kind === 'image') this.desk?.receive(frame) || this.tolerate(data.length)
     else if (frame.kind === 'stray') this.tolerate(data.length)
     else if (frame.kind === 'binary') this.expel(CLOSE_CODES.notText, 'Expected text frames')
     else this.expel(CLOSE_CODES.protocol, frame.reason)
@@ -222,7 +222,7 @@ export class NodeConnection {
       if (!run.receive(frame, bytes)) this.expel(CLOSE_CODES.policy, 'Answer is too large')
       return
     }
-    const isLastFrame = frame.status !== 'running' && this.ended.delete(frame.requestId)
+    const isLastFrame = frame.status !== 'running' && this.ended.take(frame.requestId)
     if (!isLastFrame) this.tolerate(bytes)
   }
 
@@ -288,15 +288,9 @@ export class NodeConnection {
       onServed: (run) => host.onServed(this, run),
       onClosed: (run) => {
         this.runs.delete(run.id)
-        if (!run.hasFinalFrame) this.remember(run.id)
+        if (!run.hasFinalFrame) this.ended.add(run.id)
         host.onClosed(run)
       },
     }
-  }
-
-  private remember(id: string): void {
-    this.ended.add(id)
-    const [oldest] = this.ended
-    if (this.ended.size > ENDED_RUNS_MAX && oldest !== undefined) this.ended.delete(oldest)
   }
 }

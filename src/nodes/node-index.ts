@@ -26,6 +26,8 @@ export type NodeIndex = {
   pick(model: string, excluded: ReadonlySet<NodeConnection>): Lane | null
   /** Whether a node of the model is or was connected, or had offered it before this process began. */
   isKnown(model: string): boolean
+  /** Whether a node of the model is RUNNING and not set aside. */
+  isServed(model: string): boolean
   /** Connected nodes of the model, in whatever state. */
   connected(model: string): number
   /** Models with nodes that are RUNNING and not set aside, by name. */
@@ -93,6 +95,7 @@ export function createNodeIndex({
       return bestOf(available, excluded)
     },
     isKnown: (model) => models.has(model),
+    isServed: (model) => (models.get(model)?.running ?? 0) > 0,
     connected: (model) => models.get(model)?.connected ?? 0,
     models: () =>
       [...models]

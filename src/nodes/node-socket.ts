@@ -5,9 +5,9 @@ import { ApiError, errorReply } from '../errors.ts'
 import { JSON_TYPE } from '../http/context.ts'
 import type { Logger } from '../logger.ts'
 import type { AdmitNode } from './admit-node.ts'
+import { CLOSE_CODES } from './close-codes.ts'
 import type { AcceptedNode } from './handshake.ts'
 import type { NodeLimits } from './limits.ts'
-import { CLOSE_CODES } from './node-connection.ts'
 
 /** The door that nodes come in by. */
 export type NodeSocket = {
@@ -28,13 +28,15 @@ export type NodeSocketOptions = {
   readonly log: Logger
   /** How many nodes are connected. */
   readonly count: () => number
-  /** Takes over a node's socket. */
-  readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string) => void
+  /** Takes over a node's socket; `stream` is what it stands on. */
+  readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
 /** What is buffered for one message that comes in tiny segments: each costs its own memory. */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
+/** Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per connection (`frame-meter.ts`). */
+const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**
  * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of this process; all else is
@@ -44,7 +46,12 @@ const FRAGMENTS_MAX = 1_024
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
-  const server = openServer(limits)
+  const server = openServer(limits, { frameBytesMax: limits.frameBytesMax, chunksMax: BUFFERED_CHUNKS_MAX })
+  const imageServer = openServer(limits, {
+    frameBytesMax: limits.imageFrameBytesMax,
+    chunksMax: IMAGE_BUFFERED_CHUNKS_MAX,
+  })
+  const servers = [server, imageServer]
   let handshakes = 0
   let isStopped = false
 
@@ -53,11 +60,13 @@ export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
     try {
       if (socket.destroyed) return
       if (isStopped) throw new ApiError('shutting_down', 'This instance is shutting down')
-      server.handleUpgrade(request, socket, head, (webSocket) => {
+      const draws = admitted.kind === 'admitted' && admitted.node.modelType === 'DIFFUSION'
+      const door = draws ? imageServer : server
+      door.handleUpgrade(request, socket, head, (webSocket) => {
         if (admitted.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, admitted.reason)
         else if (options.count() >= limits.connectionsMax)
           turnAway(webSocket, CLOSE_CODES.later, 'Too many nodes')
-        else options.onNode(webSocket, admitted.node, admitted.key)
+        else options.onNode(webSocket, admitted.node, admitted.key, socket)
       })
     } finally {
       if (admitted.kind === 'admitted') admitted.release()
@@ -86,27 +95,30 @@ export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   return {
     handleUpgrade,
     handshakes: () => handshakes,
-    sockets: () => server.clients.size,
+    sockets: () => servers.reduce((sum, { clients }) => sum + clients.size, 0),
     stop() {
       isStopped = true
     },
     async destroy() {
       isStopped = true
-      for (const socket of server.clients) socket.terminate()
-      await new Promise((resolve) => server.close(resolve))
+      for (const { clients } of servers) for (const socket of clients) socket.terminate()
+      await Promise.all(servers.map((opened) => new Promise((resolve) => opened.close(resolve))))
     },
   }
 }
 
-function openServer(limits: NodeLimits): WebSocketServer {
+function openServer(
+  limits: NodeLimits,
+  { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
+): WebSocketServer {
   // A variable, since the types do not know closeTimeout yet.
   const options = {
     noServer: true,
     clientTracking: true,
     perMessageDeflate: false,
-    maxPayload: limits.frameBytesMax,
+    maxPayload: frameBytesMax,
     maxFragments: FRAGMENTS_MAX,
-    maxBufferedChunks: BUFFERED_CHUNKS_MAX,
+    maxBufferedChunks: chunksMax,
     closeTimeout: limits.closeTimeoutMs,
   }
   const server = new WebSocketServer(options)

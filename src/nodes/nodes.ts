@@ -3,11 +3,13 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createAdmission } from './admit-node.ts'
 import type { Authenticate } from './authenticate-node.ts'
+import { CLOSE_CODES } from './close-codes.ts'
 import { dispatchCall } from './dispatch.ts'
 import { DispatchError, type Dispatcher } from './dispatcher.ts'
 import { createHouse, type House, type HouseOptions } from './house.ts'
+import { createImageDispatcher, type ImageDispatcher } from './image-dispatcher.ts'
 import { createKeyWatch, type KeyWatch } from './key-watch.ts'
-import { CLOSE_CODES, NodeConnection } from './node-connection.ts'
+import { NodeConnection } from './node-connection.ts'
 import { createNodeSocket, type NodeSocket } from './node-socket.ts'
 import type { NodeState } from './node-state.ts'
 import { createRecheck, type Recheck } from './recheck.ts'
@@ -37,6 +39,7 @@ export type Nodes = {
   /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
+  readonly images: ImageDispatcher
   /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */
   disconnect(nodeId: string, reason: string): boolean
   status(): NodesStatus
@@ -68,8 +71,11 @@ export function createNodes(options: NodesOptions): Nodes {
   const socket = createNodeSocket({
     ...{ admit, limits, log },
     count: () => connections.size,
-    onNode: (webSocket, accepted, key) =>
-      house.enter(new NodeConnection(webSocket, accepted, house.host), key),
+    onNode: (webSocket, accepted, key, stream) => {
+      const node = new NodeConnection(webSocket, accepted, house.host)
+      node.desk?.watch(stream)
+      house.enter(node, key)
+    },
   })
   const recheck = createRecheck({
     ...{ nodes: connections, registry, log },
@@ -96,6 +102,10 @@ export function createNodes(options: NodesOptions): Nodes {
       },
       models: index.models,
     },
+    images: createImageDispatcher(house, {
+      ...{ limits, now },
+      stoppingError: () => (stopping === null ? null : stoppingError()),
+    }),
     disconnect(nodeId, reason) {
       const keyed = connections.get(nodeId)
       keyed?.node.close(CLOSE_CODES.policy, reason)
@@ -131,6 +141,7 @@ async function stopNodes({ house, socket, recheck, keyWatch, sweep }: Parts, gra
   house.prober.stop()
   await until(() => slotsInUse(house) === 0, graceMs)
   house.queue.rejectAll(stoppingError())
+  house.images.queue.rejectAll(stoppingError())
   for (const { node } of [...house.connections.values()]) {
     node.failRuns(stoppingError())
     node.close(CLOSE_CODES.restart, 'Gateway is restarting')
@@ -163,13 +174,13 @@ function slotsInUse({ connections }: House): number {
 }
 
 function statusOf({ house, socket, recheck, keyWatch, sweep }: Parts): NodesStatus {
-  const { connections, runs, queue, prober, records, inferenceLog } = house
+  const { connections, runs, queue, images, prober, records, inferenceLog } = house
   return {
     connected: connections.size,
     serving: [...connections.values()].filter(({ node }) => node.isServing()).length,
     slotsInUse: slotsInUse(house),
-    runs: runs.size,
-    queued: queue.size(),
+    runs: runs.size + images.runs.size,
+    queued: queue.size() + images.queue.size(),
     probes: prober.running(),
     handshakes: socket.handshakes(),
     sockets: socket.sockets(),

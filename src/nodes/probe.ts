@@ -1,6 +1,8 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
+import { type AskedProbe, BROKEN_OFF } from './asked-probe.ts'
 import { chatFrame } from './chat-frame.ts'
 import { DispatchError } from './dispatcher.ts'
+import { probeImages } from './image-probe.ts'
 import type { NodeLimits } from './limits.ts'
 import { speedOf } from './measurements.ts'
 import type { NodeConnection } from './node-connection.ts'
@@ -30,8 +32,6 @@ export function probeRequest(model: string): JsonObject {
   }
 }
 
-const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'stopping'])
-
 /**
  * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it from a call except by its
  * question, so a dishonest one may answer probes better than calls: calls are measured too.
@@ -44,21 +44,8 @@ export function createProber(limits: NodeLimits): Prober {
     const slot = node.slots.acquire()
     if (slot === null) return node.standing.probePutOff()
     node.standing.probeBegins()
-    const request = probeRequest(lane.model)
-    const { frameOf, bytes } = chatFrame(lane.model, request)
-    const run = node.start({
-      lane,
-      frameOf,
-      requestBytes: bytes,
-      promptTokensMax: promptTokensMax(request, bytes),
-      choices: 1,
-      slot,
-      signal: abort.signal,
-      reader: null,
-      isProbe: true,
-      accountId: null,
-    })
-    const outcome = await outcomeOf(run, limits)
+    const asked = { lane, slot, signal: abort.signal, limits }
+    const outcome = await (node.desk === null ? probeChat(asked) : probeImages(node.desk, asked))
     if (outcome === null) node.standing.probePutOff()
     else node.standing.probeEnds(outcome)
   }
@@ -79,6 +66,24 @@ export function createProber(limits: NodeLimits): Prober {
     running: () => running,
     stop: () => abort.abort(new Error('the gateway stops')),
   }
+}
+
+function probeChat({ lane, slot, signal, limits }: AskedProbe): Promise<ProbeOutcome | null> {
+  const request = probeRequest(lane.model)
+  const { frameOf, bytes } = chatFrame(lane.model, request)
+  const run = lane.node.start({
+    lane,
+    frameOf,
+    requestBytes: bytes,
+    promptTokensMax: promptTokensMax(request, bytes),
+    choices: 1,
+    slot,
+    signal,
+    reader: null,
+    isProbe: true,
+    accountId: null,
+  })
+  return outcomeOf(run, limits)
 }
 
 /** Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood. */

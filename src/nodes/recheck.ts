@@ -1,7 +1,7 @@
 import type { Logger } from '../logger.ts'
+import { CLOSE_CODES } from './close-codes.ts'
 import { REFUSALS } from './handshake.ts'
 import type { KeyedNode } from './key-watch.ts'
-import { CLOSE_CODES } from './node-connection.ts'
 import type { NodeRegistry } from './ports.ts'
 
 /** Looks at connected nodes' registrations again, because nodes are archived and disabled while they are connected. */

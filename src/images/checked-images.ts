@@ -1,0 +1,58 @@
+import { FormatError } from '../../attestation/errors.ts'
+import { readImageFacts } from './image-facts.ts'
+import type { MadeImage } from './image-source.ts'
+import { decodeImage } from './made-images.ts'
+import { checkPngPixels } from './png-pixels.ts'
+
+/** What was asked for. */
+export type AskedImages = {
+  readonly n: number
+  /** Width and height, `512x512`. */
+  readonly size: string
+}
+
+/**
+ * The images that a stranger sent in base64, when they are what was asked for: so many, of that size, each whole. Throws
+ * FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their last bytes. What they show is
+ * not looked at: whether it has to do with the prompt, nobody here can tell.
+ */
+export async function checkImages(
+  images: readonly string[],
+  { n, size }: AskedImages,
+): Promise<readonly MadeImage[]> {
+  if (images.length !== n) throw new FormatError('image_count', `expected ${n} images`)
+  const checked: MadeImage[] = []
+  // One after another: each may take a few milliseconds of this thread, and others have a turn between.
+  for (const base64 of images) checked.push(await checkImage(base64, size))
+  return checked
+}
+
+async function checkImage(base64: string, size: string): Promise<MadeImage> {
+  const image = decodeImage(base64)
+  const facts = image === null ? null : readImageFacts(image.bytes)
+  if (image === null || facts === null)
+    throw new FormatError('image_type', 'expected PNG, JPEG or WebP images in base64')
+  if (`${facts.width}x${facts.height}` !== size)
+    throw new FormatError('image_size', `expected images of ${size} pixels`)
+  await checkWhole(image)
+  return { ...image, revisedPrompt: null }
+}
+
+async function checkWhole({ bytes, type }: Pick<MadeImage, 'bytes' | 'type'>): Promise<void> {
+  if (type === 'png') await checkPngPixels(bytes)
+  else if (type === 'jpeg' ? !endsJpeg(bytes) : !endsWebp(bytes))
+    throw new FormatError('image_end', 'expected images that are whole, and nothing after')
+}
+
+/** The end-of-image marker (ITU T.81, annex B.1.1.3). */
+function endsJpeg(bytes: Uint8Array): boolean {
+  return bytes.at(-2) === 0xff && bytes.at(-1) === 0xd9
+}
+
+const RIFF_HEADER_BYTES = 8
+
+/** The file size in a WebP's header counts from after itself (RFC 9649, section 2.4). */
+function endsWebp(bytes: Uint8Array): boolean {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  return view.getUint32(4, true) + RIFF_HEADER_BYTES === bytes.length
+}

@@ -1,0 +1,14 @@
+import type { NodeLimits } from './limits.ts'
+import type { Lane } from './node-index.ts'
+import type { Slot } from './slots.ts'
+
+/** A probe of one lane, which has a slot for it. */
+export type AskedProbe = {
+  readonly lane: Lane
+  readonly slot: Slot
+  readonly signal: AbortSignal
+  readonly limits: NodeLimits
+}
+
+/** Errors after which a probe showed nothing. */
+export const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'stopping'])

@@ -1,0 +1,52 @@
+/** Memory that is set aside for one answer with images, from when it is asked for. */
+export type ImageReservation = {
+  readonly bytes: number
+  /** Gives it back. Only the first time counts. */
+  release(): void
+}
+
+/** What all answers with images that are under way may take together. */
+export type ImageBudget = {
+  /** Null when there is not so much left. */
+  reserve(bytes: number): ImageReservation | null
+  inUse(): number
+}
+
+/** Bytes of a pixel before compression: red, green, blue and alpha. */
+const PIXEL_BYTES = 4
+/** File headers and metadata of an image, and the frame around it. */
+const MARGIN_BYTES = 64 * 1024
+
+/**
+ * What an answer may take, bytes: `n` images of the size asked for, not even compressed, in base64; at most `frameBytesMax`, into which
+ * ten of 1,024 pixels go as PNG commonly compresses them (2.4 MB each).
+ */
+export function answerBytesOf(
+  { n, size }: { readonly n: number; readonly size: string },
+  frameBytesMax: number,
+): number {
+  const [width = 0, height = 0] = size.split('x').map(Number)
+  const imageBytes = (width * height * PIXEL_BYTES * 4) / 3 + MARGIN_BYTES
+  return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
+}
+
+/** A budget of `bytesMax`, all of it free. */
+export function createImageBudget(bytesMax: number): ImageBudget {
+  let inUse = 0
+  return {
+    inUse: () => inUse,
+    reserve(bytes) {
+      if (inUse + bytes > bytesMax) return null
+      inUse += bytes
+      let isReleased = false
+      return {
+        bytes,
+        release() {
+          if (isReleased) return
+          isReleased = true
+          inUse -= bytes
+        },
+      }
+    },
+  }
+}
