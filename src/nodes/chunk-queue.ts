@@ -1,11 +1,16 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
 
+/** Chunks that waited together, and the bytes of the frames that they came in. */
+export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
+
 /** Chunks between a node that pushes and one caller who pulls. */
 export type ChunkQueue = {
-  readonly chunks: AsyncIterable<JsonObject>
+  /** At each step all that waits: chunks that came in one packet are taken, and passed on, together. */
+  readonly batches: AsyncIterable<ChunkBatch>
   /** Bytes of the chunks that wait. */
   waitingBytes(): number
-  push(chunk: JsonObject, bytes: number): void
+  /** Adds what one frame of so many bytes amounts to. */
+  push(chunks: readonly JsonObject[], bytes: number): void
   /** Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only the first time counts. */
   end(error: Error | null): void
   /** Drops what waits, and the iteration throws `reason` at once. */
@@ -14,32 +19,46 @@ export type ChunkQueue = {
 
 /** Makes an empty queue. `onLeave` is told when the caller leaves the iteration before its end. */
 export function createChunkQueue(onLeave: () => void): ChunkQueue {
-  const backlog = createBacklog()
+  let waiting: JsonObject[] = []
+  let waitingBytes = 0
   let end: { readonly error: { readonly reason: unknown } | null } | null = null
-  let reader: PromiseWithResolvers<IteratorResult<JsonObject>> | null = null
+  let reader: PromiseWithResolvers<void> | null = null
 
-  function next(): Promise<IteratorResult<JsonObject>> {
-    const chunk = backlog.take()
-    if (chunk !== null) return Promise.resolve({ done: false, value: chunk })
-    if (end !== null) return end.error === null ? Promise.resolve(DONE) : Promise.reject(end.error.reason)
-    if (reader !== null) return Promise.reject(new TypeError('expected one reader at a time'))
-    reader = Promise.withResolvers()
-    return reader.promise
+  function take(): ChunkBatch {
+    const batch = { chunks: waiting, bytes: waitingBytes }
+    waiting = []
+    waitingBytes = 0
+    return batch
+  }
+
+  /** The reader goes on when the packet is read, and so takes what else is in it. */
+  function wake(): void {
+    reader?.resolve()
+    reader = null
+  }
+
+  async function next(): Promise<IteratorResult<ChunkBatch, undefined>> {
+    if (waiting.length === 0 && end === null) {
+      if (reader !== null) throw new TypeError('expected one reader at a time')
+      reader = Promise.withResolvers()
+      await reader.promise
+    }
+    if (waiting.length > 0) return { done: false, value: take() }
+    if (end !== null && end.error !== null) throw end.error.reason
+    return DONE
   }
 
   function close(error: { readonly reason: unknown } | null): void {
     if (end !== null) return
     end = { error }
-    if (error === null) reader?.resolve(DONE)
-    else reader?.reject(error.reason)
-    reader = null
+    wake()
   }
 
-  const iterator: AsyncIterableIterator<JsonObject, undefined> = {
+  const iterator: AsyncIterableIterator<ChunkBatch, undefined> = {
     next,
     return() {
-      const isEarly = end === null || backlog.bytes() > 0
-      backlog.clear()
+      const isEarly = end === null || waiting.length > 0
+      take()
       close(null)
       if (isEarly) onLeave()
       return Promise.resolve(DONE)
@@ -48,54 +67,20 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
   }
 
   return {
-    chunks: iterator,
-    waitingBytes: backlog.bytes,
-    push(chunk, size) {
-      if (end !== null) return
-      if (reader === null) backlog.add(chunk, size)
-      else reader.resolve({ done: false, value: chunk })
-      reader = null
+    batches: iterator,
+    waitingBytes: () => waitingBytes,
+    push(chunks, bytes) {
+      if (end !== null || chunks.length === 0) return
+      waiting.push(...chunks)
+      waitingBytes += bytes
+      wake()
     },
     end: (error) => close(error === null ? null : { reason: error }),
     discard(reason) {
-      backlog.clear()
+      take()
       close({ reason })
     },
   }
 }
 
 const DONE = { done: true, value: undefined } as const
-
-/** Chunks in order, and their bytes together. */
-function createBacklog() {
-  let waiting: { readonly chunk: JsonObject; readonly bytes: number }[] = []
-  let taken = 0
-  let bytes = 0
-
-  function clear(): void {
-    waiting = []
-    taken = 0
-    bytes = 0
-  }
-
-  return {
-    clear,
-    bytes: () => bytes,
-    add(chunk: JsonObject, size: number): void {
-      waiting.push({ chunk, bytes: size })
-      bytes += size
-    },
-    take(): JsonObject | null {
-      const item = waiting[taken]
-      if (item === undefined) return null
-      taken++
-      bytes -= item.bytes
-      // Taken items are let go when they are half of all: shifting a long array would copy it each time.
-      if (taken * 2 >= waiting.length) {
-        waiting = waiting.slice(taken)
-        taken = 0
-      }
-      return item.chunk
-    },
-  }
-}

@@ -46,5 +46,5 @@ async function attempt(
     if (error instanceof DispatchError && !signal.aborted) return error
     throw signal.aborted ? signal.reason : error
   }
-  return { nodeId: lane.node.nodeId, chunks: run.chunks }
+  return { nodeId: lane.node.nodeId, batches: run.batches }
 }

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
+import type { ChunkBatch } from './chunk-queue.ts'
 
 /** One chat call for whichever node is best. */
 export type NodeCall = {
@@ -30,13 +31,13 @@ export type AnswerReader = {
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order, as the call's reader gives them: the node's are objects of bounded depth, `choices` an array of objects with
-   * an integer `index` and an object `delta`. The usage-only chunk is among them when the node sent one; its `usage` is the
-   * node's claim, cut to what its answer can have held (README), and null when it was no usage at all. Ends when the run is
-   * done. Throws DispatchError when the node breaks off, or the signal's reason. To be iterated once; leaving the
-   * iteration cancels the call, and so does the signal.
+   * Chunks in order, at each step those that came together, as the call's reader gives them: the node's are objects of bounded
+   * depth, `choices` an array of objects with an integer `index` and an object `delta`. The usage-only chunk is among them when
+   * the node sent one; its `usage` is the node's claim, cut to what its answer can have held (README), and null when it was no
+   * usage at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the signal's reason. To be
+   * iterated once; leaving the iteration cancels the call, and so does the signal.
    */
-  readonly chunks: AsyncIterable<JsonObject>
+  readonly batches: AsyncIterable<ChunkBatch>
 }
 
 /** Why no node answered, or one stopped to. */

@@ -1,7 +1,7 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { type ChunkFacts, readChunk } from './chunk-facts.ts'
-import { createChunkQueue } from './chunk-queue.ts'
+import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { type AnswerReader, DispatchError } from './dispatcher.ts'
 import type { NodeFault, NodeFrame } from './frames.ts'
 import type { NodeLimits } from './limits.ts'
@@ -97,8 +97,8 @@ export class NodeRun {
     return this.options.id
   }
 
-  get chunks(): AsyncIterable<JsonObject> {
-    return this.queue.chunks
+  get batches(): AsyncIterable<ChunkBatch> {
+    return this.queue.batches
   }
 
   /** When its tokens came, or null when there was none. */
@@ -186,7 +186,7 @@ export class NodeRun {
   private give(chunk: JsonObject, bytes: number): void {
     const { reader } = this.options
     const read = reader === null ? [chunk] : this.judge(() => reader.push(chunk))
-    for (const given of read ?? []) this.queue.push(given, bytes)
+    if (read !== null) this.queue.push(read, bytes)
   }
 
   /** What the reader says, or null after it has refused the answer. */

@@ -90,7 +90,7 @@ function probeChat({ lane, slot, signal, limits }: AskedProbe): Promise<ProbeOut
 async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
     await run.firstToken
-    for await (const _ of run.chunks);
+    for await (const _ of run.batches);
   } catch (error) {
     const isBrokenOff = !(error instanceof DispatchError) || BROKEN_OFF.has(error.code)
     return isBrokenOff ? null : 'failed'

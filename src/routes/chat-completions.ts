@@ -116,14 +116,16 @@ async function writeChunks(
   writer: EventWriter,
   { call, isKept }: { readonly call: ChatCall; readonly isKept: boolean },
 ): Promise<string | null> {
-  const chunks = await completions.stream(call)
+  const batches = await completions.stream(call)
   const assembly = emptyAssembly()
   writer.open()
-  for await (const text of chunks) {
-    await writer.write(`data: ${text}\n\n`)
+  for await (const texts of batches) {
+    await writer.write(texts.map((text) => `data: ${text}\n\n`).join(''))
     if (!isKept) continue
-    call.reserve(text.length)
-    addChunk(assembly, JSON.parse(text))
+    for (const text of texts) {
+      call.reserve(text.length)
+      addChunk(assembly, JSON.parse(text))
+    }
   }
   writer.end('data: [DONE]\n\n')
   return isKept ? completionText(finishAssembly(assembly)) : null

@@ -1,6 +1,7 @@
 import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import type { Logger } from '../logger.ts'
+import type { ChunkBatch } from '../nodes/chunk-queue.ts'
 import { DispatchError, type Dispatcher, type NodeAnswer } from '../nodes/dispatcher.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
 import { callErrorOf } from './dispatch-refusals.ts'
@@ -27,10 +28,11 @@ export type ChatCompletions = {
   /** Makes a completion and gives its JSON text (interface 2.2). `usage` is always there. */
   complete(call: ChatCall): Promise<string>
   /**
-   * The same, streamed, as the JSON texts of the caller's chunks; resolves when a node has begun to
-   * answer. The iteration throws when the answer broke off, and else ends after its last chunk. Leaving it cancels the call.
+   * The same, streamed, as the JSON texts of the caller's chunks, at each step those that came together; resolves when a node
+   * has begun to answer. The iteration throws when the answer broke off, and else ends after its last chunk. Leaving it
+   * cancels the call.
    */
-  stream(call: ChatCall): Promise<AsyncIterable<string>>
+  stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
 
 export type ChatCompletionsOptions = {
@@ -81,15 +83,15 @@ async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
   { answer, chunks, includesUsage }: ReadAnswer & { readonly includesUsage: boolean },
-): AsyncGenerator<JsonObject> {
+): AsyncGenerator<ChunkBatch> {
   try {
-    yield* answer.chunks
+    yield* answer.batches
   } catch (error) {
     throw toldError(options, call, { answer, error })
   } finally {
     call.noteUsage(totalOf(usageOf(chunks, call)))
   }
-  if (includesUsage) yield chunks.usageChunk(usageOf(chunks, call))
+  if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
 }
 
 function usageOf(chunks: NodeChunks, { body }: ChatCall): JsonObject {
@@ -114,15 +116,15 @@ function openChunks({ now, makeId }: ChatCompletionsOptions, { request, body }: 
   })
 }
 
-/** What is held for the caller until the end is counted, chunk by chunk. */
+/** What is held for the caller until the end is counted as the frames that it came in, which are larger. */
 async function assemble(
-  chunks: AsyncIterable<JsonObject>,
+  batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,
 ): Promise<string> {
   const assembly = emptyAssembly()
-  for await (const chunk of chunks) {
-    reserve(JSON.stringify(chunk).length)
-    addChunk(assembly, chunk)
+  for await (const { chunks, bytes } of batches) {
+    reserve(bytes)
+    for (const chunk of chunks) addChunk(assembly, chunk)
   }
   return completionText(finishAssembly(assembly))
 }
@@ -132,8 +134,8 @@ export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
 
-async function* encode(chunks: AsyncIterable<JsonObject>): AsyncGenerator<string> {
-  for await (const chunk of chunks) yield JSON.stringify(chunk)
+async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<readonly string[]> {
+  for await (const { chunks } of batches) yield chunks.map((chunk) => JSON.stringify(chunk))
 }
 
 /** The node's id is for the operator. What was wrong with its answer is said in words of ours. */

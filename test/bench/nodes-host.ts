@@ -62,7 +62,7 @@ async function dispatchOnce(name: string): Promise<number> {
   const start = performance.now()
   const answering = nodes.dispatcher.dispatch(call)
   const micros = (performance.now() - start) * 1_000
-  for await (const _ of (await answering).chunks);
+  for await (const _ of (await answering).batches);
   return micros
 }
 

@@ -105,7 +105,7 @@ function callerOf(key: string) {
 /** All chunks of an answer. */
 export async function readAll(answer: NodeAnswer): Promise<readonly JsonObject[]> {
   const chunks: JsonObject[] = []
-  for await (const chunk of answer.chunks) chunks.push(chunk)
+  for await (const batch of answer.batches) chunks.push(...batch.chunks)
   return chunks
 }
 

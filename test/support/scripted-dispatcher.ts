@@ -1,15 +1,13 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { AppNodes } from '../../src/app-routes.ts'
-import {
-  type AnswerReader,
-  DispatchError,
-  type NodeAnswer,
-  type NodeCall,
-} from '../../src/nodes/dispatcher.ts'
+import type { ChunkBatch } from '../../src/nodes/chunk-queue.ts'
+import { type AnswerReader, DispatchError, type NodeCall } from '../../src/nodes/dispatcher.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
-export type DispatchScript = (call: NodeCall) => Promise<NodeAnswer['chunks']> | NodeAnswer['chunks']
+export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks
+
+type Chunks = AsyncIterable<JsonObject>
 
 /** Nodes without sockets, for tests of what stands before them. */
 export type ScriptedDispatcher = AppNodes & {
@@ -29,7 +27,7 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
       async dispatch(call) {
         calls.push(call)
         const chunks = await script(call)
-        return { nodeId: 'a_scripted_node', chunks: read(chunks, call.openReader?.()) }
+        return { nodeId: 'a_scripted_node', batches: read(chunks, call.openReader?.()) }
       },
       models: () => models.map((model) => ({ model, nodes: 1 })),
     },
@@ -46,12 +44,12 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
 }
 
 /** As a run does: what the call's reader refuses is the node's failure. */
-async function* read(
-  chunks: NodeAnswer['chunks'],
-  reader: AnswerReader | undefined,
-): AsyncGenerator<JsonObject> {
+async function* read(chunks: Chunks, reader: AnswerReader | undefined): AsyncGenerator<ChunkBatch> {
   try {
-    for await (const chunk of chunks) yield* reader?.push(chunk) ?? [chunk]
+    for await (const chunk of chunks) {
+      const bytes = JSON.stringify(chunk).length
+      yield { chunks: reader?.push(chunk) ?? [chunk], bytes }
+    }
     reader?.finish()
   } catch (error) {
     throw error instanceof FormatError ? new DispatchError('node_failed', error.message) : error

@@ -1,6 +1,12 @@
-import { stripProofMembers } from '../../../attestation/completion-hash.ts'
+import { isProofMember } from '../../../attestation/completion-hash.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  setMember,
+} from '../../../attestation/json/value.ts'
 import { type ChoiceState, newChoice, readChoice } from './choices.ts'
 
 /** Members of choice-less chunks that wait for the next chunk. Backends send one or two. */
@@ -53,9 +59,9 @@ export function createNodeChunks(options: {
   let textLength = 0
 
   function push(chunk: JsonObject): readonly JsonObject[] {
-    const { choices: given, usage: claim, ...others } = chunk
+    const { choices: given, usage: claim } = chunk
     if (isJsonObject(claim)) usage = claim
-    const members = readMembers(others)
+    const members = readMembers(chunk)
     if (!isJsonArray(given) || given.length === 0) {
       carried = carry(carried, members)
       return []
@@ -111,30 +117,26 @@ export function createNodeChunks(options: {
 }
 
 /** What is left of a chunk's own members: those the interface knows have its types, a proof's are gone. */
-function readMembers(others: JsonObject): JsonObject {
-  const { id: _, object: _object, created: _created, model: _model, error, ...rest } = others
+function readMembers(chunk: JsonObject): JsonObject {
+  const { error } = chunk
   if (error !== undefined && error !== null)
     throw new FormatError('invalid_chunk', 'expected a chunk, got an error')
-  const members = stripProofMembers(rest)
-  return OWN_TEXTS.every((name) => isTextOrUnset(members[name])) ? members : withoutOddTexts(members)
+  const members: Record<string, Json> = {}
+  for (const [name, value] of Object.entries(chunk))
+    if (!OURS.has(name) && !isProofMember(name) && (isTextOrNull(value) || !OWN_TEXTS.has(name)))
+      setMember(members, name, value)
+  return members
 }
 
-const OWN_TEXTS = ['system_fingerprint', 'service_tier'] as const
+/** Members that the caller's chunks have from us. */
+const OURS: ReadonlySet<string> = new Set([
+  ...['id', 'object', 'created', 'model', 'choices', 'usage', 'error'],
+])
 
-function isTextOrUnset(value: Json | undefined): boolean {
-  return value === undefined || value === null || typeof value === 'string'
-}
+const OWN_TEXTS: ReadonlySet<string> = new Set(['system_fingerprint', 'service_tier'])
 
-function withoutOddTexts({
-  system_fingerprint: fingerprint,
-  service_tier: tier,
-  ...members
-}: JsonObject): JsonObject {
-  return {
-    ...members,
-    ...(typeof fingerprint === 'string' ? { system_fingerprint: fingerprint } : {}),
-    ...(typeof tier === 'string' ? { service_tier: tier } : {}),
-  }
+function isTextOrNull(value: Json): boolean {
+  return value === null || typeof value === 'string'
 }
 
 /** Bounded: a node may send chunks without choices without end, each with members of other names. */

@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { createChunkQueue } from '../../../src/nodes/chunk-queue.ts'
+import { type ChunkBatch, createChunkQueue } from '../../../src/nodes/chunk-queue.ts'
 
-async function collect(chunks: AsyncIterable<JsonObject>): Promise<readonly unknown[]> {
+async function collect(batches: AsyncIterable<ChunkBatch>): Promise<readonly unknown[]> {
   const got: unknown[] = []
-  for await (const { n } of chunks) got.push(n)
+  for await (const { chunks } of batches) got.push(...chunks.map(({ n }) => n))
   return got
 }
 
@@ -14,9 +14,9 @@ describe('a chunk queue', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.boolean(), { maxLength: 60 }), async (pauses) => {
         const queue = createChunkQueue(() => {})
-        const read = collect(queue.chunks)
+        const read = collect(queue.batches)
         for (const [n, pause] of pauses.entries()) {
-          queue.push({ n }, 1)
+          queue.push([{ n }], 1)
           if (pause) await new Promise((resolve) => setImmediate(resolve))
         }
         queue.end(null)
@@ -29,52 +29,73 @@ describe('a chunk queue', () => {
 
   it('keeps the order when the reader never catches up', async () => {
     const queue = createChunkQueue(() => {})
-    const reader = queue.chunks[Symbol.asyncIterator]()
+    const reader = queue.batches[Symbol.asyncIterator]()
     const got: unknown[] = []
     for (let n = 0; n < 1_000; n++) {
-      queue.push({ n: 2 * n }, 1)
-      queue.push({ n: 2 * n + 1 }, 1)
-      got.push((await reader.next()).value?.n)
+      queue.push([{ n: 2 * n }], 1)
+      queue.push([{ n: 2 * n + 1 }], 1)
+      got.push(...((await reader.next()).value?.chunks ?? []).map((chunk: JsonObject) => chunk.n))
     }
     queue.end(null)
-    got.push(...(await collect(queue.chunks)))
+    got.push(...(await collect(queue.batches)))
     expect(got).toEqual(Array.from({ length: 2_000 }, (_, n) => n))
   })
 
   it('counts the bytes that wait', async () => {
     const queue = createChunkQueue(() => {})
-    const reader = queue.chunks[Symbol.asyncIterator]()
-    queue.push({ n: 1 }, 10)
-    queue.push({ n: 2 }, 20)
+    const reader = queue.batches[Symbol.asyncIterator]()
+    queue.push([{ n: 1 }], 10)
+    queue.push([{ n: 2 }], 20)
     expect(queue.waitingBytes()).toBe(30)
     await reader.next()
-    expect(queue.waitingBytes()).toBe(20)
+    expect(queue.waitingBytes()).toBe(0)
+  })
+
+  it('gives what waited together at one step, and what came in the tick that woke the reader', async () => {
+    const queue = createChunkQueue(() => {})
+    const reader = queue.batches[Symbol.asyncIterator]()
+    const woken = reader.next()
+    queue.push([{ n: 1 }], 10)
+    queue.push([{ n: 2 }, { n: 3 }], 20)
+    expect((await woken).value).toEqual({ chunks: [{ n: 1 }, { n: 2 }, { n: 3 }], bytes: 30 })
+    queue.push([{ n: 4 }], 5)
+    queue.push([], 7)
+    queue.push([{ n: 5 }], 5)
+    expect((await reader.next()).value).toEqual({ chunks: [{ n: 4 }, { n: 5 }], bytes: 10 })
+  })
+
+  it('throws at once when what woke the reader is discarded before it went on', async () => {
+    const queue = createChunkQueue(() => {})
+    const woken = queue.batches[Symbol.asyncIterator]().next()
+    queue.push([{ n: 1 }], 1)
+    queue.discard(new Error('left'))
+    await expect(woken).rejects.toThrow('left')
   })
 
   it('gives what waits before it throws', async () => {
     const queue = createChunkQueue(() => {})
-    queue.push({ n: 1 }, 1)
+    queue.push([{ n: 1 }], 1)
     queue.end(new Error('broken off'))
-    const reader = queue.chunks[Symbol.asyncIterator]()
-    expect(await reader.next()).toEqual({ done: false, value: { n: 1 } })
+    const reader = queue.batches[Symbol.asyncIterator]()
+    expect(await reader.next()).toEqual({ done: false, value: { chunks: [{ n: 1 }], bytes: 1 } })
     await expect(reader.next()).rejects.toThrow('broken off')
   })
 
   it('throws at once when what waits is discarded', async () => {
     const queue = createChunkQueue(() => {})
-    queue.push({ n: 1 }, 1)
+    queue.push([{ n: 1 }], 1)
     queue.discard(new Error('left'))
-    await expect(collect(queue.chunks)).rejects.toThrow('left')
+    await expect(collect(queue.batches)).rejects.toThrow('left')
     expect(queue.waitingBytes()).toBe(0)
   })
 
   it('wakes a reader who waits', async () => {
     const failing = createChunkQueue(() => {})
-    const waiting = collect(failing.chunks)
+    const waiting = collect(failing.batches)
     failing.end(new Error('broken off'))
     await expect(waiting).rejects.toThrow('broken off')
     const ending = createChunkQueue(() => {})
-    const done = collect(ending.chunks)
+    const done = collect(ending.batches)
     ending.end(null)
     expect(await done).toEqual([])
   })
@@ -82,25 +103,25 @@ describe('a chunk queue', () => {
   it('tells when the reader leaves early, and not when it read to the end', async () => {
     let left = 0
     const early = createChunkQueue(() => left++)
-    early.push({ n: 1 }, 1)
-    for await (const _ of early.chunks) break
+    early.push([{ n: 1 }], 1)
+    for await (const _ of early.batches) break
     expect(left).toBe(1)
     const whole = createChunkQueue(() => left++)
     whole.end(null)
-    await collect(whole.chunks)
+    await collect(whole.batches)
     expect(left).toBe(1)
   })
 
   it('takes nothing more after its end', async () => {
     const queue = createChunkQueue(() => {})
     queue.end(null)
-    queue.push({ n: 1 }, 1)
+    queue.push([{ n: 1 }], 1)
     queue.end(new Error('late'))
-    expect(await collect(queue.chunks)).toEqual([])
+    expect(await collect(queue.batches)).toEqual([])
   })
 
   it('refuses a second reader at the same time', async () => {
-    const reader = createChunkQueue(() => {}).chunks[Symbol.asyncIterator]()
+    const reader = createChunkQueue(() => {}).batches[Symbol.asyncIterator]()
     void reader.next()
     await expect(reader.next()).rejects.toThrow(TypeError)
   })

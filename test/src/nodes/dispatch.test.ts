@@ -116,11 +116,11 @@ describe('after the first token a node is never replaced', () => {
         return then(call, node)
       }
       const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
-      const { chunks } = await stage.dispatch()
+      const { batches } = await stage.dispatch()
       const got: unknown[] = []
       await expect(
         (async () => {
-          for await (const chunk of chunks) got.push(chunk)
+          for await (const { chunks } of batches) got.push(...chunks)
         })(),
       ).rejects.toMatchObject({ code })
       expect(got).toEqual([textChunk('begun')])
@@ -257,9 +257,9 @@ describe('the slot of a caller who left', () => {
   it.each(['by the signal', 'by leaving the iteration'])('%s is kept until the node is done', async (how) => {
     await stage.connect({ answer: slow })
     const abort = new AbortController()
-    const { chunks } = await stage.dispatch({ signal: abort.signal })
+    const { batches } = await stage.dispatch({ signal: abort.signal })
     if (how === 'by the signal') abort.abort(new Error('left'))
-    else for await (const _ of chunks) break
+    else for await (const _ of batches) break
     expect(stage.nodes.status().slotsInUse).toBe(1)
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
     await eventually(() => stage.registry.served.length === 1, 'what the node served counts for it')
@@ -267,8 +267,8 @@ describe('the slot of a caller who left', () => {
 
   it('is freed by the drain timeout when the node says nothing', async () => {
     await stage.connect({ answer: answerSilence(1) })
-    const { chunks } = await stage.dispatch()
-    for await (const _ of chunks) break
+    const { batches } = await stage.dispatch()
+    for await (const _ of batches) break
     expect(stage.nodes.status()).toMatchObject({ slotsInUse: 1 })
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'timed out')
     expect(stage.nodes.status().connected).toBe(1)
@@ -279,8 +279,8 @@ describe('the slot of a caller who left', () => {
       headers: { 'Node-Features': 'cancel, unknown' },
       answer: answerSilence(1),
     })
-    const { chunks } = await stage.dispatch()
-    for await (const _ of chunks) break
+    const { batches } = await stage.dispatch()
+    for await (const _ of batches) break
     await eventually(() => node.controls.length === 1, 'told')
     const [{ id } = { id: '' }] = node.calls
     expect(node.controls).toEqual([
@@ -295,7 +295,7 @@ describe('the slot of a caller who left', () => {
 
   it('is no reason to send a cancel frame to others', async () => {
     const node = await stage.connect({ answer: answerSilence(1) })
-    for await (const _ of (await stage.dispatch()).chunks) break
+    for await (const _ of (await stage.dispatch()).batches) break
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'timed out')
     expect(node.controls).toEqual([])
   })

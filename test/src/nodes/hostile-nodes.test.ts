@@ -297,11 +297,11 @@ describe('a node that does not read or does not speak', () => {
       node.sendRun(id, { status: 2 })
     }
     const node: ScriptedNode = await stage.connect({ answer: flood })
-    const { chunks } = await stage.dispatch()
+    const { batches } = await stage.dispatch()
     await eventually(() => stage.nodes.status().runs === 0, 'all was sent')
     const got: unknown[] = []
     const read = (async () => {
-      for await (const chunk of chunks) got.push(chunk)
+      for await (const { chunks } of batches) got.push(...chunks)
     })()
     await expect(read).rejects.toMatchObject({ code: 'caller_too_slow' })
     expect(got.length).toBeLessThan(60)

@@ -40,8 +40,8 @@ describe('a new node', () => {
     }
     const node = await stage.connect({ registered: NEW, answer: inTurn(slow, answerWith('answer')) })
     expect(stage.nodes.status().serving).toBe(0)
-    await stage.dispatch().then(async ({ chunks }) => {
-      for await (const _ of chunks);
+    await stage.dispatch().then(async ({ batches }) => {
+      for await (const _ of batches);
     })
     expect(node.calls).toHaveLength(2)
   })
