@@ -20,6 +20,8 @@ export function createEndpointSource(options: {
   const { endpoint, models } = options
   return {
     models: () => models,
+    serves: ({ request }) => models.includes(request.model),
+    knows: (model) => models.includes(model),
     async make(call) {
       try {
         const { signal, reserve } = call

@@ -15,6 +15,8 @@ export type ImageJob =
 
 export type ImageCall = {
   readonly job: ImageJob
+  /** Who calls, for the record of what a node served. */
+  readonly accountId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
   /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
@@ -25,6 +27,10 @@ export type ImageCall = {
 export type ImageSource = {
   /** Models that it can be asked for now. */
   models(): readonly string[]
+  /** Whether it can be asked for this now. */
+  serves(job: ImageJob): boolean
+  /** Whether the model is one of its own, which it may not be able to serve now. */
+  knows(model: string): boolean
   /** As many images as asked for. Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }

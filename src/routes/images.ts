@@ -14,6 +14,7 @@ import { readBody, readJsonBody } from '../http/read-body.ts'
 import { mediaTypeOf } from '../images/image-facts.ts'
 import type { ImageJob } from '../images/image-source.ts'
 import type { RateLimiter } from '../limits/limiter.ts'
+import { callerOf } from '../middleware/authenticate.ts'
 import { admitCall } from '../middleware/limit-calls.ts'
 import { IMAGE_BYTES_MAX, parseImageEdit, parseImageGeneration } from '../schemas/image-request.ts'
 import type { Images } from '../services/images.ts'
@@ -50,7 +51,8 @@ export function addImageRoutes(router: Router<RequestState>, options: ImageRoute
         const { model } = job.request
         const permit = await admitCall(context, limiter, { kind: 'images', model, estimate: 0 })
         permit.settle(0)
-        const call = { job, signal: abort.signal, reserve: slot.reserve }
+        const { accountId } = callerOf(context.state)
+        const call = { job, accountId, signal: abort.signal, reserve: slot.reserve }
         const origin = options.publicOrigin ?? originOf(context)
         sendJson(context, await images.make(call, (id) => `${origin}${IMAGE_FILES_PATH}/${id}`))
       } finally {

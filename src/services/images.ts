@@ -15,7 +15,10 @@ export type Images = {
   find(id: string): Promise<KeptImage | null>
 }
 
-/** Service of images, over whatever makes them: the first source that has a model serves it. */
+/**
+ * Service of images, over whatever makes them. The first source that can serve a call gets it; when that were nodes, and none of
+ * them answered, the next one does. A model that a source knows, but cannot serve now, is that source's to refuse.
+ */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
   readonly store: ImageStore
@@ -26,11 +29,8 @@ export function createImages(options: {
   return {
     models: () => [...new Set(sources.flatMap((source) => source.models()))],
     async make(call, addressOf) {
-      const { model, responseFormat } = call.job.request
-      const source = sources.find((candidate) => candidate.models().includes(model))
-      if (source === undefined)
-        throw new ApiError('unsupported_model', 'Nothing here makes images with this model')
-      const made = await source.make(call)
+      const { responseFormat } = call.job.request
+      const made = await makeAtOneOf(chooseSources(sources, call), call)
       const data = await Promise.all(
         made.map(async (image) => ({
           b64_json: responseFormat === 'b64_json' ? Buffer.from(image.bytes).toString('base64') : null,
@@ -41,6 +41,31 @@ export function createImages(options: {
       return JSON.stringify({ created: Math.floor(now() / 1000), data })
     },
     find: (id) => store.find(id),
+  }
+}
+
+function chooseSources(sources: readonly ImageSource[], { job }: ImageCall): readonly ImageSource[] {
+  const serving = sources.filter((source) => source.serves(job))
+  return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
+}
+
+/** What says that nodes did not answer, and nothing of the request. */
+const NODES_FAILED: ReadonlySet<string> = new Set([
+  'no_available_inference_nodes',
+  'node_error',
+  'node_timeout',
+])
+
+async function makeAtOneOf(sources: readonly ImageSource[], call: ImageCall): Promise<readonly MadeImage[]> {
+  const [source, ...others] = sources
+  if (source === undefined)
+    throw new ApiError('unsupported_model', 'Nothing here makes images with this model')
+  try {
+    return await source.make(call)
+  } catch (error) {
+    const isNodesFault = error instanceof ApiError && NODES_FAILED.has(error.code)
+    if (others.length === 0 || !isNodesFault) throw error
+    return makeAtOneOf(others, call)
   }
 }
 

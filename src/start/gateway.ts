@@ -51,7 +51,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const nodes = await startNodes({ database, keys: keys.keys, log })
   onStarted(() => nodes.stop())
   const demoOrigin = local?.demoOrigin ?? null
-  const upstream = startUpstream(config, { demoOrigin, log })
+  const upstream = startUpstream(config, { demoOrigin, nodeImages: nodes.connected.images, log })
   onStarted(() => upstream.stop())
   const metrics =
     config.metrics === null || meter === null

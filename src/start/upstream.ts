@@ -6,10 +6,12 @@ import { createEndpointSource } from '../images/endpoint-source.ts'
 import { createFileStore, SWEEP_INTERVAL_MS } from '../images/file-store.ts'
 import type { ImageSource } from '../images/image-source.ts'
 import type { Logger } from '../logger.ts'
+import type { ImageDispatcher } from '../nodes/image-dispatcher.ts'
 import type { UpstreamServices } from '../routes/upstream.ts'
 import { SEARCH_ADAPTERS } from '../search/providers.ts'
 import { createEmbeddings, type Embeddings } from '../services/embeddings.ts'
 import { createImages } from '../services/images.ts'
+import { createNodeImages } from '../services/node-images.ts'
 import { createWebSearch, type WebSearch } from '../services/web-search.ts'
 import { createTokenCounter } from '../tokens/token-counter.ts'
 import { loadCl100k } from '../tokens/vocabulary.ts'
@@ -31,7 +33,15 @@ export type UpstreamPart = { readonly services: UpstreamServices; stop(): Promis
 /** Makes ready what the operator configured; what is not is done by the demo provider, when there is one. */
 export function startUpstream(
   { upstream: config, dataFolder }: Pick<GatewayConfig, 'upstream' | 'dataFolder'>,
-  { demoOrigin, log }: { readonly demoOrigin: string | null; readonly log: Logger },
+  {
+    demoOrigin,
+    nodeImages,
+    log,
+  }: {
+    readonly demoOrigin: string | null
+    readonly nodeImages: ImageDispatcher
+    readonly log: Logger
+  },
 ): UpstreamPart {
   const endpoints: Endpoint[] = []
   const open: Open = (options) => {
@@ -44,11 +54,12 @@ export function startUpstream(
   const sweep = () => store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
   const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
   const images = config.images ?? demoImages(demoOrigin)
+  const sources = [createNodeImages(nodeImages), ...openImages(images, open)]
   return {
     services: {
       embeddings: openEmbeddings(config.embeddings ?? demoEmbeddings(demoOrigin), open),
       search: openSearch(config.search, open),
-      images: createImages({ sources: openImages(images, open), store, now: Date.now }),
+      images: createImages({ sources, store, now: Date.now }),
       publicOrigin: config.publicOrigin,
     },
     stop: async () => {

@@ -1,0 +1,39 @@
+import { checkImages } from '../images/checked-images.ts'
+import type { ImageJob, ImageSource } from '../images/image-source.ts'
+import { DispatchError } from '../nodes/dispatcher.ts'
+import type { ImageDispatcher } from '../nodes/image-dispatcher.ts'
+import { callErrorOf } from './dispatch-refusals.ts'
+import { mostServed } from './models.ts'
+
+/**
+ * Images from contributed DIFFUSION nodes. What they send is checked to be what was asked for (`images/checked-images.ts`), and one that
+ * sends anything else has failed. Their frame has no place for quality, style and user: these stay here.
+ */
+export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
+  return {
+    models: () => mostServed(dispatcher.models()).map(({ model }) => model),
+    serves: (job) => dispatcher.serves(job.request.model) && dispatcher.fits(sizesOf(job)),
+    knows: dispatcher.isKnown,
+    async make({ job, accountId, signal, reserve }) {
+      const { model, prompt, n, size } = job.request
+      const image = job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
+      try {
+        return await dispatcher.dispatch({
+          ...{ model, accountId, signal },
+          request: { prompt, image, n, size },
+          read(images) {
+            reserve(images.reduce((sum, { length }) => sum + length, 0))
+            return checkImages(images, { n, size })
+          },
+        })
+      } catch (error) {
+        throw error instanceof DispatchError ? callErrorOf(error) : error
+      }
+    },
+  }
+}
+
+function sizesOf(job: ImageJob): { readonly prompt: string; readonly imageBytes: number } {
+  const imageBytes = job.kind === 'edit' ? job.request.image.bytes.length : 0
+  return { prompt: job.request.prompt, imageBytes }
+}
