@@ -14,8 +14,8 @@ export function decodeTar(bytes: Uint8Array): FileTree {
     if (header.every((byte) => byte === 0)) break
     checkHeader(header)
     const size = readOctal(header, 124, 12)
-    const data = bytes.subarray(at + BLOCK_BYTES, at + BLOCK_BYTES + size)
-    if (data.length < size) throw malformed('an entry ends after the archive does')
+    if (at + BLOCK_BYTES + size > bytes.length) throw malformed('an entry ends after the archive does')
+    const data = new Uint8Array(bytes.buffer, bytes.byteOffset + at + BLOCK_BYTES, size)
     at += BLOCK_BYTES + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES
     const type = String.fromCharCode(header.readUInt8(156))
     const extended = readExtended(type, data)

@@ -50,7 +50,9 @@ function parseStaged(line: string): { readonly path: string; readonly mode: stri
 
 async function readEntry(path: string, mode: string): Promise<TreeEntry> {
   if (mode === '120000') return { kind: 'link', target: await readlink(path) }
-  const data = await readFile(path)
+  const data = await readFile(path).catch(() => {
+    throw new BuildError('no_work_tree', `${path} is tracked by git and cannot be read`)
+  })
   return { kind: 'file', mode: mode === '100755' ? 0o755 : 0o644, data }
 }
 

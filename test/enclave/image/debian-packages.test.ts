@@ -1,0 +1,109 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import {
+  type DebianPackage,
+  downloadPackage,
+  fileNameOf,
+  openDebianPackage,
+  parsePackageList,
+} from '../../../enclave/image/debian-packages.ts'
+import { digestSha256 } from '../../../enclave/image/pins.ts'
+import { hasProgram } from './programs.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'deb-'))
+afterAll(() => rmSync(root, { recursive: true }))
+const cache = join(root, 'cache')
+
+const PIN = {
+  name: 'hello',
+  version: '1:2.0-1',
+  architecture: 'amd64',
+  sha256: '0'.repeat(64),
+  size: 1,
+  into: ['application'],
+  why: 'a test',
+  take: ['usr/bin/*'],
+} as const
+const parse = (value: unknown) => parsePackageList(Buffer.from(JSON.stringify(value)))
+
+/** Makes a package with Debian's own tool, and its pin. */
+function makePackage(): { readonly folder: string; readonly pinned: DebianPackage } {
+  const [tree, folder] = [join(root, 'tree'), join(root, 'packages')]
+  mkdirSync(join(tree, 'DEBIAN'), { recursive: true })
+  mkdirSync(join(tree, 'usr/bin'), { recursive: true })
+  mkdirSync(join(tree, 'usr/share/doc'), { recursive: true })
+  mkdirSync(folder, { recursive: true })
+  const control =
+    'Package: hello\nVersion: 1:2.0-1\nArchitecture: amd64\nMaintainer: nobody\nDescription: test\n'
+  writeFileSync(join(tree, 'DEBIAN/control'), control)
+  writeFileSync(join(tree, 'usr/bin/hello'), 'hello', { mode: 0o755 })
+  writeFileSync(join(tree, 'usr/share/doc/README'), 'words')
+  const file = join(folder, fileNameOf(PIN))
+  execFileSync('dpkg-deb', ['--build', '--root-owner-group', tree, file])
+  const bytes = readFileSync(file)
+  const [pinned] = parse([{ ...PIN, sha256: digestSha256(bytes), size: bytes.length }])
+  if (pinned === undefined) throw new Error('expected a pin')
+  return { folder, pinned }
+}
+
+describe('parsePackageList', () => {
+  it('takes the list of the project', () => {
+    const list = parsePackageList(
+      readFileSync(join(import.meta.dirname, '../../../enclave/image/packages.json')),
+    )
+    expect(list.map(({ name }) => name)).toContain('socat')
+    expect(new Set(list.map(({ name }) => name)).size).toBe(list.length)
+  })
+
+  it.each([
+    ['no package', []],
+    ['a member too many', [{ ...PIN, url: 'x' }]],
+    ['a short digest', [{ ...PIN, sha256: 'ab' }]],
+    ['a name with a path', [{ ...PIN, name: '../hello' }]],
+    ['a version with a path', [{ ...PIN, version: '1/2' }]],
+    ['nothing to take', [{ ...PIN, take: [] }]],
+  ])('refuses %s', (_, value) => {
+    expect(() => parse(value)).toThrow(expect.objectContaining({ code: 'pins_malformed' }))
+  })
+})
+
+describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpkg-deb)', () => {
+  it('gives the files that are to be taken, and no others', async () => {
+    const { folder, pinned } = makePackage()
+    const tree = await openDebianPackage(pinned, { folder, cache })
+    const data = new TextEncoder().encode('hello')
+    expect(tree).toEqual(new Map([['usr/bin/hello', { kind: 'file', mode: 0o755, data }]]))
+  })
+
+  it('refuses a package with a changed byte, with another size, and one that is not in the folder', async () => {
+    const { folder, pinned } = makePackage()
+    const open = (change: Partial<DebianPackage>) =>
+      openDebianPackage({ ...pinned, ...change }, { folder, cache })
+    await expect(open({ sha256: '1'.repeat(64) })).rejects.toMatchObject({ code: 'package_altered' })
+    await expect(open({ size: pinned.size + 1 })).rejects.toMatchObject({ code: 'package_altered' })
+    await expect(open({ version: '3' })).rejects.toMatchObject({ code: 'package_unavailable' })
+  })
+
+  it('refuses a package that lacks a file that is to be taken', async () => {
+    const { folder, pinned } = makePackage()
+    const opening = openDebianPackage({ ...pinned, take: ['usr/bin/*', 'usr/lib/*.so'] }, { folder, cache })
+    await expect(opening).rejects.toMatchObject({
+      code: 'package_incomplete',
+      message: 'hello has no file usr/lib/*.so',
+    })
+  })
+})
+
+describe.skipIf(!hasProgram('apt-get'))('downloadPackage (skipped without apt-get)', () => {
+  it('says what to do when a version is not to be had, and leaves nothing behind', async () => {
+    const wanted = { name: 'libc6', version: '0.0.1-never' }
+    await expect(downloadPackage(wanted, cache)).rejects.toMatchObject({
+      code: 'package_unavailable',
+      message: expect.stringContaining('--update-packages'),
+    })
+    expect(readdirSync(cache)).toEqual([])
+  })
+})

@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+import { BuildError } from '../../../enclave/image/build-error.ts'
+import { IMAGE_USAGE, parseImageOptions } from '../../../enclave/image/options.ts'
+
+const CONTRACT = `0x${'aB'.repeat(20)}`
+const REQUIRED = ['--chain-id', '1', '--contract', CONTRACT]
+
+describe('parseImageOptions', () => {
+  it('needs chain and contract, and has defaults for all else', () => {
+    expect(parseImageOptions(REQUIRED)).toEqual({
+      kind: 'build',
+      options: {
+        output: 'build/image',
+        chainId: 1,
+        contract: CONTRACT.toLowerCase(),
+        isDevelopment: false,
+        providersFile: null,
+        caFile: null,
+        packagesFolder: null,
+        kernel: null,
+        initFile: null,
+        nsmModuleFile: null,
+        signing: null,
+      },
+    })
+  })
+
+  it('takes a kernel with its command line, and a key with its certificate', () => {
+    const words = ['--kernel', 'k', '--cmdline-file', 'c', '--signing-key', 's', '--signing-certificate', 't']
+    expect(parseImageOptions([...REQUIRED, ...words])).toMatchObject({
+      options: { kernel: { file: 'k', cmdlineFile: 'c' }, signing: { keyFile: 's', certificateFile: 't' } },
+    })
+  })
+
+  it.each([
+    [['--contract', CONTRACT], '--chain-id'],
+    [['--chain-id', '0', '--contract', CONTRACT], '--chain-id'],
+    [['--chain-id', '9007199254740993', '--contract', CONTRACT], '--chain-id'],
+    [['--chain-id', '1'], '--contract'],
+    [['--chain-id', '1', '--contract', '0xab'], '--contract'],
+    [[...REQUIRED, '--kernel', 'k'], '--kernel and --cmdline-file belong together'],
+    [[...REQUIRED, '--signing-certificate', 'c'], 'belong together'],
+    [[...REQUIRED, '--fast'], '--fast'],
+    [[...REQUIRED, 'extra'], 'extra'],
+  ])('refuses %j, naming what is wrong', (words, message) => {
+    expect(() => parseImageOptions(words)).toThrow(BuildError)
+    expect(() => parseImageOptions(words)).toThrow(message)
+  })
+
+  it('renews pins and helps without the rest', () => {
+    expect(parseImageOptions(['--update-packages'])).toEqual({ kind: 'update_packages' })
+    expect(parseImageOptions(['--help'])).toEqual({ kind: 'help' })
+    expect(IMAGE_USAGE).toContain('--update-packages')
+  })
+})
