@@ -20,6 +20,7 @@ import {
   type Notary,
 } from './check-batch.ts'
 import type { EnclaveClient } from './enclave-client.ts'
+import type { NoncedRelayer, RelayerNonces } from './relayer-nonces.ts'
 
 /**
  * The enclave was told that more is safe than the database holds: it was restored from a backup, or failed over to a
@@ -40,7 +41,6 @@ type SignedAnchor = { readonly raw: string; readonly hash: string }
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  readonly nonce: number
   /** A document that is in the database for certain, so the enclave need not send it again. */
   readonly known: GivenDocument | null
 }
@@ -61,12 +61,7 @@ export type SessionOptions = {
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
   readonly domain: LogDomain
-  readonly relayer: {
-    /** 0x, lower case. */
-    readonly address: string
-    /** Nonce of its first anchor; asked when the database has never seen this relayer. */
-    readonly firstNonce: () => Promise<number>
-  }
+  readonly relayer: NoncedRelayer
   readonly signAnchor: SignAnchor
   /** Unix milliseconds. */
   readonly now: () => number
@@ -76,8 +71,10 @@ export type SessionOptions = {
  * Asks the enclave who it is and the database where that log stands. Throws LogDiverged, BatchRefused (an enclave that
  * is not ours to follow), LogCorrupt, and what either of both throws.
  */
-export async function openSession(options: SessionOptions): Promise<CommitSession> {
-  const { enclave, commits, domain, now } = options
+export async function openSession(
+  { enclave, commits, domain, now }: SessionOptions,
+  nonces: RelayerNonces,
+): Promise<CommitSession> {
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
@@ -94,7 +91,8 @@ export async function openSession(options: SessionOptions): Promise<CommitSessio
       `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the database, got ${log.edge.size}: ` +
         'it lost committed records; restore them, or restart the enclave to begin a new log',
     )
-  return { notary, log, nonce: await nextNonce(options), known: null }
+  await nonces.refresh()
+  return { notary, log, known: null }
 }
 
 /**
@@ -104,27 +102,33 @@ export async function openSession(options: SessionOptions): Promise<CommitSessio
 export async function commitReply(
   session: CommitSession,
   reply: PullReply,
-  { commits, relayer, signAnchor, now }: SessionOptions,
+  {
+    options: { commits, relayer, signAnchor, now },
+    nonces,
+  }: { readonly options: SessionOptions; readonly nonces: RelayerNonces },
 ): Promise<Committed> {
-  const { notary, log, nonce } = session
+  const { notary, log } = session
   const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
   const { completions, documents, head, edge, nodes } = batch
-  const anchor = await signAnchor(nonce, head)
   const records = completions.map(toNewRecord)
-  await commits.commit({
-    logId: log.logId,
-    from: log.edge.size,
-    head,
-    nodes,
-    anchor: { relayer: relayer.address, nonce, ...anchor },
-    documents,
-    records,
-    committedAt: unixSeconds(now),
+  const anchor = await nonces.use(async (nonce) => {
+    const signed = await signAnchor(nonce, head)
+    await commits.commit({
+      logId: log.logId,
+      from: log.edge.size,
+      head,
+      nodes,
+      anchor: { relayer: relayer.address, nonce, ...signed },
+      documents,
+      records,
+      committedAt: unixSeconds(now),
+    })
+    return signed
   })
   const hashAt = nodeLookup(log.edge, nodes)
   const known = completions.at(-1)?.document ?? session.known
   return {
-    session: { notary, log: { logId: log.logId, edge }, nonce: nonce + 1, known },
+    session: { notary, log: { logId: log.logId, edge }, known },
     from: log.edge.size,
     count: records.length,
     recordOf(index) {
@@ -150,15 +154,6 @@ export async function commitReply(
       }
     },
   }
-}
-
-async function nextNonce({ commits, relayer }: SessionOptions): Promise<number> {
-  const stored = await commits.nextNonce(relayer.address)
-  if (stored !== null) return stored
-  await commits.openRelayer(relayer.address, await relayer.firstNonce())
-  const opened = await commits.nextNonce(relayer.address)
-  if (opened === null) throw new Error(`expected relayer ${relayer.address} in the database`)
-  return opened
 }
 
 function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecord {

@@ -15,6 +15,7 @@ import {
 import { createCommitWaiters, type Waiter } from './commit-waiters.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
+import { createRelayerNonces, type RelayerNonces } from './relayer-nonces.ts'
 
 /** Longest poll for new completions, milliseconds; in an idle gateway one of them is always under way. */
 export const PULL_WAIT_MS = 20_000
@@ -60,6 +61,8 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex'>
+  /** Shared by the committers of one relayer. Default: of this committer alone. */
+  readonly nonces?: RelayerNonces
   /** Told after each commit: there is a new anchor to broadcast. */
   readonly onCommit?: () => void
   readonly log: Logger
@@ -77,6 +80,7 @@ export function createCommitter(options: CommitterOptions): Committer {
 
 class LogFollower implements Committer {
   private readonly options: CommitterOptions
+  private readonly nonces: RelayerNonces
   private readonly waiters = createCommitWaiters()
   private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
@@ -96,6 +100,7 @@ class LogFollower implements Committer {
 
   constructor(options: CommitterOptions) {
     this.options = options
+    this.nonces = options.nonces ?? createRelayerNonces(options)
   }
 
   start(): void {
@@ -156,7 +161,7 @@ class LogFollower implements Committer {
   private async open(): Promise<CommitSession> {
     this.isReopening = false
     const present = new Set(this.waiters.all())
-    const session = await openSession(this.options)
+    const session = await openSession(this.options, this.nonces)
     this.session = session
     for (const waiter of this.waiters.all()) {
       const isOfThisLog = waiter.notary === session.notary.address
@@ -200,7 +205,8 @@ class LogFollower implements Committer {
 
   private async commit(session: CommitSession, reply: PullReply): Promise<CommitSession> {
     const startedAtMs = this.options.now()
-    const committed = await commitReply(session, reply, this.options)
+    const { options, nonces } = this
+    const committed = await commitReply(session, reply, { options, nonces })
     this.session = committed.session
     const endedAtMs = this.options.now()
     this.figures = countCommit(this.figures, { records: committed.count, startedAtMs, endedAtMs })

@@ -1,4 +1,4 @@
-import { Pool } from 'undici'
+import { type buildConnector, Pool } from 'undici'
 import {
   CALL_HEADER,
   type CompletionCall,
@@ -11,6 +11,7 @@ import {
   type PullRequest,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
+import { createCheckedConnector } from './checked-connector.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-error.ts'
 import { type EnclaveEvent, readEnclaveEvents } from './enclave-events.ts'
 import {
@@ -79,15 +80,20 @@ export function createEnclaveClient(options: {
   /** Absolute. */
   readonly socketPath: string
   readonly callsMax: number
+  /** Whether completion calls may go to the enclave that answers on a new connection. Default: to whichever does. */
+  readonly isExpected?: (identity: Identity) => boolean
   readonly now: () => number
 }): EnclaveClient {
-  const { socketPath } = options
-  const completions = openPool(socketPath, options.callsMax, {
+  const { socketPath, isExpected } = options
+  const connect = { socketPath, timeout: CONNECT_TIMEOUT_MS }
+  const checked =
+    isExpected && createCheckedConnector({ socketPath, timeoutMs: CONNECT_TIMEOUT_MS, isExpected })
+  const completions = openPool(checked ?? connect, options.callsMax, {
     headersTimeout: COMPLETION_TIMEOUT_MS,
     bodyTimeout: COMPLETION_TIMEOUT_MS,
   })
   // Of its own, so that no flood of completions can keep a pull waiting: the answers of all of them wait for pulls.
-  const control = openPool(socketPath, null, { maxResponseSize: REPLY_BYTES_MAX })
+  const control = openPool(connect, null, { maxResponseSize: REPLY_BYTES_MAX })
   const identity = cacheIdentity(
     async () => parseIdentity(await fetchControl(control, ENCLAVE_PATHS.identity)),
     options.now,
@@ -118,10 +124,14 @@ export function createEnclaveClient(options: {
   }
 }
 
-function openPool(socketPath: string, connections: number | null, options: Pool.Options): Pool {
+function openPool(
+  connect: buildConnector.BuildOptions | buildConnector.connector,
+  connections: number | null,
+  options: Pool.Options,
+): Pool {
   return new Pool('http://enclave', {
     connections,
-    connect: { socketPath, timeout: CONNECT_TIMEOUT_MS },
+    connect,
     pipelining: 1,
     keepAliveTimeout: KEEP_ALIVE_MS,
     keepAliveMaxTimeout: KEEP_ALIVE_MS,

@@ -12,11 +12,19 @@ export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
+  /** False only where it is certain that no enclave was sent the call, so that another one can be. */
+  readonly wasSent: boolean
 
-  constructor(code: EnclaveErrorCode, message: string, fault: EnclaveFault | null = null) {
+  constructor(
+    code: EnclaveErrorCode,
+    message: string,
+    fault: EnclaveFault | null = null,
+    { wasSent = true }: { readonly wasSent?: boolean } = {},
+  ) {
     super(message)
     this.code = code
     this.fault = fault
+    this.wasSent = wasSent
   }
 }
 
@@ -35,7 +43,12 @@ export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (code.startsWith('HPE_') || error.name === 'HTTPParserError')
     return new EnclaveError('protocol', `the enclave answered what is not HTTP (${code})`)
   if (code === '') return error
-  return new EnclaveError('unavailable', `the enclave is out of reach (${code})`)
+  const wasSent = !isOfConnecting(error, code)
+  return new EnclaveError('unavailable', `the enclave is out of reach (${code})`, null, { wasSent })
+}
+
+function isOfConnecting(error: Error, code: string): boolean {
+  return code === 'UND_ERR_CONNECT_TIMEOUT' || ('syscall' in error && error.syscall === 'connect')
 }
 
 function codeOf(error: Error): string {
