@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { parseGivenMeasurements } from './nsm/given-measurements.ts'
+import type { SourceMeasurements } from './nsm/measured-source.ts'
 import type { ProviderEntry } from './protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
@@ -24,6 +26,12 @@ export type EnclaveConfig = {
    * restart. Not in production.
    */
   readonly nsmRootFile: string | null
+  /**
+   * NSM_MEASUREMENTS_FILE: what the software NSM shows in PCR0 to 2, JSON {"0", "1", "2"} of 96 hex digits each: of a booted
+   * image (enclave/image/boot) only the machine that boots it knows them. Default: it measures its own source. Not in
+   * production, and not with NSM=device, which is told by nobody here.
+   */
+  readonly nsmMeasurements: SourceMeasurements | null
   /** CHAIN_ID: the EVM chain that tree heads are signed for, 1 to 2^53-1. Required: a guess would be signed. */
   readonly chainId: number
   /** CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required, as CHAIN_ID. */
@@ -100,6 +108,7 @@ export function readConfig(
     socketPath: variables.required('ENCLAVE_SOCKET', parseSocketPath, ''),
     nsm: variables.read('NSM', parseNsm, 'software'),
     nsmRootFile: variables.read('NSM_ROOT_FILE', (text) => text, null),
+    nsmMeasurements: variables.readFile('NSM_MEASUREMENTS_FILE', parseGivenMeasurements),
     chainId: variables.required('CHAIN_ID', (text) => parseInteger(text, 1, Number.MAX_SAFE_INTEGER), 0),
     contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
     providers: readProviders(variables),
@@ -108,7 +117,10 @@ export function readConfig(
     attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, { min: 1_000, max: 9_000_000 }),
     shutdownGraceMs: variables.integer('SHUTDOWN_GRACE_MS', 30_000, { min: 0, max: HOUR_MS }),
   }
-  const faults = [...variables.faults, ...(isProduction ? productionFaults(config, environment) : [])]
+  const faults = [
+    ...variables.faults,
+    ...(isProduction ? productionFaults(config, environment) : developmentFaults(config)),
+  ]
   if (faults.length > 0) throw new ConfigError(faults)
   return config
 }
@@ -141,6 +153,12 @@ function readProviders(variables: Variables): readonly ProviderEntry[] {
   return [{ name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'] }, ...table]
 }
 
+function developmentFaults({ nsm, nsmMeasurements }: EnclaveConfig): readonly string[] {
+  return nsm === 'device' && nsmMeasurements !== null
+    ? ['NSM_MEASUREMENTS_FILE: expected with NSM=software alone: a device knows its own']
+    : []
+}
+
 function productionFaults(
   config: EnclaveConfig,
   environment: Readonly<Record<string, string | undefined>>,
@@ -148,6 +166,8 @@ function productionFaults(
   const faults: string[] = []
   if (config.nsm !== 'device') faults.push('NSM: expected device in production')
   if (config.nsmRootFile !== null) faults.push('NSM_ROOT_FILE: a development root has no place in production')
+  if (environment.NSM_MEASUREMENTS_FILE)
+    faults.push('NSM_MEASUREMENTS_FILE: simulated measurements have no place in production')
   if (environment.DEMO_PROVIDER_ORIGIN) faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
   if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
     faults.push('PROVIDERS_FILE: expected https origins alone in production')

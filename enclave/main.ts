@@ -44,11 +44,12 @@ async function run(): Promise<void> {
   process.on('SIGINT', () => stop('SIGINT'))
 }
 
-function openNsm({ nsm, nsmRootFile }: EnclaveConfig): Promise<Nsm> {
+function openNsm({ nsm, nsmRootFile, nsmMeasurements }: EnclaveConfig): Promise<Nsm> {
   if (nsm === 'device') return openDeviceNsm()
   return openSoftwareNsm({
     rootFile: nsmRootFile,
     measuredRoot: join(import.meta.dirname, '..'),
+    measurements: nsmMeasurements,
     now: Date.now,
   })
 }

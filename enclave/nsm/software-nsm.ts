@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createCertificateChain, type ModuleIdentity } from './certificate-chain.ts'
 import { createNsmClient } from './client.ts'
 import { openDevelopmentRoot } from './development-root.ts'
-import { measureSource } from './measured-source.ts'
+import { measureSource, type SourceMeasurements } from './measured-source.ts'
 import type { Nsm } from './nsm.ts'
 import { createSecurityModule, type SecurityModule } from './security-module.ts'
 
@@ -11,6 +11,8 @@ export type SoftwareNsmOptions = {
   readonly rootFile: string | null
   /** Folder that holds attestation/, enclave/ and package-lock.json: the repository (measureSource). */
   readonly measuredRoot: string
+  /** What PCR0 to 2 show instead of measurements of that folder. Default: null. */
+  readonly measurements?: SourceMeasurements | null
   /** Unix milliseconds. */
   readonly now: () => number
 }
@@ -30,11 +32,11 @@ export async function openSoftwareNsm(options: SoftwareNsmOptions): Promise<Nsm>
 
 /** Gives the module itself, that speaks bytes: what openSoftwareNsm wraps, and a stand-in for the device in tests. */
 export async function bootSecurityModule(options: SoftwareNsmOptions): Promise<SecurityModule> {
-  const { rootFile, measuredRoot, now } = options
+  const { rootFile, measuredRoot, measurements, now } = options
   const runtime = [`node ${process.version}`, `platform ${process.platform}-${process.arch}`]
   const [root, measured] = await Promise.all([
     openDevelopmentRoot(rootFile, now()),
-    measureSource({ root: measuredRoot, runtime }),
+    measurements ?? measureSource({ root: measuredRoot, runtime }),
   ])
   const identity = makeIdentity(now())
   return createSecurityModule({

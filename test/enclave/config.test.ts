@@ -37,6 +37,7 @@ describe('readConfig', () => {
       socketPath: '/tmp/enclave.sock',
       nsm: 'software',
       nsmRootFile: null,
+      nsmMeasurements: null,
       chainId: 31337,
       contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
       providers: BUILT_IN_PROVIDERS,
@@ -156,6 +157,36 @@ describe('readConfig', () => {
     ],
   ])('refuses %s', (_, change, text) => {
     expect(faultsOf({ ...needed, ...change }, { f: text })).toHaveLength(1)
+  })
+})
+
+describe('NSM_MEASUREMENTS_FILE', () => {
+  const registers = { '0': 'a0'.repeat(48), '1': 'b1'.repeat(48), '2': 'c2'.repeat(48) }
+  const set = { NSM_MEASUREMENTS_FILE: 'm' }
+  const files = { m: JSON.stringify(registers) }
+
+  it('gives the software NSM its measurements', () => {
+    const { nsmMeasurements } = read({ ...needed, ...set }, files)
+    expect(nsmMeasurements?.pcr1).toEqual(new Uint8Array(48).fill(0xb1))
+  })
+
+  it.each([
+    ['a device', { NSM: 'device' }, files],
+    ['a file that is not there', {}, {}],
+    ['two registers', {}, { m: JSON.stringify({ '0': registers['0'], '1': registers['1'] }) }],
+  ])('is refused with %s', (_, change, given) => {
+    expect(faultsOf({ ...needed, ...set, ...change }, given)).toEqual([
+      expect.stringMatching(/^NSM_MEASUREMENTS_FILE: /),
+    ])
+  })
+
+  it('is refused in production, whatever it holds', () => {
+    expect(faultsOf({ ...production, ...set }, files)).toEqual([
+      'NSM_MEASUREMENTS_FILE: simulated measurements have no place in production',
+    ])
+    expect(faultsOf({ ...production, ...set }, {})).toContain(
+      'NSM_MEASUREMENTS_FILE: simulated measurements have no place in production',
+    )
   })
 })
 

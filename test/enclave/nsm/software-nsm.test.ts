@@ -100,6 +100,18 @@ describe('a document of the software module', () => {
     expect([...pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
   })
 
+  it('holds the measurements that it is given instead', async () => {
+    const [pcr0, pcr1, pcr2] = [1, 2, 3].map((value) => new Uint8Array(48).fill(value)) as [
+      Uint8Array,
+      Uint8Array,
+      Uint8Array,
+    ]
+    const measurements = { pcr0, pcr1, pcr2 }
+    const told = await openSoftwareNsm({ rootFile: null, measuredRoot, measurements, now: () => NOW_MS })
+    const shown = await Promise.all([0, 1, 2].map((index) => told.describePcr(index)))
+    expect(shown).toEqual([pcr0, pcr1, pcr2].map((value) => ({ locked: true, value })))
+  })
+
   it('lists a register from 16 on once it is locked', async () => {
     await nsm.extendPcr({ index: 17, data: Uint8Array.of(1) })
     await nsm.lockPcr(17)
