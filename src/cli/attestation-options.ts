@@ -5,9 +5,10 @@ import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { parseRoots } from '../../attestation/nitro/roots.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { readSource } from './read-source.ts'
+import { addReleaseOptions, type ReleaseOptions, readExpectedReleases } from './release/release-options.ts'
 
 /** What a user demands of an attestation document, as commander gives it. */
-export type AttestationOptions = {
+export type AttestationOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly anyMeasurement?: boolean
   readonly allowDebug?: boolean
@@ -16,29 +17,33 @@ export type AttestationOptions = {
 
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
-  return command
+  command
     .option('--pcr <index=hex>', 'expected measurement; all that are given must be found', collectPcr)
     .option('--any-measurement', 'accept whatever code runs in the enclave')
     .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
     .option('--root <file>', "trust this root (PEM or DER) instead of AWS's; may be repeated", collectText)
+  return addReleaseOptions(command)
 }
 
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
-  const { pcr, anyMeasurement, allowDebug, root } = options
-  return [pcr, anyMeasurement, allowDebug, root].some((option) => option !== undefined)
+  const { pcr, anyMeasurement, allowDebug, root, release } = options
+  return [pcr, anyMeasurement, allowDebug, root, release].some((option) => option !== undefined)
 }
 
 /**
  * Gives the policy that the options say, reading the root files. Without expected measurements it refuses every document,
- * unless any is accepted. Throws CliError for files that are no certificates.
+ * unless any is accepted. Throws CliError for files that are no certificates, and for releases that are not signed.
  */
 export async function readAttestationPolicy(options: AttestationOptions): Promise<AttestationPolicy> {
-  if (options.pcr !== undefined && options.anyMeasurement)
-    throw new CliError('expected either --pcr or --any-measurement', EXIT_CODES.usage)
+  const said = [options.pcr, options.anyMeasurement, options.release].filter((option) => option !== undefined)
+  if (said.length > 1)
+    throw new CliError('expected one of --pcr, --release and --any-measurement', EXIT_CODES.usage)
+  const releases = await readExpectedReleases(options)
   const roots = await Promise.all((options.root ?? []).map(readRoots))
   return {
     measurements: options.anyMeasurement ? 'any' : options.pcr === undefined ? [] : [options.pcr],
+    ...(releases === undefined ? {} : { releases }),
     allowDebug: options.allowDebug ?? false,
     ...(roots.length > 0 ? { roots: roots.flat() } : {}),
   }

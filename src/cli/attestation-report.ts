@@ -3,6 +3,7 @@ import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
 import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
+import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import { printable } from './printable.ts'
 
 /** What became of one document. */
@@ -45,6 +46,7 @@ function factsObject(facts: AttestationFacts) {
     verified_at_ms: facts.verifiedAtMs,
     mode: facts.mode,
     measurements: Object.fromEntries([...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)])),
+    release: facts.release && releaseName(facts.release),
     public_key: hexOrNull(facts.publicKey),
     user_data: hexOrNull(facts.userData),
     nonce: hexOrNull(facts.nonce),
@@ -91,6 +93,7 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
     '',
     'Measurements (SHA-384)',
     ...formatMeasurements(facts.measurements),
+    ...(facts.release ? [`  of        ${printable(nameRelease(facts.release))}`] : []),
     '',
     'From the enclave',
     ...formatFields(facts),

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
+import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import {
   type AttestationOptions,
   addAttestationOptions,
@@ -42,10 +43,18 @@ export function bundleOnlyOptions(options: BundleOptions): readonly string[] {
  * `--any-measurement` leaves the code unchecked too. Throws CliError for files that are not what they should be.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
-  const { measurements, roots, allowDebug } = await readAttestationPolicy(options)
+  return await completeBundlePolicy(await readAttestationPolicy(options), options)
+}
+
+/** As readBundlePolicy, of options whose attestation policy was read already. */
+export async function completeBundlePolicy(
+  { measurements, releases, roots, allowDebug }: AttestationPolicy,
+  options: BundleOptions,
+): Promise<BundlePolicy> {
   const configurations = await Promise.all((options.configuration ?? []).map(readConfigurationDigest))
   return {
     ...(measurements === 'any' ? {} : { measurements }),
+    ...(releases === undefined ? {} : { releases }),
     ...(roots === undefined ? {} : { roots }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
     ...(options.confirmations === undefined ? {} : { confirmationsMin: options.confirmations }),

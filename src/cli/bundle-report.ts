@@ -1,5 +1,6 @@
 import { encodeHex } from '../../attestation/bytes.ts'
-import type { BundleReport } from '../../attestation/evidence/bundle-report.ts'
+import type { BundleFacts, BundleReport } from '../../attestation/evidence/bundle-report.ts'
+import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import { printable } from './printable.ts'
 import { formatCheck } from './verify-report.ts'
 
@@ -29,6 +30,7 @@ export function printBundleJson(report: BundleReport, required: 'verified' | und
         redacted,
         facts: facts && {
           ...facts,
+          release: facts.release && releaseName(facts.release),
           configuration: encodeHex(facts.configuration),
           measurements: Object.fromEntries(
             [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
@@ -41,7 +43,7 @@ export function printBundleJson(report: BundleReport, required: 'verified' | und
   )}\n`
 }
 
-function describeFacts({ facts, redacted }: BundleReport): readonly string[] {
+function describeFacts({ facts, checks, redacted }: BundleReport): readonly string[] {
   if (facts === null) return []
   const { anchoredIn } = facts
   return [
@@ -49,10 +51,18 @@ function describeFacts({ facts, redacted }: BundleReport): readonly string[] {
     `leaf           ${facts.index} of the log of ${facts.notary}`,
     `finished       ${isoOf(facts.finishedAt)}, by the enclave's clock`,
     `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : `${isoOf(anchoredIn.timestamp)}, block ${anchoredIn.number} of the chain`}`,
+    `code           ${describeCode(facts, checks)}`,
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
     '',
   ]
+}
+
+function describeCode({ release, measurements }: BundleFacts, checks: BundleReport['checks']): string {
+  if (release !== null) return printable(nameRelease(release))
+  const isExpected = checks.some(({ name, outcome }) => name === 'measurements' && outcome === 'passed')
+  if (isExpected) return 'of the expected measurements'
+  return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
 }
 
 /** Says what it comes to, and no more than that. */

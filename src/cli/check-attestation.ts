@@ -4,6 +4,7 @@ import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../../attestation/nitro/policy.ts'
 import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import type { Check, Holder } from './verify-report.ts'
 
 /**
@@ -27,6 +28,7 @@ export async function checkAttestation(
     checkLifetime(members, facts)
     return give('passed', describe(facts, policy), {
       code: policy.measurements === 'any' ? 'any' : 'expected',
+      release: facts.release && releaseName(facts.release),
       root: policy.roots === undefined ? 'AWS' : 'given',
     })
   } catch (fault) {
@@ -53,13 +55,15 @@ function checkLifetime(members: JsonObject, facts: AttestationFacts): void {
 }
 
 function describe(
-  { moduleId, timestampMs, measurements, isDebugMode }: AttestationFacts,
+  { moduleId, timestampMs, measurements, release, isDebugMode }: AttestationFacts,
   policy: AttestationPolicy,
 ): string {
   const code =
     policy.measurements === 'any'
       ? `any code was accepted; PCR0 is ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
-      : 'the measurements are the expected ones'
+      : release
+        ? `the measurements are those of ${nameRelease(release)}`
+        : 'the measurements are the expected ones'
   return `${moduleId} at ${isoOf(timestampMs)}: ${code}${isDebugMode ? '; IN DEBUG MODE' : ''}`
 }
 

@@ -6,6 +6,7 @@ export type NodeOptions = {
   readonly url?: string
   readonly key?: string
   readonly nodeId?: string
+  readonly type?: string
   readonly backend?: string
   readonly model?: readonly string[]
   readonly benchmarkMs?: string
@@ -38,6 +39,7 @@ export function toVariables(options: NodeOptions): Environment {
     AFFIDAVIT_URL: options.url,
     AFFIDAVIT_API_KEY: options.key,
     NODE_ID: options.nodeId,
+    NODE_TYPE: options.type,
     BACKEND_URL: options.backend,
     NODE_MODELS: options.model?.join(','),
     BENCHMARK_MS: options.benchmarkMs,

@@ -8,6 +8,7 @@ import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
 import { registerNode } from './commands/node.ts'
 import { registerRedact } from './commands/redact.ts'
+import { registerRelease } from './commands/release.ts'
 import { registerVerify } from './commands/verify.ts'
 
 /** Gives the whole command line. Every command is a file of commands/ that registers itself here. */
@@ -23,6 +24,7 @@ export function createProgram(): Command {
   registerRedact(program)
   registerAttestation(program)
   registerMeasure(program)
+  registerRelease(program)
   registerKeys(program)
   registerAccounts(program)
   registerNode(program)

@@ -1,4 +1,5 @@
 import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.ts'
+import { nameRelease, type ReleaseName } from '../../attestation/release/accepted-releases.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
 import { printable } from './printable.ts'
 
@@ -23,7 +24,12 @@ export type SubjectReport = {
  * What the attestation document shows of who holds the record's key: which code, by which root; null when nothing. A
  * root that the user gave is worth what the user knows of it: that of a simulated security module proves nothing.
  */
-export type Holder = { readonly code: 'expected' | 'any'; readonly root: 'AWS' | 'given' } | null
+export type Holder = {
+  readonly code: 'expected' | 'any'
+  /** The expected release that the code is of; null when none was expected. */
+  readonly release: ReleaseName | null
+  readonly root: 'AWS' | 'given'
+} | null
 
 /** Gives the report of one record from the library's checks and the one of its attestation document. */
 export function judgeReport(
@@ -76,13 +82,21 @@ function conclude(reports: readonly SubjectReport[]): string {
   if (holders.includes(null))
     return (
       `CONSISTENT: nothing failed in ${count}, but who holds the key was not established. ` +
-      'Say what you expect of the attestation document with --pcr, or --any-measurement.'
+      'Say what you expect of the attestation document with --release, --pcr, or --any-measurement.'
     )
   const root = holders.some((holder) => holder?.root === 'given')
     ? ', if the root you gave is to be trusted'
     : ''
   const code = holders.some((holder) => holder?.code === 'any')
     ? 'any code was accepted, and some enclave held the key'
-    : 'code of the expected measurements held the key'
+    : `code of ${nameExpected(holders)} held the key`
   return `VALID: nothing failed in ${count}; ${code}${root}.`
+}
+
+/** Of several records, each may be of another release. */
+function nameExpected(holders: readonly Holder[]): string {
+  const releases = new Set(
+    holders.flatMap((holder) => (holder?.release ? [nameRelease(holder.release)] : [])),
+  )
+  return releases.size === 0 ? 'the expected measurements' : printable([...releases].join(' and '))
 }

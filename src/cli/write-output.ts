@@ -12,12 +12,12 @@ export async function writeOutput(text: string, path: string | undefined): Promi
 
 /**
  * Writes a file whole or not at all, also when the machine stops in between: written beside it, synced, and renamed. Only
- * the owner can read it, for evidence holds prompts. Throws CliError.
+ * the owner can read it unless `mode` says otherwise, for evidence holds prompts. Throws CliError.
  */
-export async function writeFileWhole(path: string, text: string): Promise<void> {
+export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   try {
-    await writeSynced(draft, text)
+    await writeSynced(draft, text, mode)
     await rename(draft, path)
     await syncFolder(dirname(path))
   } catch (fault) {
@@ -28,8 +28,8 @@ export async function writeFileWhole(path: string, text: string): Promise<void> 
   }
 }
 
-async function writeSynced(path: string, text: string): Promise<void> {
-  await using file = await open(path, 'wx', 0o600)
+async function writeSynced(path: string, text: string, mode: number): Promise<void> {
+  await using file = await open(path, 'wx', mode)
   await file.writeFile(text)
   await file.sync()
 }

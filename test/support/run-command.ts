@@ -1,4 +1,4 @@
-import { CommanderError } from 'commander'
+import { type Command, CommanderError } from 'commander'
 import { vi } from 'vitest'
 import { CliError, EXIT_CODES } from '../../src/cli/exit-codes.ts'
 import { createProgram } from '../../src/cli/program.ts'
@@ -14,7 +14,7 @@ export async function runCommand(...words: readonly string[]): Promise<CliRun> {
     }),
   )
   const program = createProgram()
-  for (const command of [program, ...program.commands]) command.exitOverride()
+  throwAtExit(program)
   process.exitCode = undefined
   try {
     await program.parseAsync(words, { from: 'user' })
@@ -28,4 +28,9 @@ export async function runCommand(...words: readonly string[]): Promise<CliRun> {
     for (const spy of spies) spy.mockRestore()
     process.exitCode = undefined
   }
+}
+
+function throwAtExit(command: Command): void {
+  command.exitOverride()
+  for (const child of command.commands) throwAtExit(child)
 }

@@ -35,7 +35,7 @@ export function registerAttestation(program: Command): void {
     .summary('validate an AWS Nitro attestation document')
     .description(
       'Validate an AWS Nitro attestation document: that a security module which AWS certified made it, when, ' +
-        'and for which code. Without --pcr a document is not valid, because nothing was expected of the code, ' +
+        'and for which code. Without --release or --pcr a document is not valid, because nothing was expected of the code, ' +
         'unless --any-measurement is said.',
     )
     .argument('<file>', 'the document in binary, base64 or hex, or - for standard input')

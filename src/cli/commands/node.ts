@@ -33,6 +33,7 @@ export function registerNode(program: Command): void {
     .helpCommand(false)
   addBackendOptions(addNodeIdOption(addAccessOptions(node.command('run'))))
     .description('serve the models of a local inference server; SIGTERM finishes what runs, then ends')
+    .option('--type <type>', 'LLM chats, DIFFUSION makes images with one model (NODE_TYPE; default LLM)')
     .action((options: NodeOptions) => explain(() => run(options)))
   addAccessOptions(node.command('create'))
     .description('make a node; its id is printed on standard output')

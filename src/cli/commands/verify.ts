@@ -4,12 +4,13 @@ import type { BundleReport } from '../../../attestation/evidence/bundle-report.t
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import { demandsAttestation, readAttestationPolicy } from '../attestation-options.ts'
 import {
   addBundleOptions,
   type BundleOptions,
   bundleOnlyOptions,
-  readBundlePolicy,
+  completeBundlePolicy,
 } from '../bundle-options.ts'
 import { isAccepted, printBundleJson, printBundleText } from '../bundle-report.ts'
 import { fetchChainFacts } from '../chain-facts.ts'
@@ -48,16 +49,18 @@ export function registerVerify(program: Command): void {
 const HELP = `
 The source is an evidence bundle, a record, a page of the history, or (with --request) an answer or event
 stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url.
-What is not said is not checked, and never counts as passed: expected measurements (--pcr), the expected boot
-configuration (--configuration), the chain (--rpc). A bundle's attestation document is always verified, under
-AWS's root or --root; a record's when --pcr, --any-measurement or --root is given. Both at its own time.
+What is not said is not checked, and never counts as passed: expected measurements (--release with
+--release-key, or --pcr), the expected boot configuration (--configuration), the chain (--rpc). A bundle's
+attestation document is always verified, under AWS's root or --root; a record's when --release, --pcr,
+--any-measurement or --root is given. Both at its own time, with which releases are compared, too.
 Exit codes: 0 nothing failed, 1 a check failed (or less than --require) or there was nothing to check, 2 usage.`
 
 type Outcome = { readonly output: string; readonly isOk: boolean }
 
 async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
   // Before anything is fetched: what is wrong with the command is told first.
-  const policy = await readBundlePolicy(options)
+  const expected = await readAttestationPolicy(options)
+  const policy = await completeBundlePolicy(expected, options)
   const place = isHash(source) ? evidenceUrl(source, options) : source
   // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
   const apiKey = isUrl(place) ? apiKeyOf(options) : null
@@ -68,7 +71,7 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
     case 'bundle':
       return await reportBundle(input.bundle, policy, options)
     case 'records':
-      return await reportRecords(input.subjects, options)
+      return await reportRecords(input.subjects, expected, options)
   }
 }
 
@@ -100,14 +103,18 @@ function blockNumberOf(bundle: JsonObject): number | null {
   }
 }
 
-async function reportRecords(subjects: readonly Subject[], options: VerifyOptions): Promise<Outcome> {
+async function reportRecords(
+  subjects: readonly Subject[],
+  expected: AttestationPolicy,
+  options: VerifyOptions,
+): Promise<Outcome> {
   const [unfit] = bundleOnlyOptions(options)
   if (unfit !== undefined)
     throw new CliError(
       `expected an evidence bundle for ${unfit}: a record does not hold enough`,
       EXIT_CODES.usage,
     )
-  const policy = demandsAttestation(options) ? await readAttestationPolicy(options) : null
+  const policy = demandsAttestation(options) ? expected : null
   const reports: readonly SubjectReport[] = await Promise.all(
     subjects.map((subject) => verifySubject(subject, policy)),
   )

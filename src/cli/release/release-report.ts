@@ -1,0 +1,165 @@
+import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { acceptedMeasurements } from '../../../attestation/release/accepted-releases.ts'
+import type { Release } from '../../../attestation/release/release.ts'
+import { formatTime } from '../../../attestation/release/release-forms.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import {
+  type ReleaseSignature,
+  type ReleaseTrust,
+  signedBytes,
+  verifySignatures,
+} from '../../../attestation/release/release-signatures.ts'
+import { CliError } from '../exit-codes.ts'
+import { printable } from '../printable.ts'
+import type { ReleaseFile } from './release-file.ts'
+
+/** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
+export type SignerFacts = {
+  readonly public_key: string
+  readonly holds: boolean
+  readonly isTrusted: boolean | null
+}
+
+/** What is shown of a signed file. */
+export type ReleaseReport = {
+  readonly file: ReleaseFile
+  readonly signers: readonly SignerFacts[]
+  /** Every signature holds and, when keys are trusted, enough of them signed. */
+  readonly isOk: boolean
+  readonly conclusion: string
+  /** What becomes of a list's releases in a document made at `atMs`. */
+  readonly atMs: number
+}
+
+/** Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they are. */
+export function judgeReleaseFile(
+  file: ReleaseFile,
+  { trust, atMs }: { readonly trust: ReleaseTrust | null; readonly atMs: number },
+): ReleaseReport {
+  const message = signedBytes(file.signed.format, payloadOf(file))
+  const trusted = trust === null ? null : new Set(trust.keys.map(encodeHex))
+  const signers = file.signed.signatures.map((signature) => ({
+    public_key: signature.public_key,
+    holds: holds(signature, message),
+    isTrusted: trusted?.has(signature.public_key) ?? null,
+  }))
+  return { file, signers, atMs, ...conclude(signers, trust) }
+}
+
+/**
+ * Checks that what is in a file is what its signatures are over, before another one is added: whoever signs what they did
+ * not look at would vouch for a change. Throws CliError.
+ */
+export function checkSignaturesHold(file: ReleaseFile, path: string): void {
+  if (judgeReleaseFile(file, { trust: null, atMs: 0 }).isOk) return
+  throw new CliError(`${printable(path)}: it was changed after it was signed: a signature does not hold`)
+}
+
+/** Gives the report for people. */
+export function printReleaseText(report: ReleaseReport): string {
+  const { file, signers, atMs, conclusion } = report
+  const lines =
+    file.kind === 'release'
+      ? describeRelease(file.signed.release)
+      : [
+          `list of ${file.signed.list.releases.length} releases, issued ${file.signed.list.issued_at}`,
+          ...file.signed.list.releases.flatMap((entry) =>
+            describeEntry(entry, file.signed.list.releases, atMs),
+          ),
+        ]
+  const signed = signers.map(
+    ({ public_key, holds, isTrusted }) =>
+      `  ${holds ? 'holds ' : 'FAILED'}  ${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
+  )
+  return `${[...lines, '', 'Signatures', ...signed, '', conclusion].map(printable).join('\n')}\n`
+}
+
+/** Gives the report as one JSON object, for programs. */
+export function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseReport): string {
+  const told = signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
+  const common = { ok: isOk, conclusion, kind: file.kind, signatures: told }
+  if (file.kind === 'release')
+    return `${JSON.stringify({ ...common, release: file.signed.release }, null, 2)}\n`
+  const { issued_at, releases } = file.signed.list
+  const judged = releases.map((entry) => ({ ...entry, status: statusOf(entry, releases, atMs).status }))
+  const list = { issued_at, at: formatTime(atMs), releases: judged }
+  return `${JSON.stringify({ ...common, list }, null, 2)}\n`
+}
+
+function payloadOf(file: ReleaseFile): JsonObject {
+  return file.kind === 'release' ? file.signed.release : file.signed.list
+}
+
+function holds(signature: ReleaseSignature, message: Uint8Array): boolean {
+  try {
+    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] })
+    return true
+  } catch (fault) {
+    if (fault instanceof ProofError || fault instanceof FormatError) return false
+    throw fault
+  }
+}
+
+function conclude(
+  signers: readonly SignerFacts[],
+  trust: ReleaseTrust | null,
+): Pick<ReleaseReport, 'isOk' | 'conclusion'> {
+  const needed = trust?.signersMin ?? 1
+  const trusted = signers.filter(({ isTrusted }) => isTrusted)
+  if (trusted.some((signer) => !signer.holds) || (trust === null && signers.some((signer) => !signer.holds)))
+    return { isOk: false, conclusion: 'INVALID: a signature does not hold.' }
+  if (trust === null)
+    return {
+      isOk: true,
+      conclusion:
+        'CONSISTENT: the signatures hold. Whose keys these are was not checked: say whom you trust (--release-key).',
+    }
+  if (trusted.length < needed)
+    return {
+      isOk: false,
+      conclusion: `INVALID: signed by ${trusted.length} of the trusted keys, and ${needed} must have.`,
+    }
+  return { isOk: true, conclusion: `VALID: signed by ${trusted.length} of the trusted keys.` }
+}
+
+function describeRelease({
+  version,
+  git_commit,
+  created_at,
+  architecture,
+  ...rest
+}: Release): readonly string[] {
+  return [
+    `release ${version}`,
+    `  commit        ${git_commit}`,
+    `  created       ${created_at}`,
+    `  architecture  ${architecture}`,
+    ...Object.entries(rest.measurements).map(([name, value]) => `  ${name.padEnd(12)}  ${value}`),
+    '',
+    `Inputs of the builder (SHA-256): ${Object.keys(rest.inputs).length}`,
+    ...Object.entries(rest.inputs).map(([name, digest]) => `  ${digest}  ${name}`),
+  ]
+}
+
+function describeEntry(entry: ReleaseEntry, all: readonly ReleaseEntry[], atMs: number): readonly string[] {
+  const { release, accepted_from: from, accepted_until: until } = entry
+  const { status, message } = statusOf(entry, all, atMs)
+  return [
+    '',
+    `release ${release.version} (commit ${release.git_commit}, ${release.architecture})`,
+    `  accepted      from ${from ?? 'ever'} until ${until ?? 'revoked'}`,
+    `  at ${formatTime(atMs)}: ${status}${message === '' ? '' : `: ${message}`}`,
+    ...Object.entries(release.measurements).map(([name, value]) => `  ${name}  ${value}`),
+  ]
+}
+
+function statusOf(
+  { release }: ReleaseEntry,
+  all: readonly ReleaseEntry[],
+  atMs: number,
+): { readonly status: string; readonly message: string } {
+  const refused = acceptedMeasurements(all, atMs).refused.find((entry) => entry.release === release)
+  return refused ? { status: refused.reason, message: refused.message } : { status: 'accepted', message: '' }
+}
