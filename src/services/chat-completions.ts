@@ -4,6 +4,7 @@ import type { Logger } from '../logger.ts'
 import type { ChunkBatch } from '../nodes/chunk-queue.ts'
 import { DispatchError, type Dispatcher, type NodeAnswer } from '../nodes/dispatcher.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
+import { type InferenceFacts, noteInference } from '../telemetry/call-scope.ts'
 import { callErrorOf } from './dispatch-refusals.ts'
 import { createNodeChunks, type NodeChunks } from './node-answers/chunks.ts'
 import { estimateUsage } from './node-answers/usage.ts'
@@ -89,13 +90,22 @@ async function* readAnswer(
   } catch (error) {
     throw toldError(options, call, { answer, error })
   } finally {
-    call.noteUsage(totalOf(usageOf(chunks, call)))
+    const usage = usageOf(chunks, call)
+    noteInference(() => tokensOf(usage))
+    call.noteUsage(totalOf(usage))
   }
   if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
 }
 
 function usageOf(chunks: NodeChunks, { body }: ChatCall): JsonObject {
   return chunks.usage() ?? estimateUsage(body, chunks.textLength())
+}
+
+function tokensOf(usage: JsonObject): InferenceFacts {
+  const [input, output] = [memberOf(usage, 'prompt_tokens'), memberOf(usage, 'completion_tokens')]
+  return typeof input === 'number' && typeof output === 'number'
+    ? { inputTokens: input, outputTokens: output }
+    : {}
 }
 
 function totalOf(usage: JsonObject): number {

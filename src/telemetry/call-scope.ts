@@ -45,7 +45,7 @@ export type CallReport = {
 /** What a call inferred, and with what. Names of models are the caller's, checked for their form; no text of a prompt or answer. */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
-  readonly model?: string
+  readonly model?: string | undefined
   readonly responseModel?: string
   readonly provider?: string
   readonly inputTokens?: number

@@ -57,19 +57,27 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
-  const { operation, model } = report.inference
+  const isFailed = waits.every((wait) => wait.isFailed)
+  // A name that nothing serves may be any text at all.
+  const inference = isFailed ? { ...report.inference, model: undefined } : report.inference
+  const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
-  const options = { kind: SpanKind.CLIENT, startTime: first.startedAtMs, attributes: genAiOf(report) }
+  const options = {
+    kind: SpanKind.CLIENT,
+    startTime: first.startedAtMs,
+    attributes: genAiOf(inference, report),
+  }
   const span = tracer.startSpan(name, options, within)
-  if (waits.every(({ isFailed }) => isFailed) || report.status >= 500)
-    span.setStatus({ code: SpanStatusCode.ERROR })
+  if (isFailed || report.status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
   const waited = Math.max(...waits.map(({ startedAtMs, durationMs }) => startedAtMs + durationMs))
   span.end(report.firstEventMs === null ? waited : endOf(report))
 }
 
 /** OpenTelemetry's semantic conventions for generative AI. */
-function genAiOf({ inference, firstEventMs }: CallReport): Attributes {
-  const { operation, model, responseModel, provider, inputTokens, outputTokens } = inference
+function genAiOf(
+  { operation, model, responseModel, provider, inputTokens, outputTokens }: InferenceFacts,
+  { firstEventMs }: CallReport,
+): Attributes {
   const attributes: Record<string, string | number | undefined> = {
     'gen_ai.operation.name': operation === undefined ? undefined : OPERATION_NAMES[operation],
     'gen_ai.request.model': model,

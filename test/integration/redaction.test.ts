@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { secretOf } from '../support/key-secret.ts'
+import { type OtlpCollector, startOtlpCollector } from '../support/otlp-collector.ts'
 import { createMeasuredNode } from '../support/register-node.ts'
 import { answerWith, connectScriptedNode } from '../support/scripted-node.ts'
 
@@ -26,6 +28,7 @@ const VERIFIED = '/v1/verified/chat/completions'
 let provider: Server
 let folder: string
 let service: Affidavit
+let collector: OtlpCollector
 /** Made over the API, so that it is not the one that the banner shows. */
 let apiKey: string
 
@@ -37,9 +40,11 @@ beforeAll(async () => {
   const origin = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
   const planted = { name: 'openai', origin, path: '/', models: ['planted/*'] }
   await writeFile(providersFile, JSON.stringify([planted]))
+  collector = await startOtlpCollector()
   service = await startAffidavit({
     logLevel: 'debug',
     variables: {
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       METRICS_PORT: '0',
       PROVIDERS_FILE: providersFile,
       OPENAI_API_KEY: OPERATORS_CREDENTIAL,
@@ -55,6 +60,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await service?.stop()
   provider?.close()
+  await collector?.close()
   await rm(folder, { recursive: true, force: true })
 }, 60_000)
 
@@ -197,6 +203,7 @@ describe('whoever reads what the service writes', () => {
   beforeAll(async () => {
     await callEverything()
     metrics = await (await fetch(service.metricsUrl)).text()
+    await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), { timeout: 10_000 })
   }, 120_000)
 
   it('learns that calls were made', () => {
@@ -211,14 +218,14 @@ describe('whoever reads what the service writes', () => {
 
   it.each([
     ['the API key', () => apiKey],
-    ['the secret part of the API key', () => apiKey.split('_').at(-1) ?? ''],
+    ['the secret part of the API key', () => secretOf(apiKey)],
     ['a key that was not valid', () => WRONG_KEY],
     ["the caller's provider credential", () => CALLERS_CREDENTIAL],
     ["the operator's provider credential", () => OPERATORS_CREDENTIAL],
     ['a prompt', () => PROMPT],
     ['an answer', () => ANSWER],
-  ])('finds nowhere %s', (_, secretOf) => {
-    const secret = secretOf()
+  ])('finds nowhere %s', (_, read) => {
+    const secret = read()
     expect(secret.length).toBeGreaterThan(20)
     const forms = [
       secret,
@@ -227,7 +234,7 @@ describe('whoever reads what the service writes', () => {
       Buffer.from(secret).toString('hex'),
     ]
     const { stdout, stderr } = service.output()
-    for (const [where, text] of Object.entries({ stdout, stderr, metrics }))
+    for (const [where, text] of Object.entries({ stdout, stderr, metrics, traces: collector.received() }))
       for (const form of forms) expect([where, linesWith(text, form)]).toEqual([where, []])
   })
 

@@ -50,6 +50,7 @@ async function start(): Promise<SupervisedProcess<AgentReady>> {
       backendUrl: backend.url,
       dataFolder: folder,
       drainMs: 2_000,
+      variables: {},
       logLevel: 'debug',
     },
     log,
