@@ -69,8 +69,7 @@ export async function obtainDebianPackage(pinned: DebianPackage, source: Package
   }
   const fetched = await downloadPackage(pinned, source.cache)
   if (!isPinned(pinned, fetched)) throw altered(pinned, fetched)
-  await writeFile(`${path}.part`, fetched)
-  await rename(`${path}.part`, path)
+  await keepPackage(path, fetched)
   return path
 }
 
@@ -93,6 +92,13 @@ export async function downloadPackage(
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+/** Writes a fetched package whole or not at all: other builds may use the same cache. */
+export async function keepPackage(path: string, bytes: Uint8Array): Promise<void> {
+  const part = `${path}.${process.pid}.part`
+  await writeFile(part, bytes)
+  await rename(part, path)
 }
 
 /** As apt-get names the file of a package: the epoch's colon is written %3a. */

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { BuildError } from './build-error.ts'
-import type { PackageSource } from './debian-packages.ts'
+import { keepPackage, type PackageSource } from './debian-packages.ts'
 import type { FileTree, TreeEntry } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
 import { takeFiles } from './take-files.ts'
@@ -44,8 +44,7 @@ async function obtainNpmPackage(pinned: NpmPackage, source: PackageSource): Prom
   }
   const fetched = await downloadTarball(pinned, source.cache)
   if (!isPinned(pinned, fetched)) throw altered(pinned)
-  await writeFile(`${path}.part`, fetched)
-  await rename(`${path}.part`, path)
+  await keepPackage(path, fetched)
   return fetched
 }
 

@@ -1,7 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { BuildError } from './build-error.ts'
-import { type DebianPackage, downloadPackage, fileNameOf, parsePackageList } from './debian-packages.ts'
+import {
+  type DebianPackage,
+  downloadPackage,
+  fileNameOf,
+  keepPackage,
+  parsePackageList,
+} from './debian-packages.ts'
 import { digestSha256, PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
@@ -18,9 +24,11 @@ export async function updatePackages(place: {
   const pinned = parsePackageList(await readFile(path))
   const renewed: DebianPackage[] = []
   for (const old of pinned) renewed.push(await renewPin(old, place.cache))
-  await writeFile(path, `${JSON.stringify(renewed, null, 2)}\n`)
   const lines = renewed.flatMap((next, index) => describeChange(pinned[index], next))
-  return lines.length === 0 ? 'all packages are the newest\n' : lines.map((line) => `${line}\n`).join('')
+  if (lines.length === 0) return 'all packages are the newest\n'
+  await writeFile(path, `${JSON.stringify(renewed, null, 2)}\n`)
+  await runCommand({ file: 'npx', arguments: ['biome', 'format', '--write', path], folder: place.root })
+  return lines.map((line) => `${line}\n`).join('')
 }
 
 /** Fields that `dpkg-deb --field` gives, in this order. */
@@ -30,14 +38,14 @@ async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackag
   const wanted = old.follows === undefined ? old.name : await findFollowed(old.follows)
   const bytes = await downloadPackage({ name: wanted }, cache)
   const file = join(cache, 'newest.deb')
-  await writeFile(file, bytes)
+  await keepPackage(file, bytes)
   const printed = await runCommand({ file: 'dpkg-deb', arguments: ['--field', file, ...FIELDS] })
   const fields = new Map(printed.toString('utf8').split('\n').map(splitField))
   const [name = wanted, version = '', architecture = ''] = FIELDS.map((field) => fields.get(field))
   const renewed = { ...old, name, version, sha256: digestSha256(bytes), size: bytes.length }
   const [checked] = parsePackageList(Buffer.from(JSON.stringify([{ ...renewed, architecture }])))
   if (checked === undefined) throw new BuildError('pins_malformed', `${wanted} cannot be pinned`)
-  await writeFile(join(cache, fileNameOf(checked)), bytes)
+  await keepPackage(join(cache, fileNameOf(checked)), bytes)
   return checked
 }
 
