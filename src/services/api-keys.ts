@@ -5,6 +5,9 @@ import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } fr
 /** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
+/** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
+const KEY_ID_FORM = /^[a-z2-7]{16}$/
+
 /** How long what the database said of a key is believed, milliseconds: a revoked key stops well within a second. */
 export const KEY_AGE_MAX_MS = 500
 
@@ -108,7 +111,8 @@ export function createApiKeys(options: {
     },
     list: async (accountId = null) =>
       (await keys.listKeys(accountId)).map(({ secretHash: _, tier: __, ...facts }) => facts),
-    revoke: (id, accountId = null) => keys.revokeKey(id, unixSeconds(), accountId),
+    revoke: async (id, accountId = null) =>
+      KEY_ID_FORM.test(id) && keys.revokeKey(id, unixSeconds(), accountId),
   }
 }
 

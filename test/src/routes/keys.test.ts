@@ -95,6 +95,15 @@ describe('keys of a dashboard', () => {
     expect(await listOf(other)).toMatchObject([{ id: other.id, revoked_at: null }])
   })
 
+  it.each(['nobodys', '%00', 'a%00b', '%F0%9F%90%8B', `${'a'.repeat(16)}%0A`])(
+    'of an id that cannot be one (%s) are not found',
+    async (id) => {
+      const caller = await makeCaller(['admin'])
+      const reply = await send(caller, 'DELETE', `${KEYS_PATH}/${id}`)
+      expect(await outcomeOf(reply)).toEqual([404, 'not_found'])
+    },
+  )
+
   it('of all accounts are an admin’s to list, make and end', async () => {
     const [admin, other] = [await makeCaller(['admin']), await makeCaller(['inference'])]
     const all = await listOf(admin)
