@@ -1,0 +1,93 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import { collectBootParts } from '../../../enclave/image/boot-parts.ts'
+import type { DebianPackage } from '../../../enclave/image/debian-packages.ts'
+import { type FileTree, textFile } from '../../../enclave/image/file-tree.ts'
+import type { OpenedPackage } from '../../../enclave/image/open-parts.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'boot-'))
+afterAll(() => rmSync(root, { recursive: true }))
+const put = (path: string, text: string) => {
+  writeFileSync(join(root, path), text)
+  return join(root, path)
+}
+mkdirSync(join(root, 'enclave/image/guest'), { recursive: true })
+put('enclave/image/guest/boot-init', '#!ours')
+const own = {
+  kernel: put('k', 'own kernel'),
+  cmdline: put('c', 'console=ttyS0 quiet\n'),
+  init: put('i', 'theirs'),
+  nsm: put('n', 'driver'),
+}
+
+const packageOf = (into: DebianPackage['into'], tree: FileTree): OpenedPackage => ({
+  pinned: {
+    name: 'x',
+    version: '1',
+    architecture: 'amd64',
+    sha256: '0'.repeat(64),
+    size: 1,
+    into,
+    why: 'test',
+    take: ['x'],
+  },
+  tree,
+})
+const opened = [
+  packageOf(['boot'], new Map([['bin/busybox', textFile('busybox', 0o755)]])),
+  packageOf(
+    ['kernel'],
+    new Map([
+      ['boot/vmlinuz-6.1', textFile('debian kernel')],
+      ['lib/modules/vsock.ko', textFile('\0depends=\0')],
+    ]),
+  ),
+]
+const kernel = { cmdline: 'console=ttyS0', modules: [{ name: 'vsock', why: 'test' }] }
+const NONE = { kernel: null, initFile: null, nsmModuleFile: null }
+const collect = (options: object) => collectBootParts(root, { ...NONE, ...options }, { kernel, opened })
+const read = (tree: FileTree, path: string) => {
+  const entry = tree.get(path)
+  return entry?.kind === 'file' ? Buffer.from(entry.data).toString() : null
+}
+
+describe('collectBootParts', () => {
+  it("takes Debian's kernel, its modules and our init script", async () => {
+    const parts = await collect({})
+    expect(Buffer.from(parts.kernel).toString()).toBe('debian kernel')
+    expect(parts).toMatchObject({ cmdline: 'console=ttyS0', kernelVersion: '6.1', own: {} })
+    expect(read(parts.ramdisk, 'init')).toBe('#!ours')
+    expect(read(parts.ramdisk, 'modules/order')).toBe('vsock.ko\n')
+    expect(parts.ramdisk.get('dev/console')).toMatchObject({ kind: 'device', major: 5, minor: 1 })
+  })
+
+  it("loads the operator's driver after the kernel's own modules", async () => {
+    const { ramdisk, own: given } = await collect({ nsmModuleFile: own.nsm })
+    expect(read(ramdisk, 'modules/order')).toBe('vsock.ko\nnsm.ko\n')
+    expect(read(ramdisk, 'modules/nsm.ko')).toBe('driver')
+    expect(Object.keys(given)).toEqual(['nsm.ko'])
+  })
+
+  it("lays the operator's kernel, init program and driver out as AWS's are, and nothing of ours", async () => {
+    const parts = await collect({
+      kernel: { file: own.kernel, cmdlineFile: own.cmdline },
+      initFile: own.init,
+      nsmModuleFile: own.nsm,
+    })
+    expect(Buffer.from(parts.kernel).toString()).toBe('own kernel')
+    expect(parts.cmdline).toBe('console=ttyS0 quiet')
+    expect([...parts.ramdisk.keys()].sort()).toEqual(['init', 'nsm.ko'])
+    expect(read(parts.ramdisk, 'init')).toBe('theirs')
+    expect(Object.keys(parts.own).sort()).toEqual(['init', 'kernel', 'nsm.ko'])
+  })
+
+  it('refuses a file that is not there, and a command line of two lines', async () => {
+    await expect(collect({ initFile: join(root, 'gone') })).rejects.toMatchObject({ code: 'options' })
+    const cmdlineFile = put('two', 'a\nb')
+    await expect(collect({ kernel: { file: own.kernel, cmdlineFile } })).rejects.toMatchObject({
+      code: 'options',
+    })
+  })
+})

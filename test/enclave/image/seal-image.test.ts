@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { openImageSigner } from '../../../enclave/image/image-signature.ts'
+import { sealImage } from '../../../enclave/image/seal-image.ts'
+import { ascii, makeSigner } from '../../attestation/eif/image-builder.ts'
+
+const CONTENTS = {
+  kernel: ascii('kernel'),
+  cmdline: 'console',
+  kernelVersion: '6.1',
+  bootRamdisk: ascii('boot'),
+  applicationRamdisk: ascii('application'),
+  version: '1.0',
+  commit: 'ab'.repeat(20),
+  signer: null,
+}
+const made = makeSigner('P-384')
+const key = ascii(String(made.privateKey.export({ type: 'pkcs8', format: 'pem' })))
+const signer = openImageSigner({ key, certificate: made.pem })
+
+async function measure(image: Uint8Array) {
+  const chunks = (async function* () {
+    yield image
+  })()
+  const { measurements, metadata } = await measureEif({ sizeBytes: image.length, chunks })
+  const { pcr0, pcr1, pcr2, pcr8 } = measurements
+  const registers = { PCR0: encodeHex(pcr0), PCR1: encodeHex(pcr1), PCR2: encodeHex(pcr2) }
+  return { registers: pcr8 === null ? registers : { ...registers, PCR8: encodeHex(pcr8) }, metadata }
+}
+
+describe('sealImage', () => {
+  it('states the measurements that the reader finds, signed or not', async () => {
+    for (const given of [null, signer]) {
+      const { eif, measurements } = sealImage({ ...CONTENTS, signer: given })
+      expect((await measure(eif)).registers).toEqual(measurements)
+      expect('PCR8' in measurements).toBe(given !== null)
+    }
+  })
+
+  it('does not change PCR0, 1 and 2 by signing', () => {
+    const { PCR8, ...rest } = sealImage({ ...CONTENTS, signer }).measurements
+    expect(rest).toEqual(sealImage(CONTENTS).measurements)
+    expect(PCR8).toMatch(/^[0-9a-f]{96}$/)
+  })
+
+  it("writes the members of the official tools' metadata, with no time in them", async () => {
+    const { metadata } = await measure(sealImage(CONTENTS).eif)
+    expect(Object.keys(metadata ?? {})).toEqual([
+      'ImageName',
+      'ImageVersion',
+      'BuildMetadata',
+      'DockerInfo',
+      'CustomMetadata',
+    ])
+    expect(metadata?.BuildMetadata).toMatchObject({
+      BuildTime: '1970-01-01T00:00:00+00:00',
+      KernelVersion: '6.1',
+    })
+  })
+})
