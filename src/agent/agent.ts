@@ -14,6 +14,7 @@ import {
 import { createGatewayClient, GatewayError } from './gateway-client.ts'
 import type { Hardware } from './hardware.ts'
 import type { Load } from './load.ts'
+import type { NodeType } from './node-type.ts'
 import { AgentFailure, registerNode } from './registration.ts'
 import type { RunWatcher } from './runs.ts'
 
@@ -38,6 +39,8 @@ export type AgentOptions = {
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
+  /** Default LLM. */
+  readonly nodeType?: NodeType
   /** Closed by the caller, after `done`. */
   readonly backend: Backend
   /** Null: all that the backend lists. */
@@ -92,7 +95,8 @@ export function startAgent(options: AgentOptions): Agent {
       stopping.signal.throwIfAborted()
     }
     phase = 'connecting'
-    connection = openConnection({ ...options, models, timings, onOpen: noteOpen })
+    const nodeType = options.nodeType ?? 'LLM'
+    connection = openConnection({ ...options, nodeType, models, timings, onOpen: noteOpen })
     return connection.closed
   }
 
@@ -149,6 +153,7 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
     return await registerNode(
       {
         ...options,
+        nodeType: options.nodeType ?? 'LLM',
         gateway,
         plan: options.benchmark ?? BENCHMARK,
         tokensPerSecondMin: options.tokensPerSecondMin ?? TOKENS_PER_SECOND_MIN,

@@ -3,6 +3,8 @@ import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../atte
 import { parseJson, readAnswerChunks, readBackendError } from './answer-chunks.ts'
 import { BackendError } from './backend-error.ts'
 import { EventTooLargeError } from './event-parser.ts'
+import { readImageAnswer, writeImageCall } from './image-calls.ts'
+import type { ImageRequest } from './image-frames.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
 export const BACKEND_LIMITS: BackendLimits = {
@@ -16,6 +18,8 @@ export const BACKEND_LIMITS: BackendLimits = {
   keepAliveMs: 30_000,
   /** Of an error or a list of models. */
   bodyBytesMax: 1024 * 1024,
+  /** Of an answer with images: more than a frame holds. */
+  imagesBytesMax: 48 * 1024 * 1024,
   connectionsMax: 256,
 }
 
@@ -27,6 +31,7 @@ export type BackendLimits = Readonly<
     | 'askTimeoutMs'
     | 'keepAliveMs'
     | 'bodyBytesMax'
+    | 'imagesBytesMax'
     | 'connectionsMax',
     number
   >
@@ -45,6 +50,11 @@ export type Backend = {
    * sends the request; aborting ends the backend's call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<JsonObject>
+  /** Makes or changes images, and gives them in base64, unchecked. Throws BackendError, or the signal's reason. */
+  makeImages(
+    request: ImageRequest & { readonly model: string },
+    signal: AbortSignal,
+  ): Promise<readonly string[]>
   close(): Promise<void>
 }
 
@@ -96,6 +106,20 @@ export function createBackend(options: {
     }
   }
 
+  async function makeImages(...[request, signal]: Parameters<Backend['makeImages']>) {
+    const { path, contentType, body } = writeImageCall(request)
+    const reply = await pool.request({
+      method: 'POST',
+      path: prefix + path,
+      headers: { ...headers, 'content-type': contentType, accept: 'application/json' },
+      body: typeof body === 'string' ? body : Buffer.from(body),
+      signal,
+    })
+    const answer = parseJson(await readText(reply.body, limits.imagesBytesMax))
+    if (reply.statusCode !== 200) throw readBackendError(answer, reply.statusCode)
+    return readImageAnswer(answer)
+  }
+
   return {
     url: origin + prefix,
     isHealthy: (path) =>
@@ -105,6 +129,11 @@ export function createBackend(options: {
       ),
     listModels: async () => readModels(await ask('/v1/models').catch(toBackendError)),
     streamChat: (request, signal) => mapFaults(streamChat(request, signal), signal),
+    makeImages: (request, signal) =>
+      makeImages(request, signal).catch((error: unknown) => {
+        if (signal.aborted) throw signal.reason
+        toBackendError(error)
+      }),
     close: () => pool.destroy(),
   }
 }

@@ -3,6 +3,7 @@ import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '.
 import { type Environment, readSettings } from '../settings/read-settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from '../telemetry/settings.ts'
 import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
+import { NODE_TYPES, type NodeType } from './node-type.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -16,9 +17,11 @@ const schema = z.object({
   NODE_ID: given('the id of the node').pipe(
     form(/^[A-Za-z0-9_.-]{1,256}$/, 'a node id, such as five words joined by _'),
   ),
+  /** What the node does: LLM chats, DIFFUSION makes images with the one model of NODE_MODELS. Default LLM. */
+  NODE_TYPE: oneOf(NODE_TYPES).default('LLM'),
   /**
    * The local inference server, `http://host:port`, with or without `/v1`. Default: the first of vLLM, SGLang, llama.cpp,
-   * Ollama and LM Studio that answers on its usual port of this machine.
+   * Ollama and LM Studio that answers on its usual port of this machine; servers of images have none, so there it has to be given.
    */
   BACKEND_URL: url(['http', 'https']).optional(),
   /** Key that the backend asks for. Default: none. */
@@ -72,6 +75,7 @@ export type BackendConfig = {
 export type AgentConfig = GatewayAccess &
   BenchmarkConfig & {
     readonly nodeId: string
+    readonly nodeType: NodeType
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
     /** Null: nothing is traced. */
@@ -83,11 +87,12 @@ export function readAgentConfig(
   options: Environment = {},
   environment: Environment = process.env,
 ): AgentConfig {
-  const settings = readSettings(schema, merge(environment, options), findFaults)
+  const settings = readSettings(schema, merge(environment, options), findAgentFaults)
   return {
     ...accessOf(settings),
     ...benchmarkOf(settings),
     nodeId: settings.NODE_ID,
+    nodeType: settings.NODE_TYPE,
     drainMs: settings.DRAIN_MS,
     logLevel: settings.LOG_LEVEL,
     traces: tracesOf(settings, 'affidavit-agent'),
@@ -178,6 +183,16 @@ function findFaults(given: Environment): readonly string[] {
       faults.push(`${name}: expected a URL without user, query and fragment`)
   if (given.NODE_MODELS !== undefined && splitNames(given.NODE_MODELS).length === 0)
     faults.push('NODE_MODELS: expected at least one model')
+  return faults
+}
+
+function findAgentFaults(given: Environment): readonly string[] {
+  if (given.NODE_TYPE !== 'DIFFUSION') return findFaults(given)
+  const faults = [...findFaults(given)]
+  if ((given.BACKEND_URL ?? '') === '')
+    faults.push('BACKEND_URL: expected the image server of a DIFFUSION node: it is not looked for')
+  if (splitNames(given.NODE_MODELS ?? '').length > 1)
+    faults.push('NODE_MODELS: expected one model, for a DIFFUSION node')
   return faults
 }
 

@@ -5,6 +5,7 @@ import { encodeDrain, NODE_FEATURES } from './control-frames.ts'
 import { FRAME_BYTES_MAX } from './frames.ts'
 import { watchLiveness } from './liveness.ts'
 import type { Load } from './load.ts'
+import type { NodeType } from './node-type.ts'
 import { createResponder } from './responder.ts'
 import { createRuns, type RunWatcher } from './runs.ts'
 import { createSender } from './sender.ts'
@@ -52,9 +53,10 @@ export type ConnectionOptions = {
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
-  /** 1 to MODELS_MAX. */
+  readonly nodeType: NodeType
+  /** 1 to MODELS_MAX; one of a node that makes images. */
   readonly models: readonly string[]
-  readonly backend: Pick<Backend, 'streamChat'>
+  readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
   /** With it, the gateway is asked to name the trace of each run. */
@@ -67,7 +69,7 @@ export type ConnectionOptions = {
 
 /** Dials the gateway and answers what it asks until the connection ends. */
 export function openConnection(options: ConnectionOptions): Connection {
-  const { nodeId, models, backend, readLoad, timings, now, watchRun, log } = options
+  const { nodeId, nodeType, models, backend, readLoad, timings, now, watchRun, log } = options
   const socket = dial(options)
   const sender = createSender(socket)
   const liveness = watchLiveness(socket, timings.pingMs, now)
@@ -80,7 +82,15 @@ export function openConnection(options: ConnectionOptions): Connection {
   const closeWhenIdle = () => {
     if ((state.isReconnecting || state.isDraining) && runs.count === 0) socket.close(1000)
   }
-  const runs = createRuns({ models, backend, send: sender.send, onIdle: closeWhenIdle, watchRun, log })
+  const runs = createRuns({
+    nodeType,
+    models,
+    backend,
+    send: sender.send,
+    onIdle: closeWhenIdle,
+    watchRun,
+    log,
+  })
   const { roundTripMs } = liveness
   const onReconnect = () => {
     state.isReconnecting = true
@@ -130,6 +140,7 @@ function dial({
   gatewayUrl,
   apiKey,
   nodeId,
+  nodeType,
   models,
   timings,
   watchRun,
@@ -137,6 +148,7 @@ function dial({
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
+  readonly nodeType: NodeType
   readonly models: readonly string[]
   readonly timings: ConnectionTimings
   readonly watchRun?: RunWatcher | undefined
@@ -147,7 +159,7 @@ function dial({
       authorization: `Bearer ${apiKey}`,
       'node-id': nodeId,
       model,
-      'model-type': 'LLM',
+      'model-type': nodeType,
       'node-features': [...NODE_FEATURES, ...(watchRun === undefined ? [] : ['trace'])].join(', '),
       ...(others.length === 0 ? {} : { 'node-models': others.join(', ') }),
     },

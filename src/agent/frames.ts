@@ -1,6 +1,7 @@
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import { type ImageRequest, parseImageRequest } from './image-frames.ts'
 
-/** Largest frame in either direction, bytes. Source: the public node client takes no larger ones. */
+/** Largest frame in either direction, but for images that are sent, bytes. Source: the public node client takes no larger ones. */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /** Longest id of a request that is answered, characters: the agent echoes it in every frame. */
 export const REQUEST_ID_LENGTH_MAX = 256
@@ -20,6 +21,8 @@ export type GatewayFrame =
     }
   /** A chat frame that names its request but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
+  /** Asks a DIFFUSION node. */
+  | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
 
@@ -35,6 +38,7 @@ export function decodeFrame(text: string): GatewayFrame {
   const protocol = memberOf(frame, 'protocol')
   const data = memberOf(frame, 'data')
   if (typeof protocol === 'string' && isJsonObject(data)) return { kind: 'control', protocol, data }
+  if (Object.hasOwn(frame, 'request_id')) return decodeImageFrame(frame)
   const id = memberOf(frame, 'id')
   if (typeof id !== 'string' || id === '' || id.length > REQUEST_ID_LENGTH_MAX) return { kind: 'unknown' }
   const request = memberOf(frame, 'chat_request')
@@ -50,6 +54,15 @@ export function decodeFrame(text: string): GatewayFrame {
     request,
     traceparent: typeof traceparent === 'string' ? traceparent : null,
   }
+}
+
+/** One that is out of form is not understood: only a faulty gateway sends it. */
+function decodeImageFrame(frame: JsonObject): GatewayFrame {
+  const id = memberOf(frame, 'request_id')
+  const request = parseImageRequest(frame)
+  if (typeof id !== 'string' || id === '' || id.length > REQUEST_ID_LENGTH_MAX || request === null)
+    return { kind: 'unknown' }
+  return { kind: 'image', id, request }
 }
 
 /** Gives the frame that carries one chunk of a run. */

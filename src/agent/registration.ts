@@ -5,6 +5,7 @@ import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benc
 import { MODELS_MAX } from './frames.ts'
 import type { GatewayClient } from './gateway-client.ts'
 import type { Hardware } from './hardware.ts'
+import type { NodeType } from './node-type.ts'
 
 /** This node cannot be run as it is configured: trying again changes nothing. The message is for its operator. */
 export class AgentFailure extends Error {
@@ -15,6 +16,7 @@ export class AgentFailure extends Error {
 export type RegistrationOptions = {
   readonly gateway: GatewayClient
   readonly nodeId: string
+  readonly nodeType: NodeType
   readonly backend: Backend
   /** Models to serve; null: all that the backend lists. */
   readonly models: readonly string[] | null
@@ -29,21 +31,22 @@ export type RegistrationOptions = {
 
 /**
  * Brings a node so far that the gateway lets it connect, in the public client's order: its info is asked for, the backend
- * looked at, the hardware saved when it is not, and every model without a benchmark measured. Gives the models that can be
- * served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
+ * looked at, the hardware saved when it is not, and every model without a benchmark measured; images have none, and one model.
+ * Gives the models that can be served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
  */
 export async function registerNode(
   options: RegistrationOptions,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const { gateway, nodeId, backend, readHardware, log } = options
+  const { gateway, nodeId, nodeType, readHardware, log } = options
   const info = await gateway.findNode(nodeId)
   if (info === null) throw new AgentFailure(`the gateway knows no node ${nodeId} of this key's account`)
-  const models = chooseModels(await backend.listModels(), options)
+  const models = await findModels(options)
   if (typeof info.cpu_model !== 'string') {
     await gateway.saveHardware(nodeId, await readHardware())
     log.info({ node_id: nodeId }, 'hardware saved')
   }
+  if (nodeType === 'DIFFUSION') return models
   const served: string[] = []
   const faults: string[] = []
   for (const model of models) {
@@ -55,6 +58,16 @@ export async function registerNode(
   if (served.length === 0) throw new AgentFailure(faults.join('; '))
   for (const fault of faults) log.warn({ fault }, 'model left out')
   return served
+}
+
+/** Image servers need not list models: one that is named is taken at its word, for the gateway's first probe shows it. */
+async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
+  const { nodeType, models, backend } = options
+  if (nodeType === 'LLM') return chooseModels(await backend.listModels(), options)
+  const chosen = chooseModels(models ?? (await backend.listModels()), options)
+  if (chosen.length > 1)
+    throw new AgentFailure('a node makes images with one model: name it with NODE_MODELS or --model')
+  return chosen
 }
 
 /** Names that fit a header with a comma between them. */

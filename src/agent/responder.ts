@@ -61,6 +61,7 @@ export function createResponder({
     const frame = decodeFrame(text)
     switch (frame.kind) {
       case 'chat':
+      case 'image':
         runs.start(frame)
         break
       case 'bad_chat':

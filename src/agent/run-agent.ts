@@ -34,6 +34,7 @@ export async function runAgent(
     gatewayUrl: config.gatewayUrl,
     apiKey: config.apiKey,
     nodeId: config.nodeId,
+    nodeType: config.nodeType,
     backend,
     models: config.backend.models,
     readHardware,

@@ -2,6 +2,9 @@ import type { Logger } from '../logger.ts'
 import type { Backend } from './backend.ts'
 import { type RunAbort, type RunOutcome, runChat } from './chat-run.ts'
 import { encodeFailure, type GatewayFrame } from './frames.ts'
+import { encodeImageFailure } from './image-frames.ts'
+import { runImages } from './image-run.ts'
+import type { NodeType } from './node-type.ts'
 
 /** Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot exceed. */
 export const RUNS_MAX = 64
@@ -12,10 +15,12 @@ export type RunWatcher = (run: {
   readonly traceparent: string | null
 }) => (outcome: RunOutcome) => void
 
-/** The chat requests of one connection that are being answered. */
+type RunFrame = Extract<GatewayFrame, { kind: 'chat' | 'image' }>
+
+/** The requests of one connection that are being answered. */
 export type Runs = {
-  /** Answers a chat frame; one whose id is running already is ignored. Nothing of it throws. */
-  start(frame: Extract<GatewayFrame, { kind: 'chat' }>): void
+  /** Answers a chat or image frame; one whose id is running already is ignored. Nothing of it throws. */
+  start(frame: RunFrame): void
   /** Ends a run whose caller left; unknown ids are ignored. */
   cancel(id: string): void
   /** Ends all runs. */
@@ -27,6 +32,7 @@ export type Runs = {
 
 /** Gives the runs of one connection; `onIdle` is called whenever the last one ended. */
 export function createRuns({
+  nodeType,
   models,
   backend,
   send,
@@ -35,8 +41,10 @@ export function createRuns({
   log,
   runsMax = RUNS_MAX,
 }: {
+  readonly nodeType: NodeType
+  /** Those of a node that makes images have one, which its frames do not name. */
   readonly models: readonly string[]
-  readonly backend: Pick<Backend, 'streamChat'>
+  readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly send: (frame: string) => void | Promise<void>
   readonly onIdle: () => void
   readonly watchRun?: RunWatcher | undefined
@@ -46,8 +54,13 @@ export function createRuns({
   const running = new Map<string, AbortController>()
   let isClosed = false
 
-  function refusalOf(model: string): { readonly statusCode: number; readonly message: string } | null {
+  function refusalOf(
+    { kind }: RunFrame,
+    model: string,
+  ): { readonly statusCode: number; readonly message: string } | null {
     if (isClosed) return { statusCode: 500, message: 'the node is stopping' }
+    if ((kind === 'image') !== (nodeType === 'DIFFUSION'))
+      return { statusCode: 400, message: 'the node is of another type' }
     if (!models.includes(model)) return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
@@ -55,18 +68,25 @@ export function createRuns({
   }
 
   return {
-    start: ({ id, model, request, traceparent }) => {
+    start: (frame) => {
+      const { id } = frame
       if (running.has(id)) return
-      const refusal = refusalOf(model)
+      const { model = '', traceparent = null } = frame.kind === 'chat' ? frame : { model: models[0] }
+      const refusal = refusalOf(frame, model)
       if (refusal !== null) {
-        void send(encodeFailure(id, refusal))
+        const isChat = frame.kind === 'chat'
+        void send(isChat ? encodeFailure(id, refusal) : encodeImageFailure(id, refusal.message))
         return
       }
       const controller = new AbortController()
       running.set(id, controller)
       const { signal } = controller
       const onEnd = watchRun?.({ model, traceparent })
-      void runChat({ id, model, body: request }, { backend, signal, send }).then((outcome) => {
+      const ran =
+        frame.kind === 'chat'
+          ? runChat({ id, model, body: frame.request }, { backend, signal, send })
+          : runImages({ id, model, request: frame.request }, { backend, signal, send })
+      void ran.then((outcome) => {
         running.delete(id)
         onEnd?.(outcome)
         log.debug({ request_id: id, model, ...outcome }, 'run ended')

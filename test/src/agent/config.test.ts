@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import manifest from '../../../package.json' with { type: 'json' }
 import { readAgentConfig, readBenchmarkConfig, readNodeAccess } from '../../../src/agent/config.ts'
-import { VERSION } from '../../../src/version.ts'
 import { ConfigurationError } from '../../../src/settings/read-settings.ts'
+import { VERSION } from '../../../src/version.ts'
 
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
 
@@ -12,13 +12,26 @@ describe('readAgentConfig', () => {
       gatewayUrl: 'http://127.0.0.1:3000',
       apiKey: 'key',
       nodeId: 'a_b_c_d_e',
+      nodeType: 'LLM',
       backend: { url: null, apiKey: null, models: null },
       durationMs: 60_000,
       concurrency: 8,
       tokensPerSecondMin: 1,
       drainMs: 25_000,
       logLevel: 'info',
+      traces: null,
     })
+  })
+
+  it('asks for the server of a node that makes images, and for one model', () => {
+    const draws = { ...GIVEN, NODE_TYPE: 'DIFFUSION' }
+    const full = { ...draws, BACKEND_URL: 'http://127.0.0.1:7860', NODE_MODELS: 'sd' }
+    expect(readAgentConfig({}, full)).toMatchObject({ nodeType: 'DIFFUSION', backend: { models: ['sd'] } })
+    expect(() => readAgentConfig({}, draws)).toThrow('BACKEND_URL: expected')
+    expect(() => readAgentConfig({ NODE_MODELS: 'a,b' }, full)).toThrow('NODE_MODELS: expected one model')
+    expect(() => readAgentConfig({ NODE_TYPE: 'SOUND' }, full)).toThrow('NODE_TYPE: expected')
+    // Other commands need neither.
+    expect(readNodeAccess({}, draws)).toMatchObject({ nodeId: 'a_b_c_d_e' })
   })
 
   it('lets options go before the environment', () => {

@@ -11,7 +11,32 @@ describe('decodeFrame', () => {
       id: 'r1',
       model: 'm',
       request: { model: 'm', messages: [] },
+      traceparent: null,
     })
+  })
+
+  it.each([
+    ['a new image', { image: null }],
+    ['a change of one', { image: 'aGk=' }],
+  ])('reads an image frame that asks for %s', (_, asked) => {
+    const request = { prompt: 'a fox', n: 2, size: '512x512', ...asked }
+    expect(decodeFrame(JSON.stringify({ request_id: 'r1', ...request }))).toEqual({
+      kind: 'image',
+      id: 'r1',
+      request,
+    })
+  })
+
+  it.each([
+    ['no prompt', { prompt: undefined }],
+    ['an image that is no text', { image: 7 }],
+    ['a number of another kind', { n: '1' }],
+    ['no size', { size: null }],
+    ['an id that is no text', { request_id: 7 }],
+    ['a long id', { request_id: 'x'.repeat(257) }],
+  ])('does not understand an image frame with %s', (_, part) => {
+    const frame = { request_id: 'r1', prompt: 'a fox', image: null, n: 1, size: '256x256', ...part }
+    expect(decodeFrame(JSON.stringify(frame))).toEqual({ kind: 'unknown' })
   })
 
   it("takes the request's model when the frame names none", () => {

@@ -1,0 +1,123 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createDemoServer } from '../../../../src/demo/server.ts'
+import { readImageFacts } from '../../../../src/images/image-facts.ts'
+import { CONTROL, chat, framesOf, lastOf, useAgentStage } from '../../../support/agent-stage.ts'
+import { pngOf } from '../../../support/image-files.ts'
+import { startTestAgent } from '../../../support/run-agent.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
+import { NODE_ID, NODE_KEY, type NodeSocket } from '../../../support/scripted-node-gateway.ts'
+
+const stage = useAgentStage()
+/** An image server that answers as it is told. */
+let scripted: ScriptedEndpoint
+const demo = createDemoServer({ delayMs: 0, now: Date.now })
+let demoUrl = ''
+beforeAll(async () => {
+  scripted = await startScriptedEndpoint()
+  demo.listen(0, '127.0.0.1')
+  await once(demo, 'listening')
+  demoUrl = `http://127.0.0.1:${(demo.address() as AddressInfo).port}`
+})
+afterAll(async () => {
+  demo.closeAllConnections()
+  demo.close()
+  await scripted.stop()
+})
+
+const DRAWS = { nodeType: 'DIFFUSION', models: ['demo/image'] } as const
+const ASKED = { prompt: 'a red fox', image: null, n: 1, size: '256x256' }
+const draw = (node: NodeSocket, id: string, more: object = {}) =>
+  node.send({ request_id: id, ...ASKED, ...more })
+const connect = async (backendUrl: string) => (await stage.connect({ ...DRAWS, backendUrl })).node
+
+describe('an agent of type DIFFUSION', () => {
+  it('connects as one, with its model, and without a benchmark', async () => {
+    const node = await connect(demoUrl)
+    expect(node.headers).toMatchObject({ 'model-type': 'DIFFUSION', model: 'demo/image' })
+    expect(stage.gateway.calls.some(({ path }) => path.startsWith('/v1/node/benchmark'))).toBe(false)
+  })
+
+  it('answers with as many images of the backend as asked for, in one frame', async () => {
+    const node = await connect(demoUrl)
+    draw(node, 'r1', { n: 3 })
+    await expect.poll(() => framesOf(node, 'r1').length, { timeout: 5_000 }).toBe(1)
+    const { images, error } = lastOf(node, 'r1') as { images: string[]; error: unknown }
+    expect(error).toBeNull()
+    const facts = images.map((image) => readImageFacts(Buffer.from(image, 'base64')))
+    expect(facts).toEqual(Array.from({ length: 3 }, () => ({ type: 'png', width: 256, height: 256 })))
+    expect(new Set(images).size).toBe(3)
+  })
+
+  it('has the image changed that comes with the frame', async () => {
+    const node = await connect(demoUrl)
+    draw(node, 'new')
+    draw(node, 'changed', { image: pngOf(64).toString('base64') })
+    await expect.poll(() => framesOf(node, 'changed').length, { timeout: 5_000 }).toBe(1)
+    await expect.poll(() => framesOf(node, 'new').length, { timeout: 5_000 }).toBe(1)
+    expect(lastOf(node, 'changed')).toMatchObject({ error: null, images: [expect.any(String)] })
+    expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
+  })
+
+  it.each([
+    ['refuses', 400, { error: { message: 'not this prompt' } }, 'not this prompt'],
+    ['sends no list', 200, { data: 7 }, 'the backend sent no list of images'],
+    [
+      'sends addresses',
+      200,
+      { data: [{ url: 'http://elsewhere/' }] },
+      'the backend sent no images in base64',
+    ],
+    ['sends no JSON', 200, 'nonsense', 'the backend sent no list of images'],
+  ])('tells what went wrong when the backend %s', async (_, status, body, message) => {
+    scripted.setScript((_request, response) => {
+      response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body))
+    })
+    const node = await connect(scripted.origin)
+    draw(node, 'r1')
+    await expect
+      .poll(() => framesOf(node, 'r1'), { timeout: 5_000 })
+      .toEqual([{ request_id: 'r1', images: [], error: message }])
+  })
+
+  it('asks the backend nothing about an image that is none', async () => {
+    const node = await connect(scripted.origin)
+    const before = scripted.requests.length
+    draw(node, 'r1', { image: 'bm90IGFuIGltYWdl' })
+    await expect
+      .poll(() => lastOf(node, 'r1')?.error, { timeout: 5_000 })
+      .toBe('expected the image to be PNG, JPEG or WebP')
+    expect(scripted.requests.length).toBe(before)
+  })
+
+  it("ends the backend's call when the caller left", async () => {
+    scripted.setScript(() => undefined)
+    const node = await connect(scripted.origin)
+    const [left, asked] = [scripted.left(), scripted.requests.length]
+    draw(node, 'r1')
+    await expect.poll(() => scripted.requests.length, { timeout: 5_000 }).toBe(asked + 1)
+    node.send({ protocol: 'cancel', data: { ...CONTROL, request_id: 'r1' } })
+    await expect.poll(() => framesOf(node, 'r1').length, { timeout: 5_000 }).toBe(1)
+    await expect.poll(() => scripted.left(), { timeout: 5_000 }).toBe(left + 1)
+  })
+
+  it('refuses to chat, and one that chats refuses to draw', async () => {
+    const node = await connect(demoUrl)
+    chat(node, 'r1')
+    await expect.poll(() => lastOf(node, 'r1')?.status, { timeout: 5_000 }).toBe(3)
+    const { node: chatting } = await stage.connect().then(async () => ({ node: await stage.nodeAt(1) }))
+    draw(chatting, 'r2')
+    await expect
+      .poll(() => lastOf(chatting, 'r2'), { timeout: 5_000 })
+      .toMatchObject({ images: [], error: 'the node is of another type' })
+  })
+
+  it('does not start with a choice of models', async () => {
+    const agent = startTestAgent({
+      ...{ gatewayUrl: stage.gateway.url, apiKey: NODE_KEY, nodeId: NODE_ID },
+      ...{ backendUrl: stage.backend.url, nodeType: 'DIFFUSION' },
+    })
+    await expect(agent.done).rejects.toThrow('one model')
+  })
+})
