@@ -1,0 +1,155 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
+import {
+  OPERATOR_KEY,
+  OPERATOR_SECRET,
+  openReleaseStage,
+  type ReleaseStage,
+  STRANGER_KEY,
+  STRANGER_SECRET,
+} from '../../../support/release-stage.ts'
+import { runCommand } from '../../../support/run-command.ts'
+import { pemOf } from '../../../support/secret-key-pem.ts'
+
+let stage: ReleaseStage
+let key: string
+let strangersKey: string
+let list: string
+let manifest: string
+
+beforeAll(async () => {
+  stage = await openReleaseStage()
+  key = stage.path('operator.key')
+  strangersKey = stage.path('stranger.key')
+  await writeFile(key, pemOf(OPERATOR_SECRET), { mode: 0o600 })
+  await writeFile(strangersKey, pemOf(STRANGER_SECRET), { mode: 0o600 })
+  manifest = await stage.saveRelease('measurements.json', buildRelease())
+})
+afterAll(() => stage.close())
+
+let number = 0
+beforeEach(() => {
+  list = stage.path(`releases-${number++}.json`)
+})
+
+const run = (...words: readonly string[]) => runCommand('release', 'list', ...words, '--key', key)
+const readList = async () => JSON.parse(await readFile(list, 'utf8'))
+
+/** What `show` says of each release of the list, in documents made then. */
+async function statuses(at: string): Promise<readonly string[]> {
+  const { stdout } = await runCommand('release', 'show', list, '--at', at, '--json')
+  return JSON.parse(stdout).list.releases.map((entry: { status: string }) => entry.status)
+}
+
+describe('affidavit release list', () => {
+  it('makes a list of the first release, and dates each change later than the one before', async () => {
+    expect((await run('add', list, manifest, '--from', '2026-03-01T00:00:00Z')).code).toBe(0)
+    const first = await readList()
+    expect(first).toMatchObject({
+      format: 'affidavit-releases/v1',
+      list: { releases: [{ accepted_from: '2026-03-01T00:00:00Z', accepted_until: null, revoked: null }] },
+      signatures: [{ public_key: OPERATOR_KEY }],
+    })
+    const other = await stage.saveRelease('other.json', buildOtherRelease())
+    await run('add', list, other)
+    const second = await readList()
+    expect(second.list.releases).toHaveLength(2)
+    expect(second.list.issued_at > first.list.issued_at).toBe(true)
+  })
+
+  it('rolls over: the next release begins, the last one ends', async () => {
+    await run('add', list, manifest)
+    const next = await stage.saveRelease('next.json', buildOtherRelease({ version: '1.5.0' }))
+    await run('add', list, next, '--from', '2026-04-01T00:00:00Z')
+    await run('end', list, '1.4.0', '--at', '2026-04-02T00:00:00Z')
+    expect(await statuses('2026-03-31T23:59:59Z')).toEqual(['accepted', 'not_yet'])
+    expect(await statuses('2026-04-01T00:00:00Z')).toEqual(['accepted', 'accepted'])
+    expect(await statuses('2026-04-02T00:00:00Z')).toEqual(['expired', 'accepted'])
+  })
+
+  it('revokes a release for all times, once, with a reason', async () => {
+    await run('add', list, manifest)
+    const { code } = await run('revoke', list, '1.4.0', '--reason', 'it signs anything')
+    expect(code).toBe(0)
+    expect((await readList()).list.releases[0].revoked).toEqual({
+      at: expect.stringMatching(/Z$/),
+      reason: 'it signs anything',
+    })
+    expect(await statuses('1970-01-01T00:00:00Z')).toEqual(['revoked'])
+    const again = await run('revoke', list, '1.4.0', '--reason', 'another reason')
+    expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('already')])
+    const { stdout } = await runCommand('release', 'show', list)
+    expect(stdout).toContain('it signs anything')
+  })
+
+  it('takes only releases that its own key, or a trusted one, signed', async () => {
+    const strange = await stage.saveRelease('strange.json', buildRelease(), STRANGER_SECRET)
+    const refused = await run('add', list, strange)
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
+    expect((await run('add', list, strange, '--release-key', STRANGER_KEY)).code).toBe(0)
+  })
+
+  it('changes no list that was changed or signed by somebody else', async () => {
+    await run('add', list, manifest)
+    const signed = await readList()
+    const opened = signed.list.releases.map((entry: object) => ({
+      ...entry,
+      accepted_until: '2031-01-01T00:00:00Z',
+    }))
+    await writeFile(list, JSON.stringify({ ...signed, list: { ...signed.list, releases: opened } }))
+    const changed = await run('revoke', list, '1.4.0', '--reason', 'a reason')
+    expect([changed.code, changed.stderr]).toEqual([1, expect.stringContaining('release_signature')])
+    const words = ['release', 'list', 'end', list, '1.4.0', '--at', 'now', '--key', strangersKey]
+    const strange = await runCommand(...words)
+    expect([strange.code, strange.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
+  })
+
+  it('loses the other signatures with a change, until they sign again', async () => {
+    await run('add', list, manifest)
+    await runCommand('release', 'list', 'sign', list, '--key', strangersKey)
+    expect((await readList()).signatures).toHaveLength(2)
+    const { issued_at } = (await readList()).list
+    await run('end', list, '1.4.0', '--at', 'now')
+    expect((await readList()).signatures).toHaveLength(1)
+    expect((await readList()).list.issued_at > issued_at).toBe(true)
+  })
+
+  it('signs one that was written by hand, and none that was changed after it was signed', async () => {
+    const written = { issued_at: '2026-03-03T00:00:00Z', releases: [] }
+    await writeFile(list, JSON.stringify(written))
+    expect((await run('sign', list)).code).toBe(0)
+    expect(await readList()).toMatchObject({ list: written, signatures: [{ public_key: OPERATOR_KEY }] })
+    const signed = await readList()
+    await writeFile(
+      list,
+      JSON.stringify({ ...signed, list: { ...written, issued_at: '2026-03-04T00:00:00Z' } }),
+    )
+    expect((await run('sign', list)).code).toBe(1)
+  })
+
+  it.each([
+    [
+      'an end before the beginning',
+      2,
+      () => ['add', list, manifest, '--from', '2026-03-02T00:00:00Z', '--until', '2026-03-01T00:00:00Z'],
+    ],
+    ['a time of another form', 2, () => ['add', list, manifest, '--from', 'tomorrow']],
+    ['a list in the place of a release', 2, () => ['add', list, stage.path('list.json')]],
+    ['a release in the place of a list', 2, () => ['add', manifest, manifest]],
+    [
+      'a list that is not there, to revoke in',
+      2,
+      () => ['revoke', stage.path('none'), '1.4.0', '--reason', 'x'],
+    ],
+    ['a revocation without a reason', 2, () => ['revoke', list, '1.4.0']],
+    ['a reason of two lines', 2, () => ['revoke', stage.path('list.json'), '1.4.0', '--reason', 'a\nb']],
+    ['a release that is not in the list', 1, () => ['end', stage.path('list.json'), '9.9.9', '--at', 'now']],
+    ['an end without a time', 2, () => ['end', list, '1.4.0']],
+  ])('refuses %s', async (_, code, words) => {
+    await stage.saveList('list.json', [
+      { release: buildRelease(), accepted_from: null, accepted_until: null, revoked: null },
+    ])
+    expect((await run(...words())).code).toBe(code)
+  })
+})

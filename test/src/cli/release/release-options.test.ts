@@ -1,0 +1,207 @@
+import { writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { formatTime } from '../../../../attestation/release/release-forms.ts'
+import { entryOf } from '../../../../attestation/release/release-list.ts'
+import { signRelease } from '../../../../attestation/release/verify-release.ts'
+import { BOOT_CONFIGURATION, buildEvidence, digestOf } from '../../../attestation/evidence/build-evidence.ts'
+import { buildEntry, buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
+import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
+import { buildDocument, PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+import {
+  OPERATOR_KEY,
+  OPERATOR_SECRET,
+  openReleaseStage,
+  type ReleaseStage,
+  STRANGER_KEY,
+  STRANGER_SECRET,
+} from '../../../support/release-stage.ts'
+import { runCommand } from '../../../support/run-command.ts'
+
+const { bundle } = buildEvidence()
+const release = buildRelease()
+const configuration = ['--configuration', encodeHex(digestOf(BOOT_CONFIGURATION))]
+const trusted = ['--release-key', OPERATOR_KEY]
+const REVOKED = { at: '2026-06-01T00:00:00Z', reason: 'it signs anything' }
+
+let stage: ReleaseStage
+let root: readonly string[]
+let bundleFile: string
+let recordFile: string
+let manifest: string
+let server: Server
+
+beforeAll(async () => {
+  stage = await openReleaseStage()
+  await writeFile(stage.path('root.der'), standardChain.cabundle[0] ?? new Uint8Array())
+  root = ['--root', stage.path('root.der')]
+  bundleFile = await stage.save('bundle.json', bundle)
+  recordFile = await stage.save('record.json', bundle.record)
+  manifest = await stage.saveRelease('measurements.json', release)
+  server = createServer((_, response) => response.end(served))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+})
+afterAll(async () => {
+  server.close()
+  await stage.close()
+})
+
+/** What the server answers. */
+let served = ''
+
+async function verify(...words: readonly string[]) {
+  const { code, stdout, stderr } = await runCommand('verify', ...words, ...root, '--json')
+  const report = stdout === '' ? null : JSON.parse(stdout)
+  return { code, stderr, report, checks: report?.bundle?.checks ?? report?.records?.[0]?.checks ?? [] }
+}
+
+const failedOf = (checks: readonly { name: string; outcome: string }[]) =>
+  checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+
+describe('affidavit verify --release', () => {
+  it('verifies a bundle by a signed release, and names it', async () => {
+    const words = ['--release', manifest, ...trusted, ...configuration]
+    const { code, report, stderr } = await verify(bundleFile, ...words, '--require', 'verified')
+    expect(code).toBe(0)
+    const name = { version: release.version, git_commit: release.git_commit }
+    expect(report.bundle).toMatchObject({ verdict: 'verified', facts: { release: name } })
+    expect(stderr).toMatch(/release 1\.4\.0 .*signed by [0-9a-f]{64}; whether it was revoked is not known/)
+    const { stdout } = await runCommand('verify', bundleFile, ...root, ...words)
+    expect(stdout).toContain(`code           release 1.4.0 (commit ${release.git_commit})`)
+  })
+
+  it('verifies a record by a signed release, and names it', async () => {
+    const { code, report } = await verify(recordFile, '--release', manifest, ...trusted)
+    expect([code, report.conclusion]).toEqual([
+      0,
+      expect.stringMatching(/^VALID: .*code of release 1\.4\.0 \(commit 0123.*\) held the key/),
+    ])
+    const name = { version: release.version, git_commit: release.git_commit }
+    expect(report.records[0].holder).toEqual({ code: 'expected', release: name, root: 'given' })
+  })
+
+  it('takes several releases, and a list', async () => {
+    const other = await stage.saveRelease('other.json', buildOtherRelease())
+    const list = await stage.saveList('releases.json', [entryOf(buildOtherRelease()), buildEntry()])
+    for (const words of [
+      ['--release', other, '--release', manifest],
+      ['--release', list],
+    ]) {
+      const { code, report } = await verify(bundleFile, ...words, ...trusted, ...configuration)
+      expect([code, report.bundle.facts.release.version]).toEqual([0, '1.4.0'])
+    }
+  })
+
+  it('says how old a list is', async () => {
+    const list = await stage.saveList('releases.json', [buildEntry()])
+    const { stderr } = await verify(bundleFile, '--release', list, ...trusted)
+    expect(stderr).toContain('1 releases, issued 2026-03-03T00:00:00Z, signed by')
+  })
+
+  it.each([
+    ['other code', 'measurement_mismatch', () => [entryOf(buildOtherRelease())]],
+    ['a revoked release', 'release_revoked', () => [buildEntry({ revoked: REVOKED })]],
+    [
+      'a release that ended',
+      'release_expired',
+      () => [buildEntry({ accepted_until: formatTime(MADE_AT.getTime()) })],
+    ],
+    ['a release of later', 'release_not_yet', () => [buildEntry({ accepted_from: '2026-12-01T00:00:00Z' })]],
+  ])('fails a bundle and a record of %s with %s', async (_, reason, entries) => {
+    const list = await stage.saveList('releases.json', entries())
+    const ofBundle = await verify(bundleFile, '--release', list, ...trusted, ...configuration)
+    expect([ofBundle.code, failedOf(ofBundle.checks)]).toEqual([1, ['measurements']])
+    expect(JSON.stringify(ofBundle.report)).toContain(reason)
+    const ofRecord = await verify(recordFile, '--release', list, ...trusted)
+    expect([ofRecord.code, failedOf(ofRecord.checks)]).toEqual([1, ['attestation']])
+    expect(JSON.stringify(ofRecord.report)).toContain(reason)
+  })
+
+  it('fails a release by itself that a list beside it revoked', async () => {
+    const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])
+    const words = ['--release', manifest, '--release', list, ...trusted]
+    expect((await verify(bundleFile, ...words)).code).toBe(1)
+  })
+
+  it('never passes measurements when nothing was verified: it fails before anything is checked', async () => {
+    const strange = await stage.saveRelease('strange.json', release, STRANGER_SECRET)
+    const empty = await stage.saveList('empty.json', [])
+    for (const [words, code, reason] of [
+      [['--release', strange, ...trusted], 1, 'release_not_signed'],
+      [['--release', empty, ...trusted], 1, 'accepts none'],
+      [['--release', manifest], 2, '--release-key'],
+      [[...trusted], 2, 'expected --release'],
+      [['--release', manifest, '--release-signers', '1'], 2, '--release-key'],
+      [['--release', manifest, ...trusted, '--release-signers', '2'], 2, 'different keys'],
+      [['--release', manifest, ...trusted, ...trusted, '--release-signers', '2'], 2, 'different keys'],
+      [['--release', manifest, ...trusted, '--release-signers', '0'], 2, ''],
+      [['--release', manifest, ...trusted, '--any-measurement'], 2, 'expected one of'],
+      [['--release', manifest, ...trusted, '--pcr', `0=${'ab'.repeat(48)}`], 2, 'expected one of'],
+      [['--release', bundleFile, ...trusted], 2, 'expected format'],
+      [['--release', stage.path('nothing'), ...trusted], 2, 'cannot read'],
+      [['--release', manifest, '--release-key', '00'.repeat(32)], 2, 'prime order'],
+      [['--release', manifest, '--release-key', stage.path('nothing')], 2, 'cannot read'],
+    ] as const) {
+      const run = await verify(bundleFile, ...words)
+      expect([run.code, run.report], words.join(' ')).toEqual([code, null])
+      expect(run.stderr).toContain(reason)
+    }
+  })
+
+  it('needs as many signers as are asked for', async () => {
+    const both = ['--release-key', OPERATOR_KEY, '--release-key', STRANGER_KEY, '--release-signers', '2']
+    const run = await verify(bundleFile, '--release', manifest, ...both)
+    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
+  })
+
+  it('refuses a file with a member more, and one with another measurement', async () => {
+    const odd = await stage.save('odd.json', { ...signRelease(release, OPERATOR_SECRET), extra: 1 })
+    expect((await verify(bundleFile, '--release', odd, ...trusted)).code).toBe(2)
+    const signed = signRelease(release, OPERATOR_SECRET)
+    const measurements = { ...release.measurements, PCR1: 'cd'.repeat(48) }
+    const changed = await stage.save('changed.json', { ...signed, release: { ...release, measurements } })
+    const run = await verify(bundleFile, '--release', changed, ...trusted)
+    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_signature')])
+  })
+
+  it('takes a key from a file, in either case', async () => {
+    const key = await stage.save('release.pub', `${OPERATOR_KEY.toUpperCase()}\n`)
+    expect((await verify(bundleFile, '--release', manifest, '--release-key', key)).code).toBe(0)
+  })
+
+  it('fetches a release from a URL', async () => {
+    served = JSON.stringify(signRelease(release, OPERATOR_SECRET))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/measurements.json`
+    const run = await verify(bundleFile, '--release', url, ...trusted, ...configuration)
+    expect([run.code, run.report.bundle.verdict]).toEqual([0, 'verified'])
+    served = 'no JSON'
+    expect((await verify(bundleFile, '--release', url, ...trusted)).code).toBe(2)
+  })
+})
+
+describe('affidavit attestation --release', () => {
+  const at = ['--at', String(Math.floor(MADE_AT.getTime() / 1000))]
+
+  it('validates a document of the release, and names it', async () => {
+    const document = stage.path('document.bin')
+    await writeFile(document, buildDocument())
+    const words = ['attestation', document, ...root, ...at, '--release', manifest, ...trusted]
+    const { code, stdout } = await runCommand(...words)
+    expect(code).toBe(0)
+    expect(stdout).toContain(`of        release 1.4.0 (commit ${release.git_commit})`)
+    const json = JSON.parse((await runCommand(...words, '--json')).stdout)
+    expect(json.facts.release).toEqual({ version: '1.4.0', git_commit: release.git_commit })
+    expect(json.facts.measurements['0']).toBe(encodeHex(PCR_VALUES.get(0) ?? new Uint8Array()))
+  })
+
+  it('refuses a document of a revoked release', async () => {
+    const document = stage.path('document.bin')
+    await writeFile(document, buildDocument())
+    const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])
+    const words = ['attestation', document, ...root, ...at, '--release', list, ...trusted, '--json']
+    const { code, stdout } = await runCommand(...words)
+    expect([code, JSON.parse(stdout)]).toMatchObject([1, { valid: false, code: 'release_revoked' }])
+  })
+})
