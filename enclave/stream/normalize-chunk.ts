@@ -45,9 +45,10 @@ export const NO_CHUNKS: ChunkState = {
 /**
  * Brings a provider's chunk (any JSON object; attacker-controlled) into the form of interface 2.2 and part 6, as zero,
  * one or two chunks: one id, created and model throughout; the first chunk of a choice has role and empty content
- * and nothing else; later ones have no role; logprobs and finish_reason are null when missing; usage is null, and
- * kept for finishChunks; members that only the enclave or the gateway may speak (the proof's) are removed. A chunk
- * without choices gives none, so no choice-less chunk comes before the first one. Other unknown members pass.
+ * and nothing else; later ones have no role; the one with the finish_reason has content, if only empty; logprobs and
+ * finish_reason are null when missing; usage is null, and kept for finishChunks; members that only the enclave or the
+ * gateway may speak (the proof's) are removed. A chunk without choices gives none, so no choice-less chunk comes before
+ * the first one. Other unknown members pass.
  *
  * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape, or
  * there are more of them than CHOICES_MAX and CARRIED_MEMBERS_MAX.
@@ -176,7 +177,9 @@ function openChoice(choice: ParsedChoice): JsonObject {
 
 function continueChoice({ index, delta, finishReason, logprobs, rest }: ParsedChoice): JsonObject {
   const { role: _, ...unnamed } = delta
-  return { ...rest, index, delta: unnamed, logprobs, finish_reason: finishReason }
+  // Providers end with an empty delta, which clients of the interface (part 6) read `content` of.
+  const given: JsonObject = finishReason === null ? unnamed : { ...unnamed, content: unnamed.content ?? '' }
+  return { ...rest, index, delta: given, logprobs, finish_reason: finishReason }
 }
 
 type Identity = { readonly id: string; readonly created: number; readonly model: string }

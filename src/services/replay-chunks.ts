@@ -40,7 +40,7 @@ function splitChoice(choice: JsonObject) {
       logprobs,
       delta: { ...withoutNulls(rest), ...(isJsonArray(calls) ? { tool_calls: calls.map(numberCall) } : {}) },
     },
-    ending: { ...base, finish_reason, delta: {} },
+    ending: { ...base, finish_reason, delta: { content: '' } },
   }
 }
 

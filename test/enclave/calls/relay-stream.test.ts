@@ -101,7 +101,7 @@ describe('a stream', () => {
       { role: 'assistant', content: '' },
       { content: 'Hel' },
       { content: 'lo' },
-      {},
+      { content: '' },
     ])
     expect(chunks.map((chunk) => chunk.usage)).toEqual([null, null, null, null])
     expect(fault).toBe(null)

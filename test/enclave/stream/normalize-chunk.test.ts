@@ -149,6 +149,17 @@ describe('every chunk', () => {
     expect(deltasOf(given).slice(1)).toEqual([{ content: 'a' }, { content: 'b' }])
   })
 
+  it('has content with the reason for the end, where the provider left it out (interface, part 6)', () => {
+    const end = { finish_reason: 'tool_calls' }
+    const deltas: readonly JsonObject[] = [{}, { content: null }, { refusal: '' }]
+    for (const delta of deltas) {
+      const { given } = run([chunk({ content: 'a' }), chunk(delta, {}, end)])
+      expect(given.at(-1)).toMatchObject({ choices: [{ ...end, delta: { content: '' } }] })
+    }
+    const { given } = run([chunk({ content: 'a' }), chunk({ content: 'b' }, {}, end)])
+    expect(given.at(-1)).toMatchObject({ choices: [{ ...end, delta: { content: 'b' } }] })
+  })
+
   it('keeps members unknown here, at the top, in the choice and in the delta', () => {
     const { given } = run([
       chunk(

@@ -101,7 +101,7 @@ describe('chunks of a replayed stream', () => {
         usage: null,
       },
       { ...head, choices: [{ ...base, finish_reason: null, delta: { content: 'hi' } }], usage: null },
-      { ...head, choices: [{ ...base, finish_reason: 'stop', delta: {} }], usage: null },
+      { ...head, choices: [{ ...base, finish_reason: 'stop', delta: { content: '' } }], usage: null },
     ])
     expect(usage).toEqual({ ...head, choices: [], usage: { total_tokens: 3 } })
   })
