@@ -51,7 +51,7 @@ function describeSchemas(operations: readonly Operation[]): Readonly<Record<stri
 }
 
 function describeOperation(operation: Operation): JsonSchema {
-  const { summary, description, tag, isKeyed, body, pathParameters, query, headers } = operation
+  const { summary, description, tag, isKeyed, scope, body, pathParameters, query, headers } = operation
   const parameters = [
     ...describeParameters('path', pathParameters),
     ...describeParameters('query', query),
@@ -62,7 +62,7 @@ function describeOperation(operation: Operation): JsonSchema {
     summary,
     ...(description === undefined ? {} : { description }),
     tags: [tag],
-    security: isKeyed ? [{ APIKeyHeader: [] }] : [],
+    security: isKeyed ? [{ APIKeyHeader: scope === undefined ? [] : [scope] }] : [],
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(body === undefined ? {} : { requestBody: { required: true, content: contentOf(body, body.type) } }),
     responses: describeResponses(operation, parameters.length > 0 || body !== undefined),
@@ -91,16 +91,19 @@ function describeParameters(
 }
 
 function describeResponses(
-  { reply, events, isKeyed, errors = [] }: Operation,
+  { reply, events, isKeyed, scope, body, errors = [] }: Operation,
   isValidated: boolean,
 ): Readonly<Record<string, JsonSchema>> {
-  const codes: readonly ErrorCode[] = isKeyed
-    ? ['authorization_missing', 'invalid_credentials', ...errors]
-    : errors
+  const codes = new Set<ErrorCode>([
+    ...(isKeyed ? KEY_ERRORS : []),
+    ...(scope === undefined ? [] : SCOPE_ERRORS),
+    ...(body === undefined ? [] : BODY_ERRORS),
+    ...errors,
+  ])
   const byStatus = Map.groupBy(codes, (code) => String(ERROR_RULES[code].status))
   const responses: Record<string, JsonSchema> = {
     200: {
-      description: 'Success',
+      description: events === undefined ? 'Success' : `Success. ${STREAM_RULES}`,
       content: {
         ...Object.assign({}, ...(reply.types ?? [JSON_TYPE]).map((type) => contentOf(reply, type))),
         ...(events === undefined ? {} : { 'text/event-stream': { schema: refTo(events) } }),
@@ -114,6 +117,15 @@ function describeResponses(
   responses.default = { description: 'Another error', content: contentOf(ERROR) }
   return responses
 }
+
+/** What any operation refuses that has a key, a scope, a body. */
+const KEY_ERRORS: readonly ErrorCode[] = ['authorization_missing', 'invalid_credentials', 'not_ready']
+const SCOPE_ERRORS: readonly ErrorCode[] = ['insufficient_scope']
+const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'overloaded']
+
+/** Interface, part 6. */
+const STREAM_RULES =
+  'A stream ends with the data [DONE]; one that fails ends without, with `event: error` and an Error as its data.'
 
 function contentOf(named: NamedSchema, type: string = JSON_TYPE): JsonSchema {
   return { [type]: { schema: refTo(named) } }

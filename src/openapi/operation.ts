@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import type { ErrorCode } from '../errors.ts'
+import type { Scope } from '../scopes.ts'
 
 /** A schema that has a name of its own in the document. */
 export type NamedSchema = { readonly name: string; readonly schema: z.ZodType }
@@ -17,6 +18,8 @@ export type Operation = {
   readonly description?: string
   /** Whether it asks for an API key. */
   readonly isKeyed: boolean
+  /** What the key has to be for; without one, whatever it is for. */
+  readonly scope?: Scope
   readonly pathParameters?: Parameters
   readonly query?: Parameters
   readonly headers?: Parameters

@@ -53,7 +53,7 @@ type DocumentedOperation = {
   readonly summary: string
   readonly description?: string
   readonly tags: readonly string[]
-  readonly security: readonly object[]
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[]
   readonly parameters?: readonly {
     readonly name: string
     readonly in: string
@@ -82,10 +82,10 @@ function renderIndex(tag: string, operations: readonly PlacedOperation[]): strin
 }
 
 function renderOperation(operation: PlacedOperation, schemas: Schemas): string {
-  const { operationId, method, path, summary, description, security, requestBody, responses } = operation
+  const { operationId, method, path, summary, description, requestBody, responses } = operation
   const parts = [
     `<h3><b>${method}</b> <code>${escapeHtml(path)}</code></h3>`,
-    `<p>${escapeHtml(summary)}. ${security.length > 0 ? 'Needs a key.' : 'Needs no key.'}</p>`,
+    `<p>${escapeHtml(summary)}. ${escapeHtml(describeKey(operation))}</p>`,
     description === undefined ? '' : `<p>${escapeHtml(description)}</p>`,
     renderParameters(operation),
     requestBody === undefined ? '' : `<h4>Request</h4>${renderContent(requestBody.content, schemas)}`,
@@ -93,6 +93,12 @@ function renderOperation(operation: PlacedOperation, schemas: Schemas): string {
     ...Object.entries(responses).map(([status, response]) => renderResponse(status, response, schemas)),
   ]
   return `<section id="${escapeHtml(operationId)}">${parts.join('\n')}</section>`
+}
+
+function describeKey({ security: [need] }: PlacedOperation): string {
+  if (need === undefined) return 'Needs no key.'
+  const scopes = Object.values(need).flat()
+  return scopes.length > 0 ? `Needs a key with the scope ${scopes.join(', ')}.` : 'Needs a key.'
 }
 
 function renderParameters({ parameters = [] }: PlacedOperation): string {

@@ -11,6 +11,10 @@ import { validateBody } from './json-body.ts'
 export const IMAGES_MAX = 10
 export const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
 
+export const IMAGES_DEFAULT = 1
+export const IMAGE_SIZE_DEFAULT = '1024x1024'
+export const RESPONSE_FORMAT_DEFAULT = 'url'
+
 /** Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that a decoder still can. */
 export const PROMPT_LENGTH_MAX = 32_000
 export const IMAGE_EDGE_MAX = 8_192
@@ -68,9 +72,9 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
 const shared = {
   prompt: z.string().min(1).max(PROMPT_LENGTH_MAX),
   model: z.string().min(1).max(MODEL_LENGTH_MAX),
-  n: boundedInteger({ min: 1, max: IMAGES_MAX }).nullish(),
-  response_format: z.enum(['url', 'b64_json']).nullish(),
-  size: z.enum(IMAGE_SIZES).nullish(),
+  n: boundedInteger({ min: 1, max: IMAGES_MAX }).nullish().meta({ default: IMAGES_DEFAULT }),
+  response_format: z.enum(['url', 'b64_json']).nullish().meta({ default: RESPONSE_FORMAT_DEFAULT }),
+  size: z.enum(IMAGE_SIZES).nullish().meta({ default: IMAGE_SIZE_DEFAULT }),
   user: z.string().nullish(),
 }
 
@@ -80,17 +84,18 @@ export const edit = z.looseObject(shared)
 /** Body of `POST /v1/images/generations`. */
 export const generation = z.looseObject({
   ...shared,
-  quality: z.enum(['standard', 'hd']).nullish(),
-  style: z.enum(['vivid', 'natural']).nullish(),
+  // These defaults are those of whatever draws: what the caller left out is left out where it is passed on.
+  quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
+  style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
 })
 
 function requestOf({ prompt, model, n, size, response_format, user }: z.infer<typeof edit>): ImageRequest {
   return {
     prompt,
     model,
-    n: typeof n === 'number' ? n : 1,
-    size: size ?? '1024x1024',
-    responseFormat: response_format ?? 'url',
+    n: typeof n === 'number' ? n : IMAGES_DEFAULT,
+    size: size ?? IMAGE_SIZE_DEFAULT,
+    responseFormat: response_format ?? RESPONSE_FORMAT_DEFAULT,
     user: user ?? null,
   }
 }

@@ -20,5 +20,7 @@ export function parseSearchRequest(body: Uint8Array): SearchQuery {
 /** Body of `POST /v1/tool/search`. */
 export const searchRequest = z.looseObject({
   query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
-  max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX }).nullish(),
+  max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX })
+    .nullish()
+    .meta({ default: SEARCH_RESULTS_DEFAULT }),
 })

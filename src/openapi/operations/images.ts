@@ -3,6 +3,7 @@ import { described } from '../../schemas/described.ts'
 import { edit, generation, IMAGE_BYTES_MAX } from '../../schemas/image-request.ts'
 import type { Operation } from '../operation.ts'
 import { imageFile, imageList } from '../replies/image.ts'
+import { upstreamErrors } from './upstream-errors.ts'
 
 const file = described(z.unknown(), () => ({
   type: 'string',
@@ -14,8 +15,9 @@ const image = {
   method: 'POST',
   tag: 'Images',
   isKeyed: true,
+  scope: 'inference',
   reply: { name: 'ImageList', schema: imageList },
-  errors: ['rate_limit_exceeded', 'unsupported_model', 'image_store_full', 'overloaded'],
+  errors: ['rate_limit_exceeded', 'unsupported_model', 'image_store_full', ...upstreamErrors],
 } satisfies Partial<Operation>
 
 /** Images, and where they are. */
@@ -31,7 +33,7 @@ export const imageOperations: readonly Operation[] = [
     path: '/v1/images/edits',
     summary: 'Change an image by a prompt',
     body: { name: 'ImageEditRequest', schema: edit.extend({ image: file }), type: 'multipart/form-data' },
-    errors: [...image.errors, 'unsupported_media_type', 'payload_too_large'],
+    errors: [...image.errors, 'unsupported_request_parameter'],
   },
   {
     method: 'GET',

@@ -71,6 +71,7 @@ export const logOperations: readonly Operation[] = [
     path: '/v1/log/:notary/records',
     summary: "Records of leaves, those that the key's account may see",
     isKeyed: true,
+    scope: 'inference',
     query: recordsQuery,
     reply: { name: 'LogRecordList', schema: logRecordList },
   },

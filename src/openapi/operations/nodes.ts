@@ -16,7 +16,12 @@ import {
 } from '../replies/node.ts'
 import { createdNode, done, updatedNode } from '../replies/service.ts'
 
-const node = { tag: 'Nodes', isKeyed: true, errors: ['not_found'] } satisfies Partial<Operation>
+const node = {
+  tag: 'Nodes',
+  isKeyed: true,
+  scope: 'nodes',
+  errors: ['not_found'],
+} satisfies Partial<Operation>
 const ok = { name: 'Done', schema: done }
 
 /** Contributed nodes, and the network of them. */
@@ -93,6 +98,7 @@ export const nodeOperations: readonly Operation[] = [
     tag: 'Nodes',
     summary: "The account's nodes",
     isKeyed: true,
+    scope: 'nodes',
     reply: { name: 'NodeList', schema: nodeListReply },
   },
 ]

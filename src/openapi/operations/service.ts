@@ -14,6 +14,7 @@ import {
   readiness,
   searchResults,
 } from '../replies/service.ts'
+import { upstreamErrors } from './upstream-errors.ts'
 
 const service = { method: 'GET', tag: 'Service', isKeyed: false } satisfies Partial<Operation>
 const account = { method: 'GET', tag: 'Account', isKeyed: true } satisfies Partial<Operation>
@@ -49,9 +50,10 @@ export const serviceOperations: readonly Operation[] = [
     tag: 'Embeddings',
     summary: 'Vectors of texts',
     isKeyed: true,
+    scope: 'inference',
     body: { name: 'EmbeddingRequest', schema: embeddingRequest },
     reply: { name: 'EmbeddingList', schema: embeddingList },
-    errors: ['rate_limit_exceeded', 'unsupported_model', 'overloaded'],
+    errors: ['rate_limit_exceeded', 'unsupported_model', ...upstreamErrors],
   },
   {
     method: 'POST',
@@ -59,9 +61,10 @@ export const serviceOperations: readonly Operation[] = [
     tag: 'Search',
     summary: 'Search the web',
     isKeyed: true,
+    scope: 'inference',
     body: { name: 'SearchRequest', schema: searchRequest },
     reply: { name: 'SearchResults', schema: searchResults },
-    errors: ['rate_limit_exceeded', 'search_not_configured', 'overloaded'],
+    errors: ['rate_limit_exceeded', 'search_not_configured', ...upstreamErrors],
   },
   {
     ...account,
