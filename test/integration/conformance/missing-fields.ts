@@ -1,0 +1,26 @@
+/** Members that the interface says a reply has, and the types each may have. `[]` stands for each item of an array. */
+export type ReplyFields = Readonly<Record<string, string>>
+
+/** What of `fields` a reply does not have, or has of another type. An array that should have items has at least one. */
+export function missingFields(reply: unknown, fields: ReplyFields): readonly string[] {
+  return Object.entries(fields).flatMap(([field, types]) => {
+    const found = valuesAt(reply, field.split('.'))
+    if (found.length === 0) return [`${field}: nothing there`]
+    const wrong = found.filter((value) => !types.split(' or ').includes(typeOf(value, types)))
+    return wrong.length > 0 ? [`${field}: ${JSON.stringify(wrong[0])} is not ${types}`] : []
+  })
+}
+
+function valuesAt(value: unknown, [step, ...rest]: readonly string[]): readonly unknown[] {
+  if (step === undefined) return [value]
+  const name = step.replace('[]', '')
+  const member = typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
+  if (!step.endsWith('[]')) return valuesAt(member, rest)
+  return Array.isArray(member) ? member.flatMap((item) => valuesAt(item, rest)) : []
+}
+
+function typeOf(value: unknown, types: string): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'array'
+  return Number.isInteger(value) && types.includes('integer') ? 'integer' : typeof value
+}

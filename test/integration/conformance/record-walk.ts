@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest'
+import { CHAT, CHAT_ROWS } from './chat-rows.ts'
+import { VERIFIED_CHAT, VERIFIED_RECORD } from './endpoints.ts'
+import { missingFields } from './missing-fields.ts'
+import { expectFault, expectRefusal } from './reply-checks.ts'
+import { RECORD_FIELDS } from './reply-fields.ts'
+import type { Stage } from './stage.ts'
+import { eachOf } from './walk-fields.ts'
+
+type Page = { readonly completions: readonly { readonly id: string }[]; readonly cursor: string | null }
+
+/** Interface, 2.3, 2.4, parts 4 and 5: verified completions and what is stored of them. */
+export function walkRecords(stage: () => Stage): void {
+  describe('2.4: a stored completion', () => {
+    it('is found by its hash, with the request as it was sent and the very proof', async () => {
+      const { api, post } = stage()
+      const request = { ...CHAT, temperature: 0.5, stop: ['x'], user: 'me', seed: 7 }
+      const made = (await post(VERIFIED_CHAT, request)).value as Readonly<Record<string, unknown>>
+      const target = `${VERIFIED_CHAT}/${made.hash}`
+      const record = await api.call({ method: 'GET', path: VERIFIED_RECORD, target })
+      const { hash, public_key, signature, attestation, tx_hash, receipt, ...response } = made
+      expect(hash).toMatch(/^[0-9a-f]{64}$/)
+      expect(record.value).toMatchObject({ hash, public_key, signature, attestation, tx_hash, receipt })
+      expect(record.value).toMatchObject({ request, response })
+    })
+
+    it('has null for what the request did not set', async () => {
+      const { api, known } = stage()
+      const target = `${VERIFIED_CHAT}/${known.hash}`
+      const { value } = await api.call({ method: 'GET', path: VERIFIED_RECORD, target })
+      const { messages, model, ...others } = (
+        value as { readonly request: Readonly<Record<string, unknown>> }
+      ).request
+      expect(model).toBe(CHAT.model)
+      expect(messages).toEqual(CHAT.messages.map((one) => ({ ...one, name: null, function_call: null })))
+      const unset = CHAT_ROWS.map(({ field }) => field).filter((field) => !(field in CHAT))
+      expect(others).toEqual(Object.fromEntries(unset.map((field) => [field, null])))
+    })
+
+    it('is 404 when there is none of that hash', async () => {
+      const target = `${VERIFIED_CHAT}/${'0'.repeat(64)}`
+      const reply = await stage().api.call({ method: 'GET', path: VERIFIED_RECORD, target })
+      expectRefusal(reply, 404, 'not_found')
+    })
+  })
+
+  describe('part 4, rule 1: the list of them', () => {
+    const pageOf = async (query: string) => (await stage().get(VERIFIED_CHAT, query)).value as Page
+
+    it('has a hundred unless limit says otherwise, and goes on after the cursor', async () => {
+      const seeds = Array.from({ length: 101 }, (_, index) => index)
+      await eachOf(seeds, async (seed) => {
+        expect((await stage().post(VERIFIED_CHAT, { ...CHAT, seed })).status).toBe(200)
+      })
+      const first = await pageOf('')
+      expect(first.completions).toHaveLength(100)
+      expect(first.cursor).toBe(first.completions.at(-1)?.id)
+      const rest = await pageOf(`?cursor=${first.cursor}&limit=1000`)
+      expect(rest.completions.length).toBeGreaterThan(1)
+      expect(rest.cursor).toBe(null)
+      const ids = new Set([...first.completions, ...rest.completions].map(({ id }) => id))
+      expect(ids.size).toBe(100 + rest.completions.length)
+      const one = await pageOf(`?cursor=${first.cursor?.toUpperCase()}&limit=1`)
+      expect(one.completions).toEqual(rest.completions.slice(0, 1))
+    })
+
+    it('has records, each with every field', async () => {
+      const { completions } = await pageOf('?limit=20')
+      expect(completions).toHaveLength(20)
+      expect(completions.flatMap((one) => missingFields(one, RECORD_FIELDS))).toEqual([])
+    })
+
+    it('is the caller’s own with mine (part 5), and everybody’s with all', async () => {
+      const { api, post } = stage()
+      const other = await api.call({
+        ...{ method: 'POST', path: '/v1/dashboard/keys' },
+        body: { name: 'same account' },
+      })
+      const { key } = other.value as { readonly key: string }
+      await post(VERIFIED_CHAT, CHAT)
+      const read = async (filter: string) => {
+        const target = `${VERIFIED_CHAT}?filter=${filter}&limit=1`
+        return (await api.call({ method: 'GET', path: VERIFIED_CHAT, target, key })).value
+      }
+      expect(await read('mine')).toEqual(await pageOf('?filter=mine&limit=1'))
+      expect(await read('all')).toEqual(await pageOf('?filter=all&limit=1'))
+    })
+  })
+
+  describe('part 4, rule 2: Fine-Tune-Authorization', () => {
+    const callWith = (credential: string, key?: null) =>
+      stage().api.call({
+        ...{ method: 'POST', path: VERIFIED_CHAT, body: CHAT },
+        headers: { 'fine-tune-authorization': credential },
+        ...(key === undefined ? {} : { key }),
+      })
+
+    it('is taken with and without Bearer', async () => {
+      for (const credential of ['Bearer sk-own', 'bearer sk-own', 'sk-own', `Bearer ${'x'.repeat(4_096)}`])
+        expect((await callWith(credential)).status).toBe(200)
+    })
+
+    it('is refused when it can be no credential', async () => {
+      for (const credential of ['Bearer two words', 'Bearer', '', 'x'.repeat(4_097), 'Bearer é'])
+        expectFault(await callWith(credential), ['header', 'fine-tune-authorization'], 'value_error')
+    })
+
+    it('does not replace the key (part 5)', async () => {
+      expectRefusal(await callWith('Bearer sk-own', null), 401, 'authorization_missing')
+    })
+  })
+}

@@ -1,0 +1,24 @@
+import { expect } from 'vitest'
+import type { ApiReply } from '../../support/documented-api.ts'
+import { missingFields, type ReplyFields } from './missing-fields.ts'
+
+/** Expects an answer of 200 that has the fields. */
+export function expectFields({ status, value }: ApiReply, wanted: ReplyFields): void {
+  expect([status, missingFields(value, wanted)]).toEqual([200, []])
+}
+
+/** Expects an answer with the error envelope (interface, part 7) and nothing else. */
+export function expectRefusal(reply: Pick<ApiReply, 'status' | 'value'>, status: number, code: string): void {
+  expect(reply).toMatchObject({ status, value: envelopeOf(status, code) })
+  expect(Object.keys(reply.value as object).toSorted()).toEqual(['error', 'response'])
+}
+
+/** The error envelope, with any message. */
+export function envelopeOf(status: number, code: string) {
+  return { response: 'NOK', error: { status_code: status, code, message: expect.any(String) } }
+}
+
+/** Expects a 422 whose only fault is at `loc`. */
+export function expectFault({ status, value }: ApiReply, loc: readonly unknown[], type: string): void {
+  expect([status, value]).toEqual([422, { detail: [{ loc, type, msg: expect.any(String) }] }])
+}
