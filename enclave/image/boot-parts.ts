@@ -74,7 +74,13 @@ async function chooseKernel(
     const cmdline = Buffer.from(cmdlineBytes).toString('utf8').trim()
     if (!/^[ -~]+$/.test(cmdline))
       throw new BuildError('options', `${kernel.cmdlineFile}: expected one line of ASCII`)
-    return { kernel: bytes, cmdline, kernelVersion: 'own', modules: new Map(), own: { kernel: bytes } }
+    return {
+      kernel: bytes,
+      cmdline,
+      kernelVersion: 'own',
+      modules: new Map(),
+      own: { kernel: bytes, cmdline: cmdlineBytes },
+    }
   }
   const tree = selectFiles(opened, 'kernel')
   const path = [...tree.keys()].find((name) => name.startsWith(KERNEL_PATH)) ?? KERNEL_PATH

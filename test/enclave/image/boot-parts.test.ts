@@ -80,7 +80,7 @@ describe('collectBootParts', () => {
     expect(parts.cmdline).toBe('console=ttyS0 quiet')
     expect([...parts.ramdisk.keys()].sort()).toEqual(['init', 'nsm.ko'])
     expect(read(parts.ramdisk, 'init')).toBe('theirs')
-    expect(Object.keys(parts.own).sort()).toEqual(['init', 'kernel', 'nsm.ko'])
+    expect(Object.keys(parts.own).sort()).toEqual(['cmdline', 'init', 'kernel', 'nsm.ko'])
   })
 
   it('refuses a file that is not there, and a command line of two lines', async () => {
