@@ -38,9 +38,12 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
     files: new Map(files),
     commit,
     committedAtMs: Number(seconds) * 1000,
-    uncommitted: splitZeros(status),
+    uncommitted: splitZeros(status).map((line) => line.slice(STATUS_LENGTH)),
   }
 }
+
+/** Two letters and a space stand before each path of `git status --porcelain`. */
+const STATUS_LENGTH = 3
 
 /** `mode object stage\tpath` */
 function parseStaged(line: string): { readonly path: string; readonly mode: string } {

@@ -61,6 +61,6 @@ describe('listWarnings', () => {
     expect(listWarnings({ ...OPTIONS, nsmModuleFile: null }, [])).toEqual([
       expect.stringContaining('/dev/nsm'),
     ])
-    expect(listWarnings(OPTIONS, [' M a'])).toEqual([expect.stringContaining('1 uncommitted')])
+    expect(listWarnings(OPTIONS, ['a'])).toEqual([expect.stringContaining('1 uncommitted')])
   })
 })
