@@ -2,6 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { decode } from 'cbor-x'
 import { encodeBase64 } from '../attestation/bytes.ts'
 import { CallFault } from './call-fault.ts'
+import { CLOCK_SKEW_MAX_MS, watchClock } from './clock-watch.ts'
 import { describeError, type Log } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'
 
@@ -25,8 +26,13 @@ export type AttestationDocument = {
 }
 
 export type AttestationKeeper = {
-  /** The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS more. */
+  /**
+   * The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS more, and while the
+   * enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a receipt would state a wrong time.
+   */
   readonly current: () => AttestationDocument | null
+  /** Why there is none, for the caller. */
+  readonly unavailable: () => CallFault
   /**
    * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault `too_busy` when
    * FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
@@ -55,6 +61,8 @@ type KeeperOptions = {
   readonly renewMs: number
   /** The enclave's clock, Unix milliseconds. */
   readonly now: () => number
+  /** Milliseconds of a clock that is never set. */
+  readonly monotonic: () => number
   readonly log: Log
 }
 
@@ -64,16 +72,25 @@ type KeeperOptions = {
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
+  const clock = watchClock(options)
+  const isOffTime = () => Math.abs(clock.skewMs()) > CLOCK_SKEW_MAX_MS
   let document = await attestAccount()
   let timer = setTimeout(renew, delayOf(document))
   const nonces: Calls = { running: 0 }
   const statements: Calls = { running: 0 }
 
   async function attestAccount(): Promise<AttestationDocument> {
-    return describeDocument(await nsm.attest({ publicKey, userData, nonce: null }))
+    const observed = clock.observe()
+    const { timestampMs, ...described } = describeDocument(
+      await nsm.attest({ publicKey, userData, nonce: null }),
+    )
+    observed(timestampMs)
+    if (isOffTime()) log('error', 'clock is off', { ahead_ms: Math.round(clock.skewMs()) })
+    return described
   }
 
   function delayOf({ leafNotAfterMs }: AttestationDocument): number {
+    if (isOffTime()) return RETRY_MS
     return Math.max(DELAY_MIN_MS, Math.min(renewMs, leafNotAfterMs - 3 * LEAF_MARGIN_MS - now()))
   }
 
@@ -108,7 +125,14 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 
   let isStopped = false
   return {
-    current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS ? document : null),
+    current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS && !isOffTime() ? document : null),
+    unavailable: () =>
+      new CallFault(
+        'not_ready',
+        isOffTime()
+          ? "The enclave's clock is not in step with its security module's."
+          : 'The enclave has no valid attestation document now.',
+      ),
     attestNonce: (nonce) => attestFresh({ userData, nonce }, nonces),
     attestStatement: (statement) => attestFresh(statement, statements),
     stop: () => {
@@ -125,12 +149,16 @@ type Calls = { running: number }
  * Reads what the keeper must know of a document by the enclave's own module. No check: whoever relies on the document
  * verifies it (verifyAttestation).
  */
-function describeDocument(bytes: Uint8Array): AttestationDocument {
+function describeDocument(bytes: Uint8Array): AttestationDocument & { readonly timestampMs: number } {
   const [, , payload] = decode(bytes) as readonly [unknown, unknown, Uint8Array]
-  const { certificate } = decode(payload) as { readonly certificate: Uint8Array }
+  const { certificate, timestamp } = decode(payload) as {
+    readonly certificate: Uint8Array
+    readonly timestamp: number | bigint
+  }
   return {
     digest: createHash('sha256').update(bytes).digest('hex'),
     base64: encodeBase64(bytes),
     leafNotAfterMs: new X509Certificate(certificate).validToDate.getTime(),
+    timestampMs: Number(timestamp),
   }
 }

@@ -37,7 +37,19 @@ export async function startEnclave(
     EnclaveConfig,
     'socketPath' | 'chainId' | 'contract' | 'providers' | 'cas' | 'limits' | 'attestationRenewMs'
   >,
-  { nsm, now, log }: { readonly nsm: Nsm; readonly now: () => number; readonly log: Log },
+  {
+    nsm,
+    now,
+    monotonic,
+    log,
+  }: {
+    readonly nsm: Nsm
+    /** Unix milliseconds. */
+    readonly now: () => number
+    /** Milliseconds of a clock that is never set. */
+    readonly monotonic: () => number
+    readonly log: Log
+  },
 ): Promise<Enclave> {
   const { limits, chainId, contract } = config
   const account = await makeAccount(nsm.random)
@@ -48,6 +60,7 @@ export async function startEnclave(
     userData: digestBootConfiguration(boot),
     renewMs: config.attestationRenewMs,
     now,
+    monotonic,
     log,
   })
   const space = new Space(limits.pendingBytesMax)

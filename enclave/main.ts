@@ -25,7 +25,12 @@ await run().catch((error: unknown) => die('not started', error))
 async function run(): Promise<void> {
   const config = readConfig()
   const nsm = await openNsm(config)
-  const enclave = await startEnclave(config, { nsm, now: Date.now, log })
+  const enclave = await startEnclave(config, {
+    nsm,
+    now: Date.now,
+    monotonic: () => performance.now(),
+    log,
+  })
   const { notary, publicKey } = enclave
   const ready = { event: 'ready', socket: config.socketPath, notary, public_key: publicKey, nsm: nsm.kind }
   process.stdout.write(`${JSON.stringify({ ...ready, pid: process.pid })}\n`)

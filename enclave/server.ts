@@ -135,8 +135,7 @@ async function attestHead(
 
 function describeIdentity({ core, boot, publicKey }: ServerOptions): Identity {
   const document = core.attestation.current()
-  if (document === null)
-    throw new CallFault('not_ready', 'The enclave has no valid attestation document now.')
+  if (document === null) throw core.attestation.unavailable()
   return {
     boot_configuration: boot,
     public_key: publicKey,

@@ -62,7 +62,7 @@ export async function serveCompletion(
 ): Promise<void> {
   if (response.destroyed) throw new CallerGone('the gateway closed the connection')
   const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
-  if (core.attestation.current() === null) throw notAttested()
+  if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(requestBytes)
   if (space === null) throw new CallFault('log_full', 'Too many completions wait to be stored.')
   const cancel = new AbortController()
@@ -218,7 +218,7 @@ function seal(
   result: Pick<FinishedCompletion, 'response' | 'receivedHash' | 'outcome'>,
 ): SealedNotice {
   const document = core.attestation.current()
-  if (document === null) throw notAttested()
+  if (document === null) throw core.attestation.unavailable()
   const answeredBy: Receipt['provider'] = { name: provider.name, origin: provider.origin, tls }
   return sealCompletion(
     { account: core.account, log: core.log, document },
@@ -235,8 +235,4 @@ function seal(
       context: call.context,
     },
   )
-}
-
-function notAttested(): CallFault {
-  return new CallFault('not_ready', 'The enclave has no valid attestation document now.')
 }

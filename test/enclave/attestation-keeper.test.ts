@@ -8,6 +8,7 @@ import {
   LEAF_MARGIN_MS,
   RETRY_MS,
 } from '../../enclave/attestation-keeper.ts'
+import { CLOCK_SKEW_MAX_MS } from '../../enclave/clock-watch.ts'
 import type { AttestationInput, Nsm } from '../../enclave/nsm/nsm.ts'
 import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 
@@ -20,12 +21,16 @@ let keeper: AttestationKeeper | undefined
 const failure: { error: Error | null } = { error: null }
 const inputs: AttestationInput[] = []
 const events: string[] = []
+/** The enclave's clocks, against the module's. */
+const clock = { aheadMs: 0, monotonicAheadMs: 0 }
 
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: new Date('2026-01-01T00:00:00Z') })
   inputs.length = 0
   events.length = 0
   failure.error = null
+  clock.aheadMs = 0
+  clock.monotonicAheadMs = 0
   nsm = await openSoftwareNsm({
     rootFile: null,
     measuredRoot: join(import.meta.dirname, '../..'),
@@ -45,7 +50,15 @@ async function keep(renewMs = HOUR_MS): Promise<AttestationKeeper> {
     return nsm.attest(input)
   }
   const log = (_: string, event: string) => events.push(event)
-  keeper = await keepAttestation({ nsm: { attest }, publicKey, userData, renewMs, now: Date.now, log })
+  keeper = await keepAttestation({
+    nsm: { attest },
+    publicKey,
+    userData,
+    renewMs,
+    now: () => Date.now() + clock.aheadMs,
+    monotonic: () => Date.now() + clock.monotonicAheadMs,
+    log,
+  })
   return keeper
 }
 
@@ -117,6 +130,55 @@ describe('keepAttestation', () => {
     kept.stop()
     await pass(2 * HOUR_MS)
     expect(inputs).toHaveLength(1)
+  })
+})
+
+describe('a clock that is not in step with the module’s', () => {
+  it.each([CLOCK_SKEW_MAX_MS + 1, -CLOCK_SKEW_MAX_MS - 1, 86_400_000])(
+    'by %i ms from the start has no document, says why, and is looked at again until it is right',
+    async (aheadMs) => {
+      clock.aheadMs = aheadMs
+      clock.monotonicAheadMs = aheadMs
+      const kept = await keep()
+      expect(kept.current()).toBe(null)
+      expect(kept.unavailable().fault).toMatchObject({
+        code: 'not_ready',
+        message: "The enclave's clock is not in step with its security module's.",
+      })
+      expect(events).toContain('clock is off')
+      await pass(RETRY_MS)
+      expect(kept.current()).toBe(null)
+      clock.aheadMs = 0
+      await pass(RETRY_MS)
+      expect(kept.current()).not.toBe(null)
+    },
+  )
+
+  it('within the bound is none', async () => {
+    clock.aheadMs = CLOCK_SKEW_MAX_MS - 1
+    clock.monotonicAheadMs = clock.aheadMs
+    expect((await keep()).current()).not.toBe(null)
+    expect(events).toEqual([])
+  })
+
+  it('that is set has none from that moment on, and has one again once it is set back', async () => {
+    const kept = await keep()
+    expect(kept.current()).not.toBe(null)
+    for (const aheadMs of [3_600_000, -3_600_000]) {
+      clock.aheadMs = aheadMs
+      expect(kept.current()).toBe(null)
+    }
+    clock.aheadMs = 0
+    expect(kept.current()).not.toBe(null)
+  })
+
+  it('because the host paused the enclave has none after the next document', async () => {
+    const kept = await keep()
+    clock.aheadMs = -600_000
+    clock.monotonicAheadMs = -600_000
+    expect(kept.current()).not.toBe(null)
+    await pass(HOUR_MS)
+    expect(kept.current()).toBe(null)
   })
 })
 

@@ -73,6 +73,8 @@ export type TestOptions = {
   readonly limits?: Partial<Limits>
   readonly nsm?: Nsm
   readonly now?: () => number
+  /** Default: `now`. */
+  readonly monotonic?: () => number
 }
 
 const LIMITS: Limits = {
@@ -102,7 +104,7 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   }
   const log = (level: string, event: string, facts?: LogFacts) =>
     logged.push(JSON.stringify({ level, event, ...facts }))
-  const enclave = await startEnclave(config, { nsm, now, log })
+  const enclave = await startEnclave(config, { nsm, now, monotonic: options.monotonic ?? now, log })
   const agent = new http.Agent({ keepAlive: true })
   const stop = async () => {
     agent.destroy()
