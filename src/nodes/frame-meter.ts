@@ -1,11 +1,14 @@
-import type { Duplex } from 'node:stream'
-
 /** Watches how much of a frame that is not whole yet is kept for one connection. */
 export type FrameMeter = {
   /** A frame became whole: what it took is not kept here any more. */
   frameEnded(): void
   /** To be told when less may be kept than before. */
   check(): void
+}
+
+/** What packets come from: a Duplex is one. */
+export type PacketSource = {
+  prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 
 /** What a packet costs besides its bytes: a stranger may send one for each. */
@@ -19,7 +22,7 @@ const PACKETS_ALLOWANCE = 1.25
  * is kept than that and one packet. Control frames between, and what a packet holds of the next frame, make the count a few bytes wrong.
  */
 export function meterFrames(
-  socket: Pick<Duplex, 'prependListener'>,
+  socket: PacketSource,
   { bytesMax, onExceeded }: { readonly bytesMax: () => number; readonly onExceeded: () => void },
 ): FrameMeter {
   let unfinished = 0
@@ -27,7 +30,7 @@ export function meterFrames(
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
   // Before the library's own listener, so that a packet which ends a frame is counted to that frame.
-  socket.prependListener('data', (packet: Uint8Array) => {
+  socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()
   })

@@ -1,9 +1,8 @@
-import type { Duplex } from 'node:stream'
 import type { ConnectionHost } from './connection-host.ts'
 import { cancelFrame } from './control-frames.ts'
 import { DispatchError } from './dispatcher.ts'
 import { createEndedRuns } from './ended-runs.ts'
-import { type FrameMeter, meterFrames } from './frame-meter.ts'
+import { type FrameMeter, meterFrames, type PacketSource } from './frame-meter.ts'
 import type { NodeFrame } from './frames.ts'
 import { answerBytesOf } from './image-budget.ts'
 import { decodeImageFrame, type ImageFrame, type ImageRequest, imageFrame } from './image-frames.ts'
@@ -18,7 +17,7 @@ export type ImageStart = Pick<ImageRunOptions, 'lane' | 'slot' | 'signal' | 'isP
 /** Where one DIFFUSION node's image runs are: a part of its connection. */
 export type ImageDesk = {
   /** Bounds what comes in on the connection under the WebSocket. Once, before the first frame. */
-  watch(socket: Pick<Duplex, 'prependListener'>): void
+  watch(socket: PacketSource): void
   /** Asks the node. Null, and the slot is given back, when too many answers are under way to keep another. */
   start(start: ImageStart): ImageRun | null
   /** Decodes a text frame that has become whole. */

@@ -26,6 +26,8 @@ export type NodesStatus = {
   /** Callers that wait for a node. */
   readonly queued: number
   readonly probes: number
+  /** Bytes set aside for answers with images. */
+  readonly imageBytes: number
   readonly handshakes: number
   /** WebSockets, also closing ones. */
   readonly sockets: number
@@ -182,6 +184,7 @@ function statusOf({ house, socket, recheck, keyWatch, sweep }: Parts): NodesStat
     runs: runs.size + images.runs.size,
     queued: queue.size() + images.queue.size(),
     probes: prober.running(),
+    imageBytes: images.budget.inUse(),
     handshakes: socket.handshakes(),
     sockets: socket.sockets(),
     timers: sweep.timers(),

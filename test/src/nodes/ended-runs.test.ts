@@ -1,0 +1,8 @@
+import { expect, it } from 'vitest'
+import { createEndedRuns } from '../../../src/nodes/ended-runs.ts'
+
+it('knows each run once, and the newest alone', () => {
+  const ended = createEndedRuns(2)
+  for (const id of ['a', 'b', 'c']) ended.add(id)
+  expect(['a', 'b', 'c', 'c'].map((id) => ended.take(id))).toEqual([false, true, true, false])
+})
