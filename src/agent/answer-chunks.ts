@@ -8,22 +8,47 @@ import {
 import { BackendError } from './backend-error.ts'
 import { EventParser } from './event-parser.ts'
 
+/** One chunk of an answer, and its JSON text. */
+export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
+
 /**
- * Gives the chunks of a backend's event stream, the usage as the last one, alone with `choices: []`: to gateways that know
- * no end frame that chunk is the end, so none may follow it. A backend that tells no usage gives no such chunk.
- * Throws BackendError for an error in the stream, for what is no chunk, and for a stream that breaks off;
- * EventTooLargeError for an event over the limit.
+ * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone with `choices: []`: to
+ * gateways that know no end frame that chunk is the end, so none may follow it. A backend that tells no usage gives no such
+ * chunk. Belongs to one answer.
  */
-export async function* readAnswerChunks(parts: AsyncIterable<Uint8Array>): AsyncGenerator<JsonObject> {
-  const parser = new EventParser()
-  const answer: Answer = { usage: null, open: new Set(), hasFinished: false, isEnded: false }
-  for await (const bytes of parts) {
-    for (const data of parser.push(bytes)) yield* takeEvent(data, answer)
-    if (answer.isEnded) break
+export class AnswerParser {
+  private readonly events = new EventParser()
+  private readonly answer: Answer = { usage: null, open: new Set(), hasFinished: false, isEnded: false }
+
+  /** Whether the end mark came: what follows does not matter. */
+  get isEnded(): boolean {
+    return this.answer.isEnded
   }
-  for (const data of parser.end()) yield* takeEvent(data, answer)
-  if (!isComplete(answer)) throw new BackendError('the backend broke off')
-  if (answer.usage !== null) yield answer.usage
+
+  /**
+   * The chunks that these bytes complete. Throws BackendError for an error in the stream, and for what is no chunk;
+   * EventTooLargeError for an event over the limit.
+   */
+  push(bytes: Uint8Array): readonly AnswerChunk[] {
+    return this.take(this.events.push(bytes))
+  }
+
+  /** The stream has ended: what is left. Throws as `push`, and BackendError for an answer that is not whole. */
+  end(): readonly AnswerChunk[] {
+    const rest = this.take(this.events.end())
+    const { usage } = this.answer
+    if (!isComplete(this.answer)) throw new BackendError('the backend broke off')
+    return usage === null ? rest : [...rest, encode(usage)]
+  }
+
+  private take(events: readonly string[]): readonly AnswerChunk[] {
+    const chunks: AnswerChunk[] = []
+    for (const data of events) {
+      const chunk = takeEvent(data, this.answer)
+      if (chunk !== null) chunks.push(chunk)
+    }
+    return chunks
+  }
 }
 
 type Answer = {
@@ -38,11 +63,12 @@ type Answer = {
 
 const END_MARK = '[DONE]'
 
-function* takeEvent(data: string, answer: Answer): Generator<JsonObject> {
-  if (answer.isEnded) return
+/** The chunk of an event, as the backend wrote it, without the usage; null when it has no choices. */
+function takeEvent(data: string, answer: Answer): AnswerChunk | null {
+  if (answer.isEnded) return null
   if (data === END_MARK) {
     answer.isEnded = true
-    return
+    return null
   }
   const chunk = parseChunk(data)
   const choices = memberOf(chunk, 'choices')
@@ -50,7 +76,12 @@ function* takeEvent(data: string, answer: Answer): Generator<JsonObject> {
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
   if (!isJsonArray(choices)) throw new BackendError('the backend sent something that is no chunk')
   for (const choice of choices) noteChoice(choice, answer)
-  if (choices.length > 0) yield isJsonObject(usage) ? { ...chunk, usage: null } : chunk
+  if (choices.length === 0) return null
+  return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
+}
+
+function encode(chunk: JsonObject): AnswerChunk {
+  return { chunk, text: JSON.stringify(chunk) }
 }
 
 function noteChoice(choice: Json, answer: Answer): void {

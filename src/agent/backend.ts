@@ -1,6 +1,7 @@
-import { type Dispatcher, Pool } from 'undici'
+import { Pool } from 'undici'
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
-import { parseJson, readAnswerChunks, readBackendError } from './answer-chunks.ts'
+import { type AnswerChunk, AnswerParser, parseJson, readBackendError } from './answer-chunks.ts'
+import { type BackendAnswer, openAnswer } from './backend-answer.ts'
 import { BackendError } from './backend-error.ts'
 import { EventTooLargeError } from './event-parser.ts'
 import { readImageAnswer, writeImageCall } from './image-calls.ts'
@@ -46,10 +47,10 @@ export type Backend = {
   /** Ids of its models, in its order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request: always as a stream and with usage, whatever the request says. The first step
-   * sends the request; aborting ends the backend's call. Throws BackendError, or the signal's reason.
+   * Streams the answer to a chat request, at each step the chunks of one packet: always as a stream and with usage, whatever the
+   * request says. The first step sends the request; aborting ends the backend's call. Throws BackendError, or the signal's reason.
    */
-  streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<JsonObject>
+  streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /** Makes or changes images, and gives them in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
     request: ImageRequest & { readonly model: string },
@@ -73,6 +74,7 @@ export function createBackend(options: {
   const { origin, pathname } = new URL(options.url)
   const prefix = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
   const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
+  const chatHeaders = { ...headers, 'content-type': 'application/json', accept: 'text/event-stream' }
   const pool = new Pool(origin, {
     connections: limits.connectionsMax,
     connect: { timeout: limits.connectTimeoutMs },
@@ -86,23 +88,36 @@ export function createBackend(options: {
     return { status: statusCode, text: await readText(body, limits.bodyBytesMax) }
   }
 
-  async function* streamChat(request: JsonObject, signal: AbortSignal): AsyncGenerator<JsonObject> {
-    const reply = await pool.request({
+  async function* streamChat(
+    request: JsonObject,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly AnswerChunk[]> {
+    const body = JSON.stringify(askForStream(request))
+    const call = {
       method: 'POST',
       path: `${prefix}/v1/chat/completions`,
-      headers: { ...headers, 'content-type': 'application/json', accept: 'text/event-stream' },
-      body: JSON.stringify(askForStream(request)),
-      signal,
-    })
-    if (reply.statusCode !== 200)
-      throw readBackendError(parseJson(await readText(reply.body, limits.bodyBytesMax)), reply.statusCode)
+      headers: chatHeaders,
+      body,
+    } as const
+    const answer = await openAnswer(pool, call, signal)
     let isWhole = false
     try {
-      // Not destroyed after the end mark: a connection whose answer was read to its end is used again.
-      yield* readAnswerChunks(reply.body.iterator({ destroyOnReturn: false }))
+      if (answer.status !== 200) {
+        const text = await readText(packetsOf(answer), limits.bodyBytesMax)
+        throw readBackendError(parseJson(text), answer.status)
+      }
+      const parser = new AnswerParser()
+      while (!parser.isEnded) {
+        const packet = await answer.next()
+        if (packet === null) break
+        const chunks = parser.push(packet)
+        if (chunks.length > 0) yield chunks
+      }
+      const last = parser.end()
+      if (last.length > 0) yield last
       isWhole = true
     } finally {
-      leaveBody(reply.body, isWhole)
+      answer.leave(isWhole)
     }
   }
 
@@ -138,16 +153,8 @@ export function createBackend(options: {
   }
 }
 
-/** What may follow the end mark before the connection is given up. */
-const TAIL_BYTES_MAX = 16 * 1024
-const TAIL_TIMEOUT_MS = 1_000
-
-/** Leaves an answer: a whole one without its tail, any other by ending the backend's call. */
-function leaveBody(body: Dispatcher.ResponseData['body'], isWhole: boolean): void {
-  body.on('error', () => undefined)
-  if (!isWhole) body.destroy()
-  else
-    body.dump({ limit: TAIL_BYTES_MAX, signal: AbortSignal.timeout(TAIL_TIMEOUT_MS) }).catch(() => undefined)
+async function* packetsOf(answer: Pick<BackendAnswer, 'next'>): AsyncGenerator<Uint8Array> {
+  for (let packet = await answer.next(); packet !== null; packet = await answer.next()) yield packet
 }
 
 function askForStream(request: JsonObject): JsonObject {
@@ -161,11 +168,11 @@ function askForStream(request: JsonObject): JsonObject {
 
 /** Faults of the connection become BackendError, without what they say of addresses. */
 async function* mapFaults(
-  chunks: AsyncIterable<JsonObject>,
+  batches: AsyncIterable<readonly AnswerChunk[]>,
   signal: AbortSignal,
-): AsyncGenerator<JsonObject> {
+): AsyncGenerator<readonly AnswerChunk[]> {
   try {
-    yield* chunks
+    yield* batches
   } catch (error) {
     if (signal.aborted) throw signal.reason
     toBackendError(error)

@@ -37,7 +37,7 @@ export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 /**
  * Measures how fast a backend serves a model: a warm-up, one request after another, then several at once. The speed of a
  * request is (tokens - 1) / (time of the last token - time of the first), tokens as `usage` counts them, because chunks may
- * hold several. Rejects with BackendError when the backend fails, or tells no usage.
+ * hold several; of an answer that came all at once, its tokens by the time since it was asked for. Rejects with BackendError when the backend fails, or tells no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,
@@ -131,17 +131,20 @@ async function measureRequest(
     last: 0,
     tokens: null,
   }
-  for await (const chunk of backend.streamChat(request, signal)) {
+  const sentAt = now()
+  for await (const chunks of backend.streamChat(request, signal)) {
     onChunk()
-    times.tokens = countTokens(chunk) ?? times.tokens
-    if (!holdsToken(chunk)) continue
+    for (const { chunk } of chunks) times.tokens = countTokens(chunk) ?? times.tokens
+    if (!chunks.some(({ chunk }) => holdsToken(chunk))) continue
     times.last = now()
     times.first ??= times.last
   }
   if (times.tokens === null)
     throw new BackendError('the backend tells no usage, so its speed cannot be measured')
   const { first, last, tokens } = times
-  return first === null ? { tokens: 0, ms: 0 } : { tokens: Math.max(0, tokens - 1), ms: last - first }
+  if (first === null) return { tokens: 0, ms: 0 }
+  const isSpread = last > first || tokens < 2
+  return isSpread ? { tokens: Math.max(0, tokens - 1), ms: last - first } : { tokens, ms: last - sentAt }
 }
 
 /** Long enough an answer for any of the lengths that are asked for. */

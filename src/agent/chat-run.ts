@@ -30,13 +30,14 @@ export async function runChat(
 ): Promise<RunOutcome> {
   const { id, model, body } = request
   try {
-    for await (const chunk of backend.streamChat({ ...body, model }, signal)) {
-      const frame = encodeChunk(id, chunk)
-      if (isTooLarge(frame)) throw new BackendError(`expected chunks that fit ${FRAME_BYTES_MAX} bytes`)
-      const sent = send(frame)
-      if (sent !== undefined) await sent
-      signal.throwIfAborted()
-    }
+    for await (const chunks of backend.streamChat({ ...body, model }, signal))
+      for (const { text } of chunks) {
+        const frame = encodeChunk(id, text)
+        if (isTooLarge(frame)) throw new BackendError(`expected chunks that fit ${FRAME_BYTES_MAX} bytes`)
+        const sent = send(frame)
+        if (sent !== undefined) await sent
+        signal.throwIfAborted()
+      }
     await send(encodeDone(id))
     return { kind: 'done' }
   } catch (error) {

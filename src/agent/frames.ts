@@ -65,9 +65,9 @@ function decodeImageFrame(frame: JsonObject): GatewayFrame {
   return { kind: 'image', id, request }
 }
 
-/** Gives the frame that carries one chunk of a run. */
-export function encodeChunk(requestId: string, chunk: JsonObject): string {
-  return JSON.stringify({ request_id: requestId, error: null, chunk, status: RUNNING })
+/** Gives the frame that carries one chunk of a run. `chunk` is JSON text, which goes out as the backend wrote it. */
+export function encodeChunk(requestId: string, chunk: string): string {
+  return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
 }
 
 /** Gives the frame that ends a run in good order. */

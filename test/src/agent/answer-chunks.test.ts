@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readAnswerChunks, readBackendError } from '../../../src/agent/answer-chunks.ts'
+import { AnswerParser, readBackendError } from '../../../src/agent/answer-chunks.ts'
 import { BackendError } from '../../../src/agent/backend-error.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 
@@ -7,15 +7,13 @@ async function read(...events: readonly (object | string)[]): Promise<readonly u
   const text = events
     .map((event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`)
     .join('')
-  async function* parts() {
-    yield Buffer.from(text)
-  }
-  const chunks: unknown[] = []
-  for await (const chunk of readAnswerChunks(parts())) chunks.push(chunk)
-  return chunks
+  const parser = new AnswerParser()
+  const chunks = [...parser.push(Buffer.from(text)), ...parser.end()]
+  expect(chunks.map(({ text: written }) => JSON.parse(written))).toEqual(chunks.map(({ chunk }) => chunk))
+  return chunks.map(({ chunk }) => chunk)
 }
 
-describe('readAnswerChunks', () => {
+describe('AnswerParser', () => {
   it('gives the chunks as they came, the usage last', async () => {
     const chunks = [textChunk('a'), textChunk('', 'stop'), usageChunk(1)]
     expect(await read(...chunks, '[DONE]')).toEqual(chunks)

@@ -40,7 +40,8 @@ async function read(
   request: object = REQUEST,
 ): Promise<readonly unknown[]> {
   const chunks: unknown[] = []
-  for await (const chunk of backend.streamChat({ ...request } as never, signal)) chunks.push(chunk)
+  for await (const batch of backend.streamChat({ ...request } as never, signal))
+    chunks.push(...batch.map(({ chunk }) => chunk))
   return chunks
 }
 

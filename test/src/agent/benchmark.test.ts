@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { AnswerChunk } from '../../../src/agent/answer-chunks.ts'
 import { BackendError } from '../../../src/agent/backend-error.ts'
 import { type BenchmarkProgress, runBenchmark, TOKENS_PER_SECOND_MAX } from '../../../src/agent/benchmark.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
@@ -8,24 +9,27 @@ import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 const signal = new AbortController().signal
 const now = () => performance.now()
 
+function answerChunk(chunk: object): AnswerChunk {
+  return { chunk: chunk as JsonObject, text: JSON.stringify(chunk) }
+}
+
 /** A model that takes `tokenMs` for a token, sends `perChunk` tokens in each chunk, and counts in usage. */
 function modelOf({ tokenMs, perChunk = 1 }: { readonly tokenMs: number; readonly perChunk?: number }) {
   const counts = { running: 0, most: 0, requests: [] as JsonObject[] }
-  async function* streamChat(request: JsonObject, stop: AbortSignal): AsyncGenerator<JsonObject> {
+  async function* streamChat(request: JsonObject, stop: AbortSignal): AsyncGenerator<readonly AnswerChunk[]> {
     counts.requests.push(request)
     counts.running += 1
     counts.most = Math.max(counts.most, counts.running)
     try {
-      yield {
-        ...textChunk(''),
-        choices: [{ index: 0, delta: { role: 'assistant', content: '' } }],
-      } as JsonObject
+      yield [
+        answerChunk({ ...textChunk(''), choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] }),
+      ]
       const tokens = Number(request.max_tokens)
       for (let sent = 0; sent < tokens; sent += perChunk) {
         await sleep(tokenMs * perChunk, undefined, { signal: stop })
-        yield textChunk('word '.repeat(perChunk)) as JsonObject
+        yield [answerChunk(textChunk('word '.repeat(perChunk)))]
       }
-      yield usageChunk(tokens) as JsonObject
+      yield [answerChunk(usageChunk(tokens))]
     } finally {
       counts.running -= 1
     }
@@ -64,10 +68,9 @@ describe('runBenchmark', () => {
   })
 
   it('does not tell more than gateways take', async () => {
-    async function* streamChat(): AsyncGenerator<JsonObject> {
-      yield textChunk('a') as JsonObject
-      yield textChunk('b') as JsonObject
-      yield usageChunk(1_000_000_000) as JsonObject
+    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+      yield [answerChunk(textChunk('a'))]
+      yield [answerChunk(textChunk('b')), answerChunk(usageChunk(1_000_000_000))]
     }
     const plan = { durationMs: 10, concurrency: 1 }
     const result = await runBenchmark({ streamChat }, 'm', { plan, now, signal })
@@ -79,8 +82,8 @@ describe('runBenchmark', () => {
     ['one token', [textChunk('a'), usageChunk(1)], 'too few tokens'],
     ['usage without an answer', [usageChunk(100)], 'too few tokens'],
   ])('rejects for a backend that gives %s', async (_, chunks, message) => {
-    async function* streamChat(): AsyncGenerator<JsonObject> {
-      for (const chunk of chunks) yield chunk as JsonObject
+    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+      yield chunks.map(answerChunk)
     }
     const run = runBenchmark({ streamChat }, 'm', { plan: { durationMs: 10, concurrency: 1 }, now, signal })
     await expect(run).rejects.toThrow(BackendError)
@@ -88,11 +91,10 @@ describe('runBenchmark', () => {
   })
 
   it('counts reasoning as tokens, and role and empty texts as none', async () => {
-    const chunk = (delta: object) =>
-      ({ ...textChunk(''), choices: [{ index: 0, delta }] }) as unknown as JsonObject
+    const chunk = (delta: object) => answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
     const times = [0, 100, 200, 300, 1_000]
     let time = 0
-    async function* streamChat(): AsyncGenerator<JsonObject> {
+    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
       const deltas = [
         { role: 'assistant', content: '' },
         { reasoning_content: 'r' },
@@ -101,10 +103,10 @@ describe('runBenchmark', () => {
       ]
       for (const [index, delta] of deltas.entries()) {
         time = times[index] ?? 0
-        yield chunk(delta)
+        yield [chunk(delta)]
       }
       time = 1_000
-      yield usageChunk(11) as JsonObject
+      yield [answerChunk(usageChunk(11))]
     }
     const plan = { durationMs: 10, concurrency: 1 }
     const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
@@ -121,5 +123,16 @@ describe('runBenchmark', () => {
     })
     await expect(run).rejects.toThrow()
     expect(counts.running).toBe(0)
+  })
+
+  it('counts an answer that came all at once from when it was asked for', async () => {
+    let time = 0
+    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+      time += 100
+      yield [answerChunk(textChunk('a')), answerChunk(textChunk('b')), answerChunk(usageChunk(20))]
+    }
+    const plan = { durationMs: 10, concurrency: 1 }
+    const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
+    expect(single).toBe(200)
   })
 })

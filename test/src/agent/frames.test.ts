@@ -78,7 +78,7 @@ describe('frames to the gateway', () => {
   it('have the members of the public client', () => {
     const frame = { request_id: 'r1', error: null, chunk: null, status: 2 }
     expect(JSON.parse(encodeDone('r1'))).toEqual(frame)
-    expect(JSON.parse(encodeChunk('r1', { a: 1 }))).toEqual({ ...frame, chunk: { a: 1 }, status: 1 })
+    expect(JSON.parse(encodeChunk('r1', '{"a":1}'))).toEqual({ ...frame, chunk: { a: 1 }, status: 1 })
     expect(JSON.parse(encodeFailure('r1', { statusCode: 429, message: 'm' }))).toEqual({
       ...frame,
       error: { status_code: 429, message: 'm' },

@@ -1,0 +1,149 @@
+import type { Dispatcher } from 'undici'
+
+/** Bytes of an answer that may wait to be read before its connection is paused. */
+export const WAITING_BYTES_MAX = 256 * 1024
+
+/** What may follow the end mark of an answer before its connection is given up. */
+const TAIL_BYTES_MAX = 16 * 1024
+const TAIL_TIMEOUT_MS = 1_000
+
+/** One answer of a backend, packet by packet. Belongs to one reader. */
+export type BackendAnswer = {
+  readonly status: number
+  /** The next packet; null after the last. Rejects, when what came before was read, with the connection's fault, or the signal's reason. */
+  next(): Promise<Uint8Array | null>
+  /**
+   * Leaves the answer: one that was read as far as it matters keeps its connection, which is used again when the rest has
+   * come; any other ends the backend's call.
+   */
+  leave(isWhole: boolean): void
+}
+
+/**
+ * Sends a request and gives its answer when its head is there. Rejects with the connection's fault, or the signal's reason.
+ * Packets are taken as they come, without a stream between: most answers are many small ones.
+ */
+export function openAnswer(
+  pool: Pick<Dispatcher, 'dispatch'>,
+  request: Dispatcher.DispatchOptions,
+  signal: AbortSignal,
+): Promise<BackendAnswer> {
+  signal.throwIfAborted()
+  const reading = new Reading(signal)
+  pool.dispatch(request, reading)
+  return reading.opened.promise
+}
+
+class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
+  readonly opened = Promise.withResolvers<BackendAnswer>()
+  status = 0
+  private readonly signal: AbortSignal
+  private readonly onAbort = () => {
+    this.packets = []
+    this.fail(this.signal.reason)
+  }
+  private controller: Dispatcher.DispatchController | null = null
+  private packets: Uint8Array[] = []
+  private waitingBytes = 0
+  private tailBytes = 0
+  private tailTimer: NodeJS.Timeout | undefined
+  private phase: 'reading' | 'tail' | 'ended' = 'reading'
+  private fault: { readonly reason: unknown } | null = null
+  private reader: PromiseWithResolvers<void> | null = null
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal
+    signal.addEventListener('abort', this.onAbort)
+  }
+
+  async next(): Promise<Uint8Array | null> {
+    if (this.packets.length === 0 && this.phase === 'reading') {
+      this.reader = Promise.withResolvers()
+      await this.reader.promise
+    }
+    const packet = this.packets.shift()
+    if (packet !== undefined) {
+      this.waitingBytes -= packet.length
+      if (this.packets.length === 0) this.controller?.resume()
+      return packet
+    }
+    if (this.fault !== null) throw this.fault.reason
+    return null
+  }
+
+  leave(isWhole: boolean): void {
+    if (this.phase !== 'reading') return
+    this.detach()
+    if (!isWhole) {
+      this.giveUp()
+      return
+    }
+    this.phase = 'tail'
+    this.controller?.resume()
+    this.tailTimer = setTimeout(() => this.giveUp(), TAIL_TIMEOUT_MS)
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.controller = controller
+    if (this.phase === 'ended') controller.abort(LEFT)
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number): void {
+    // 1xx are no answer yet.
+    if (status < 200) return
+    this.status = status
+    this.opened.resolve(this)
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, packet: Uint8Array): void {
+    if (this.phase === 'reading') {
+      this.packets.push(packet)
+      this.waitingBytes += packet.length
+      if (this.waitingBytes > WAITING_BYTES_MAX) controller.pause()
+      this.wake()
+      return
+    }
+    this.tailBytes += packet.length
+    if (this.tailBytes > TAIL_BYTES_MAX) this.giveUp()
+  }
+
+  onResponseEnd(): void {
+    this.end()
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    this.fail(error)
+  }
+
+  private fail(reason: unknown): void {
+    if (this.phase === 'ended') return
+    this.fault = { reason }
+    this.opened.reject(reason)
+    this.giveUp()
+  }
+
+  /** Ends the backend's call; one that still waits for a connection ends when it gets one. */
+  private giveUp(): void {
+    this.end()
+    this.controller?.abort(LEFT)
+  }
+
+  private end(): void {
+    this.phase = 'ended'
+    clearTimeout(this.tailTimer)
+    this.detach()
+    this.wake()
+  }
+
+  private detach(): void {
+    this.signal.removeEventListener('abort', this.onAbort)
+  }
+
+  private wake(): void {
+    this.reader?.resolve()
+    this.reader = null
+  }
+}
+
+/** Nobody is told it: whoever left knows. */
+const LEFT = new Error('the answer is not read any further')
