@@ -1,7 +1,13 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { AppSettings } from '../../src/app-routes.ts'
+import { createFileStore } from '../../src/images/file-store.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import { createNodes, type Nodes } from '../../src/nodes/nodes.ts'
+import { createImages, type Images } from '../../src/services/images.ts'
+import { createNodeImages } from '../../src/services/node-images.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import type { PostgresServer } from './postgres.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
@@ -39,7 +45,9 @@ export async function openPlainStage(
   } = {},
 ): Promise<PlainStage> {
   const opened: { nodes?: Nodes } = {}
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-images-'))
   const gateway = await startGateway({
+    upstream: { images: imagesOf(() => opened.nodes, folder) },
     ...(options.settings === undefined ? {} : { settings: options.settings }),
     ...(options.postgres === undefined ? {} : { postgres: options.postgres }),
     nodes: ({ nodesStore, inferences, keys, log }) => {
@@ -85,8 +93,30 @@ export async function openPlainStage(
     async stop() {
       await Promise.all(agents.map((agent) => agent.stop()))
       await gateway.stop()
+      await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** Images of nodes that are made later, kept in a folder. */
+function imagesOf(nodes: () => Nodes | undefined, folder: string): Images {
+  const dispatcher = () => {
+    const found = nodes()?.images
+    if (found === undefined) throw new Error('expected the gateway to make its nodes')
+    return found
+  }
+  const source = createNodeImages({
+    dispatch: (call) => dispatcher().dispatch(call),
+    serves: (model) => dispatcher().serves(model),
+    isKnown: (model) => dispatcher().isKnown(model),
+    models: () => dispatcher().models(),
+    fits: (request) => dispatcher().fits(request),
+  })
+  const store = createFileStore({
+    ...{ folder, ttlMs: 60_000, bytesMax: 100_000_000 },
+    ...{ now: Date.now, random: randomBytes },
+  })
+  return createImages({ sources: [source], store, now: Date.now })
 }
 
 const BENCHMARK_TOKENS_PER_SECOND = 100
