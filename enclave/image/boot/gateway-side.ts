@@ -1,0 +1,115 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { PROJECT_ROOT } from '../build-image.ts'
+import { BootError } from './boot-error.ts'
+
+/** A program of this project that runs on the host. It ends when this process does: its IPC channel closes. */
+export type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
+
+/** The local chain, with the contract. */
+export type ChainFacts = z.output<typeof chainForm>
+/** The demonstration provider. */
+export type ProviderFacts = z.output<typeof providerForm>
+/** A gateway that serves. */
+export type GatewayFacts = z.output<typeof gatewayForm>
+
+/** From a program's start to its ready notice, milliseconds. */
+export const PROGRAM_TIMEOUT_MS = 90_000
+
+/** From SIGTERM to SIGKILL. */
+export const STOP_TIMEOUT_MS = 15_000
+
+/** Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with BootError `program_failed`. */
+export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
+  return startProgram('the local chain', { file: 'src/local/run-chain.ts', words: [folder] }, chainForm)
+}
+
+/** Starts the demonstration provider on any free port. Rejects with BootError `program_failed`. */
+export function startProvider(): Promise<HostProgram<ProviderFacts>> {
+  return startProgram('the demonstration provider', { file: 'src/demo/main.ts' }, providerForm)
+}
+
+/**
+ * Starts a gateway as an operator would, on any free port, in front of the enclave behind `socketPath`. Rejects with BootError
+ * `program_failed`, which has what it said.
+ */
+export function startGateway(options: {
+  readonly socketPath: string
+  readonly chain: ChainFacts
+  readonly dataFolder: string
+}): Promise<HostProgram<GatewayFacts>> {
+  const { socketPath, chain, dataFolder } = options
+  const environment = {
+    PORT: '0',
+    DATA_DIR: dataFolder,
+    LOG_LEVEL: 'warn',
+    ENCLAVE_URL: `unix:${socketPath}`,
+    CHAIN_RPC_URL: chain.rpcUrl,
+    CHAIN_ID: String(chain.chainId),
+    CONTRACT_ADDRESS: chain.contract,
+    RELAYER_PRIVATE_KEY: chain.relayerKey,
+    CONFIRMATIONS: '1',
+  }
+  return startProgram('the gateway', { file: 'src/main.ts', environment }, gatewayForm)
+}
+
+const chainForm = z.object({
+  kind: z.literal('ready'),
+  rpcUrl: z.string(),
+  chainId: z.number(),
+  contract: z.string(),
+  relayerKey: z.string(),
+})
+
+const providerForm = z.object({ kind: z.literal('ready'), origin: z.url() })
+
+const gatewayForm = z.object({ kind: z.literal('ready'), url: z.string(), apiKey: z.string() })
+
+type Program = {
+  /** Below the project's root. */
+  readonly file: string
+  readonly words?: readonly string[]
+  readonly environment?: Readonly<Record<string, string>>
+}
+
+const TAIL_LENGTH = 2_000
+
+async function startProgram<Ready>(
+  name: string,
+  { file, words = [], environment = {} }: Program,
+  form: z.ZodType<Ready>,
+): Promise<HostProgram<Ready>> {
+  const child = fork(join(PROJECT_ROOT, file), words, {
+    env: environment,
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    // A Ctrl-C is for this process, which then ends its parts.
+    detached: true,
+  })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream?.setEncoding('utf8').on('data', (text: string) => {
+      said = (said + text).slice(-TAIL_LENGTH)
+    })
+  try {
+    const [notice] = await Promise.race([
+      once(child, 'message', { signal: AbortSignal.timeout(PROGRAM_TIMEOUT_MS) }),
+      once(child, 'close').then(() => Promise.reject(new Error('it ended'))),
+    ])
+    return { ready: form.parse(notice), stop: () => endProgram(child) }
+  } catch (error) {
+    await endProgram(child)
+    const reason = error instanceof Error ? error.message : 'unknown'
+    throw new BootError('program_failed', `${name} did not start (${reason}):\n${said.trim()}`)
+  }
+}
+
+async function endProgram(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
+  await exited
+  clearTimeout(timer)
+}

@@ -1,0 +1,43 @@
+import { createLogger } from '../logger.ts'
+import { startAnvil } from './anvil.ts'
+import { StartFailure } from './supervised-process.ts'
+
+/** What run-chain tells the parent that started it. */
+export type ChainReady = {
+  readonly kind: 'ready'
+  readonly rpcUrl: string
+  readonly chainId: number
+  /** The anchor contract, 0x, lower case. */
+  readonly contract: string
+  readonly relayerKey: string
+}
+
+/**
+ * A program of its own: the local chain with the contract on it, on any free port, without a gateway. `node run-chain.ts
+ * FOLDER`, started with an IPC channel; it ends when that channel closes, or at SIGTERM.
+ */
+const [folder] = process.argv.slice(2)
+if (process.send === undefined || folder === undefined) {
+  process.stderr.write('run-chain: expected a folder, and a parent with an IPC channel\n')
+  process.exit(2)
+}
+await run(folder).catch((error: unknown) => {
+  if (!(error instanceof StartFailure)) throw error
+  process.stderr.write(`${error.message}\n`)
+  process.exit(1)
+})
+
+async function run(folder: string): Promise<void> {
+  const log = createLogger({ level: 'warn', destination: process.stderr })
+  const chain = await startAnvil({ folder, port: 0, log })
+  const stop = async () => {
+    await chain.stop()
+    process.exit(0)
+  }
+  process.once('disconnect', stop)
+  process.once('SIGTERM', stop)
+  process.once('SIGINT', () => undefined)
+  const { rpcUrl, chainId, contract, relayerKey } = chain
+  const ready: ChainReady = { kind: 'ready', rpcUrl, chainId, contract, relayerKey }
+  process.send?.(ready)
+}

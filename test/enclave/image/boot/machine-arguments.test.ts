@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import { type MachinePlan, machineArguments } from '../../../../enclave/image/boot/machine-arguments.ts'
+
+const PLAN: MachinePlan = {
+  accelerator: 'tcg',
+  kernelPath: '/k',
+  ramdiskPath: '/r',
+  cmdline: 'console=ttyS0 a,b',
+  memoryMebibytes: 1024,
+  cpus: 2,
+  platformFiles: [{ name: 'opt/x', path: '/a,b/x' }],
+  inward: { hostPort: 4001, port: 5000 },
+  outward: [{ port: 8090, hostPort: 4002 }],
+  relay: { command: '/no de', script: "/it's, here/relay.ts" },
+}
+
+function argumentAfter(option: string, plan = PLAN): string | undefined {
+  const words = machineArguments(plan)
+  return words[words.indexOf(option) + 1]
+}
+
+describe('machineArguments', () => {
+  it('gives the kernel its command line as it is', () => {
+    expect(argumentAfter('-append')).toBe(PLAN.cmdline)
+  })
+
+  it('cuts the network off from all but the ports that are named', () => {
+    expect(argumentAfter('-netdev')).toBe(
+      "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:4001-10.0.2.15:5000,guestfwd=tcp:10.0.2.100:8090-cmd:'/no de' '/it'\\''s,, here/relay.ts' '4002'",
+    )
+  })
+
+  it('has no way out when none is named', () => {
+    expect(argumentAfter('-netdev', { ...PLAN, outward: [] })).not.toContain('guestfwd')
+  })
+
+  it('doubles the comma of a path, which would begin another option', () => {
+    expect(argumentAfter('-fw_cfg')).toBe('name=opt/x,file=/a,,b/x')
+  })
+
+  it('has no device, monitor or disk by default, and does not start again', () => {
+    expect(machineArguments(PLAN)).toEqual(
+      expect.arrayContaining(['-nodefaults', '-no-user-config', '-no-reboot']),
+    )
+    expect(argumentAfter('-monitor')).toBe('none')
+  })
+
+  it('emulates a processor, or takes the one that is there', () => {
+    expect([argumentAfter('-accel'), argumentAfter('-cpu')]).toEqual(['tcg,thread=multi', 'max'])
+    const plan = { ...PLAN, accelerator: 'kvm' } as const
+    expect([argumentAfter('-accel', plan), argumentAfter('-cpu', plan)]).toEqual(['kvm', 'host'])
+  })
+})

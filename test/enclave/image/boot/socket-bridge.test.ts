@@ -1,0 +1,81 @@
+import { once } from 'node:events'
+import { mkdtemp, rm, stat } from 'node:fs/promises'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openSocketBridge, type SocketBridge } from '../../../../enclave/image/boot/socket-bridge.ts'
+
+let folder: string
+let path: string
+let server: Server
+let bridge: SocketBridge
+let serve: (socket: Socket) => void
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-bridge-'))
+  path = join(folder, 'b.sock')
+  server = createServer({ allowHalfOpen: true }, (socket) => serve(socket))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  bridge = await openSocketBridge({ path, port: (server.address() as AddressInfo).port })
+})
+afterEach(async () => {
+  await bridge.close()
+  await new Promise((resolve) => server.close(resolve))
+  await rm(folder, { recursive: true })
+})
+
+describe('openSocketBridge', () => {
+  it('lets this user alone in', async () => {
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+  })
+
+  it('carries bytes both ways, and the end of either alone', async () => {
+    serve = async (socket) => {
+      const asked = await buffer(socket)
+      socket.end(asked.reverse())
+    }
+    const sent = Buffer.alloc(300_000, 'abc')
+    const caller = connect({ path, allowHalfOpen: true })
+    caller.end(sent)
+    expect(Buffer.compare(await buffer(caller), Buffer.from(sent).reverse())).toBe(0)
+  })
+
+  it('tells the other side that a caller is gone', async () => {
+    const gone = new Promise<void>((resolve) => {
+      serve = (socket) => {
+        socket.on('error', () => undefined)
+        socket.once('close', () => resolve())
+        socket.once('data', () => caller.destroy())
+        socket.once('end', () => socket.end())
+      }
+    })
+    const caller = connect(path)
+    caller.write('x')
+    await gone
+  })
+
+  it('ends a connection when nobody is at the other side', async () => {
+    await new Promise((resolve) => server.close(resolve))
+    const caller = connect(path)
+    await once(caller, 'close')
+    server.listen(0, '127.0.0.1')
+  })
+
+  it('ends running connections when it is closed', async () => {
+    serve = (socket) => {
+      socket.on('error', () => undefined).resume()
+      socket.once('end', () => socket.end())
+    }
+    const caller = connect(path)
+    await once(caller, 'connect')
+    await bridge.close()
+    await once(caller, 'close')
+    await once(
+      connect(path).on('error', () => undefined),
+      'close',
+    )
+  })
+})
