@@ -71,11 +71,9 @@ describe('openSocketBridge', () => {
     }
     const caller = connect(path)
     await once(caller, 'connect')
+    const ended = once(caller, 'close')
     await bridge.close()
-    await once(caller, 'close')
-    await once(
-      connect(path).on('error', () => undefined),
-      'close',
-    )
+    await ended
+    await expect(once(connect(path), 'connect')).rejects.toMatchObject({ code: 'ENOENT' })
   })
 })
