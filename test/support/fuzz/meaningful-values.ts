@@ -1,0 +1,57 @@
+import { createMeasuredNode, createNode, getJson, sendBody } from '../register-node.ts'
+import type { Dictionary } from './schema-arbitrary.ts'
+
+type Caller = { readonly url: string; readonly key: string }
+
+/** Keys that are made to be revoked. */
+const VICTIMS = 5
+
+/** What leads past the first look-ups of a service: ids of records, nodes, keys and images that it has. */
+export type MeaningfulValues = {
+  readonly dictionary: Dictionary
+  /** A node of the caller's that no agent runs. */
+  readonly nodeId: string
+}
+
+/** Makes one of each thing, with the caller's key, and gives what they are named by. The service is one of demonstration. */
+export async function collectMeaningful(caller: Caller): Promise<MeaningfulValues> {
+  const post = async (path: string, body: object) =>
+    (await (await sendBody(caller, 'POST', path, body)).json()) as Readonly<Record<string, unknown>>
+  const chat = { model: 'demo/echo', messages: [{ role: 'user', content: 'hello' }] }
+  const { hash } = await post('/v1/verified/chat/completions', chat)
+  const records = (await getJson(caller, '/v1/verified/chat/completions')).completions as readonly {
+    readonly id: string
+  }[]
+  const logs = (await getJson(caller, '/v1/log')).logs as readonly { readonly notary: string }[]
+  const drawn = await post('/v1/images/generations', {
+    model: 'demo/image',
+    prompt: 'a whale',
+    size: '256x256',
+  })
+  const files = drawn.data as readonly { readonly url: string }[]
+  const images = files.map(({ url }) => url.split('/').at(-1))
+  const victims = await Promise.all(
+    Array.from({ length: VICTIMS }, async () => (await post('/v1/dashboard/keys', { name: 'victim' })).id),
+  )
+  const nodeId = await createMeasuredNode(caller, ['measured'])
+  const positions = ['0', '1', '2']
+  const notaries = logs.map(({ notary }) => notary)
+  const dictionary = {
+    ...{ hash: [hash], notary: notaries, nonce: ['ab'.repeat(16), 'AB'.repeat(64)] },
+    cursor: [...records.map(({ id }) => id), ...notaries, '0'],
+    node_id: [nodeId, nodeId, nodeId, await createNode(caller), 'nobodys'],
+    id: [...images, ...images, ...victims, 'nobodys'],
+    content: ['hello', 'get_weather({"city":"Oslo"})', 'Write 7 words'],
+    size: ['256x256', ...positions],
+    ...{ index: positions, from: positions, to: positions, start: positions, end: positions },
+  }
+  return { dictionary, nodeId }
+}
+
+/** Models that `path` serves, and one that it does not. */
+export function modelsFor(path: string): readonly string[] {
+  if (path.startsWith('/v1/images/')) return ['demo/image', 'demo/image', 'nobodys']
+  if (path === '/v1/embeddings') return ['demo/embedding', 'demo/embedding', 'nobodys']
+  if (path.startsWith('/v1/node/')) return ['measured', 'measured', 'nobodys']
+  return ['demo/echo', 'demo/tools', 'demo/lorem', 'demo/refusal', 'nobodys']
+}
