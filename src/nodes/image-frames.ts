@@ -45,7 +45,7 @@ export const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
  * Decodes one text frame of a DIFFUSION node. Never throws. A frame of more than `smallBytesMax` is read only if it is what an
- * answer with images is: few and long strings. Thirty megabytes of brackets would become gigabytes of objects.
+ * answer with images is: few and long strings. 32 MiB of brackets would become 700 MB of objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame | ImageFrame {
   const isLarge = bytes.length > smallBytesMax

@@ -45,7 +45,7 @@ export type NodeLimits = {
   readonly queueBytesMax: number
   /** All frames of one run together; a node that sends more is closed with 1008. */
   readonly answerBytesMax: number
-  /** Until the images are there, per attempt: ten large ones on a contributed machine take minutes. */
+  /** Until the images are there, per attempt: ten large ones take a contributed machine a minute or more. */
   readonly imageMs: number
   /** Depth of a chunk, itself included: whoever writes it out again does so recursively. */
   readonly chunkDepthMax: number
