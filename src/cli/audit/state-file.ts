@@ -66,7 +66,7 @@ async function readState(path: string, scope: string): Promise<Map<string, Saved
   const state = parseState(text, path)
   if (state.scope === scope) return state.logs
   throw new CliError(
-    `${printable(path)} is of an audit with other options (--from, --key, --rpc, --pcr, --root, --configuration): use the same, or another file`,
+    `${printable(path)} is of an audit with other options (--from, --key, --rpc, --pcr, --release, --root, --configuration): use the same, or another file`,
     EXIT_CODES.usage,
   )
 }

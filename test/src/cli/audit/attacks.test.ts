@@ -1,8 +1,16 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
+import { decodeBase64, encodeHex } from '../../../../attestation/bytes.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../attestation/json/value.ts'
+import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
+import type { Release } from '../../../../attestation/release/release.ts'
+import { entryOf, type ReleaseEntry } from '../../../../attestation/release/release-list.ts'
+import { signReleaseList } from '../../../../attestation/release/verify-release.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
+import { buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
 import { type Attack, describeHead, TEST_KEY } from '../../../support/equivocating-server.ts'
+import { OPERATOR_KEY, OPERATOR_SECRET } from '../../../support/release-stage.ts'
 import { openStage, type Stage } from './stage.ts'
 
 const BATCHES = [1, 4, 2, 7, 3, 5, 8, 2]
@@ -506,6 +514,33 @@ describe('affidavit audit', () => {
     expect([code, codes]).toEqual([1, expected])
   })
 
+  it('takes the expected measurements from a signed list of releases, and names the one it met', async () => {
+    stage.server.serve([log])
+    const list = await saveReleases([entryOf(releaseOf(log))])
+    const { code, stdout, outcomes } = await stage.audit(...trust, '--key', TEST_KEY, ...list)
+    expect([code, outcomes.measurements]).toEqual([0, 'passed'])
+    expect(stdout).toMatch(/[0-9]+ in order; release 1\.4\.0 \(commit 0123/)
+  })
+
+  it('catches a release that was revoked since, whenever the documents were made', async () => {
+    stage.server.serve([log])
+    const revoked = { at: '2031-01-01T00:00:00Z', reason: 'it signs anything' }
+    const list = await saveReleases([{ ...entryOf(releaseOf(log)), revoked }])
+    const { code, codes, findings } = await stage.audit(...trust, '--key', TEST_KEY, ...list)
+    expect([code, codes]).toEqual([1, ['measurements_unexpected']])
+    expect(findings[0]?.message).toContain('it signs anything')
+  })
+
+  it('begins anew, and says so, when the list of releases is another one than before', async () => {
+    stage.server.serve([log])
+    const state = ['--state', join(stage.folder, 'releases-state.json')]
+    const first = await saveReleases([entryOf(releaseOf(log))])
+    expect((await stage.audit(...trust, ...first, ...state)).code).toBe(0)
+    const second = await saveReleases([entryOf(releaseOf(log)), entryOf(buildOtherRelease())])
+    const { code, stderr } = await stage.audit(...trust, ...second, ...state)
+    expect([code, stderr]).toEqual([2, expect.stringContaining('other options')])
+  })
+
   it('takes no document for genuine that does not lead to the root', async () => {
     stage.server.serve([log])
     const { code, codes } = await stage.audit('--key', TEST_KEY)
@@ -541,4 +576,19 @@ function underHead(record: JsonObject, at: number): JsonObject {
       path,
     },
   }
+}
+
+/** A release with the measurements of the log's documents. */
+function releaseOf({ document }: BuiltLog): Release {
+  const { pcrs } = decodeAttestationPayload(decodeBase64(document))
+  const hexOf = (index: number) => encodeHex(pcrs.get(index) ?? new Uint8Array())
+  return buildRelease({ measurements: { PCR0: hexOf(0), PCR1: hexOf(1), PCR2: hexOf(2) } })
+}
+
+/** Options that expect these releases. */
+async function saveReleases(releases: readonly ReleaseEntry[]): Promise<readonly string[]> {
+  const path = join(stage.folder, 'releases.json')
+  const signed = signReleaseList({ issued_at: '2026-03-03T00:00:00Z', releases }, OPERATOR_SECRET)
+  await writeFile(path, JSON.stringify(signed))
+  return ['--release', path, '--release-key', OPERATOR_KEY]
 }

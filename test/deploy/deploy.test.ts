@@ -1,0 +1,156 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { listBridges } from '../../enclave/image/settings-files.ts'
+import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
+
+const root = join(import.meta.dirname, '../..')
+const units = join(root, 'deploy/systemd')
+const read = (path: string) => readFileSync(join(root, path), 'utf8')
+const bridges = listBridges(BUILT_IN_PROVIDERS)
+
+describe('the proxies', () => {
+  it('are one for each host of the built-in table, at the port that the image dials', () => {
+    const files = readdirSync(join(units, 'proxies')).map((name) => [
+      Number(name.replace('.env', '')),
+      readFileSync(join(units, 'proxies', name), 'utf8'),
+    ])
+    expect(files).toEqual(
+      bridges.map(({ vsockPort, host, port }) => [vsockPort, `HOST=${host}\nPORT=${port}\n`]),
+    )
+  })
+
+  it('are allowed those hosts and no others', () => {
+    const lines = read('deploy/systemd/vsock-proxy.yaml').match(/^ {2}- .*$/gm)
+    expect(lines).toEqual(bridges.map(({ host, port }) => `  - { address: ${host}, port: ${port} }`))
+  })
+
+  it('are all started by their target', () => {
+    const wanted = read('deploy/systemd/affidavit-proxies.target').match(/vsock-proxy@(\d+)/g)
+    expect(wanted).toEqual(bridges.map(({ vsockPort }) => `vsock-proxy@${vsockPort}`))
+  })
+})
+
+describe('the variables of the gateway', () => {
+  it('are ones that it knows', () => {
+    const known = ['src/config.ts', 'src/upstream/settings.ts', 'src/enclaves/settings.ts']
+      .filter((path) => existsSync(join(root, path)))
+      .map(read)
+      .join('')
+    const given = [
+      ...(read('deploy/gateway/gateway.env.example').match(/^[A-Z_]+(?==)/gm) ?? []),
+      ...(read('deploy/systemd/affidavit-gateway.service').match(/(?<=^Environment=)[A-Z_]+/gm) ?? []),
+    ]
+    expect(given.length).toBeGreaterThan(8)
+    expect(given.filter((name) => !new RegExp(`^ +${name}: `, 'm').test(known))).toEqual([])
+  })
+
+  it('have no secret and no address in the example but the sockets and files of this machine', () => {
+    const values = read('deploy/gateway/gateway.env.example').match(/(?<=^[A-Z_]+=).+$/gm)
+    expect(values).toEqual([
+      'unix:/run/affidavit/enclave-16.sock',
+      '/etc/affidavit/public/releases.json',
+      '9464',
+    ])
+  })
+})
+
+describe('container images', () => {
+  it('are named by a digest that the operator gives: none has a default', () => {
+    const dockerfile = read('deploy/gateway/Dockerfile')
+    const bases = dockerfile.match(/^FROM .*$/gm) ?? []
+    expect(bases).toHaveLength(2)
+    for (const base of bases) expect(base).toMatch(/^FROM \$\{NODE_IMAGE\}( AS build)?$/)
+    expect(dockerfile.match(/^ARG .*$/gm)).toEqual(['ARG NODE_IMAGE', 'ARG NODE_IMAGE'])
+    expect(read('deploy/gateway/compose.yaml')).toMatch(/image: \$\{POSTGRES_IMAGE:\?/)
+  })
+
+  it('take every folder that the gateway runs from', () => {
+    const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
+    const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
+    const folders = ['attestation', 'contracts', 'enclave/protocol', 'migrations', 'src']
+    expect(copied).toEqual(expect.arrayContaining(folders))
+    expect(allowed).toEqual(expect.arrayContaining([...folders, 'package.json', 'package-lock.json']))
+  })
+})
+
+const hasAnalyzer = existsSync('/usr/bin/systemd-analyze')
+
+describe('the systemd units', () => {
+  let sandbox: string
+  beforeAll(async () => {
+    // A root of its own, with the programs that the units start: nothing of this machine takes part.
+    sandbox = await mkdtemp(join(tmpdir(), 'affidavit-units-'))
+    await mkdir(join(sandbox, 'etc/systemd'), { recursive: true })
+    await cp(units, join(sandbox, 'etc/systemd/system'), { recursive: true })
+    await cp('/usr/lib/systemd/system', join(sandbox, 'usr/lib/systemd/system'), { recursive: true }).catch(
+      () => undefined,
+    )
+    for (const program of [
+      'usr/bin/nitro-cli',
+      'usr/bin/socat',
+      'usr/bin/vsock-proxy',
+      'usr/bin/node',
+      'bin/kill',
+    ])
+      await saveProgram(program)
+  })
+  afterAll(() => rm(sandbox, { recursive: true }))
+
+  async function saveProgram(path: string): Promise<void> {
+    await mkdir(join(sandbox, path, '..'), { recursive: true })
+    await writeFile(join(sandbox, path), '#!/bin/sh\n')
+    await chmod(join(sandbox, path), 0o755)
+  }
+
+  const verify = (unit: string) => {
+    const words = ['verify', '--man=no', `--root=${sandbox}`, unit]
+    return execFileSync('systemd-analyze', words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  }
+
+  const UNITS = [
+    'affidavit-enclave@16.service',
+    'affidavit-enclave-bridge@16.service',
+    'affidavit-vsock-proxy@8002.service',
+    'affidavit-proxies.target',
+    'affidavit-gateway.service',
+  ]
+
+  it.skipIf(!hasAnalyzer).each(UNITS)(
+    'are what systemd reads: %s (skipped without systemd-analyze)',
+    (unit) => {
+      expect(verify(unit)).toBe('')
+    },
+  )
+
+  it.skipIf(!hasAnalyzer)(
+    'would not pass with a command that is not there (skipped without systemd-analyze)',
+    async () => {
+      const broken = read('deploy/systemd/affidavit-gateway.service').replace(
+        '/usr/bin/node',
+        '/usr/bin/nothing',
+      )
+      await writeFile(join(sandbox, 'etc/systemd/system/affidavit-broken.service'), broken)
+      expect(() => verify('affidavit-broken.service')).toThrow()
+    },
+  )
+
+  it('give no service more rights than it had', () => {
+    const services = readdirSync(units).filter((name) => name.endsWith('.service'))
+    expect(services).toHaveLength(4)
+    for (const name of services) {
+      const text = readFileSync(join(units, name), 'utf8')
+      for (const line of [
+        'NoNewPrivileges=yes',
+        'CapabilityBoundingSet=',
+        'ProtectSystem=strict',
+        'ProtectHome=yes',
+      ])
+        expect(text.split('\n'), name).toContain(line)
+      expect(text, name).toMatch(/^(User=affidavit|DynamicUser=yes)/m)
+    }
+  })
+})
