@@ -12,8 +12,8 @@ export type PacketSource = {
 }
 
 /** What a packet costs besides its bytes: a stranger may send one for each. */
-export const PACKET_COST_BYTES = 128
-/** Packets of a wide-area network have 1,400 bytes: their cost is a tenth more. Smaller ones are unusual, and then slower. */
+export const PACKET_COST_BYTES = 256
+/** Packets of a wide-area network have 1,400 bytes: their cost is a fifth more. Smaller ones are unusual, and then slower. */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
