@@ -29,7 +29,7 @@ export type Release = {
   readonly version: string
   /** The commit that the image is built from: 40 hex digits. */
   readonly git_commit: string
-  /** When the payload was made, ISO 8601; for people: nothing is decided by it. */
+  /** ISO 8601, for people: nothing is decided by it. The image builder takes the commit's, so that a rebuild gives the same. */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
