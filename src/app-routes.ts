@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Router } from '@koa/router'
+import type { Enclaves } from './enclaves/enclaves.ts'
 import { createAdmission } from './http/admission.ts'
 import type { CallSignals } from './http/call-signals.ts'
 import type { RequestState } from './http/context.ts'
@@ -26,7 +27,6 @@ import type { ApiKeys } from './services/api-keys.ts'
 import { createAttestations } from './services/attestations.ts'
 import { createChatCompletions } from './services/chat-completions.ts'
 import type { Committer } from './services/committer.ts'
-import type { EnclaveClient } from './services/enclave-client.ts'
 import { createEvidence, type EvidenceSources } from './services/evidence.ts'
 import type { HeadPageSources } from './services/head-page.ts'
 import { createHistory } from './services/history.ts'
@@ -46,7 +46,7 @@ import type { CallObserver } from './telemetry/call-scope.ts'
 
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
-  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete' | 'attestation'>
+  readonly enclaves: Pick<Enclaves, 'complete' | 'attesting' | 'document' | 'notaries' | 'identities'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore
@@ -126,17 +126,13 @@ export function addRoutes(
   dependencies: AppDependencies,
   signals: CallSignals,
 ): void {
-  const { enclave, committer, records, logs, headAttestations, credentials, settings, log, now } =
+  const { enclaves, committer, records, logs, headAttestations, credentials, settings, log, now } =
     dependencies
   const { keys, limiter, idempotency } = dependencies
   const authenticated = authenticate(keys, 'inference')
-  addServiceRoutes(router, createAttestations({ enclave, now }))
+  addServiceRoutes(router, createAttestations({ enclaves, now }))
   addReferenceRoutes(router)
-  const fetchDocument = async () => {
-    enclave.forgetIdentity()
-    return (await enclave.identity()).attestation
-  }
-  const checks = { ...dependencies.checks, enclave: fetchDocument, commits: () => committer.status() }
+  const checks = { ...dependencies.checks, enclave: () => enclaves.document(), commits: () => committer.status() }
   addHealthRoutes(router, createReadiness(checks, now))
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
@@ -155,7 +151,7 @@ export function addRoutes(
   addVerifiedCompletionRoutes(router, {
     ...calls,
     completions: createVerifiedCompletions({
-      enclave,
+      enclaves,
       committer,
       credentials,
       commitTimeoutMs: COMMIT_TIMEOUT_MS,
@@ -183,7 +179,7 @@ function addAccountRoutes(router: Router<RequestState>, { keys, limiter, now }: 
 /** What contributed nodes serve. */
 function addNodeServedRoutes(
   router: Router<RequestState>,
-  { nodes: { dispatcher }, enclave, upstream, settings, log, now, makeId }: AppDependencies,
+  { nodes: { dispatcher }, enclaves, upstream, settings, log, now, makeId }: AppDependencies,
   calls: Omit<ChatRouteOptions, 'completions' | 'admission'>,
 ): void {
   addChatCompletionRoutes(router, {
@@ -197,7 +193,7 @@ function addNodeServedRoutes(
     router,
     createModels({
       dispatcher,
-      enclave,
+      enclaves,
       providerModels,
       listUpstream: () => listUpstreamModels(upstream),
       startedAt,

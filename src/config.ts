@@ -1,6 +1,13 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
 import {
+  ENCLAVE_FIELDS,
+  type EnclaveSource,
+  enclaveOf,
+  type ReleasesConfig,
+  releasesOf,
+} from './enclaves/settings.ts'
+import {
   flag,
   form,
   integer,
@@ -15,7 +22,7 @@ import {
   url,
 } from './settings/fields.ts'
 import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './settings/gateway-faults.ts'
-import { type Environment, readSettings } from './settings/read-settings.ts'
+import { type Environment, pickVariables, readSettings } from './settings/read-settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from './telemetry/settings.ts'
 import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
 
@@ -81,8 +88,12 @@ const schema = z.object({
    */
   HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(10 * MINUTE_MS),
 
-  /** Unix socket of the enclave, `unix:/path/to/socket`. Default: an enclave process with a simulated security module. */
-  ENCLAVE_URL: form(/^unix:\/.{1,106}$/, 'unix: and the absolute path of a socket').optional(),
+  ...ENCLAVE_FIELDS,
+  /**
+   * Path of the Unix socket over which `affidavit enclaves` (and keys, accounts) speaks to this process; who may enter its folder may do
+   * all that. Default: one in a private folder, named in DATA_DIR; in production none, as there is no data folder.
+   */
+  CONTROL_SOCKET: form(/^\/.{1,106}$/, 'the absolute path of a socket').optional(),
 
   /** The operator's credentials at the providers; a caller's Fine-Tune-Authorization goes first. Default: none. */
   OPENAI_API_KEY: secret.optional(),
@@ -152,6 +163,10 @@ export type GatewayConfig = {
   readonly confirmations: number
   readonly headAttestationIntervalMs: number
   readonly enclave: EnclaveSource
+  /** Null: any enclave is accepted, whatever its measurements. */
+  readonly releases: ReleasesConfig | null
+  /** Absolute; null: a private one, where there is a data folder. */
+  readonly controlSocket: string | null
   /** Credential by provider name, as in the enclave's provider table. */
   readonly credentials: ReadonlyMap<string, string>
   /** Model ids. */
@@ -180,16 +195,6 @@ export type ChainConfig =
       readonly chainId: number | null
     }
 
-export type EnclaveSource =
-  /** Started by the gateway with these variables of its own (enclave/config.ts), and no others. */
-  | {
-      readonly kind: 'local'
-      readonly variables: Readonly<Record<string, string>>
-      /** The same for the demo provider that is started with it (src/demo/config.ts). */
-      readonly demoVariables: Readonly<Record<string, string>>
-    }
-  | { readonly kind: 'remote'; readonly socketPath: string }
-
 /** Gives the gateway's settings, or throws ConfigurationError with every fault. */
 export function readGatewayConfig(environment: Environment = process.env): GatewayConfig {
   const settings = readSettings(schema, environment, findGatewayFaults)
@@ -204,7 +209,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     dataFolder: resolve(settings.DATA_DIR),
     logLevel: settings.LOG_LEVEL,
     traces: tracesOf(settings, 'affidavit-gateway'),
-    agentVariables: pick(environment, AGENT_VARIABLES),
+    agentVariables: pickVariables(environment, AGENT_VARIABLES),
     databaseUrl: settings.DATABASE_URL ?? null,
     chain: chainOf(settings),
     fees: {
@@ -214,6 +219,8 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     confirmations: settings.CONFIRMATIONS ?? (settings.CHAIN_RPC_URL === undefined ? 1 : 12),
     headAttestationIntervalMs: settings.HEAD_ATTESTATION_INTERVAL_MS,
     enclave: enclaveOf(settings, environment),
+    releases: releasesOf(settings),
+    controlSocket: settings.CONTROL_SOCKET ?? null,
     credentials: credentialsOf(settings),
     providerModels: settings.PROVIDER_MODELS,
     devApiKey: settings.DEV_API_KEY ?? null,
@@ -241,39 +248,8 @@ function chainOf(settings: Settings): ChainConfig {
   }
 }
 
-/** Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets the others itself. */
-const ENCLAVE_VARIABLES = [
-  'PROVIDERS_FILE',
-  'PROVIDER_CA_FILE',
-  'CONNECT_TIMEOUT_MS',
-  'FIRST_BYTE_TIMEOUT_MS',
-  'IDLE_TIMEOUT_MS',
-  'ANSWER_TIMEOUT_MS',
-  'DRAIN_TIMEOUT_MS',
-  'ANSWER_BYTES_MAX',
-  'PENDING_BYTES_MAX',
-  'ATTESTATION_RENEW_MS',
-] as const
-
 /** Its name in traces stays its own. */
 const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
-
-/** Not its host: the enclave speaks plain http on loopback alone. */
-const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
-
-function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
-  if (settings.ENCLAVE_URL !== undefined)
-    return { kind: 'remote', socketPath: settings.ENCLAVE_URL.replace(/^unix:(\/\/(?=\/))?/, '') }
-  return {
-    kind: 'local',
-    variables: pick(environment, ENCLAVE_VARIABLES),
-    demoVariables: pick(environment, DEMO_VARIABLES),
-  }
-}
-
-function pick(environment: Environment, names: readonly string[]): Readonly<Record<string, string>> {
-  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])))
-}
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
   const byName: readonly (readonly [string, string | undefined])[] = [

@@ -72,6 +72,8 @@ type ErrorDetails = {
   readonly shouldRetry?: false
   /** The provider's own error code. */
   readonly providerCode?: string
+  /** Where it is certain that no answer was made, whatever the code says. */
+  readonly leavesNoResult?: boolean
   /** What went wrong behind it: logged, never shown. */
   readonly cause?: unknown
 }
@@ -84,6 +86,8 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
   readonly providerCode: string | null
+  /** Whether it is certain that no answer was made. False says nothing. */
+  readonly leavesNoResult: boolean
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause })
@@ -93,6 +97,7 @@ export class ApiError extends Error {
     this.retryAfterSeconds = details.retryAfterSeconds ?? rule.retryAfterSeconds ?? null
     this.shouldRetry = (details.shouldRetry ?? rule.shouldRetry) !== false
     this.providerCode = details.providerCode ?? null
+    this.leavesNoResult = details.leavesNoResult ?? false
   }
 }
 

@@ -8,6 +8,8 @@ const schema = z.object({
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
   /** The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the gateway's. */
   DATA_DIR: text.default('.affidavit'),
+  /** The gateway's control socket, for `enclaves`. Default: the one that DATA_DIR names. */
+  CONTROL_SOCKET: text.optional(),
   /** The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is taken. */
   RATE_LIMIT_TIERS_FILE: text.optional(),
   /** Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm start` listens. */
@@ -21,6 +23,8 @@ export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
+  /** Null: the one that the data folder names. */
+  readonly controlSocket: string | null
   readonly tiersFile: string | null
   readonly apiKey: string | null
   readonly gatewayUrl: string
@@ -32,6 +36,7 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   return {
     databaseUrl: settings.DATABASE_URL ?? null,
     dataFolder: resolve(settings.DATA_DIR),
+    controlSocket: settings.CONTROL_SOCKET ?? null,
     tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
     apiKey: settings.AFFIDAVIT_API_KEY ?? null,
     gatewayUrl: settings.AFFIDAVIT_URL,

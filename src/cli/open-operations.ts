@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { ControlError, connectToGateway } from '../control/client.ts'
 import { createOperations } from '../control/create-operations.ts'
-import type { Operations } from '../control/operations.ts'
+import type { GatewayOperations, Operations } from '../control/operations.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import { createAccounts } from '../services/accounts.ts'
 import { createApiKeys } from '../services/api-keys.ts'
@@ -26,6 +26,27 @@ export async function withOperations<Result>(
     return await run(gateway).finally(() => gateway.close())
   } catch (error) {
     if (error instanceof ControlError || error instanceof StartFailure) throw new CliError(error.message)
+    throw error
+  }
+}
+
+/**
+ * Runs something with the operations of the running gateway: the one of the control socket that is configured, else of the data
+ * folder. Throws CliError when none runs there.
+ */
+export async function withGateway<Result>(
+  { dataFolder, controlSocket }: CliConfig,
+  run: (operations: GatewayOperations) => Promise<Result>,
+): Promise<Result> {
+  try {
+    const gateway = await connectToGateway(dataFolder, controlSocket)
+    if (gateway === null)
+      throw new CliError(
+        `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as it has them`,
+      )
+    return await run(gateway).finally(() => gateway.close())
+  } catch (error) {
+    if (error instanceof ControlError) throw new CliError(error.message)
     throw error
   }
 }

@@ -3,6 +3,7 @@ import { registerAccounts } from './commands/accounts.ts'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerAudit } from './commands/audit.ts'
 import { registerCompletions } from './commands/completions.ts'
+import { registerEnclaves } from './commands/enclaves.ts'
 import { registerEvidence } from './commands/evidence.ts'
 import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
@@ -27,6 +28,7 @@ export function createProgram(): Command {
   registerRelease(program)
   registerKeys(program)
   registerAccounts(program)
+  registerEnclaves(program)
   registerNode(program)
   registerCompletions(program)
   return program

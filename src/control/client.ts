@@ -1,7 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'undici'
-import { type AccountDescription, CONTROL_FILE, type KeyDescription, type Operations } from './operations.ts'
+import {
+  type AccountDescription,
+  CONTROL_FILE,
+  type EnclaveDescription,
+  type GatewayOperations,
+  type KeyDescription,
+} from './operations.ts'
 
 /** Longest that a running gateway may take, milliseconds. */
 export const CONTROL_TIMEOUT_MS = 10_000
@@ -12,14 +18,17 @@ export class ControlError extends Error {
 }
 
 /** Operations through a running gateway; `close` when done. */
-export type RemoteOperations = Operations & { close(): Promise<void> }
+export type RemoteOperations = GatewayOperations & { close(): Promise<void> }
 
 /**
- * Gives the operations of the gateway that runs on a data folder, or null when none does (there is no address, or
+ * Gives the operations of the gateway that runs on a data folder, or that listens at `controlSocket`, or null when none does (there is no address, or
  * nobody answers there: it was killed).
  */
-export async function connectToGateway(dataFolder: string): Promise<RemoteOperations | null> {
-  const socketPath = await readAddress(dataFolder)
+export async function connectToGateway(
+  dataFolder: string,
+  controlSocket: string | null = null,
+): Promise<RemoteOperations | null> {
+  const socketPath = controlSocket ?? (await readAddress(dataFolder))
   if (socketPath === null) return null
   const client = new Client('http://gateway', {
     connect: { socketPath, timeout: CONTROL_TIMEOUT_MS },
@@ -44,6 +53,12 @@ export async function connectToGateway(dataFolder: string): Promise<RemoteOperat
       open: async (name) => (await ask('POST', '/accounts', { name })) as AccountDescription,
       list: async () => (await ask('GET', '/accounts')) as readonly AccountDescription[],
       setTier: async (order) => outcomeOf(await ask('PUT', '/accounts', order)),
+    },
+    enclaves: {
+      list: async () => (await ask('GET', '/enclaves')) as readonly EnclaveDescription[],
+      add: async (url) => outcomeOf(await ask('POST', '/enclaves', { url })),
+      drain: async (url) => outcomeOf(await ask('PUT', '/enclaves', { url })),
+      remove: async (url) => outcomeOf(await ask('DELETE', '/enclaves', { url })),
     },
     close: () => client.destroy(),
   }

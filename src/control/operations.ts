@@ -56,8 +56,38 @@ export type AccountOperations = {
   setTier(order: AccountOrder): Promise<'set' | 'unknown_account' | 'unknown_tier'>
 }
 
+/** An enclave as it is shown. */
+export type EnclaveDescription = {
+  /** `unix:/path`, by which it is named. */
+  readonly url: string
+  /** `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting` (src/enclaves/seat-state.ts). */
+  readonly state: string
+  /** Null before it answered. */
+  readonly notary: string | null
+  /** Calls in flight. */
+  readonly calls: number
+  /** Leaves of its log in the database; null when it is not followed. */
+  readonly committed: number | null
+  /** Why it is refused or out of reach; else empty. */
+  readonly fault: string
+}
+
+/** What can be done with the enclaves of a running gateway. Lasts until it stops: then ENCLAVE_URL says which there are. */
+export type EnclaveOperations = {
+  list(): Promise<readonly EnclaveDescription[]>
+  /** Takes it into use once it is checked; one that was drained, again. */
+  add(url: string): Promise<'done' | 'invalid' | 'limit'>
+  /** No new calls. Does not wait until it is drained, which `list` shows. */
+  drain(url: string): Promise<'done' | 'invalid' | 'unknown'>
+  /** Forgets one that is not in use. */
+  remove(url: string): Promise<'done' | 'invalid' | 'unknown' | 'in_use'>
+}
+
 /** What the operator does on the command line. */
 export type Operations = { readonly keys: KeyOperations; readonly accounts: AccountOperations }
+
+/** The same, and what only a running gateway can do. */
+export type GatewayOperations = Operations & { readonly enclaves: EnclaveOperations }
 
 /** Longest name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100

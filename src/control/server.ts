@@ -1,6 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { isScope } from '../scopes.ts'
-import { type AccountOrder, isName, type KeyOrder, type Operations } from './operations.ts'
+import {
+  type AccountOrder,
+  type EnclaveOperations,
+  isName,
+  type KeyOrder,
+  type Operations,
+} from './operations.ts'
 
 /** Largest request, bytes: two names. */
 export const CONTROL_BODY_BYTES_MAX = 4096
@@ -10,9 +16,9 @@ export const CONTROL_BODY_BYTES_MAX = 4096
  * that holds the embedded database can do. There is no authentication: the socket's permissions decide who may connect.
  *
  * `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`; `GET /accounts`, `POST /accounts` { name }, `PUT /accounts`
- * AccountOrder.
+ * AccountOrder; where there are enclaves `GET /enclaves`, and with { url } `POST` (add), `PUT` (drain), `DELETE` (remove).
  */
-export function createControlServer(operations: Operations): Server {
+export function createControlServer(operations: ServedOperations): Server {
   return createServer((request, response) => {
     answer(operations, request)
       .catch(() => ({ status: 500, body: { message: 'the gateway could not do it; its log says more' } }))
@@ -20,12 +26,16 @@ export function createControlServer(operations: Operations): Server {
   })
 }
 
+/** Without enclaves, those resources are unknown. */
+export type ServedOperations = Operations & { readonly enclaves?: EnclaveOperations }
+
 type Answer = { readonly status: number; readonly body: unknown }
 
-async function answer(operations: Operations, request: IncomingMessage): Promise<Answer> {
+async function answer(operations: ServedOperations, request: IncomingMessage): Promise<Answer> {
   const [, resource, id = ''] = (request.url ?? '').split('/')
   if (resource === 'keys') return answerKeys(operations, request, id)
   if (resource === 'accounts') return answerAccounts(operations, request)
+  if (resource === 'enclaves' && operations.enclaves) return answerEnclaves(operations.enclaves, request)
   return refuse(404, 'unknown resource')
 }
 
@@ -63,6 +73,21 @@ async function answerAccounts({ accounts }: Operations, request: IncomingMessage
     default:
       return refuse(405, 'unknown method')
   }
+}
+
+async function answerEnclaves(enclaves: EnclaveOperations, request: IncomingMessage): Promise<Answer> {
+  if (request.method === 'GET') return done(await enclaves.list())
+  const order = ENCLAVE_ORDERS[request.method ?? '']
+  if (order === undefined) return refuse(405, 'unknown method')
+  const { url } = (await readBody(request)) ?? {}
+  if (typeof url !== 'string') return refuse(400, 'expected the url of an enclave')
+  return done({ outcome: await enclaves[order](url) })
+}
+
+const ENCLAVE_ORDERS: Readonly<Record<string, 'add' | 'drain' | 'remove'>> = {
+  POST: 'add',
+  PUT: 'drain',
+  DELETE: 'remove',
 }
 
 function done(body: unknown): Answer {

@@ -1,9 +1,9 @@
 import { decodeBase64 } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { BroadcasterStatus } from '../chain/broadcaster.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { NodesStatus } from '../nodes/nodes.ts'
 import type { CommitterStatus } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
 import type { AnchorLag } from '../stores/anchor-lag.ts'
 import type { GaugeSource } from './gauges.ts'
 
@@ -13,7 +13,7 @@ export type MeasuredParts = {
   readonly broadcaster: () => BroadcasterStatus
   readonly nodes: () => NodesStatus
   readonly nodeStates: () => ReadonlyMap<string, number>
-  readonly enclave: Pick<EnclaveClient, 'identity'>
+  readonly enclaves: Pick<Enclaves, 'identities' | 'countStates'>
   readonly anchorLag: () => Promise<AnchorLag>
   /** Of the relayer, in wei. */
   readonly balance: () => Promise<bigint>
@@ -126,24 +126,37 @@ function nodeSource({ nodes, nodeStates }: MeasuredParts) {
   })
 }
 
-function enclaveSource({ enclave, now }: MeasuredParts) {
+function enclaveSource({ enclaves, now }: MeasuredParts) {
   return source({
-    name: 'enclave',
+    name: 'enclaves',
     gauges: {
-      attestation_age_seconds: { help: "Age of the enclave's current attestation document" },
-      enclave_log_leaves: { help: "Size of the enclave's log" },
-      enclave_log_pending: { help: 'Leaves that the enclave keeps because their commit is not acknowledged' },
+      enclaves: { help: 'Enclaves by state', label: 'state' },
+      attestation_age_seconds: {
+        help: 'Age of the oldest current attestation document of an enclave in use',
+      },
+      enclave_log_leaves: { help: 'Sizes of the logs of the enclaves in use together' },
+      enclave_log_pending: { help: 'Leaves that they keep because their commit is not acknowledged' },
     },
-    read: async () => {
-      const { attestation, log } = await enclave.identity()
-      const { timestampMs } = decodeAttestationPayload(decodeBase64(attestation))
+    read: () => {
+      const identities = enclaves.identities()
+      const logs = identities.map(({ log }) => log)
+      const ages = identities.map(({ attestation }) => now() - madeAt(attestation))
       return {
-        attestation_age_seconds: (now() - timestampMs) / 1000,
-        enclave_log_leaves: log.size,
-        enclave_log_pending: log.size - log.acknowledged,
+        enclaves: enclaves.countStates(),
+        attestation_age_seconds: ages.length === 0 ? null : Math.max(...ages) / 1000,
+        enclave_log_leaves: sum(logs.map(({ size }) => size)),
+        enclave_log_pending: sum(logs.map(({ size, acknowledged }) => size - acknowledged)),
       }
     },
   })
+}
+
+function madeAt(document: string): number {
+  return decodeAttestationPayload(decodeBase64(document)).timestampMs
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
 }
 
 /** Checks that what is read is what is registered. */

@@ -22,14 +22,19 @@ export async function claimKey(
     readonly key: string | null
     readonly body: Uint8Array
     readonly isVerified: boolean
+    /** Of a verified call. */
+    readonly model?: string
     readonly abort: AbortController
   },
 ): Promise<Claimed | null> {
-  const { key, body, isVerified, abort } = call
+  const { key, body, isVerified, model, abort } = call
   if (key === null) return null
   const { accountId } = callerOf(context.state)
   const requestHash = createHash('sha256').update(`${context.path}\n`).update(body).digest()
-  const claimed = await idempotency.claim({ accountId, key, requestHash, isVerified, abort })
+  const claimed = await idempotency.claim({
+    ...{ accountId, key, requestHash, isVerified, abort },
+    ...(model === undefined ? {} : { model }),
+  })
   if (claimed.kind !== 'claimed') context.set(REPLAYED_HEADER, 'true')
   return claimed
 }

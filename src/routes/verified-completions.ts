@@ -58,7 +58,9 @@ export function addVerifiedCompletionRoutes(
         estimate,
       })
       try {
-        const claimed = await claimKey(context, options.idempotency, { key, body, isVerified: true, abort })
+        const { model } = request
+        const keyed = { key, body, isVerified: true, model, abort }
+        const claimed = await claimKey(context, options.idempotency, keyed)
         if (claimed?.kind === 'record')
           await answerAgain(context, options, { request, record: claimed.record })
         else {
@@ -96,7 +98,7 @@ async function answer(
   const { accountId } = callerOf(context.state)
   const { requestId } = context.state
   const callContext = { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) }
-  const call = { ...admitted, context: callContext }
+  const call = { ...admitted, context: callContext, notary: claim?.notary ?? null }
   if (request.isStream) {
     await streamEvents(context, options, (writer) =>
       underClaim(claim, () => writeEvents(options, writer, { call, request, permit })),

@@ -26,14 +26,6 @@ export function parseHashParameter(text: string): string {
   return validateParameters('path', hashParameter, { hash: text }).hash
 }
 
-/**
- * Nonce of an attestation request, 16 to 64 bytes as lower-case hex without 0x; null when there is none.
- * Throws ValidationError.
- */
-export function parseNonceParameter(parameters: QueryParameters): string | null {
-  return validateParameters('query', nonceQuery, parameters).nonce ?? null
-}
-
 const cursor = patternText(
   /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
   'uuid_parsing',
@@ -49,6 +41,3 @@ export const historyQuery = z.object({
 
 /** Path parameter of one record. */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
-
-/** Query of `GET /v1/attestation`. */
-export const nonceQuery = z.object({ nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional() })

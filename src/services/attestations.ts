@@ -1,6 +1,7 @@
 import type { Identity } from '../../enclave/protocol/messages.ts'
+import type { AttestingEnclave, ServedNotary } from '../enclaves/attesting.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import { ApiError } from '../errors.ts'
-import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
 import { outageErrorOf } from './enclave-refusals.ts'
 
@@ -18,10 +19,15 @@ export type AttestationReply = {
   readonly boot_configuration: Identity['boot_configuration']
 }
 
-/** Throws ApiError `overloaded` for too many nonces, and what outageErrorOf gives. */
+/** Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has, and what outageErrorOf gives. */
 export type Attestations = {
-  /** The current document, or a fresh one over `nonce` (hex). */
-  attest(nonce: string | null): Promise<AttestationReply>
+  /**
+   * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x, lower case); with null, of one
+   * that is in use.
+   */
+  attest(nonce: string | null, notary?: string | null): Promise<AttestationReply>
+  /** The notaries whose enclaves answer now, each with its current document. */
+  list(): readonly ServedNotary[]
 }
 
 /**
@@ -29,39 +35,47 @@ export type Attestations = {
  * for it, so how many are made is bounded for all together. `now` gives milliseconds.
  */
 export function createAttestations(options: {
-  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
+  readonly enclaves: Pick<Enclaves, 'attesting' | 'notaries'>
   readonly now: () => number
 }): Attestations {
-  const { enclave, now } = options
+  const { enclaves, now } = options
   const takeToken = createTokens(now)
 
-  async function attest(nonce: string | null): Promise<AttestationReply> {
+  async function attest(nonce: string | null, notary: string | null = null): Promise<AttestationReply> {
     if (nonce !== null && !takeToken())
       throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
     try {
-      return nonce === null ? describe(await enclave.identity()) : await attestFresh(nonce)
+      const enclave = await enclaves.attesting(notary)
+      if (enclave === null) throw unknownNotary()
+      const reply = nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
+      if (notary !== null && reply.notary !== notary) throw unknownNotary()
+      return reply
     } catch (error) {
       throw error instanceof EnclaveError ? outageErrorOf(error) : error
     }
   }
 
-  return { attest }
+  return { attest, list: () => enclaves.notaries() }
+}
 
-  async function attestFresh(nonce: string): Promise<AttestationReply> {
-    let before = await enclave.identity()
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const attestation = await enclave.attestation(nonce)
-      enclave.forgetIdentity()
-      const after = await enclave.identity()
-      // Otherwise the enclave was replaced between the questions, and the document may be of another key.
-      if (after.notary === before.notary) return { ...describe(after), attestation }
-      before = after
-    }
-    throw new EnclaveError('unavailable', 'the enclave was replaced again and again')
+async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<AttestationReply> {
+  let before = await enclave.identity()
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const attestation = await enclave.attestation(nonce)
+    enclave.forgetIdentity()
+    const after = await enclave.identity()
+    // Otherwise the enclave was replaced between the questions, and the document may be of another key.
+    if (after.notary === before.notary) return { ...describe(after), attestation }
+    before = after
   }
+  throw new EnclaveError('unavailable', 'the enclave was replaced again and again')
 }
 
 const ATTEMPTS = 3
+
+function unknownNotary(): ApiError {
+  return new ApiError('not_found', 'No enclave that is in use has this notary')
+}
 
 function describe({ attestation, public_key, notary, boot_configuration }: Identity): AttestationReply {
   return { attestation, public_key, notary, boot_configuration }

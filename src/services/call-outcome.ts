@@ -2,7 +2,8 @@ import { ApiError, type ErrorCode, ValidationError } from '../errors.ts'
 
 /** Whether it is certain, after this error, that no answer was made that could still come to be known. */
 export function isWithoutResult(error: unknown): boolean {
-  return error instanceof ValidationError || (error instanceof ApiError && WITHOUT_RESULT.has(error.code))
+  if (error instanceof ValidationError) return true
+  return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))
 }
 
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([

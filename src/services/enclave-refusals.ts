@@ -33,9 +33,9 @@ export function callErrorOf(fault: EnclaveFault, isOperatorCredential: boolean):
 
 /** What the caller is told when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
-  return error.fault === null
-    ? new ApiError(...OUTAGES[error.code])
-    : (asApi(callErrorOf(error.fault, true)) ?? new ApiError(...OUTAGES.protocol))
+  const [code, message] =
+    error.fault === null ? OUTAGES[error.code] : describeFault(callErrorOf(error.fault, true))
+  return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
 /** Whether an operator should look at what the caller is told only in general: logged with the fault. */
@@ -54,8 +54,8 @@ const OUTAGES: Readonly<Record<EnclaveErrorCode, readonly [ErrorCode, string]>> 
   protocol: ['internal_server_error', 'Internal server error'],
 }
 
-function asApi(error: ApiError | ValidationError): ApiError | null {
-  return error instanceof ApiError ? error : null
+function describeFault(error: ApiError | ValidationError): readonly [ErrorCode, string] {
+  return error instanceof ApiError ? [error.code, error.message] : OUTAGES.protocol
 }
 
 function invalidRequest({ status, loc = [], message }: EnclaveFault): ApiError | ValidationError {

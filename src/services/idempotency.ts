@@ -14,6 +14,8 @@ export type KeyedRequest = {
   readonly requestHash: Uint8Array
   /** Whether the answer is a record, made once and for all; else it is a text that is kept. */
   readonly isVerified: boolean
+  /** What a verified one asks for: enclaves may serve different models. */
+  readonly model?: string
   /** Aborted when this process may no longer make the call, because others take it for dead. */
   readonly abort: AbortController
 }
@@ -23,6 +25,8 @@ export type Claim = {
   readonly kind: 'claimed'
   /** For the context of a verified call. */
   readonly callId: string
+  /** The enclave that has to make a verified call, by its notary: its log is looked into when the outcome is not known. */
+  readonly notary: string | null
   /** The call was answered: with `answer`, or for a verified one with its record (null). Never rejects. */
   succeed(answer: string | null): Promise<void>
   /** It was not. Never rejects. */
@@ -60,11 +64,14 @@ export type IdempotencyOptions = {
   readonly store: IdempotencyStore
   readonly records: Pick<RecordsStore, 'findByCall'>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
-  /** Notary of the enclave that serves now; may be some seconds old. */
-  readonly notary: () => Promise<string>
-  /** Waits until all that this enclave has sealed until now is committed, and gives its notary. */
-  readonly settleLog: (signal: AbortSignal) => Promise<string>
-  /** Whether no enclave but the one that serves now can ever commit to this database. */
+  /** Chooses the enclave for a call, and gives its notary. */
+  readonly notary: (model: string) => Promise<string>
+  /**
+   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the notary of the log that this is
+   * true of: another, or null, when no enclave has that one.
+   */
+  readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<string | null>
+  /** Whether no enclave but those that serve now can ever commit to this database. */
   readonly isOnlyEnclave: boolean
   readonly now: () => number
   readonly log: Logger
@@ -89,6 +96,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return {
       kind: 'claimed',
       callId: call.callId,
+      notary: call.notary,
       async succeed(answer) {
         if (answer !== null)
           await store.keep(call, answer).catch((fault) => log.warn({ err: fault }, 'answer not kept'))
@@ -111,7 +119,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   async function claim(request: KeyedRequest): Promise<Claimed> {
     const { accountId, key, requestHash, isVerified } = request
     if (!lease.isHeld()) throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
-    const notary = isVerified ? await options.notary() : null
+    const notary = isVerified ? await options.notary(request.model ?? '') : null
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()
@@ -167,11 +175,11 @@ async function concludeVerified(
   const { call, known, request } = tried
   if (known.abandonedForSeconds !== null && known.abandonedForSeconds < SETTLE_SECONDS)
     throw inProgress(SETTLE_SECONDS - known.abandonedForSeconds)
-  const notary = await options.settleLog(request.abort.signal)
+  const settled = await options.settleLog(request.abort.signal, known.notary)
   const record = await findAnswer(options, known)
   if (record !== null) return record
-  if (known.notary !== notary && !options.isOnlyEnclave) throw outcomeUnknown()
-  return { ...call, notary }
+  if (known.notary !== settled && !options.isOnlyEnclave) throw outcomeUnknown()
+  return call
 }
 
 function reused(): ApiError {

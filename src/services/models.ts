@@ -1,7 +1,7 @@
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Dispatcher } from '../nodes/dispatcher.ts'
-import type { EnclaveClient } from './enclave-client.ts'
 
 /** What `owned_by` says of a model that contributed nodes serve. */
 export const NODES_OWNER = 'nodes'
@@ -50,20 +50,17 @@ export type Models = {
  */
 export function createModels(options: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
-  readonly enclave: Pick<EnclaveClient, 'identity'>
+  readonly enclaves: Pick<Enclaves, 'identities'>
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
   readonly listUpstream: () => readonly UpstreamModel[]
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): Models {
-  const { dispatcher, enclave, providerModels, listUpstream, startedAt } = options
+  const { dispatcher, enclaves, providerModels, listUpstream, startedAt } = options
   return {
     async list() {
-      const table = await enclave.identity().then(
-        ({ boot_configuration: boot }) => boot.providers,
-        () => [],
-      )
+      const table = enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
       const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
       for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
       const others = listUpstream().filter(({ id }) => !owners.has(id))

@@ -1,4 +1,5 @@
-import type { EnclaveFault, SealedNotice } from '../../enclave/protocol/messages.ts'
+import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
+import type { EnclaveCalls } from '../enclaves/calls.ts'
 import { ApiError, asApiError, type ErrorCode, type ValidationError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
@@ -6,7 +7,7 @@ import type { StoredRecord } from '../stores/records.ts'
 import { type CallContext, encodeCallContext } from './call-context.ts'
 import { CommitError, type CommitErrorCode } from './commit-error.ts'
 import type { Committer } from './committer.ts'
-import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
+import type { CompletionAnswer } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
 import type { EnclaveEvent } from './enclave-events.ts'
 import { callErrorOf, isOperatorsTrouble, outageErrorOf } from './enclave-refusals.ts'
@@ -19,6 +20,8 @@ export type VerifiedCall = {
   readonly body: Uint8Array
   readonly callerCredential: string | null
   readonly context: CallContext
+  /** The only enclave that may make it, by its notary; null: any. */
+  readonly notary: string | null
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly abort: AbortController
 }
@@ -50,7 +53,7 @@ export const COMMIT_TIMEOUT_MS = 60_000
 export const COMMITS_FAILING_MAX_MS = 10_000
 
 export type VerifiedCompletionsOptions = {
-  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'complete'>
+  readonly enclaves: Pick<EnclaveCalls, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: ReadonlyMap<string, string>
@@ -86,10 +89,6 @@ async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Pro
   if (phase === 'refusing' || failingForMs > COMMITS_FAILING_MAX_MS)
     throw new ApiError(...COMMIT_ERRORS.log_diverged)
   try {
-    const first = await askOnce(options, call)
-    if (first.answer.kind !== 'fault' || first.answer.fault.code !== 'provider_mismatch') return first
-    // The table of providers that the credential was chosen by was that of an enclave before this one.
-    options.enclave.forgetIdentity()
     return await askOnce(options, call)
   } catch (error) {
     throw toldError(options, call, error)
@@ -97,21 +96,23 @@ async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Pro
 }
 
 async function askOnce(
-  { enclave, credentials }: VerifiedCompletionsOptions,
+  { enclaves, credentials }: VerifiedCompletionsOptions,
   call: VerifiedCall,
 ): Promise<Asked> {
-  const { boot_configuration: boot } = await enclave.identity()
   const { model } = call.request
-  const chosen = chooseCredential(
-    { model, callerCredential: call.callerCredential },
-    boot.providers,
-    credentials,
-  )
-  const { provider, credential } = chosen
   const context = encodeCallContext(call.context)
-  const answer = await enclave.complete({ context, provider, credential }, call.body, call.abort.signal)
-  return { answer, chosen }
+  let chosen: ChosenCredential | null = null
+  const callFor = ({ boot_configuration: boot }: Identity) => {
+    chosen = chooseCredential({ model, callerCredential: call.callerCredential }, boot.providers, credentials)
+    return { context, provider: chosen.provider, credential: chosen.credential }
+  }
+  const wanted = { model, notary: call.notary, callFor }
+  const answer = await enclaves.complete(wanted, call.body, call.abort.signal)
+  return { answer, chosen: chosen ?? NO_CREDENTIAL }
 }
+
+/** Of a call that no enclave was asked to make. */
+const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOperators: false }
 
 async function* relay(
   options: VerifiedCompletionsOptions,

@@ -82,6 +82,25 @@ export function origins({ itemsMax }: { readonly itemsMax: number }) {
 
 const ORIGIN_LENGTH_MAX = 300
 
+/** Path of the socket that `text` names, `unix:/path` or `unix:///path`; null when it names none. The kernel takes 107 bytes. */
+export function parseSocketUrl(text: string): string | null {
+  const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
+  return path !== undefined && Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX ? path : null
+}
+
+const SOCKET_PATH_BYTES_MAX = 107
+
+/** Gives a field for a list of sockets, `unix:/path`, with commas between them, none twice. Gives their paths. */
+export function sockets({ itemsMax }: { readonly itemsMax: number }) {
+  return list({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
+    .transform((items) => items.map(parseSocketUrl))
+    .refine((paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length, {
+      error:
+        'expected unix: and the absolute path of a socket, or several with commas between them, none twice',
+    })
+    .transform((paths) => paths.filter((path) => path !== null))
+}
+
 /** `https://App.example/` is none: no browser would ever send it, and nothing would match. */
 function isOrigin(item: string): boolean {
   return item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)

@@ -1,3 +1,4 @@
+import { parseReleaseKey } from '../../attestation/release/release-key.ts'
 import { upstreamFaults } from '../upstream/settings.ts'
 import type { Environment } from './read-settings.ts'
 
@@ -12,6 +13,7 @@ export function findGatewayFaults(given: Environment): readonly string[] {
     ...chainFaults(given),
     ...feeFaults(given),
     ...upstreamFaults(given),
+    ...releaseFaults(given),
     ...(isProduction ? productionFaults(given) : []),
   ]
 }
@@ -34,6 +36,26 @@ function feeFaults(given: Environment): readonly string[] {
   return tip > cap ? [`MAX_PRIORITY_FEE_GWEI: expected at most MAX_FEE_PER_GAS_GWEI, ${cap}`] : []
 }
 
+function releaseFaults(given: Environment): readonly string[] {
+  const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
+  if (file === undefined)
+    return keys === undefined ? [] : ['RELEASE_KEY: expected only together with ENCLAVE_RELEASES_FILE']
+  if (keys === undefined) return ['RELEASE_KEY: expected together with ENCLAVE_RELEASES_FILE']
+  const items = keys.split(',').map((key) => key.trim())
+  return items.every(isReleaseKey)
+    ? []
+    : ['RELEASE_KEY: expected public keys of Ed25519, 64 lower-case hex digits each']
+}
+
+function isReleaseKey(text: string): boolean {
+  try {
+    parseReleaseKey(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
 /** One fault for each embedded, simulated or demonstration part that would be started. */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []
@@ -46,6 +68,8 @@ function productionFaults(given: Environment): readonly string[] {
       'ENCLAVE_URL: expected in production, which refuses an enclave with a simulated security module',
       'ENCLAVE_URL: expected in production, which refuses the demo provider',
     )
+  if (given.LOCAL_ENCLAVES !== undefined)
+    faults.push('LOCAL_ENCLAVES: unexpected in production, which refuses simulated enclaves')
   if (given.DEV_API_KEY !== undefined)
     faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')
   return faults

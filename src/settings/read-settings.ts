@@ -41,3 +41,11 @@ export function readSettings<Schema extends z.ZodObject>(
 function bullets(lines: readonly string[]): string {
   return lines.map((line) => `  - ${line}`).join('\n')
 }
+
+/** Those of the variables that are set, to be passed on. */
+export function pickVariables(
+  environment: Environment,
+  names: readonly string[],
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])))
+}

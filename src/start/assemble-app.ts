@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { type App, createApp } from '../app.ts'
+import { type App, type AppDependencies, createApp } from '../app.ts'
 import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Logger } from '../logger.ts'
 import type { ApiKeys } from '../services/api-keys.ts'
 import { createAttestationCheck } from '../services/attestation-check.ts'
-import type { Committer } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
 import { createDatabaseCheck } from '../stores/database-check.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
@@ -25,7 +24,7 @@ export function assembleApp(
   config: GatewayConfig,
   {
     parts,
-    enclave,
+    enclaves,
     committer,
     keys,
     limits,
@@ -37,8 +36,8 @@ export function assembleApp(
     log,
   }: {
     readonly parts: Parts
-    readonly enclave: EnclaveClient
-    readonly committer: Committer
+    readonly enclaves: Enclaves
+    readonly committer: AppDependencies['committer']
     readonly keys: ApiKeys
     readonly limits: CallLimits
     readonly nodes: NodesPart
@@ -53,7 +52,7 @@ export function assembleApp(
   const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel, corsOrigins } =
     config
   return createApp({
-    enclave,
+    enclaves,
     committer,
     records: createRecordsStore(database),
     logs: createLogsStore(database),

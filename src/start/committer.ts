@@ -2,10 +2,11 @@ import { signAnchorTransaction } from '../chain/anchor-transaction.ts'
 import type { Broadcaster } from '../chain/broadcaster.ts'
 import { fetchChainView } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
+import type { FollowedEnclave } from '../enclaves/seat.ts'
 import type { Logger } from '../logger.ts'
 import type { Meter } from '../metrics/meter.ts'
 import { type Committer, createCommitter } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
+import type { NoncedRelayer, RelayerNonces } from '../services/relayer-nonces.ts'
 import { createCommitsStore } from '../stores/commits.ts'
 import type { Database } from '../stores/database.ts'
 import { createRecordsStore } from '../stores/records.ts'
@@ -15,29 +16,31 @@ import type { Chain } from './chain.ts'
 export function startCommitter({
   enclave,
   database,
-  chain: { rpc, chainId, contract, relayer },
+  chain,
+  nonces,
   fees,
   broadcaster,
   countCommit,
   log,
 }: {
-  readonly enclave: EnclaveClient
+  readonly enclave: FollowedEnclave
   readonly database: Database
   readonly chain: Chain
+  /** Of the chain's relayer, shared by all committers. */
+  readonly nonces: RelayerNonces
   readonly fees: GatewayConfig['fees']
   readonly broadcaster: Pick<Broadcaster, 'notify'>
   readonly countCommit: Meter['countCommit'] | undefined
   readonly log: Logger
 }): Committer {
+  const { chainId, contract, relayer } = chain
   const committer = createCommitter({
     enclave,
     commits: createCommitsStore(database),
     records: createRecordsStore(database),
     domain: { chainId, contract },
-    relayer: {
-      address: relayer.address,
-      firstNonce: async () => (await fetchChainView(rpc, relayer.address)).nonce,
-    },
+    relayer: relayerOf(chain),
+    nonces,
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey: relayer.key, chainId, contract, nonce, head, fees }),
     onCommit: () => {
@@ -50,4 +53,9 @@ export function startCommitter({
   })
   committer.start()
   return committer
+}
+
+/** The chain's relayer; its first nonce is the chain's to say. */
+export function relayerOf({ rpc, relayer: { address } }: Pick<Chain, 'rpc' | 'relayer'>): NoncedRelayer {
+  return { address, firstNonce: async () => (await fetchChainView(rpc, address)).nonce }
 }

@@ -1,25 +1,81 @@
 import { decodeBase64, decodeHex, encodeUtf8, equalBytes, sha256 } from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
+import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../enclave/protocol/messages.ts'
+import { findReleaseFault } from '../enclaves/release-faults.ts'
+
+/** What an enclave has to be for this gateway. */
+export type ExpectedEnclave = {
+  readonly domain: LogDomain
+  readonly isProduction: boolean
+  /** Accepted releases; null: any measurements are. */
+  readonly releases?: readonly ReleaseEntry[] | null
+  readonly at: Date
+}
 
 /**
- * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another chain or contract, and
- * for production a document that is not AWS's or not of this enclave, or providers that are reached in the clear.
+ * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another chain or contract; for
+ * production a document that is not AWS's or not of this enclave, or providers that are reached in the clear; and, where
+ * releases are given, measurements of none that is accepted now. In development any root may have signed its document: what
+ * it says of measurements is then the word of a simulation.
  *
- * Does NOT prove that the enclave runs good code: which measurements are acceptable is for those who rely on its records.
+ * Without releases it does NOT prove that the enclave runs good code: that is for those who rely on its records.
  */
 export async function findEnclaveFaults(
   identity: Identity,
-  expected: { readonly domain: LogDomain; readonly isProduction: boolean; readonly at: Date },
+  expected: ExpectedEnclave,
+  verify = verifyIdentity,
 ): Promise<readonly string[]> {
+  const { isProduction, releases = null, at } = expected
   const faults = domainFaults(identity, expected.domain)
-  return expected.isProduction ? [...faults, ...(await productionFaults(identity, expected.at))] : faults
+  if (isProduction) faults.push(...providerFaults(identity))
+  if (!isProduction && releases === null) return faults
+  const verified = await verify(identity, { isProduction, at })
+  if (verified.kind === 'fault') return [...faults, `enclave: ${verified.fault}`]
+  const fault = releases === null ? null : findReleaseFault(verified.facts, releases, at.getTime())
+  return fault === null ? faults : [...faults, `enclave: ${fault}`]
 }
 
-function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): readonly string[] {
+/** How long what is wrong with a document is taken for still wrong, milliseconds: its time may come. */
+export const FAULT_AGE_MAX_MS = 10_000
+
+/**
+ * Gives findEnclaveFaults for one enclave that is asked about again and again: a document is verified once, and then only until the
+ * first of its certificates ends. `releases` are looked at each time, at the time of `now`, Unix milliseconds.
+ */
+export function createEnclaveCheck({
+  releases,
+  now,
+  ...expected
+}: Pick<ExpectedEnclave, 'domain' | 'isProduction'> & {
+  readonly releases: () => readonly ReleaseEntry[] | null
+  readonly now: () => number
+}): (identity: Identity) => Promise<readonly string[]> {
+  let known: { readonly key: string; readonly verified: Verified; readonly untilMs: number } | null = null
+  const verify: typeof verifyIdentity = async (identity, options) => {
+    const key = JSON.stringify([identity.attestation, identity.public_key, identity.boot_configuration])
+    const atMs = options.at.getTime()
+    if (known?.key === key && atMs <= known.untilMs) return known.verified
+    const verified = await verifyIdentity(identity, options)
+    known = { key, verified, untilMs: untilOf(verified, atMs) }
+    return verified
+  }
+  return (identity) =>
+    findEnclaveFaults(identity, { ...expected, releases: releases(), at: new Date(now()) }, verify)
+}
+
+function untilOf(verified: Verified, atMs: number): number {
+  if (verified.kind === 'fault') return atMs + FAULT_AGE_MAX_MS
+  return Math.min(...verified.facts.certificates.map(({ notAfterMs }) => notAfterMs))
+}
+
+function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): string[] {
   const faults: string[] = []
   if (boot.protocol_version !== PROTOCOL_VERSION)
     faults.push(`enclave: expected protocol version ${PROTOCOL_VERSION}, got ${boot.protocol_version}`)
@@ -30,25 +86,43 @@ function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain)
   return faults
 }
 
-async function productionFaults(identity: Identity, at: Date): Promise<readonly string[]> {
-  const clear = identity.boot_configuration.providers.filter(({ origin }) => !origin.startsWith('https://'))
-  const faults = clear.map(({ name }) => `enclave: expected production to reach provider ${name} over https`)
-  const attestation = await findAttestationFault(identity, at)
-  return attestation === null ? faults : [...faults, `enclave: ${attestation}`]
+function providerFaults({ boot_configuration: boot }: Identity): readonly string[] {
+  const clear = boot.providers.filter(({ origin }) => !origin.startsWith('https://'))
+  return clear.map(({ name }) => `enclave: expected production to reach provider ${name} over https`)
 }
 
-async function findAttestationFault(identity: Identity, at: Date): Promise<string | null> {
+type Verified =
+  | { readonly kind: 'facts'; readonly facts: AttestationFacts }
+  | { readonly kind: 'fault'; readonly fault: string }
+
+async function verifyIdentity(
+  identity: Identity,
+  { isProduction, at }: { readonly isProduction: boolean; readonly at: Date },
+): Promise<Verified> {
   try {
-    const facts = await verifyAttestation(decodeBase64(identity.attestation), { measurements: 'any' }, at)
+    const document = decodeBase64(identity.attestation)
+    const facts = await verifyAttestation(document, policyFor(document, isProduction), at)
     const digest = sha256(encodeUtf8(canonicalizeJson(identity.boot_configuration)))
     if (facts.publicKey === null || !equalBytes(facts.publicKey, decodeHex(identity.public_key)))
-      return 'expected its attestation document to carry its key'
+      return faulty('expected its attestation document to carry its key')
     if (facts.userData === null || !equalBytes(facts.userData, digest))
-      return 'expected its attestation document to carry the digest of its boot configuration'
-    return null
+      return faulty('expected its attestation document to carry the digest of its boot configuration')
+    return { kind: 'facts', facts }
   } catch (error) {
     if (!(error instanceof AttestationError)) throw error
     const hint = error.code === 'root_untrusted' ? ': is its security module simulated?' : ''
-    return `expected an attestation document that AWS signed in production, got ${error.code}${hint}`
+    const expectation = isProduction ? 'that AWS signed in production' : 'that holds'
+    return faulty(`expected an attestation document ${expectation}, got ${error.code}${hint}`)
   }
+}
+
+function faulty(fault: string): Verified {
+  return { kind: 'fault', fault }
+}
+
+/** The code is looked at afterwards. A simulated module has a root that nobody else knows. */
+function policyFor(document: Uint8Array, isProduction: boolean): AttestationPolicy {
+  if (isProduction) return { measurements: 'any' }
+  const [root] = decodeAttestationPayload(document).cabundle
+  return { measurements: 'any', allowDebug: true, roots: root === undefined ? [] : [sha256(root)] }
 }

@@ -1,6 +1,8 @@
 import type { App } from '../app.ts'
 import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
+import { createEnclaveOperations } from '../control/enclave-operations.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Logger } from '../logger.ts'
 import { createMeter } from '../metrics/meter.ts'
 import { traceCalls } from '../telemetry/trace-calls.ts'
@@ -41,11 +43,18 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const meter = config.metrics === null ? null : createMeter()
   const notary = await startNotary(config, { parts, countCommit: meter?.countCommit, onStarted, log })
   later.broadcaster = notary.broadcaster
-  const { enclave, committer } = notary
-  const keys = await openKeys(config, { database, home, tiers: [...tiers.byName.keys()], onStarted })
+  const { enclaves } = notary
+  const committer = enclaves.commits
+  const keys = await openKeys(config, {
+    database,
+    home,
+    tiers: [...tiers.byName.keys()],
+    enclaves: createEnclaveOperations(enclaves),
+    onStarted,
+  })
   const limits = await openLimits({
-    ...{ database, tiers, enclave, committer, log },
-    isEnclaveLocal: local !== null,
+    ...{ database, tiers, enclaves, log },
+    areEnclavesLocal: () => local !== null && areWithin(enclaves, parts[2].socketPaths),
   })
   onStarted(() => limits.stop())
   const nodes = await startNodes({ database, keys: keys.keys, log })
@@ -65,13 +74,18 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     ...(meter === null ? [] : [meter.calls]),
     ...(traces === null ? [] : [traceCalls(traces.tracer)]),
   ]
-  const services = { ...notary, keys: keys.keys, limits, nodes, upstream }
+  const services = { ...notary, committer, keys: keys.keys, limits, nodes, upstream }
   const app = assembleApp(config, { parts, ...services, observers, log })
   const isServed = () => nodes.connected.dispatcher.models().length > 0
   const served = await serve(app, config, { apiKey: keys.shown, demoOrigin, isServed, onStarted, log })
   const running = started.move()
   const shown = { ...served, metricsUrl: metrics?.url ?? null, apiKey: keys.shown }
   return { facts: describeGateway(config, parts, shown), stop: () => running.disposeAsync() }
+}
+
+/** Whether all enclaves are at these sockets. */
+function areWithin(enclaves: Enclaves, socketPaths: readonly string[]): boolean {
+  return enclaves.list().every(({ socketPath }) => socketPaths.includes(socketPath))
 }
 
 /** Listens, and starts the agent of the demonstration, which dials in. */

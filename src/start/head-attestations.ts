@@ -1,13 +1,13 @@
 import { fetchRecentBlock } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
+import type { FollowedEnclave } from '../enclaves/seat.ts'
 import type { Logger } from '../logger.ts'
 import type { Committer } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
 import { createHeadAttestations, type HeadAttestations } from '../services/head-attestations.ts'
 import type { HeadAttestationsStore } from '../stores/head-attestations.ts'
 import type { Chain } from './chain.ts'
 
-/** Starts to have the enclave's log attested, over blocks that have the configured confirmations. */
+/** Starts to have an enclave's log attested, over blocks that have the configured confirmations. */
 export function startHeadAttestations(
   { headAttestationIntervalMs: intervalMs, confirmations }: GatewayConfig,
   {
@@ -15,7 +15,7 @@ export function startHeadAttestations(
     ...parts
   }: {
     readonly chain: Chain
-    readonly enclave: EnclaveClient
+    readonly enclave: FollowedEnclave
     readonly committer: Committer
     readonly store: HeadAttestationsStore
     readonly log: Logger

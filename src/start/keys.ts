@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { GatewayConfig } from '../config.ts'
 import { createOperations } from '../control/create-operations.ts'
+import type { EnclaveOperations } from '../control/operations.ts'
 import { createAccounts } from '../services/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
 import type { Database } from '../stores/database.ts'
 import { createKeysStore } from '../stores/keys.ts'
-import { openControl } from './control.ts'
+import { openControl, openControlAt } from './control.ts'
 import { DEVELOPMENT_ACCOUNT, openDevelopmentKey } from './development-key.ts'
 import type { Home } from './home.ts'
 
@@ -13,20 +14,22 @@ import type { Home } from './home.ts'
 export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
 /**
- * Opens the keys and, where there is a data folder (`home`), the socket over which they and the accounts are managed; how
- * to close that is given to `onStarted`. `tiers`: names of those that an account may have.
+ * Opens the keys and, where there is a data folder (`home`) or a place for it, the socket over which they, the accounts and the
+ * enclaves are managed; how to close that is given to `onStarted`. `tiers`: names of those that an account may have.
  */
 export async function openKeys(
-  { devApiKey }: GatewayConfig,
+  { devApiKey, controlSocket }: GatewayConfig,
   {
     database,
     home,
     tiers,
+    enclaves,
     onStarted,
   }: {
     readonly database: Database
     readonly home: Home | null
     readonly tiers: readonly string[]
+    readonly enclaves: EnclaveOperations
     readonly onStarted: (stop: () => Promise<void>) => void
   },
 ): Promise<OpenedKeys> {
@@ -35,9 +38,10 @@ export async function openKeys(
     { keys: store, now: Date.now, random: randomBytes },
     { devApiKey, home },
   )
-  if (home === null) return opened
   const accounts = createAccounts({ keys: store, tiers, now: Date.now })
-  onStarted(await openControl(createOperations({ keys: opened.keys, accounts }), home))
+  const operations = { ...createOperations({ keys: opened.keys, accounts }), enclaves }
+  if (home !== null) onStarted(await openControl(operations, home))
+  if (controlSocket !== null) onStarted(await openControlAt(operations, controlSocket))
   return opened
 }
 

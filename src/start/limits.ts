@@ -1,13 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import type { Identity } from '../../enclave/protocol/messages.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import { ApiError } from '../errors.ts'
 import { createRateLimiter, type RateLimiter } from '../limits/limiter.ts'
 import { FREE_TIERS, type Tiers, UNLIMITED_TIERS } from '../limits/tiers.ts'
 import { parseTiers } from '../limits/tiers-file.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
-import type { Committer } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
 import { createIdempotency, type Idempotency } from '../services/idempotency.ts'
 import { createProcessLease, LEASE_SECONDS } from '../services/process-lease.ts'
 import type { Database } from '../stores/database.ts'
@@ -50,13 +48,12 @@ export async function chooseTiers(
 export async function openLimits(options: {
   readonly database: Database
   readonly tiers: Tiers
-  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
-  readonly committer: Pick<Committer, 'waitFor'>
-  /** Whether the enclave was started by this process, and so ends with it. */
-  readonly isEnclaveLocal: boolean
+  readonly enclaves: LogsOfEnclaves
+  /** Whether all enclaves were started by this process, and so end with it. */
+  readonly areEnclavesLocal: () => boolean
   readonly log: Logger
 }): Promise<CallLimits> {
-  const { database, tiers, isEnclaveLocal, log } = options
+  const { database, tiers, enclaves, areEnclavesLocal, log } = options
   // The embedded database takes one process.
   const isAlone = database.kind === 'embedded'
   const makeId = () => crypto.randomUUID()
@@ -78,9 +75,12 @@ export async function openLimits(options: {
     store: createIdempotencyStore(database),
     records: createRecordsStore(database),
     lease,
-    notary: async () => (await identify(options)).notary,
-    settleLog: (signal) => settleLog(options, signal),
-    isOnlyEnclave: isAlone && isEnclaveLocal,
+    notary: (model) => reaching(enclaves.chooseNotary(model)),
+    settleLog: (signal, notary) => settleLog(enclaves, { notary, signal }),
+    // Others may be added while it runs.
+    get isOnlyEnclave() {
+      return isAlone && areEnclavesLocal()
+    },
     now: Date.now,
     log,
   })
@@ -94,11 +94,13 @@ export async function openLimits(options: {
   }
 }
 
-type Followed = Pick<Parameters<typeof openLimits>[0], 'enclave' | 'committer'>
+type LogsOfEnclaves = Pick<Enclaves, 'chooseNotary' | 'attesting'> & {
+  readonly commits: Pick<Enclaves['commits'], 'waitFor'>
+}
 
-async function identify({ enclave }: Pick<Followed, 'enclave'>): Promise<Identity> {
+async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   try {
-    return await enclave.identity()
+    return await asked
   } catch (cause) {
     throw new ApiError('enclave_unavailable', 'Completions cannot be made at the moment, try again', {
       cause,
@@ -106,10 +108,16 @@ async function identify({ enclave }: Pick<Followed, 'enclave'>): Promise<Identit
   }
 }
 
-/** All leaves that the enclave has now are committed once the last of them is. */
-async function settleLog({ enclave, committer }: Followed, signal: AbortSignal): Promise<string> {
+/** All leaves that the enclave has now are committed once the last of them is. Null when no enclave has this notary. */
+async function settleLog(
+  { attesting, commits }: LogsOfEnclaves,
+  { notary, signal }: { readonly notary: string | null; readonly signal: AbortSignal },
+): Promise<string | null> {
+  const enclave = notary === null ? null : await attesting(notary)
+  if (notary === null || enclave === null) return null
   enclave.forgetIdentity()
-  const { notary, log } = await identify({ enclave })
-  if (log.size > 0) await committer.waitFor(notary, log.size - 1, signal)
+  const { notary: current, log } = await reaching(enclave.identity())
+  if (current !== notary) return null
+  if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
   return notary
 }

@@ -1,14 +1,13 @@
 import type { Broadcaster } from '../chain/broadcaster.ts'
 import { fetchBalance } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
+import type { Enclaves } from '../enclaves/enclaves.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import { registerSources } from '../metrics/gauges.ts'
 import type { Meter } from '../metrics/meter.ts'
 import { type MetricsServer, startMetricsServer } from '../metrics/server.ts'
 import { listSources } from '../metrics/sources.ts'
 import type { Nodes } from '../nodes/nodes.ts'
-import type { Committer } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
 import { createAnchorLag } from '../stores/anchor-lag.ts'
 import type { Database } from '../stores/database.ts'
 import type { Chain } from './chain.ts'
@@ -20,26 +19,24 @@ export async function startMetrics(
     meter,
     database,
     chain: { rpc, relayer },
-    committer,
     broadcaster,
     nodes,
-    enclave,
+    enclaves,
   }: {
     readonly meter: Meter
     readonly database: Database
     readonly chain: Pick<Chain, 'rpc' | 'relayer'>
-    readonly committer: Committer
     readonly broadcaster: Broadcaster
     readonly nodes: Nodes
-    readonly enclave: EnclaveClient
+    readonly enclaves: Enclaves
   },
 ): Promise<MetricsServer> {
   const sources = listSources({
-    committer: () => committer.status(),
+    committer: () => enclaves.commits.worst(),
     broadcaster: () => broadcaster.status(),
     nodes: () => nodes.status(),
     nodeStates: () => nodes.countStates(),
-    enclave,
+    enclaves,
     anchorLag: createAnchorLag(database, relayer.address),
     balance: () => fetchBalance(rpc, relayer.address),
     now: Date.now,

@@ -1,107 +1,141 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { Identity } from '../../enclave/protocol/messages.ts'
+import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { CALLS_MAX } from '../app-routes.ts'
 import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
+import { type Enclaves, openEnclaves } from '../enclaves/enclaves.ts'
+import { ENCLAVES_MAX } from '../enclaves/limits.ts'
+import type { Following, SeatOptions } from '../enclaves/seat.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
 import type { Meter } from '../metrics/meter.ts'
-import type { Committer } from '../services/committer.ts'
-import { createEnclaveClient, type EnclaveClient } from '../services/enclave-client.ts'
-import { EnclaveError } from '../services/enclave-error.ts'
+import { createEnclaveClient } from '../services/enclave-client.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
+import { SETTLE_SECONDS } from '../services/idempotency.ts'
+import { createRelayerNonces } from '../services/relayer-nonces.ts'
 import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
+import { createCommitsStore } from '../stores/commits.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
+import { createLogsStore } from '../stores/logs.ts'
+import { createRecordsStore } from '../stores/records.ts'
 import { startBlockKeeper } from './block-keeper.ts'
 import { startBroadcaster } from './broadcaster.ts'
-import type { Chain } from './chain.ts'
-import { startCommitter } from './committer.ts'
-import { findEnclaveFaults } from './enclave-check.ts'
+import { relayerOf, startCommitter } from './committer.ts'
+import { createEnclaveCheck } from './enclave-check.ts'
 import { startHeadAttestations } from './head-attestations.ts'
 import type { Parts } from './parts.ts'
 import { pullUntilEnd } from './pull-until-end.ts'
+import { startReleases } from './releases.ts'
 
 /** What seals completions, stores them, anchors them and keeps the evidence. */
 export type Notary = {
-  readonly enclave: EnclaveClient
+  readonly enclaves: Enclaves
   readonly broadcaster: Broadcaster
-  readonly committer: Committer
   readonly evidence: EvidenceSources
 }
 
+type NotaryOptions = {
+  readonly parts: Parts
+  readonly countCommit: Meter['countCommit'] | undefined
+  readonly onStarted: (stop: () => Promise<void>) => void
+  readonly log: Logger
+}
+
+/** How long enclaves that are just (re)starting are waited for: one boots in about a second, in an image in ten. */
+const ENCLAVE_WAIT_MS = 20_000
+
 /**
- * Starts all that follows the enclave's log, over parts that run; each is given to `onStarted` at once, and they are to be
- * stopped in the opposite order. Rejects with StartFailure when there is no enclave, or not one for this gateway.
+ * Starts all that follows the enclaves' logs, over parts that run; each is given to `onStarted` at once, and they are to be
+ * stopped in the opposite order. Rejects with StartFailure when there is no enclave, or none for this gateway; those that are
+ * not there yet are taken into use when they come.
  */
-export async function startNotary(
-  config: GatewayConfig,
-  {
+export async function startNotary(config: GatewayConfig, options: NotaryOptions): Promise<Notary> {
+  const {
     parts: [database, chain, enclavePart],
-    countCommit,
     onStarted,
     log,
-  }: {
-    readonly parts: Parts
-    readonly countCommit: Meter['countCommit'] | undefined
-    readonly onStarted: (stop: () => Promise<void>) => void
-    readonly log: Logger
-  },
-): Promise<Notary> {
-  const { socketPath } = enclavePart
-  const enclave = createEnclaveClient({ socketPath, callsMax: CALLS_MAX, now: Date.now })
-  onStarted(() => enclave.close())
-  await checkEnclave(enclave, { config, chain })
-  const { confirmations, fees } = config
-  const broadcaster = startBroadcaster({ database, chain, confirmations, log })
+  } = options
+  const releases = await startReleases(config, { onStarted, log })
+  const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
   onStarted(() => broadcaster.stop())
-  const { pull, expectEnd } = pullUntilEnd(enclave)
-  const following = { ...enclave, pull }
-  const committer = startCommitter({
-    enclave: following,
-    database,
-    chain,
-    fees,
+  const ends: (() => void)[] = []
+  const seatOf = createSeats(config, {
+    ...options,
     broadcaster,
-    countCommit,
-    log,
+    ends,
+    entries: () => releases?.entries() ?? null,
   })
-  onStarted(() => committer.stop())
-  // Before the committer stops: an enclave that ends in good order waits until all it sealed is committed.
+  const { socketPaths } = enclavePart
+  const enclaves = openEnclaves({ socketPaths, seatOf, records: createRecordsStore(database) })
+  onStarted(() => enclaves.close())
+  onStarted(() => enclaves.stopFollowing())
+  // Before commits stop: an enclave that ends in good order waits until all it sealed is committed.
   onStarted(() => {
-    if (enclavePart.local !== null) expectEnd()
+    if (enclavePart.local !== null) for (const expectEnd of ends) expectEnd()
     return enclavePart.stop()
   })
-  const store = createHeadAttestationsStore(database)
-  const attestations = startHeadAttestations(config, { chain, enclave, committer, store, log })
-  onStarted(() => attestations.stop())
+  onStarted(() => enclaves.stopWatching())
+  releases?.onChange(() => void enclaves.recheck())
+  if (!(await enclaves.awaitUsable(ENCLAVE_WAIT_MS))) throw new StartFailure(describeFaults(enclaves))
   const blocks = startBlockKeeper({ blocks: createAnchorBlocksStore(database), chain, log })
   onStarted(() => blocks.stop())
-  return { enclave, broadcaster, committer, evidence: blocks.sources }
+  return { enclaves, broadcaster, evidence: blocks.sources }
 }
 
-/** How long an enclave that is just (re)starting is waited for: it boots in about a second, in an image in ten. */
-const ENCLAVE_WAIT_MS = 20_000
-const ENCLAVE_RETRY_MS = 250
-
-async function checkEnclave(
-  enclave: EnclaveClient,
-  { config, chain }: { readonly config: GatewayConfig; readonly chain: Chain },
-): Promise<void> {
-  const identity = await awaitIdentity(enclave)
-  const { isProduction } = config
-  const faults = await findEnclaveFaults(identity, { domain: chain, isProduction, at: new Date() })
-  if (faults.length > 0) throw new StartFailure(faults.join('\n'))
-}
-
-async function awaitIdentity(enclave: EnclaveClient): Promise<Identity> {
-  const deadline = performance.now() + ENCLAVE_WAIT_MS
-  for (;;) {
-    try {
-      return await enclave.identity()
-    } catch (error) {
-      if (!(error instanceof EnclaveError)) throw error
-      if (performance.now() > deadline) throw new StartFailure(`enclave: ENCLAVE_URL: ${error.message}`)
-      await sleep(ENCLAVE_RETRY_MS)
+/** What is opened for each socket. `ends` gets what tells a follower that its enclave is about to end. */
+function createSeats(
+  config: GatewayConfig,
+  {
+    parts: [database, chain],
+    broadcaster,
+    countCommit,
+    ends,
+    entries,
+    log,
+  }: NotaryOptions & {
+    readonly broadcaster: Broadcaster
+    readonly ends: (() => void)[]
+    readonly entries: () => readonly ReleaseEntry[] | null
+  },
+): (socketPath: string) => SeatOptions {
+  const { isProduction, fees } = config
+  const nonces = createRelayerNonces({ commits: createCommitsStore(database), relayer: relayerOf(chain) })
+  const store = createHeadAttestationsStore(database)
+  const logs = createLogsStore(database)
+  const follow: SeatOptions['follow'] = (enclave): Following => {
+    const { pull, expectEnd } = pullUntilEnd(enclave)
+    ends.push(expectEnd)
+    const following = { ...enclave, pull }
+    const committer = startCommitter({
+      ...{ enclave: following, database, chain, fees, broadcaster, countCommit, nonces, log },
+    })
+    const attestations = startHeadAttestations(config, { chain, enclave, committer, store, log })
+    return {
+      committer,
+      stop: async () => {
+        await attestations.stop()
+        await committer.stop()
+        ends.splice(ends.indexOf(expectEnd), 1)
+      },
     }
   }
+  return (socketPath) => ({
+    socketPath,
+    openClient: (isExpected) =>
+      createEnclaveClient({ socketPath, callsMax: CALLS_MAX, isExpected, now: Date.now }),
+    check: createEnclaveCheck({ domain: chain, isProduction, releases: entries, now: Date.now }),
+    isKnownLog: async (notary) => (await logs.find(notary)) !== null,
+    follow,
+    settleMs: SETTLE_SECONDS * 1000,
+    log,
+  })
+}
+
+function describeFaults(enclaves: Enclaves): string {
+  const seats = enclaves.list()
+  const name = (socketPath: string) => (seats.length === 1 ? '' : `${socketPath}: `)
+  const faults = seats.map(({ socketPath, state, fault }) => {
+    if (state === 'refused') return `${name(socketPath)}${fault}`
+    return `enclave: ENCLAVE_URL: ${name(socketPath)}${fault || 'no answer'}`
+  })
+  return faults.slice(0, ENCLAVES_MAX).join('\n')
 }

@@ -13,11 +13,11 @@ import { settleAll } from './settle-all.ts'
 export type Parts = readonly [Database, Chain, EnclavePart]
 
 export type EnclavePart = {
-  /** Where it listens. */
-  readonly socketPath: string
-  /** Null when it is the operator's. */
+  /** Where they listen. */
+  readonly socketPaths: readonly string[]
+  /** Null when they are the operator's. */
   readonly local: {
-    /** Certificate of the root that its attestation documents lead to. */
+    /** Certificate of the root that their attestation documents lead to. */
     readonly rootFile: string
     /** Where the demo provider listens. */
     readonly demoOrigin: string
@@ -67,39 +67,55 @@ async function openEnclave(
   { home, log, chain }: { readonly home: Home | null; readonly log: Logger; readonly chain: Promise<Chain> },
 ): Promise<EnclavePart> {
   if (config.enclave.kind === 'remote')
-    return { socketPath: config.enclave.socketPath, local: null, stop: async () => undefined }
+    return { socketPaths: config.enclave.socketPaths, local: null, stop: async () => undefined }
   if (home === null) throw new TypeError('expected a data folder for a local enclave')
-  const { variables, demoVariables } = config.enclave
+  const { count, variables, demoVariables } = config.enclave
   const [demo, { chainId, contract }] = await settleAll([
     startDemoProvider(demoVariables, log),
     // The local chain's domain is known before it runs.
     config.chain.kind === 'local' ? Promise.resolve(LOCAL_DOMAIN) : chain,
   ])
-  const socketPath = join(home.privateFolder, 'enclave.sock')
+  const socketPaths = Array.from({ length: count }, (_, index) =>
+    join(home.privateFolder, index === 0 ? 'enclave.sock' : `enclave-${index + 1}.sock`),
+  )
   const rootFolder = join(home.dataFolder, 'nsm')
   try {
-    const enclave = await startEnclaveProcess(
-      {
-        socketPath,
-        chainId,
-        contract,
-        demoOrigin: demo.ready.origin,
-        nsmRootFile: join(rootFolder, 'root.pem'),
-        shutdownGraceMs: config.shutdownGraceMs,
-        variables,
-      },
-      log,
+    const options = {
+      chainId,
+      contract,
+      demoOrigin: demo.ready.origin,
+      nsmRootFile: join(rootFolder, 'root.pem'),
+      shutdownGraceMs: config.shutdownGraceMs,
+      variables,
+    }
+    const enclaves = await startTogether(
+      socketPaths.map((socketPath) => startEnclaveProcess({ ...options, socketPath }, log)),
     )
     return {
-      socketPath,
+      socketPaths,
       local: { rootFile: join(rootFolder, 'root.crt.pem'), demoOrigin: demo.ready.origin },
       stop: async () => {
-        await enclave.stop()
+        await Promise.all(enclaves.map((enclave) => enclave.stop()))
         await demo.stop()
       },
     }
   } catch (error) {
     await demo.stop()
+    throw error
+  }
+}
+
+/** All, or none: those that started are ended again when one did not. */
+async function startTogether<Part extends { stop(): Promise<void> }>(
+  starting: readonly Promise<Part>[],
+): Promise<readonly Part[]> {
+  try {
+    return await settleAll<readonly Part[]>(starting)
+  } catch (error) {
+    const outcomes = await Promise.allSettled(starting)
+    await Promise.all(
+      outcomes.map((outcome) => (outcome.status === 'fulfilled' ? outcome.value.stop() : null)),
+    )
     throw error
   }
 }

@@ -4,13 +4,13 @@ import { factsOfRecord } from './record-facts.ts'
 
 /** The parts of the app, whose work for a call is noted as a phase of it. Nothing else about them changes. */
 export function timePorts(dependencies: AppDependencies): AppDependencies {
-  const { enclave, committer, keys, now } = dependencies
+  const { enclaves, committer, keys, now } = dependencies
   return {
     ...dependencies,
     keys: { ...keys, authenticate: timed({ phase: 'authenticate', now }, (key) => keys.authenticate(key)) },
-    enclave: {
-      ...enclave,
-      complete: timed({ phase: 'enclave', now }, (...call) => enclave.complete(...call)),
+    enclaves: {
+      ...enclaves,
+      complete: timed({ phase: 'enclave', now }, (...call) => enclaves.complete(...call)),
     },
     committer: {
       status: () => committer.status(),

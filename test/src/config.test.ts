@@ -63,7 +63,7 @@ describe('readGatewayConfig', () => {
       },
       confirmations: 12,
       headAttestationIntervalMs: 1000,
-      enclave: { kind: 'remote', socketPath: '/run/enclave.sock' },
+      enclave: { kind: 'remote', socketPaths: ['/run/enclave.sock'] },
       isHistoryOpen: false,
       fees: { maxFeePerGasWei: 500_000_000n, maxPriorityFeePerGasWei: 1n },
     })
@@ -99,16 +99,37 @@ describe('readGatewayConfig', () => {
   it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])('takes %s for the enclave', (url) => {
     expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
       kind: 'remote',
-      socketPath: '/a/b.sock',
+      socketPaths: ['/a/b.sock'],
     })
   })
 
-  it.each(['http://127.0.0.1:9', 'unix:relative.sock', `unix:/${'x'.repeat(107)}`])(
-    'refuses %s for the enclave',
-    (url) => {
-      expect(faultsOf({ ENCLAVE_URL: url })).toHaveLength(1)
-    },
-  )
+  it('takes several enclaves', () => {
+    expect(readGatewayConfig({ ENCLAVE_URL: 'unix:/a.sock, unix:///b.sock' }).enclave).toEqual({
+      kind: 'remote',
+      socketPaths: ['/a.sock', '/b.sock'],
+    })
+  })
+
+  it('takes accepted releases together with who signs them', () => {
+    const key = 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a'
+    const file = '/etc/affidavit/releases.json'
+    const config = readGatewayConfig({ ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: key })
+    expect([config.releases, readGatewayConfig({}).releases]).toEqual([{ file, keys: [key] }, null])
+    expect(faultsOf({ ENCLAVE_RELEASES_FILE: file })).toEqual([expect.stringMatching(/^RELEASE_KEY: /)])
+    expect(faultsOf({ RELEASE_KEY: key })).toEqual([expect.stringMatching(/^RELEASE_KEY: /)])
+    const faults = faultsOf({ ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: `${key},${'00'.repeat(32)}` })
+    expect(faults).toEqual([expect.stringMatching(/^RELEASE_KEY: expected public keys/)])
+  })
+
+  it.each([
+    'http://127.0.0.1:9',
+    'unix:relative.sock',
+    `unix:/${'x'.repeat(107)}`,
+    'unix:/a.sock,unix:///a.sock',
+    'unix:/a.sock,/b.sock',
+  ])('refuses %s for the enclave', (url) => {
+    expect(faultsOf({ ENCLAVE_URL: url })).toHaveLength(1)
+  })
 
   it('keeps credentials by provider name', () => {
     const config = readGatewayConfig({ OPENAI_API_KEY: 'sk-1', GOOGLE_API_KEY: 'g-2', XAI_API_KEY: '' })
@@ -130,6 +151,7 @@ describe('readGatewayConfig', () => {
     })
     expect(config.enclave).toEqual({
       kind: 'local',
+      count: 1,
       variables: { IDLE_TIMEOUT_MS: '500', PROVIDERS_FILE: 'a.json' },
       demoVariables: { DEMO_DELAY_MS: '5' },
     })

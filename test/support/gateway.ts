@@ -3,6 +3,8 @@ import { computeAddress } from 'ethers'
 import { type App, createApp } from '../../src/app.ts'
 import type { AppNodes, AppSettings } from '../../src/app-routes.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { type Enclaves, openEnclaves } from '../../src/enclaves/enclaves.ts'
+import type { FollowedEnclave } from '../../src/enclaves/seat.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/limits/tiers.ts'
 import { createLogger, type Logger } from '../../src/logger.ts'
 import type { UpstreamServices } from '../../src/routes/upstream.ts'
@@ -34,7 +36,7 @@ export type TestGateway = {
   readonly url: string
   readonly port: number
   readonly enclave: ScriptedEnclave
-  readonly committer: Committer
+  readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
   readonly accounts: Accounts
   readonly nodesStore: NodesStore
@@ -51,6 +53,8 @@ export type TestGateway = {
 
 /** Time for starting or stopping one, milliseconds: a database server is made each time. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
+
+const ENCLAVE_WAIT_MS = 10_000
 
 export const TEST_SETTINGS: AppSettings = {
   isHistoryOpen: true,
@@ -92,29 +96,49 @@ export async function startGateway(
   const database = await openDatabase({ url })
   const logLines: string[] = []
   const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
-  const client = createEnclaveClient({ socketPath: enclave.socketPath, callsMax: 512, now: Date.now })
   const records = createRecordsStore(database)
   const nodesStore = createNodesStore(database)
   const inferences = createInferencesStore(database)
   const relayerKey = `0x${randomBytes(32).toString('hex')}`
   const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
-  const committer = createCommitter({
-    enclave: client,
-    commits: createCommitsStore(database),
+  const follow = (followed: FollowedEnclave) => {
+    const committer = createCommitter({
+      enclave: followed,
+      commits: createCommitsStore(database),
+      records,
+      domain: SCRIPTED_DOMAIN,
+      relayer: { address: computeAddress(relayerKey).toLowerCase(), firstNonce: async () => 0 },
+      signAnchor: (nonce, head) =>
+        signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
+      now: Date.now,
+      log,
+    })
+    committer.start()
+    return { committer, stop: () => committer.stop() }
+  }
+  const enclaves = openEnclaves({
+    socketPaths: [enclave.socketPath],
+    seatOf: (socketPath) => ({
+      socketPath,
+      openClient: (isExpected) =>
+        createEnclaveClient({ socketPath, callsMax: 512, isExpected, now: Date.now }),
+      check: async () => [],
+      isKnownLog: async () => false,
+      follow,
+      settleMs: 0,
+      log,
+    }),
     records,
-    domain: SCRIPTED_DOMAIN,
-    relayer: { address: computeAddress(relayerKey).toLowerCase(), firstNonce: async () => 0 },
-    signAnchor: (nonce, head) => signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
-    now: Date.now,
-    log,
   })
+  await enclaves.awaitUsable(ENCLAVE_WAIT_MS)
+  const committer = { ...enclaves.commits, stop: () => endCommits(enclaves) }
   const limits = await openLimits({
-    ...{ database, enclave: client, committer, log, isEnclaveLocal: false },
+    ...{ database, enclaves, log, areEnclavesLocal: () => false },
     tiers: options.tiers ?? UNLIMITED_TIERS,
   })
   const keys = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
   const app = createApp({
-    enclave: client,
+    enclaves,
     committer,
     records,
     logs: createLogsStore(database),
@@ -143,7 +167,6 @@ export async function startGateway(
     makeId: () => randomUUID().replaceAll('-', ''),
     makeRequestId: () => `req_${randomUUID()}`,
   })
-  committer.start()
   const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
   const { id: accountId } = await keys.openAccount('tests')
   const { port } = await app.listen({ host: '127.0.0.1', port: 0 })
@@ -164,11 +187,18 @@ export async function startGateway(
     stop: async () => {
       await app.close()
       await limits.stop().catch(() => undefined)
+      await enclaves.stopWatching()
       await committer.stop()
-      await client.close()
+      await enclaves.close()
       await enclave.stop()
       await database.close()
       await ownPostgres?.stop()
     },
   }
+}
+
+/** A seat that is watched would be followed again. */
+async function endCommits(enclaves: Enclaves): Promise<void> {
+  await enclaves.stopWatching()
+  await enclaves.stopFollowing()
 }

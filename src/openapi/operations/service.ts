@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { attestationQuery } from '../../schemas/attestation-query.ts'
 import { embeddingRequest } from '../../schemas/embedding-request.ts'
-import { nonceQuery } from '../../schemas/history-query.ts'
 import { createKey, keysQuery } from '../../schemas/key-request.ts'
 import { searchRequest } from '../../schemas/search-request.ts'
 import type { Operation } from '../operation.ts'
@@ -11,6 +11,7 @@ import {
   embeddingList,
   health,
   modelList,
+  notaryList,
   readiness,
   searchResults,
 } from '../replies/service.ts'
@@ -31,10 +32,16 @@ export const serviceOperations: readonly Operation[] = [
   {
     ...service,
     path: '/v1/attestation',
-    summary: "The enclave's attestation document, fresh over a nonce",
-    query: nonceQuery,
+    summary: "An enclave's attestation document, fresh over a nonce",
+    query: attestationQuery,
     reply: { name: 'Attestation', schema: attestationReply },
-    errors: ['enclave_unavailable', 'overloaded'],
+    errors: ['enclave_unavailable', 'not_found', 'overloaded'],
+  },
+  {
+    ...service,
+    path: '/v1/notaries',
+    summary: 'The notaries of all enclaves in use, with their attestation documents',
+    reply: { name: 'NotaryList', schema: notaryList },
   },
   { ...service, path: '/healthz', summary: 'The process answers', reply: { name: 'Health', schema: health } },
   {

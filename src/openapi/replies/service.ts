@@ -12,6 +12,11 @@ export const attestationReply = z.strictObject({
   boot_configuration: bootConfiguration,
 })
 
+/** `GET /v1/notaries`. */
+export const notaryList = z.strictObject({
+  notaries: z.array(attestationReply.extend({ status: z.enum(['in_use', 'draining']) })),
+})
+
 export const health = z.strictObject({ status: z.literal('ok') })
 
 export const readiness = z.strictObject({

@@ -1,10 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ValidationError } from '../../../src/errors.ts'
-import {
-  parseHashParameter,
-  parseHistoryQuery,
-  parseNonceParameter,
-} from '../../../src/schemas/history-query.ts'
+import { parseHashParameter, parseHistoryQuery } from '../../../src/schemas/history-query.ts'
 
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
@@ -59,21 +55,4 @@ describe('parseHashParameter', () => {
   it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])('refuses %j', (text) => {
     expect(faultsOf(() => parseHashParameter(text))).toEqual([['path.hash', 'string_pattern_mismatch']])
   })
-})
-
-describe('parseNonceParameter', () => {
-  it.each(['ab'.repeat(16), `0x${'AB'.repeat(64)}`])('takes %s', (nonce) => {
-    expect(parseNonceParameter({ nonce })).toBe(nonce.toLowerCase().replace('0x', ''))
-  })
-
-  it('gives null when there is none', () => expect(parseNonceParameter({})).toBeNull())
-
-  it.each(['', 'ab'.repeat(15), 'ab'.repeat(65), `${'ab'.repeat(16)}a`, 'zz'.repeat(16)])(
-    'refuses %j',
-    (nonce) => {
-      expect(faultsOf(() => parseNonceParameter({ nonce }))).toEqual([
-        ['query.nonce', 'string_pattern_mismatch'],
-      ])
-    },
-  )
 })

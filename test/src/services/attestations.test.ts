@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../enclave/protocol/messages.ts'
+import type { AttestingEnclave } from '../../../src/enclaves/attesting.ts'
 import { createAttestations, FRESH_BURST, FRESH_PER_SECOND } from '../../../src/services/attestations.ts'
 import { EnclaveError } from '../../../src/services/enclave-error.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
@@ -23,11 +24,15 @@ function start(notaries: readonly string[]) {
   let question = 0
   const next = () => notaries[Math.min(question++, notaries.length - 1)] ?? ''
   const clock = { nowMs: 0 }
+  const enclave: AttestingEnclave = {
+    identity: async () => identityOf(next()),
+    forgetIdentity: () => {},
+    attestation: async (nonce) => `${nonce} of ${next()}`,
+  }
   const attestations = createAttestations({
-    enclave: {
-      identity: async () => identityOf(next()),
-      forgetIdentity: () => {},
-      attestation: async (nonce) => `${nonce} of ${next()}`,
+    enclaves: {
+      attesting: async (notary) => (notary === null || notaries.includes(notary) ? enclave : null),
+      notaries: () => [],
     },
     now: () => clock.nowMs,
   })
@@ -60,6 +65,14 @@ describe('createAttestations', () => {
     }
   })
 
+  it('gives the document of the notary that is asked for, or says that there is none', async () => {
+    expect(await start(['a']).attestations.attest('n', 'a')).toMatchObject({ notary: 'a' })
+    const gone = { status: 404, code: 'not_found' }
+    await expect(start(['a']).attestations.attest(null, 'b')).rejects.toMatchObject(gone)
+    // It was replaced while it was asked.
+    await expect(start(['b', 'b', 'b', 'a']).attestations.attest('n', 'a')).rejects.toMatchObject(gone)
+  })
+
   it('gives up on an enclave that is replaced again and again', async () => {
     const { attestations } = start(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
     await expect(attestations.attest('n')).rejects.toMatchObject({ code: 'enclave_unavailable' })
@@ -80,7 +93,8 @@ describe('createAttestations', () => {
       throw new EnclaveError('unavailable', 'x')
     }
     const enclave = { identity: down, attestation: down, forgetIdentity: () => {} }
-    const attestations = createAttestations({ enclave, now: () => 0 })
+    const enclaves = { attesting: async () => enclave, notaries: () => [] }
+    const attestations = createAttestations({ enclaves, now: () => 0 })
     await expect(attestations.attest(null)).rejects.toMatchObject({
       status: 503,
       code: 'enclave_unavailable',

@@ -62,10 +62,9 @@ function makeService({ failingForMs }: { readonly failingForMs: number }) {
     waiting: 0,
   }
   const { complete } = createVerifiedCompletions({
-    enclave: {
-      identity: async () => IDENTITY,
-      forgetIdentity: () => undefined,
-      complete: async () => {
+    enclaves: {
+      complete: async ({ callFor }) => {
+        callFor(IDENTITY)
         asked += 1
         return { kind: 'fault', fault }
       },
@@ -97,5 +96,6 @@ const CALL: VerifiedCall = {
   body: new Uint8Array(),
   callerCredential: null,
   context: { accountId: crypto.randomUUID(), requestId: 'req_1' },
+  notary: null,
   abort: new AbortController(),
 }

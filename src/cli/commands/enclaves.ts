@@ -1,0 +1,118 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Command } from 'commander'
+import type { EnclaveDescription, EnclaveOperations } from '../../control/operations.ts'
+import { readCliConfig } from '../config.ts'
+import { CliError } from '../exit-codes.ts'
+import { withGateway } from '../open-operations.ts'
+import { printable } from '../printable.ts'
+import { textTable } from '../text-table.ts'
+
+/** How often a wait looks. */
+const POLL_MS = 500
+
+type JsonOption = { readonly json?: boolean }
+
+/** Adds `enclaves list | add | drain | remove`, for the operator of a gateway that runs. */
+export function registerEnclaves(program: Command): void {
+  const enclaves = program
+    .command('enclaves')
+    .description('show and change the enclaves of the running gateway (CONTROL_SOCKET, or DATA_DIR)')
+    .helpCommand(false)
+  enclaves
+    .command('list')
+    .description('list all enclaves, and what state they are in')
+    .option('--json', 'print one JSON array')
+    .action(listEnclaves)
+  enclaves
+    .command('add')
+    .description('check an enclave and take it into use; or one that was drained, again')
+    .argument('<url>', 'unix:/path/to/socket')
+    .action(addEnclave)
+  enclaves
+    .command('drain')
+    .description(
+      'give it no new calls, and wait until all that it sealed is committed: then it may be stopped',
+    )
+    .argument('<url>', 'as list shows it')
+    .option('--no-wait', 'return at once; list shows when it is drained')
+    .action(drainEnclave)
+  enclaves
+    .command('remove')
+    .description('forget an enclave that is drained, refused or out of reach')
+    .argument('<url>', 'as list shows it')
+    .action(removeEnclave)
+}
+
+async function listEnclaves({ json }: JsonOption): Promise<void> {
+  const list = await withGateway(readCliConfig(), ({ enclaves }) => enclaves.list())
+  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
+}
+
+async function addEnclave(url: string): Promise<void> {
+  const added = await withGateway(readCliConfig(), async ({ enclaves }) => {
+    checkOutcome(await enclaves.add(url), url)
+    return find(enclaves, url)
+  })
+  if (added?.state !== 'usable')
+    throw new CliError(`${printable(url)} is ${added?.state ?? 'gone'}: ${printable(added?.fault ?? '')}`)
+  process.stderr.write(`${printable(url)} is in use, notary ${added.notary}.\n`)
+}
+
+async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): Promise<void> {
+  await withGateway(readCliConfig(), async ({ enclaves }) => {
+    checkOutcome(await enclaves.drain(url), url)
+    while (wait) {
+      const seat = await find(enclaves, url)
+      if (seat === undefined) throw new CliError(`${printable(url)} was removed meanwhile`)
+      if (seat.state === 'drained') break
+      if (seat.state === 'unreachable')
+        throw new CliError(`${printable(url)} is out of reach, and not all of its log may be committed`)
+      if (seat.state !== 'draining') throw new CliError(`${printable(url)} is ${seat.state} again`)
+      await sleep(POLL_MS)
+    }
+  })
+  process.stderr.write(
+    wait
+      ? `${printable(url)} is drained: all that it sealed is committed, and it may be stopped.\n`
+      : `${printable(url)} gets no more calls; it may be stopped once list shows it drained.\n`,
+  )
+}
+
+async function removeEnclave(url: string): Promise<void> {
+  checkOutcome(await withGateway(readCliConfig(), ({ enclaves }) => enclaves.remove(url)), url)
+  process.stderr.write(`${printable(url)} is removed. A restart goes by ENCLAVE_URL.\n`)
+}
+
+async function find(enclaves: EnclaveOperations, url: string): Promise<EnclaveDescription | undefined> {
+  const path = (text: string) => text.replace(/^unix:(\/\/(?=\/))?/, '')
+  return (await enclaves.list()).find((seat) => path(seat.url) === path(url))
+}
+
+function checkOutcome(outcome: 'done' | 'invalid' | 'limit' | 'unknown' | 'in_use', url: string): void {
+  switch (outcome) {
+    case 'done':
+      return
+    case 'invalid':
+      throw new CliError(`expected unix: and the absolute path of a socket, got ${printable(url)}`)
+    case 'limit':
+      throw new CliError('the gateway has as many enclaves as it may: remove one first')
+    case 'unknown':
+      throw new CliError(`the gateway has no enclave at ${printable(url)}`)
+    case 'in_use':
+      throw new CliError(`${printable(url)} is in use: drain it first`)
+  }
+}
+
+const TITLES = ['URL', 'STATE', 'CALLS', 'COMMITTED', 'NOTARY', 'FAULT']
+
+function toRow(seat: EnclaveDescription): readonly string[] {
+  const { url, state, calls, committed, notary, fault } = seat
+  return [
+    url,
+    state,
+    String(calls),
+    committed === null ? '-' : String(committed),
+    notary ?? '-',
+    fault || '-',
+  ]
+}

@@ -1,0 +1,86 @@
+import { unwatchFile, watchFile } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import { RELEASE_FILE_BYTES_MAX } from '../../attestation/release/release.ts'
+import { millisecondsOf } from '../../attestation/release/release-forms.ts'
+import { parseReleaseKey } from '../../attestation/release/release-key.ts'
+import {
+  checkNotRolledBack,
+  parseSignedReleaseList,
+  type ReleaseEntry,
+  type ReleaseList,
+} from '../../attestation/release/release-list.ts'
+import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
+import type { Logger } from '../logger.ts'
+import type { ReleasesConfig } from './settings.ts'
+
+/** How often the file is looked at, milliseconds. */
+export const RELEASES_POLL_MS = 1_000
+
+/** The releases that the operator accepts, as the newest list says that could be read. */
+export type AcceptedReleases = {
+  /** Each with its window and revocation; what is accepted when is for acceptedMeasurements to say. */
+  entries(): readonly ReleaseEntry[]
+  /** Calls back after a newer list was taken. */
+  onChange(listener: () => void): void
+  /** Reads the file again. A file that cannot be taken is logged, and the list that there was stays. Never rejects. */
+  reload(): Promise<void>
+  /** Ends the watch of the file. */
+  stop(): void
+}
+
+/**
+ * Reads the signed list, and again whenever the file changes. Rejects with Error when it cannot be read, is no list, or is not
+ * signed by one of the keys: the message says which.
+ *
+ * Does NOT notice, in a process that starts anew, that the file is older than one that was read before.
+ */
+export async function openAcceptedReleases(
+  config: ReleasesConfig,
+  { log, pollMs = RELEASES_POLL_MS }: { readonly log: Logger; readonly pollMs?: number },
+): Promise<AcceptedReleases> {
+  const { file } = config
+  let list = await readList(config)
+  const listeners: (() => void)[] = []
+
+  async function reload(): Promise<void> {
+    try {
+      const next = await readList(config)
+      checkNotRolledBack(next, millisecondsOf(list.issued_at))
+      list = next
+      log.info({ file, issued_at: list.issued_at, releases: list.releases.length }, 'accepted releases read')
+    } catch (error) {
+      log.error({ file, err: error }, 'accepted releases not read: those of the list before stay accepted')
+      return
+    }
+    for (const listener of listeners) listener()
+  }
+
+  // By its times and size: a notice of the file system is lost where the file is replaced, or mounted.
+  const look = () => void reload()
+  watchFile(file, { interval: pollMs, persistent: false }, look)
+  return {
+    entries: () => list.releases,
+    onChange: (listener) => void listeners.push(listener),
+    reload,
+    stop: () => unwatchFile(file, look),
+  }
+}
+
+async function readList({ file, keys }: ReleasesConfig): Promise<ReleaseList> {
+  const signed = parseSignedReleaseList(parseExactJson(await readBounded(file)))
+  return verifyReleaseList(signed, { keys: keys.map(parseReleaseKey) }).list
+}
+
+async function readBounded(file: string): Promise<Uint8Array> {
+  await using handle = await open(file, 'r')
+  const bytes = new Uint8Array(RELEASE_FILE_BYTES_MAX + 1)
+  let length = 0
+  for (;;) {
+    const { bytesRead } = await handle.read(bytes, length, bytes.length - length)
+    length += bytesRead
+    if (bytesRead === 0) return bytes.subarray(0, length)
+    if (length === bytes.length)
+      throw new Error(`expected a list of at most ${RELEASE_FILE_BYTES_MAX} bytes in ${file}`)
+  }
+}

@@ -1,0 +1,129 @@
+import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
+import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
+import type { CompletionAnswer } from '../services/enclave-client.ts'
+import { EnclaveError } from '../services/enclave-error.ts'
+import { chooseSeat } from './choose-seat.ts'
+import type { Seat } from './seat.ts'
+import { isUsable } from './seat-state.ts'
+
+/** A completion call that any enclave may make, unless it is bound to one. */
+export type WantedCall = {
+  readonly model: string
+  /** The only enclave that may make it, by its notary; null: any. */
+  readonly notary: string | null
+  /** What is sent to the enclave of this identity. What it throws ends the call. */
+  readonly callFor: (identity: Identity) => CompletionCall
+}
+
+/** Completion calls, each made by one enclave that is in use. */
+export type EnclaveCalls = {
+  /**
+   * Has an enclave make the call; another one, when the first was sent nothing or took nothing. Throws EnclaveError (with `wasSent`
+   * false when no enclave got it), what `callFor` throws, or the signal's reason.
+   */
+  complete(wanted: WantedCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer>
+  /** Notary of the enclave that would make a call for this model now. Throws EnclaveError when there is none. */
+  chooseNotary(model: string): Promise<string>
+}
+
+/** An enclave says these before it does anything for a call. */
+const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
+
+/** Calls over the seats that `listSeats` gives. */
+export function createEnclaveCalls(listSeats: () => readonly Seat[]): EnclaveCalls {
+  let chosen = 0
+
+  async function pick(
+    { model, notary }: Pick<WantedCall, 'model' | 'notary'>,
+    tried: ReadonlySet<Seat>,
+  ): Promise<Seat | null> {
+    const candidates = () =>
+      listSeats().filter((seat) => !tried.has(seat) && (notary === null || seat.state.notary === notary))
+    const choose = () => chooseSeat(candidates().map((seat) => describe(seat, model)))?.seat ?? null
+    const seat = choose()
+    if (seat !== null) return seat
+    await seekUsable(candidates())
+    return choose()
+  }
+
+  async function attempt(seat: Seat, wanted: WantedCall, body: Uint8Array, signal: AbortSignal) {
+    chosen += 1
+    seat.chosenAt = chosen
+    const ask = () => seat.complete(wanted.callFor(identityOf(seat)), body, signal)
+    const answer = await ask()
+    if (answer.kind !== 'fault' || answer.fault.code !== 'provider_mismatch') return answer
+    // The table of providers that the credential was chosen by was an older one.
+    await seat.look()
+    return isUsable(seat.state) ? ask() : answer
+  }
+
+  return {
+    async complete(wanted, body, signal) {
+      const tried = new Set<Seat>()
+      let last: (() => CompletionAnswer) | null = null
+      for (;;) {
+        const seat = await pick(wanted, tried)
+        if (seat === null) {
+          if (last !== null) return last()
+          throw noneInUse(listSeats())
+        }
+        tried.add(seat)
+        try {
+          const answer = await attempt(seat, wanted, body, signal)
+          if (!isNotTaken(answer) || wanted.notary !== null) return answer
+          last = () => answer
+        } catch (error) {
+          if (!(error instanceof EnclaveError) || error.wasSent || wanted.notary !== null) throw error
+          last = () => {
+            throw error
+          }
+        }
+      }
+    },
+    async chooseNotary(model) {
+      const seat = await pick({ model, notary: null }, new Set())
+      if (seat === null) throw noneInUse(listSeats())
+      return identityOf(seat).notary
+    },
+  }
+}
+
+/** Looks at seats of which none is usable: an enclave may be back, and callers find that out first. */
+export async function seekUsable(seats: readonly Seat[]): Promise<void> {
+  const looks = seats
+    .filter(({ state }) => state.order === 'serve')
+    .map(async (seat) => {
+      await seat.look()
+      if (!isUsable(seat.state)) throw new Error('expected the enclave to be usable')
+    })
+  // The first that is usable will do; the others may hang.
+  await Promise.any(looks).catch(() => undefined)
+}
+
+/** Why there is no enclave for a call: as the first of them says, when there are any. Nothing was sent. */
+export function noneInUse(seats: readonly Seat[]): EnclaveError {
+  const error = seats.map(({ lastError }) => lastError).find((fault) => fault instanceof EnclaveError)
+  if (error !== undefined) return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
+  return new EnclaveError('unavailable', 'no enclave is in use', null, { wasSent: false })
+}
+
+function describe(seat: Seat, model: string) {
+  const { state, chosenAt, identity } = seat
+  const status = seat.committer?.status()
+  return {
+    seat,
+    state,
+    chosenAt,
+    isCommitting: status !== undefined && status.phase !== 'refusing' && status.failingForMs === 0,
+    servesCall: identity !== null && chooseProvider(identity.boot_configuration.providers, model) !== null,
+  }
+}
+
+function identityOf({ identity }: Seat): Identity {
+  if (identity === null) throw new TypeError('expected a seat that is usable to have been looked at')
+  return identity
+}
+
+function isNotTaken(answer: CompletionAnswer): boolean {
+  return answer.kind === 'fault' && NOT_TAKEN.has(answer.fault.code)
+}

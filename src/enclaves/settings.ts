@@ -1,0 +1,82 @@
+import { resolve } from 'node:path'
+import { z } from 'zod'
+import { integer, list, sockets, text } from '../settings/fields.ts'
+import { type Environment, pickVariables } from '../settings/read-settings.ts'
+import { ENCLAVES_MAX } from './limits.ts'
+
+/** The gateway's variables of its enclaves. */
+export const ENCLAVE_FIELDS = {
+  /**
+   * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over them. `affidavit enclaves` adds, drains
+   * and removes some while the gateway runs. Default: an enclave process with a simulated security module.
+   */
+  ENCLAVE_URL: sockets({ itemsMax: ENCLAVES_MAX }).optional(),
+  /** How many enclave processes are started where ENCLAVE_URL names none, for trials with several. Default 1. */
+  LOCAL_ENCLAVES: integer({ min: 1, max: 8 }).default(1),
+  /**
+   * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md): an enclave that does not show the measurements
+   * of one that is accepted now is never used, one that is in use is drained. Read again when it changes, and on SIGHUP. Default: any
+   * measurements are used, with a warning in production. Needs RELEASE_KEY.
+   */
+  ENCLAVE_RELEASES_FILE: text.optional(),
+  /** Public keys that may sign that list, 64 hex digits each, comma-separated: one is enough. */
+  RELEASE_KEY: list({ itemsMax: 16, lengthMax: 64 }).optional(),
+}
+
+const schema = z.object(ENCLAVE_FIELDS)
+type Settings = z.output<typeof schema>
+
+export type EnclaveSource =
+  /** Started by the gateway with these variables of its own (enclave/config.ts), and no others. */
+  | {
+      readonly kind: 'local'
+      /** How many. */
+      readonly count: number
+      readonly variables: Readonly<Record<string, string>>
+      /** The same for the demo provider that is started with it (src/demo/config.ts). */
+      readonly demoVariables: Readonly<Record<string, string>>
+    }
+  | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }
+
+export type ReleasesConfig = {
+  /** Absolute. */
+  readonly file: string
+  /** 64 lower-case hex digits each. */
+  readonly keys: readonly string[]
+}
+
+/** Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets the others itself. */
+const ENCLAVE_VARIABLES = [
+  'PROVIDERS_FILE',
+  'PROVIDER_CA_FILE',
+  'CONNECT_TIMEOUT_MS',
+  'FIRST_BYTE_TIMEOUT_MS',
+  'IDLE_TIMEOUT_MS',
+  'ANSWER_TIMEOUT_MS',
+  'DRAIN_TIMEOUT_MS',
+  'ANSWER_BYTES_MAX',
+  'PENDING_BYTES_MAX',
+  'ATTESTATION_RENEW_MS',
+] as const
+
+/** Not its host: the enclave speaks plain http on loopback alone. */
+const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
+
+/** Where the enclaves are, with the variables that are meant for those that are started here. */
+export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
+  if (settings.ENCLAVE_URL !== undefined) return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
+  return {
+    kind: 'local',
+    count: settings.LOCAL_ENCLAVES,
+    variables: pickVariables(environment, ENCLAVE_VARIABLES),
+    demoVariables: pickVariables(environment, DEMO_VARIABLES),
+  }
+}
+
+/** The list of accepted releases, and who may sign it; null for none. */
+export function releasesOf({
+  ENCLAVE_RELEASES_FILE: file,
+  RELEASE_KEY: keys = [],
+}: Pick<Settings, 'ENCLAVE_RELEASES_FILE' | 'RELEASE_KEY'>): ReleasesConfig | null {
+  return file === undefined ? null : { file: resolve(file), keys }
+}
