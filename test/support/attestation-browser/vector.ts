@@ -1,4 +1,5 @@
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 
 /** One verification as plain JSON, so that it can be handed to a browser. Bytes are hex. */
 export type Vector = {
@@ -9,6 +10,7 @@ export type Vector = {
   readonly expected: string
   readonly policy: {
     readonly measurements: 'any' | readonly (readonly (readonly [number, string])[])[]
+    readonly releases: readonly ReleaseEntry[] | null
     readonly mode: 'current' | 'historical' | null
     readonly nonce: string | null
     readonly maxAgeMs: number | null
@@ -29,12 +31,13 @@ export function encodePolicy(
   policy: AttestationPolicy,
   { encode }: Pick<HexCodec, 'encode'>,
 ): Vector['policy'] {
-  const { measurements, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
+  const { measurements, releases, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
   return {
     measurements:
       measurements === 'any'
         ? 'any'
         : measurements.map((set) => [...set].map(([index, value]) => [index, encode(value)] as const)),
+    releases: releases ?? null,
     mode: mode ?? null,
     nonce: nonce ? encode(nonce) : null,
     maxAgeMs: maxAgeMs ?? null,
@@ -53,12 +56,13 @@ export function decodePolicy(
   policy: Vector['policy'],
   { decode }: Pick<HexCodec, 'decode'>,
 ): AttestationPolicy {
-  const { measurements, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
+  const { measurements, releases, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
   return {
     measurements:
       measurements === 'any'
         ? 'any'
         : measurements.map((set) => new Map(set.map(([index, value]) => [index, decode(value)]))),
+    ...(releases === null ? {} : { releases }),
     ...(mode === null ? {} : { mode }),
     ...(nonce === null ? {} : { nonce: decode(nonce) }),
     ...(maxAgeMs === null ? {} : { maxAgeMs }),
