@@ -35,7 +35,8 @@ export function describeStanding(usage: Usage): Standing {
 export function describeRefusal(usage: Usage, estimate: number): Refusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
-  const tooMuch = tokens.filter(({ remaining }) => remaining < estimate)
+  // Calls under way may have used more than there was, and then not even one fits that uses none.
+  const tooMuch = tokens.filter(({ limit, used }) => used + estimate > limit)
   const inTheWay = [...tooMany, ...tooMuch]
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
   const impossible = tooMuch.find(({ limit }) => limit < estimate)
@@ -56,7 +57,7 @@ export function standingHeaders({ requests, tokens }: Standing): Readonly<Record
   return { ...headersOf('requests', requests), ...headersOf('tokens', tokens) }
 }
 
-type NamedMeasure = Measure & { readonly what: string }
+type NamedMeasure = Measure & { readonly what: string; readonly used: number }
 
 function measureAll({ limits, used, at }: Usage): {
   readonly requests: readonly NamedMeasure[]
@@ -84,7 +85,7 @@ function measure(
   resetSeconds: number,
 ): readonly NamedMeasure[] {
   if (limit === null) return []
-  return [{ what, limit, remaining: Math.max(0, limit - used), resetSeconds }]
+  return [{ what, used, limit, remaining: Math.max(0, limit - used), resetSeconds }]
 }
 
 function tightest(measures: readonly NamedMeasure[]): Measure | null {

@@ -79,6 +79,15 @@ describe('a refusal', () => {
     })
   })
 
+  it('of a call that uses no tokens names the tokens that others used beyond the limit', () => {
+    const passed = usage({ requestsPerMinute: 9, tokensPerDay: 10 }, { dayTokens: 12 })
+    expect(describeRefusal(passed, 0)).toMatchObject({
+      retryAfterSeconds: 86_382,
+      isHopeless: false,
+      message: expect.stringContaining('10 tokens per day, 0 left'),
+    })
+  })
+
   it('of a call that no window has room for says so', () => {
     expect(describeRefusal(usage({ tokensPerMinute: 10 }), 11)).toMatchObject({
       isHopeless: true,
