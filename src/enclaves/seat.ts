@@ -64,8 +64,8 @@ export class Seat {
   private faults: readonly string[] = []
   private contactFault: Error | null = null
   private following: Following | null = null
-  /** Followings that are being stopped: two at once would race each other. */
-  private ending = 0
+  /** Nothing is followed for now: the log is being settled. */
+  private isPaused = false
   private settling: AbortController | null = null
   private looking: Promise<void> | null = null
   private watching: Promise<void> | null = null
@@ -170,11 +170,18 @@ export class Seat {
   async stopFollowing(): Promise<void> {
     const { following } = this
     this.following = null
-    if (following === null) return
-    this.ending += 1
-    await following.stop().finally(() => {
-      this.ending -= 1
-    })
+    await following?.stop()
+  }
+
+  /** The same, until `resumeFollowing`. */
+  async pauseFollowing(): Promise<void> {
+    this.isPaused = true
+    await this.stopFollowing()
+  }
+
+  resumeFollowing(): void {
+    this.isPaused = false
+    this.tend()
   }
 
   /** Ends the watch soon: it looks at once. */
@@ -233,8 +240,7 @@ export class Seat {
   /** Starts and ends what the state asks for. */
   private tend(): void {
     if (this.stopping.signal.aborted) return
-    if (isToFollow(this.current) && this.ending === 0) this.following ??= this.options.follow(this.followed())
-    else if (this.current.isSettled) void this.stopFollowing()
+    if (isToFollow(this.current) && !this.isPaused) this.following ??= this.options.follow(this.followed())
     if (!isToSettle(this.current)) this.settling?.abort()
     else if (this.settling === null) this.settle()
   }
@@ -248,7 +254,7 @@ export class Seat {
       })
       .finally(() => {
         this.settling = null
-        this.tend()
+        this.resumeFollowing()
       })
   }
 

@@ -12,8 +12,9 @@ export type SettledSeat = {
   readonly state: { readonly notary: string | null }
   /** Follows the log. */
   readonly committer: Pick<Committer, 'waitFor'> | null
-  /** Commits what is left, and acknowledges it to the enclave. */
-  stopFollowing(): Promise<void>
+  /** Commits what is left, acknowledges it to the enclave, and follows no more for now. */
+  pauseFollowing(): Promise<void>
+  resumeFollowing(): void
 }
 
 /**
@@ -34,6 +35,7 @@ export async function settleSeat(
     const outcome = await settleOnce(seat, signal).catch(() => 'open' as const)
     if (outcome === 'settled' && !signal.aborted) return notary
     if (outcome === 'replaced') return null
+    seat.resumeFollowing()
   }
   return null
 }
@@ -47,7 +49,7 @@ async function settleOnce(seat: SettledSeat, signal: AbortSignal): Promise<'sett
     if (seat.committer === null) return 'open'
     await seat.committer.waitFor(notary, size - 1, signal)
   }
-  await seat.stopFollowing()
+  await seat.pauseFollowing()
   const after = await askAnew(seat).catch(() => null)
   // One that ended by itself, after all of it was committed, had nothing left.
   if (after === null || after.notary !== notary) return 'settled'
