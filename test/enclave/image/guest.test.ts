@@ -1,0 +1,29 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+
+const run = promisify(execFile)
+const folder = join(import.meta.dirname, '../../../enclave/image/guest')
+const hasShellcheck = await run('shellcheck', ['--version']).then(
+  () => true,
+  () => false,
+)
+
+describe.each(['boot-init', 'enclave-init'])('%s', (name) => {
+  const path = join(folder, name)
+
+  it('is a script that a POSIX shell can read', async () => {
+    expect(await run('sh', ['-n', path])).toEqual({ stdout: '', stderr: '' })
+    expect(await readFile(path, 'utf8')).toMatch(/^#!\/bin\/busybox sh\n/)
+  })
+
+  it('stops at the first command that fails', async () => {
+    expect(await readFile(path, 'utf8')).toMatch(/^set -eu$/m)
+  })
+
+  it.skipIf(!hasShellcheck)('has nothing that shellcheck objects to, where it is installed', async () => {
+    expect((await run('shellcheck', [path])).stdout).toBe('')
+  })
+})

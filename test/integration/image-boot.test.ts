@@ -1,0 +1,235 @@
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
+import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
+import { expectImage } from '../../enclave/image/boot/expected-policy.ts'
+import type { Machine } from '../../enclave/image/boot/machine.ts'
+import {
+  type BootStage,
+  type FirstCompletion,
+  startStage,
+  verifyFirstCompletion,
+} from '../../enclave/image/boot/run-boot.ts'
+import { completeChat } from '../../enclave/image/boot/verified-call.ts'
+import { sealImage } from '../../enclave/image/seal-image.ts'
+import { bootWithScript, findBootHindrance } from '../support/image-boot.ts'
+import { isAlive } from '../support/is-alive.ts'
+import { runCli } from '../support/run-cli.ts'
+
+const hindrance = await findBootHindrance()
+const BOOT_TIMEOUT_MS = 420_000
+/** From a part's death to the machine's end. */
+const END_TIMEOUT_MS = 60_000
+
+describe.skipIf(hindrance !== null)(
+  `a development image in qemu${hindrance === null ? '' : ` (skipped: ${hindrance})`}`,
+  () => {
+    let folder: string
+    let stage: BootStage
+    let first: FirstCompletion
+    let policy: BundlePolicy
+
+    beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'affidavit-boot-'))
+      stage = await startStage({ folder, accelerator: 'tcg', packagesFolder: null })
+      first = await verifyFirstCompletion(stage)
+      const { image, chain, enclave } = stage
+      policy = await expectImage({ ...enclave, release: image.release, chain })
+    }, BOOT_TIMEOUT_MS)
+    afterAll(async () => {
+      await stage?.stop()
+      await rm(folder, { recursive: true, force: true })
+    }, END_TIMEOUT_MS)
+
+    it('makes a verified completion, whose evidence passes every check against that image', () => {
+      const { startedAtMs, kernelAtMs } = stage.enclave.machine
+      const since = (atMs: number) => ((atMs - startedAtMs) / 1000).toFixed(1)
+      console.info(
+        `qemu (tcg): kernel ${since(kernelAtMs)} s, enclave ready ${since(stage.enclave.readyAtMs)} s, first verified completion ${since(first.answeredAtMs)} s after its start`,
+      )
+      expect(first.report.verdict).toBe('verified')
+      const shown = first.report.facts?.measurements
+      const { measurements } = stage.image
+      expect([0, 1, 2].map((index) => encodeHex(shown?.get(index) ?? new Uint8Array()))).toEqual([
+        measurements[0],
+        measurements[1],
+        measurements[2],
+      ])
+    })
+
+    it('is accepted by the command line with the published measurements, and with no others', async () => {
+      const file = join(folder, 'bundle.json')
+      await writeFile(file, JSON.stringify(first.bundle))
+      const verify = (pcr2: string) =>
+        runCli([
+          ...['verify', file, '--root', stage.enclave.rootFile, '--pcr', `0=${stage.image.measurements[0]}`],
+          ...['--pcr', `2=${pcr2}`],
+        ])
+      expect(await verify(stage.image.measurements[2])).toMatchObject({ code: 0 })
+      expect(await verify(await measureChanged(stage))).toMatchObject({
+        code: 1,
+        stdout: expect.stringContaining('measurement'),
+      })
+    })
+
+    it('is refused with the measurements of an image in which one byte is another', async () => {
+      const pcr2 = decodeHex(await measureChanged(stage))
+      const report = await verifyBundle(first.bundle, { ...policy, measurements: [new Map([[2, pcr2]])] })
+      expect(report.verdict).toBe('invalid')
+      expect(report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)).toEqual([
+        'measurements',
+      ])
+    })
+
+    it('is refused under the root of another software NSM, and under the one of AWS', async () => {
+      for (const roots of [[new Uint8Array(32)], undefined]) {
+        const { roots: _, ...rest } = policy
+        const report = await verifyBundle(first.bundle, { ...rest, ...(roots ? { roots } : {}) })
+        expect(report.verdict).toBe('invalid')
+      }
+    })
+
+    it('makes further completions, several at once', async () => {
+      const asked = ['one', 'two', 'three', 'four'].map((prompt) => completeChat(stage.gateway, prompt))
+      expect(new Set(await Promise.all(asked)).size).toBe(4)
+    })
+
+    it('has a socket that this user alone may open', async () => {
+      expect((await stat(stage.enclave.socketPath)).mode & 0o777).toBe(0o600)
+    })
+
+    it('leaves no machine when it is stopped', async () => {
+      const { pid } = stage.enclave.machine
+      expect(isAlive(pid)).toBe(true)
+      await stage.stop()
+      expect(isAlive(pid)).toBe(false)
+    })
+
+    describe('seen from inside', () => {
+      let said: string
+      let machine: Machine
+      const neighbour = createServer((_, response) => response.end('reached'))
+
+      beforeAll(async () => {
+        neighbour.listen(0, '127.0.0.1')
+        await once(neighbour, 'listening')
+        const { port } = neighbour.address() as AddressInfo
+        machine = await bootWithScript({
+          eifPath: stage.image.eifPath,
+          folder: join(folder, 'inside'),
+          providerPort: port,
+          script: lookAround(port),
+        })
+        await machine.waitForLine('the script to end', (line) => line === 'script: done', BOOT_TIMEOUT_MS)
+        said = machine.console()
+      }, BOOT_TIMEOUT_MS)
+      afterAll(async () => {
+        await machine?.stop()
+        neighbour.close()
+      })
+
+      it('reaches the provider that is allowed, and no other address or port', () => {
+        expect(said).toContain('script: 10.0.2.100 8090 answers')
+        const others = said.split('\n').filter((line) => /^script: [\d.]+ \d+ /.test(line))
+        expect(others).toHaveLength(5)
+        expect(others.filter((line) => line.endsWith(' answers'))).toHaveLength(1)
+      })
+
+      it('has a root that root itself cannot write', () => {
+        expect(said).toContain('script: etc is read-only')
+        expect(said).toContain('script: opt is read-only')
+      })
+
+      it('runs the verifier and every bridge as a user without rights', () => {
+        const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
+        expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
+        expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
+        for (const line of processes)
+          expect(line).toMatch(/ user 10001 capabilities 0000000000000000 no-new-privileges 1$/)
+      })
+
+      it('ends when the bridge of a provider dies', async () => {
+        await Promise.race([machine.exited, expire(END_TIMEOUT_MS)])
+        expect(machine.console()).toContain('enclave-init: bridge of the demonstration ended with status 137')
+        expect(machine.console()).toContain('boot-init: the enclave ends')
+        expect(isAlive(machine.pid)).toBe(false)
+      })
+    })
+
+    it(
+      'ends when the verifier dies, and does not start it again',
+      async () => {
+        const machine = await bootWithScript({
+          eifPath: stage.image.eifPath,
+          folder: join(folder, 'killed'),
+          providerPort: 9,
+          script: 'until pid=$(busybox pidof node); do busybox sleep 1; done\nbusybox kill -9 "$pid"\n',
+        })
+        try {
+          await Promise.race([machine.exited, expire(BOOT_TIMEOUT_MS / 2)])
+          expect(machine.console()).toContain('enclave-init: verifier ended with status 137')
+          expect(isAlive(machine.pid)).toBe(false)
+        } finally {
+          await machine.stop()
+        }
+      },
+      BOOT_TIMEOUT_MS,
+    )
+  },
+)
+
+/** Rejects after a time, so that a machine that stays is told of. */
+async function expire(timeoutMs: number): Promise<never> {
+  await sleep(timeoutMs, undefined, { ref: false })
+  throw new Error(`the machine did not end within ${timeoutMs} ms`)
+}
+
+/**
+ * Looks around as root, in the sealed root of the enclave (/run/root), then kills the bridge of the demonstration provider.
+ * `port` is one of the host that answers, wherever the guest could reach it.
+ */
+function lookAround(port: number): string {
+  const root = '/run/root'
+  const probes = ['10.0.2.100 8090', '10.0.2.100 8091', `10.0.2.2 ${port}`, '10.0.2.3 53', '1.1.1.1 443']
+  return `
+until busybox pidof node && [ "$(busybox pidof socat | busybox wc -w)" -ge 11 ]; do busybox sleep 1; done >/dev/null
+probe() {
+    if echo | busybox nc -w 3 "$1" "$2" >/dev/null 2>&1; then echo "script: $1 $2 answers"; else echo "script: $1 $2 is silent"; fi
+}
+${probes.map((probe) => `probe ${probe}`).join('\n')}
+for folder in etc opt; do
+    busybox touch ${root}/$folder/x 2>/dev/null || echo "script: $folder is read-only"
+done
+field() { busybox awk -v name="$1:" '$1 == name { print $2 }' "/proc/$pid/status"; }
+for program in node socat; do
+    for pid in $(busybox pidof "$program"); do
+        echo "script: process $program user $(field Uid) capabilities $(field CapEff) no-new-privileges $(field NoNewPrivs)"
+    done
+done
+echo "script: done"
+for pid in $(busybox pidof socat); do
+    if busybox grep -q TCP4-LISTEN:8090 "/proc/$pid/cmdline"; then bridge=$pid; fi
+done
+busybox kill -9 "$bridge"
+`
+}
+
+/** PCR2 of the image with one bit of its application ramdisk changed. */
+async function measureChanged({ image }: BootStage): Promise<string> {
+  const [kernel, bootRamdisk, applicationRamdisk] = await Promise.all([
+    readFile(image.kernelPath),
+    readFile(image.bootRamdiskPath),
+    readFile(image.applicationRamdiskPath),
+  ])
+  applicationRamdisk.writeUInt8(applicationRamdisk.readUInt8(1_000_000) ^ 1, 1_000_000)
+  const parts = { kernel, bootRamdisk, applicationRamdisk, cmdline: image.cmdline, signer: null }
+  const { measurements } = sealImage({ ...parts, kernelVersion: '', version: '1', commit: '0'.repeat(40) })
+  return measurements.PCR2
+}

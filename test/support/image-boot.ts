@@ -1,0 +1,59 @@
+import { execFile } from 'node:child_process'
+import { appendFile, mkdir } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { startImage } from '../../enclave/image/boot/boot-enclave.ts'
+import { openBootFiles, padRamdisk } from '../../enclave/image/boot/boot-files.ts'
+import { type Machine, QEMU } from '../../enclave/image/boot/machine.ts'
+import { BuildError } from '../../enclave/image/build-error.ts'
+import { PROJECT_ROOT } from '../../enclave/image/build-image.ts'
+import { readCacheFolder } from '../../enclave/image/config.ts'
+import { encodeCpio } from '../../enclave/image/cpio.ts'
+import { textFile } from '../../enclave/image/file-tree.ts'
+import { openDebianPackages, openDependencies } from '../../enclave/image/open-parts.ts'
+import { readPins } from '../../enclave/image/pins.ts'
+
+/** Null when an image can be built and booted here, else why not. */
+export async function findBootHindrance(): Promise<string | null> {
+  const hasQemu = await promisify(execFile)(QEMU, ['--version']).then(
+    () => true,
+    () => false,
+  )
+  if (!hasQemu) return `${QEMU} is not installed`
+  try {
+    const [pins, source] = [await readPins(PROJECT_ROOT), { folder: null, cache: readCacheFolder() }]
+    await openDebianPackages(pins.packages, source)
+    await openDependencies(pins.dependencies, source)
+    return null
+  } catch (error) {
+    const isMissing = error instanceof BuildError && /^(missing_tool|package_unavailable)$/.test(error.code)
+    if (isMissing) return error.message
+    throw error
+  }
+}
+
+/**
+ * Boots an image with a script that runs as root beside everything else in it, from one more ramdisk: a way in that no image
+ * has. `script` is of busybox sh, begins before the enclave, and is told nothing; what it prints is on the console.
+ */
+export async function bootWithScript(options: {
+  readonly eifPath: string
+  readonly folder: string
+  readonly providerPort: number
+  readonly script: string
+}): Promise<Machine> {
+  const { eifPath, folder, providerPort, script } = options
+  await mkdir(folder, { mode: 0o700 })
+  const files = await openBootFiles(eifPath, folder)
+  await appendFile(files.ramdiskPath, padRamdisk(encodeCpio(scriptRamdisk(script))))
+  const { machine } = await startImage(files, { folder, accelerator: 'tcg', providerPort })
+  return machine
+}
+
+function scriptRamdisk(script: string) {
+  const runner = '#!/bin/busybox sh\n/usr/sbin/beside-script &\nexec /usr/sbin/enclave-init\n'
+  return new Map([
+    ['cmd', textFile('/usr/sbin/beside\n')],
+    ['rootfs/usr/sbin/beside', textFile(runner, 0o755)],
+    ['rootfs/usr/sbin/beside-script', textFile(`#!/bin/busybox sh\n${script}`, 0o755)],
+  ])
+}
