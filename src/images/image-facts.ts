@@ -6,6 +6,12 @@ export type ImageType = (typeof IMAGE_TYPES)[number]
 /** What the first bytes of an image say of it. Whether the rest can be drawn is not known. */
 export type ImageFacts = { readonly type: ImageType; readonly width: number; readonly height: number }
 
+/**
+ * Segments and fill bytes of a JPEG that are passed over in search of its frame. Cameras write tens, each up to 64 KiB: a caller's 25 MiB of
+ * them would take this thread half a second.
+ */
+export const JPEG_STEPS_MAX = 1_024
+
 /** Media type of a kind of image. */
 export function mediaTypeOf(type: ImageType): string {
   return `image/${type}`
@@ -37,11 +43,10 @@ function readPng(view: DataView): ImageFacts | null {
 const isFrameStart = (marker: number) =>
   marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
 
-/** Segments before the frame: each is at least four bytes long, so that the walk ends. */
 function readJpeg(view: DataView): ImageFacts | null {
   if (view.byteLength < 4 || view.getUint16(0) !== 0xffd8) return null
   let at = 2
-  while (at + 9 <= view.byteLength) {
+  for (let steps = 0; steps < JPEG_STEPS_MAX && at + 9 <= view.byteLength; steps++) {
     if (view.getUint8(at) !== 0xff) return null
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))

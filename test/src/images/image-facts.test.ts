@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { JPEG_STEPS_MAX, readImageFacts } from '../../../src/images/image-facts.ts'
 import { decodeImage } from '../../../src/images/made-images.ts'
 import { jpegOf, pngOf, webpOf } from '../../support/image-files.ts'
 
@@ -32,6 +32,25 @@ describe('readImageFacts', () => {
     ['a sound', Buffer.from(webpOf('VP8X', 1, 1)).fill('WAVE', 8, 12)],
   ])('takes %s for no image', (_, bytes) => {
     expect(readImageFacts(bytes)).toBeNull()
+  })
+
+  it('looks for a JPEG frame behind as many segments as are real, and no further', () => {
+    const jpeg = jpegOf(640, 480)
+    const behind = (count: number) =>
+      Buffer.concat([jpeg.subarray(0, 2), Buffer.from('ffe00002'.repeat(count), 'hex'), jpeg.subarray(2)])
+    expect(readImageFacts(behind(JPEG_STEPS_MAX - 10))).toMatchObject({ width: 640 })
+    expect(readImageFacts(behind(JPEG_STEPS_MAX))).toBeNull()
+  })
+
+  it.each([
+    ['fill bytes', 'ff'],
+    ['empty segments', 'ffe00002'],
+  ])('looks through 25 MiB of %s in no time', (_, hex) => {
+    const file = Buffer.alloc(25 * 1024 * 1024, hex, 'hex')
+    file.set([0xff, 0xd8])
+    const before = process.cpuUsage()
+    expect(readImageFacts(file)).toBeNull()
+    expect(process.cpuUsage(before).user).toBeLessThan(50_000)
   })
 
   it('reads any bytes without a fault', () => {
