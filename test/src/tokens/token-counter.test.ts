@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { countTokens } from 'gpt-tokenizer/encoding/cl100k_base'
 import { describe, expect, it } from 'vitest'
-import { createTokenCounter } from '../../../src/tokens/token-counter.ts'
+import { createTokenCounter, LONG_PIECE_BYTES } from '../../../src/tokens/token-counter.ts'
 import { loadCl100k } from '../../../src/tokens/vocabulary.ts'
 
 const counter = createTokenCounter(loadCl100k)
@@ -44,6 +44,27 @@ describe('a token counter', () => {
     expect(await count('tiktoken is great!', 6)).toBe(6)
     expect(await count('tiktoken is great!', 5)).toBeNull()
     expect(await count('a'.repeat(10_000_000), 8192)).toBeNull()
+  })
+
+  it('knows by its bytes that a text is too long', async () => {
+    const before = process.cpuUsage()
+    expect(await count('一'.repeat(1_000_000), 8192)).toBeNull()
+    expect(process.cpuUsage(before).user).toBeLessThan(100_000)
+  })
+
+  it('holds the memory of one long word, however many are counted at once', async () => {
+    const abort = new AbortController()
+    const word = 'ab'.repeat(512 * 1024)
+    const held = () => process.memoryUsage().arrayBuffers
+    const before = held()
+    const counting = Array.from({ length: 16 }, () =>
+      counter.count(word, { max: 1_000_000, signal: abort.signal }).catch((error: Error) => error.message),
+    )
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(held() - before).toBeLessThan(3 * 28 * word.length)
+    abort.abort(new Error('left'))
+    expect(await Promise.all(counting)).toEqual(Array(16).fill('left'))
+    expect(await count('ab'.repeat(LONG_PIECE_BYTES))).toBeGreaterThan(1_000)
   })
 
   it('counts one unbroken word of 1 MiB in seconds, while other calls go on', async () => {
