@@ -52,7 +52,7 @@ function unanswered({ status, response }: ApiContext): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', 'There is nothing at this path'] as const)
   const allowed = response.get('allow')
   // Koa gives undefined for a header that is not set, whatever its types say.
-  return new ApiError(code, allowed ? `${message}: ${allowed}` : message)
+  return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
 const UNANSWERED: Readonly<Record<number, readonly [ErrorCode, string]>> = {

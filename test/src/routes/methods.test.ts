@@ -51,6 +51,11 @@ describe('every path', () => {
     },
   )
 
+  it('does not call its own methods not implemented', async () => {
+    const reply = await fetch(`${gateway.url}/v1/models`, { method: 'PROPFIND' })
+    expect(await reply.text()).toContain('"This method is not implemented"')
+  })
+
   it('carries the headers of every answer, whatever comes of it', async () => {
     for (const { method, path } of gateway.app.routes) {
       const reply = await fetch(gateway.url + examplePath(path), { method })
