@@ -45,7 +45,7 @@ describe('a call on a node', () => {
     await Promise.all(Array.from({ length: 10 }, async () => readAll(await stage.dispatch())))
     await stage.nodes.stop()
     expect(stage.nodes.status()).toEqual({
-      ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0 },
+      ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0, imageBytes: 0 },
       ...{ handshakes: 0, sockets: 0, timers: 0, writes: 0 },
     })
     expect(stage.registry.served).toHaveLength(10)
