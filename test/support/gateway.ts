@@ -88,6 +88,8 @@ export async function startGateway(
     readonly nodes?: (parts: NodeParts) => AppNodes
     /** Services that the operator configured. Default: none of them. */
     readonly upstream?: Partial<UpstreamServices>
+    /** Socket of an enclave that signs for SCRIPTED_DOMAIN. Default: the scripted one's. */
+    readonly enclaveSocket?: string
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
@@ -117,7 +119,7 @@ export async function startGateway(
     return { committer, stop: () => committer.stop() }
   }
   const enclaves = openEnclaves({
-    socketPaths: [enclave.socketPath],
+    socketPaths: [options.enclaveSocket ?? enclave.socketPath],
     seatOf: (socketPath) => ({
       socketPath,
       openClient: (isExpected) =>

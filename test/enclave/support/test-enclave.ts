@@ -72,6 +72,8 @@ export type TestOptions = {
   readonly cas?: string
   readonly limits?: Partial<Limits>
   readonly nsm?: Nsm
+  /** What heads are signed for. Default: DOMAIN. */
+  readonly domain?: { readonly chainId: number; readonly contract: string }
   readonly now?: () => number
   /** Default: `now`. */
   readonly monotonic?: () => number
@@ -95,7 +97,7 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   const logged: string[] = []
   const nsm = options.nsm ?? (await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now }))
   const config: Parameters<typeof startEnclave>[0] = {
-    ...DOMAIN,
+    ...(options.domain ?? DOMAIN),
     socketPath,
     providers: options.providers,
     cas: options.cas === undefined ? bundledCas() : parseCas(Buffer.from(options.cas)),

@@ -1,0 +1,240 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import { startTestEnclave, type TestEnclave, type TestOptions } from '../enclave/support/test-enclave.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+import {
+  chunked,
+  completionOf,
+  EVENT_STREAM_HEAD,
+  eventsOf,
+  send,
+  wholeAnswer,
+} from '../support/hostile-answers.ts'
+import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
+import { SCRIPTED_DOMAIN } from '../support/scripted-enclave.ts'
+
+const HOUR_MS = 3_600_000
+const repository = join(import.meta.dirname, '../..')
+const hello = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))]
+
+let provider: HostileProvider
+let script: () => Iterable<Step>
+let gateway: TestGateway
+const stops: (() => Promise<unknown>)[] = []
+
+beforeEach(async () => {
+  script = hello
+  provider = await startHostileProvider({ answer: () => script() })
+  stops.push(() => provider.close())
+})
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop()
+})
+
+const tableOf = (origin: string): readonly ProviderEntry[] => [
+  { name: 'hostile', origin, path: '/chat', models: ['hostile'] },
+]
+
+/** An enclave in this process, and a gateway in front of it. */
+async function start(options: Partial<TestOptions> = {}): Promise<TestEnclave> {
+  const enclave = await startTestEnclave({
+    providers: tableOf(provider.origin),
+    domain: SCRIPTED_DOMAIN,
+    ...options,
+  })
+  stops.push(() => enclave.stop())
+  gateway = await startGateway({ enclaveSocket: enclave.socketPath })
+  stops.push(() => gateway.stop())
+  return enclave
+}
+
+/** Asks as a customer does, with a provider key of his own. */
+async function ask({ stream = false, content = 'Hi' } = {}) {
+  const reply = await fetch(`${gateway.url}/v1/verified/chat/completions`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${gateway.key}`,
+      'content-type': 'application/json',
+      'fine-tune-authorization': 'Bearer sk-test',
+    },
+    body: JSON.stringify({ model: 'hostile', messages: [{ role: 'user', content }], stream }),
+  })
+  return { status: reply.status, text: await reply.text() }
+}
+
+/** That an answer is this error, and has nothing of a completion or a proof in it. */
+function expectRefusal(
+  { status, text }: Awaited<ReturnType<typeof ask>>,
+  expected: { readonly status: number; readonly code: string; readonly message?: string },
+): void {
+  expect(text).not.toMatch(/"(choices|signature|public_key|tx_hash|attestation)"/)
+  const { error } = JSON.parse(text)
+  expect([status, error.code]).toEqual([expected.status, expected.code])
+  if (expected.message !== undefined) expect(error.message).toContain(expected.message)
+}
+
+/** Nothing of it can be found later either. */
+async function countRecords(): Promise<number> {
+  const reply = await fetch(`${gateway.url}/v1/verified/chat/completions`, {
+    headers: { authorization: `Bearer ${gateway.key}` },
+  })
+  return JSON.parse(await reply.text()).completions.length
+}
+
+describe('a security module that fails', () => {
+  it('ends calls in an error once its last document is too old, and fresh attestations at once', async () => {
+    const clock = { aheadMs: 0 }
+    const now = () => Date.now() + clock.aheadMs
+    const failure = { isFailing: false }
+    await start({ now, nsm: await failingNsm(failure, now) })
+    expect((await ask()).status).toBe(200)
+    failure.isFailing = true
+    expect((await ask()).status).toBe(200)
+    const attestation = await fetch(`${gateway.url}/v1/attestation?nonce=${'ab'.repeat(16)}`)
+    expect([attestation.status, JSON.parse(await attestation.text()).error.code]).toEqual([503, 'not_ready'])
+    clock.aheadMs = 3 * HOUR_MS
+    expectRefusal(await ask(), { status: 503, code: 'not_ready' })
+    expect(provider.requests).toHaveLength(2)
+    expect(await countRecords()).toBe(2)
+  })
+})
+
+describe('a clock that is set wrong', () => {
+  it('ends calls in an error that says so, before the provider is asked, until it is right again', async () => {
+    const clock = { aheadMs: 0 }
+    const options = { now: () => Date.now() + clock.aheadMs, monotonic: () => performance.now() }
+    await start({
+      ...options,
+      nsm: await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now: Date.now }),
+    })
+    expect((await ask()).status).toBe(200)
+    clock.aheadMs = -60_000
+    expectRefusal(await ask(), { status: 503, code: 'not_ready' })
+    expect(provider.requests).toHaveLength(1)
+    clock.aheadMs = 0
+    await expect.poll(async () => (await ask()).status, { timeout: 10_000 }).toBe(200)
+  })
+
+  it('in the middle of a stream ends it in an error without a proof', async () => {
+    const clock = { aheadMs: 0 }
+    await start({
+      now: () => Date.now() + clock.aheadMs,
+      monotonic: () => performance.now(),
+      nsm: await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now: Date.now }),
+    })
+    script = function* () {
+      yield send(EVENT_STREAM_HEAD)
+      yield send(chunked(eventsOf(GREETING_CHUNKS)))
+      clock.aheadMs = HOUR_MS
+      yield send(chunked(''))
+    }
+    const { status, text } = await ask({ stream: true })
+    expect(status).toBe(200)
+    expect(text).toContain('event: error')
+    expect(text).toContain("clock is not in step with its security module's")
+    expect(text).not.toMatch(/"(signature|tx_hash)"|\[DONE\]/)
+    clock.aheadMs = 0
+    expect(await countRecords()).toBe(0)
+  })
+})
+
+describe('a log that is full', () => {
+  it('ends calls in an error before the provider is asked', async () => {
+    await start({ limits: { pendingBytesMax: 2 ** 20 } })
+    expectRefusal(await ask({ content: 'x'.repeat(2 ** 20) }), { status: 503, code: 'log_full' })
+    expect(provider.requests).toHaveLength(0)
+    expect(await countRecords()).toBe(0)
+    expect((await ask()).status).toBe(200)
+  })
+})
+
+describe('the network of an enclave', () => {
+  it('is the hosts of its table: a provider that redirects elsewhere is not followed', async () => {
+    const elsewhere = await startHostileProvider({ answer: hello })
+    stops.push(() => elsewhere.close())
+    await start()
+    for (const status of [301, 302, 307, 308]) {
+      script = () => [
+        send(wholeAnswer({ status, headers: { location: `${elsewhere.origin}/chat` }, body: '' })),
+      ]
+      const answer = await ask()
+      expect(answer.status).toBeGreaterThanOrEqual(400)
+      expect(answer.text).not.toContain('signature')
+    }
+    expect(elsewhere.countConnections()).toBe(0)
+    expect(await countRecords()).toBe(0)
+  })
+})
+
+describe('an enclave that runs out of memory', () => {
+  it('ends, its caller gets an error without a proof, and the next enclave serves again', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'affidavit-enclave-'))
+    stops.push(() => rm(folder, { recursive: true, force: true }))
+    const socketPath = join(folder, 'enclave.sock')
+    const small = await startEnclaveProcess(socketPath, 32)
+    gateway = await startGateway({ enclaveSocket: socketPath })
+    stops.push(() => gateway.stop())
+    expect((await ask()).status).toBe(200)
+    // Of a few members for each byte: parsed, it takes many times its size.
+    const members = '{},'.repeat(6_000_000)
+    script = () => [send(wholeAnswer({ body: `{"choices":[${members}{}]}` }))]
+    expectRefusal(await ask(), { status: 503, code: 'enclave_unavailable' })
+    await ended(small)
+    expect(small.signalCode ?? small.exitCode).not.toBe(0)
+    expect(await countRecords()).toBe(1)
+    await startEnclaveProcess(socketPath, 256)
+    script = hello
+    await expect.poll(async () => (await ask()).status, { timeout: 20_000 }).toBe(200)
+    expect(await countRecords()).toBe(2)
+  })
+})
+
+async function failingNsm(failure: { readonly isFailing: boolean }, now: () => number): Promise<Nsm> {
+  const nsm = await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now })
+  return {
+    ...nsm,
+    attest: async (input) => {
+      if (failure.isFailing) throw new Error('the module fails')
+      return nsm.attest(input)
+    },
+  }
+}
+
+/** A process of enclave/main.ts with a heap of so many MiB. */
+async function startEnclaveProcess(socketPath: string, heapMiB: number): Promise<ChildProcess> {
+  const main = join(repository, 'enclave/main.ts')
+  const child = spawn(process.execPath, [`--max-old-space-size=${heapMiB}`, main], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    env: {
+      PATH: process.env.PATH,
+      ENCLAVE_SOCKET: socketPath,
+      CHAIN_ID: String(SCRIPTED_DOMAIN.chainId),
+      CONTRACT_ADDRESS: SCRIPTED_DOMAIN.contract,
+      PROVIDERS_FILE: await writeTable(socketPath),
+    },
+  })
+  stops.push(async () => {
+    child.kill('SIGKILL')
+    await ended(child)
+  })
+  await once(child.stdout, 'data')
+  return child
+}
+
+async function writeTable(socketPath: string): Promise<string> {
+  const file = `${socketPath}.providers.json`
+  await writeFile(file, JSON.stringify(tableOf(provider.origin)))
+  return file
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+}
