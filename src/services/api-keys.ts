@@ -14,6 +14,13 @@ export const KEY_AGE_MAX_MS = 500
 /** Keys remembered at once, so that made-up ids cannot fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
+/**
+ * Keys that an account may have made through the API: those that are good, and those that ended within a day. Whoever has a key could
+ * fill the database otherwise.
+ */
+export const KEYS_PER_ACCOUNT_MAX = 10_000
+const ENDED_KEPT_SECONDS = 24 * 3_600
+
 /** What is shown of a key after its making: never the secret, nor its digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier'>
 
@@ -47,8 +54,8 @@ export type ApiKeys = {
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes a key for the account of this name, and the account when it is new. */
   create(key: KeyRequest & { readonly accountName: string }): Promise<NewApiKey>
-  /** Makes a key for the account with this id. Null when there is none. */
-  createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | null>
+  /** Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may pass it by a few). */
+  createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | 'unknown_account' | 'too_many'>
   /** The keys of one account, or all (null, the default), oldest first. */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
@@ -109,7 +116,9 @@ export function createApiKeys(options: {
     create: async ({ accountName, ...key }) => make(await openAccount(accountName), key),
     async createFor(accountId, key) {
       const account = await keys.findAccount(accountId)
-      return account && make(account, key)
+      if (account === null) return 'unknown_account'
+      const count = await keys.countKeys(accountId, unixSeconds() - ENDED_KEPT_SECONDS)
+      return count < KEYS_PER_ACCOUNT_MAX ? make(account, key) : 'too_many'
     },
     list: async (accountId = null) =>
       (await keys.listKeys(accountId)).map(({ secretHash: _, tier: __, ...facts }) => facts),

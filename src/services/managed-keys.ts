@@ -35,12 +35,15 @@ export type ManagedKeyRequest = {
 
 /**
  * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key without it makes no key
- * that could do more than itself, nor live longer. Methods throw ApiError `insufficient_scope` and `not_found`.
+ * that could do more than itself, nor live longer, and ends none that can do more. Methods throw ApiError `insufficient_scope` and `not_found`.
  */
 export type ManagedKeys = {
   /** Oldest first. `accountId` null is the manager's own account; for an admin, all. */
   list(manager: KeyManager, accountId: string | null): Promise<{ readonly keys: readonly ManagedKey[] }>
-  /** `key` is the secret, shown this once. Throws ValidationError for an account that there is not, and for an expiry in the past. */
+  /**
+   * `key` is the secret, shown this once. Throws ValidationError for an account that there is not, and for an expiry in the past, ApiError
+   * `limit_reached` when the account has too many keys.
+   */
   create(manager: KeyManager, request: ManagedKeyRequest): Promise<ManagedKey & { readonly key: string }>
   /** Ends a key; every gateway stops taking it within a second. */
   revoke(manager: KeyManager, id: string): Promise<ManagedKey>
@@ -65,13 +68,17 @@ export function createManagedKeys({
       if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
         throw unfit('expires_at', 'Input should be in the future')
       const made = await keys.createFor(whose, request)
-      if (made === null) throw unfit('account_id', 'Input should be the id of an account')
+      if (made === 'unknown_account') throw unfit('account_id', 'Input should be the id of an account')
+      if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
       return { ...describe(made.key), key: made.text }
     },
     async revoke(manager, id) {
       const whose = isAdmin(manager) ? null : manager.accountId
-      const isFound = await keys.revoke(id, whose)
-      const key = isFound ? (await keys.list(whose)).find((facts) => facts.id === id) : undefined
+      const find = async () => (await keys.list(whose)).find((facts) => facts.id === id)
+      const scopes = (await find())?.scopes ?? []
+      if (!isAdmin(manager))
+        checkScopes(manager, scopes, 'A key cannot end one with more scopes than its own')
+      const key = (await keys.revoke(id, whose)) ? await find() : undefined
       if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
       return describe(key)
     },
@@ -88,14 +95,14 @@ function ownAccount({ accountId: own }: KeyManager, asked: string | null): strin
 }
 
 function checkGrant(manager: KeyManager, { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>): void {
-  const missing = scopes.filter((scope) => !manager.scopes.includes(scope))
-  if (missing.length > 0)
-    throw new ApiError(
-      'insufficient_scope',
-      `A key cannot make one with more scopes than its own; it lacks ${missing.join(', ')}`,
-    )
+  checkScopes(manager, scopes, 'A key cannot make one with more scopes than its own')
   if (manager.expiresAt !== null && (expiresAt === null || expiresAt > manager.expiresAt))
     throw unfit('expires_at', 'Input should not be after the expiry of the key that asks')
+}
+
+function checkScopes(manager: KeyManager, scopes: readonly Scope[], rule: string): void {
+  const missing = scopes.filter((scope) => !manager.scopes.includes(scope))
+  if (missing.length > 0) throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
 function unfit(member: string, msg: string): ValidationError {

@@ -51,6 +51,8 @@ export type KeysStore = {
   addKey(key: NewKey): Promise<void>
   /** Gives the key with this public id, revoked or not, or null. */
   findKey(id: string): Promise<StoredKey | null>
+  /** Counts the keys of an account but those that ended, revoked or expired, before a time (Unix seconds). */
+  countKeys(accountId: string, endedSince: number): Promise<number>
   /** Gives the keys of one account, or all (null), oldest first. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
@@ -124,6 +126,14 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     async findKey(id) {
       const row = await selectKeys().where('api_keys.id', '=', id).executeTakeFirst()
       return row === undefined ? null : toKey(row)
+    },
+    async countKeys(accountId, endedSince) {
+      const { rows } = await sql<{ count: number }>`
+        select count(*)::bigint as count from api_keys
+        where account_id = ${accountId}::uuid and coalesce(least(revoked_at, expires_at) >= ${endedSince}::bigint, true)`.execute(
+        queries,
+      )
+      return rows[0]?.count ?? 0
     },
     async listKeys(accountId) {
       const keys = selectKeys().orderBy('api_keys.created_at').orderBy('api_keys.id')

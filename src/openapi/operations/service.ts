@@ -94,7 +94,7 @@ export const serviceOperations: readonly Operation[] = [
     summary: 'Make an API key',
     body: { name: 'CreateKeyRequest', schema: createKey },
     reply: { name: 'NewKey', schema: newKey },
-    errors: ['insufficient_scope'],
+    errors: ['insufficient_scope', 'limit_reached'],
   },
   {
     ...account,

@@ -6,6 +6,7 @@ import {
   createApiKeys,
   KEY_AGE_MAX_MS,
   KEYS_CACHED_MAX,
+  KEYS_PER_ACCOUNT_MAX,
 } from '../../../src/services/api-keys.ts'
 import type { Account, KeysStore, StoredKey } from '../../../src/stores/keys.ts'
 
@@ -36,6 +37,7 @@ function createMemoryKeys() {
       if (failure) throw failure
       return stored.get(id) ?? null
     },
+    countKeys: async () => stored.size,
     listKeys: async (accountId) =>
       [...stored.values()].filter((key) => accountId === null || key.accountId === accountId),
     async revokeKey(id, revokedAt) {
@@ -226,7 +228,22 @@ describe('API keys', () => {
     const { apiKeys } = setUp()
     const { id } = await apiKeys.openAccount('acme')
     expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { accountName: 'acme' } })
-    expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBeNull()
+    expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBe('unknown_account')
+  })
+
+  it('are made for an account by its id no more than it may have, ended ones of a day included', async () => {
+    const { apiKeys, keys, clock } = setUp()
+    const counted: number[] = []
+    let count = KEYS_PER_ACCOUNT_MAX
+    keys.countKeys = async (_, endedSince) => {
+      counted.push(endedSince)
+      return count
+    }
+    const { id } = await apiKeys.openAccount('acme')
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toBe('too_many')
+    expect(counted).toEqual([clock.nowMs / 1000 - 24 * 3_600])
+    count--
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { name: 'ci' } })
   })
 
   it('have their use noted once a minute, and only the use of valid ones', async () => {

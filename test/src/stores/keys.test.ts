@@ -105,6 +105,16 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.findAccount(crypto.randomUUID())).toBeNull()
   })
 
+  it('counts the keys of an account that are not over, or not for long', async () => {
+    const [account, other] = [await openAccount(), await openAccount()]
+    const [revoked, forGood] = [makeKey(account.id), { ...makeKey(account.id), expiresAt: null }]
+    for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)]) await keys.addKey(key)
+    await keys.revokeKey(revoked.id, 300, account.id)
+    expect(await keys.countKeys(account.id, 300)).toBe(3)
+    expect(await keys.countKeys(account.id, 301)).toBe(2)
+    expect(await keys.countKeys(account.id, 5001)).toBe(1)
+  })
+
   it('lists keys oldest first, the revoked ones among them', async () => {
     const account = await openAccount()
     const [old, young] = [makeKey(account.id, 1000), makeKey(account.id, 2000)]
