@@ -19,10 +19,13 @@ export function faultDetails(
   input: unknown,
   issues: readonly z.core.$ZodIssue[],
 ): readonly FaultDetail[] {
-  return issues.slice(0, FAULTS_MAX).map((issue) => {
-    const path = issue.path.filter((step) => typeof step !== 'symbol')
-    return { loc: faultLocation(place, path), ...describeIssue(issue, valueAt(input, path)) }
-  })
+  const told = issues.slice(0, FAULTS_MAX)
+  return told
+    .filter((issue) => !isOfWrongType(issue, told))
+    .map((issue) => {
+      const path = issue.path.filter((step) => typeof step !== 'symbol')
+      return { loc: faultLocation(place, path), ...describeIssue(issue, valueAt(input, path)) }
+    })
 }
 
 /** `loc` of a fault: the place and the way to the value, with overlong names cut. */
@@ -34,6 +37,16 @@ export function faultLocation(
     place,
     ...path.map((step) => (typeof step === 'string' ? step.slice(0, LOC_NAME_LENGTH_MAX) : step)),
   ]
+}
+
+/** What is long or short as another type than it should be is of the wrong type, and nothing else. */
+function isOfWrongType({ code, path }: z.core.$ZodIssue, all: readonly z.core.$ZodIssue[]): boolean {
+  if (code !== 'too_big' && code !== 'too_small') return false
+  return all.some((other) => other.code === 'invalid_type' && isSamePath(other.path, path))
+}
+
+function isSamePath(left: readonly PropertyKey[], right: readonly PropertyKey[]): boolean {
+  return left.length === right.length && left.every((step, place) => step === right[place])
 }
 
 type Description = Pick<FaultDetail, 'msg' | 'type'>

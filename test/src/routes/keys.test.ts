@@ -135,12 +135,25 @@ describe('keys of a dashboard', () => {
     expect((await send(caller, 'POST', KEYS_PATH, fit)).status).toBe(200)
   })
 
+  it('are not ended by one that can do less', async () => {
+    const owner = await makeCaller(['inference', 'nodes'])
+    const made = await read(send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }))
+    const machine = { ...owner, key: String(made.key) }
+    expect(await outcomeOf(await send(machine, 'DELETE', `${KEYS_PATH}/${owner.id}`))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
+    expect((await getPath(owner, KEYS_PATH)).status).toBe(200)
+    expect((await send(machine, 'DELETE', `${KEYS_PATH}/${made.id}`)).status).toBe(200)
+  })
+
   it.each([
     [{}, ['body.name']],
     [{ name: '' }, ['body.name']],
     [{ name: 'x'.repeat(101) }, ['body.name']],
     [{ name: 'a\u0000' }, ['body.name']],
     [{ name: 'x', scopes: [] }, ['body.scopes']],
+    [{ name: 'x', scopes: 'inference' }, ['body.scopes']],
     [{ name: 'x', scopes: ['root'] }, ['body.scopes.0']],
     [{ name: 'x', scopes: ['nodes', 'nodes'] }, ['body.scopes']],
     [{ name: 'x', expires_at: 1.5 }, ['body.expires_at']],
