@@ -1,5 +1,6 @@
 import type { Logger } from '../logger.ts'
 import type { RateLimitsStore } from '../stores/rate-limits.ts'
+import { ESTIMATE_MAX } from './estimate.ts'
 import { describeRefusal, describeStanding, type Refusal, type Standing } from './standing.ts'
 import { type BucketName, createStepQueue, type StepQueue } from './step-queue.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
@@ -97,8 +98,10 @@ function openPermit(queue: StepQueue, bucket: BucketName, ticket: Ticket, standi
       if (isSettled) return
       isSettled = true
       const { reserved } = ticket
-      if (usedTokens === reserved && reserved === 0) return
-      queue.settle(bucket, { ...ticket, used: usedTokens, excess: Math.max(0, usedTokens - reserved) })
+      // What a stranger claims is added up in the database, for all who settle in the same step.
+      const used = Math.min(usedTokens, ESTIMATE_MAX)
+      if (used === reserved && reserved === 0) return
+      queue.settle(bucket, { ...ticket, used, excess: Math.max(0, used - reserved) })
     },
   }
 }

@@ -231,6 +231,15 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(await report()).toMatchObject({ tokens_used_day: 400, requests_used_day: 4 })
   })
 
+  it('goes on counting for others, whatever the answers to one account claim to have used', async () => {
+    const [one, two] = [setUp({ tokensPerDay: 100 }), setUp({ tokensPerDay: 100 })]
+    const calls = await Promise.all(Array.from({ length: 1_100 }, () => one.ask(one.first.limiter)))
+    for (const call of calls) settle(call, Number.MAX_SAFE_INTEGER)
+    settle(await two.ask(one.first.limiter, 5), 7)
+    expect(await one.report()).toMatchObject({ tokens_left_day: 0 })
+    expect(isAdmitted(await two.ask(two.first.limiter, 1))).toBe(true)
+  })
+
   it('counts calls that nothing limits without making them wait', async () => {
     let steps = 0
     const { first, ask, report } = setUp({}, (store) => ({
