@@ -58,6 +58,8 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
     numbers.length <= DIMENSIONS_MAX &&
     numbers.every((number) => Number.isFinite(number))
   if (!isVector) throw fault(`1 to ${DIMENSIONS_MAX} finite numbers in each embedding`)
+  if (encodingFormat === 'base64' && !numbers.every((number) => Number.isFinite(Math.fround(number))))
+    throw fault('numbers that a float32 can hold')
   const json = encodingFormat === 'float' ? JSON.stringify(numbers) : `"${encodeFloats(numbers)}"`
   return { json, dimensions: numbers.length }
 }
