@@ -1,0 +1,257 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectToGateway } from '../../src/control/client.ts'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import {
+  type EnclaveFleet,
+  entryNamed,
+  type FleetEnclave,
+  startEnclaveFleet,
+} from '../support/enclave-fleet.ts'
+import { readMetrics } from '../support/read-metrics.ts'
+import { runCli } from '../support/run-cli.ts'
+
+const COMPLETIONS = '/v1/verified/chat/completions'
+const CALLERS = 12
+/** Codes that a caller may get while an enclave dies under him: each says that there is no proof. */
+const CLEAR_ERRORS = ['enclave_unavailable', 'completion_lost', 'commit_delayed', 'not_ready']
+
+type Answer = { readonly hash: string; readonly public_key: string; readonly tx_hash: string }
+type Outcome =
+  | { readonly kind: 'answer'; readonly answer: Answer }
+  | { readonly kind: 'error'; readonly code: string }
+
+let fleet: EnclaveFleet
+let service: Affidavit
+let one: FleetEnclave
+let two: FleetEnclave
+
+const headers = () => ({ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' })
+const cli = (...words: readonly string[]) =>
+  runCli(words, {
+    variables: {
+      AFFIDAVIT_URL: service.url,
+      AFFIDAVIT_API_KEY: service.apiKey,
+      DATA_DIR: service.dataFolder,
+    },
+  })
+
+async function ask(text: string, init: RequestInit = {}): Promise<Outcome> {
+  const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] })
+  const given = { method: 'POST', headers: headers(), body, signal: AbortSignal.timeout(90_000), ...init }
+  const reply = await fetch(service.url + COMPLETIONS, given)
+  const value = (await reply.json()) as Answer & { readonly error?: { readonly code: string } }
+  return reply.status === 200
+    ? { kind: 'answer', answer: value }
+    : { kind: 'error', code: value.error?.code ?? `status ${reply.status}` }
+}
+
+/** Calls without a pause, until `stop`, which gives what became of all of them. */
+function startLoad(): { readonly outcomes: Outcome[]; stop(): Promise<readonly Outcome[]> } {
+  const outcomes: Outcome[] = []
+  let isOver = false
+  const callers = Array.from({ length: CALLERS }, async (_, caller) => {
+    for (let call = 0; !isOver; call++) outcomes.push(await ask(`caller ${caller}, call ${call}`))
+  })
+  const stop = async () => {
+    isOver = true
+    await Promise.all(callers)
+    return outcomes
+  }
+  return { outcomes, stop }
+}
+
+type Log = {
+  readonly notary: string
+  readonly size: number
+  readonly head: { readonly size: number } | null
+}
+
+async function get<Body>(path: string): Promise<Body> {
+  const reply = await fetch(service.url + path, { headers: headers() })
+  expect(reply.status).toBe(200)
+  return (await reply.json()) as Body
+}
+
+const logOf = (notary: string) => get<Log>(`/v1/log/${notary}`)
+const notaries = async () =>
+  (await get<{ notaries: readonly { notary: string; status: string }[] }>('/v1/notaries')).notaries
+
+/** As the command line does it. */
+async function listEnclaves() {
+  const gateway = await connectToGateway(service.dataFolder)
+  if (gateway === null) throw new Error('expected the gateway to answer at its control socket')
+  return gateway.enclaves.list().finally(() => gateway.close())
+}
+
+const stateOf = async ({ url }: FleetEnclave) =>
+  (await listEnclaves()).find((seat) => seat.url === url)?.state
+
+async function countState(state: string): Promise<number | undefined> {
+  const text = await (await fetch(service.metricsUrl)).text()
+  return readMetrics(text).find(({ name, labels }) => name === 'affidavit_enclaves' && labels.state === state)
+    ?.value
+}
+
+beforeAll(async () => {
+  fleet = await startEnclaveFleet()
+  await fleet.accept([entryNamed('a1'), entryNamed('a2')])
+  ;[one, two] = await Promise.all([fleet.start('one', 'a1'), fleet.start('two', 'a1')])
+  service = await startAffidavit({
+    dataFolder: join(fleet.folder, 'data'),
+    variables: {
+      // The last one is not there: the gateway starts without it.
+      ENCLAVE_URL: `${one.url},${two.url},unix:${join(fleet.folder, 'nobody.sock')}`,
+      METRICS_PORT: '0',
+      HEAD_ATTESTATION_INTERVAL_MS: '1000',
+      ...fleet.releaseVariables,
+    },
+  })
+})
+afterAll(async () => {
+  await service?.stop()
+  await fleet?.stop()
+  await rm(fleet.folder, { recursive: true, force: true })
+})
+
+describe('a gateway with several enclaves', () => {
+  it('starts without one that is out of reach, and says so', async () => {
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
+    expect((await listEnclaves()).map(({ state }) => state)).toEqual(['usable', 'usable', 'unreachable'])
+    expect([await countState('usable'), await countState('unreachable')]).toEqual([2, 1])
+    expect(service.output().stderr).toContain('enclave out of reach')
+    expect((await notaries()).map(({ notary }) => notary)).toEqual([one.notary, two.notary])
+    const gone = await cli('enclaves', 'remove', `unix:${join(fleet.folder, 'nobody.sock')}`)
+    expect(gone.code).toBe(0)
+    expect((await cli('enclaves', 'remove', one.url)).stderr).toContain('drain it first')
+  })
+
+  it('gives the attestation of each notary over a nonce', async () => {
+    for (const { notary } of [one, two]) {
+      const nonce = 'ab'.repeat(16)
+      const reply = await get<{ notary: string }>(`/v1/attestation?nonce=${nonce}&notary=${notary}`)
+      expect(reply.notary).toBe(notary)
+    }
+    const unknown = await fetch(`${service.url}/v1/attestation?notary=${'00'.repeat(20)}`)
+    expect(unknown.status).toBe(404)
+  })
+
+  it('never uses an enclave with other measurements than those of an accepted release', async () => {
+    const other = await fleet.start('other', 'bb')
+    const added = await cli('enclaves', 'add', other.url)
+    expect([added.code, added.stderr]).toEqual([
+      1,
+      expect.stringContaining('measurements of an accepted release'),
+    ])
+    await Promise.all(Array.from({ length: 20 }, (_, at) => ask(`not for the other ${at}`)))
+    expect(await stateOf(other)).toBe('refused')
+    expect((await fetch(`${service.url}/v1/log/${other.notary}`)).status).toBe(404)
+    expect((await notaries()).map(({ notary }) => notary)).not.toContain(other.notary)
+    const { logs } = await get<{ logs: readonly Log[] }>('/v1/log')
+    expect(logs.map(({ notary }) => notary).toSorted()).toEqual([one.notary, two.notary].toSorted())
+    expect((await cli('enclaves', 'remove', other.url)).code).toBe(0)
+    await other.kill()
+  })
+
+  it('answers every caller while one is drained, one added and one killed; all records verify', {
+    // A caller whose completion died with its enclave is told so after a minute.
+    timeout: 240_000,
+  }, async () => {
+    const load = startLoad()
+    await sleep(1_500)
+    const three = await fleet.start('three', 'a2')
+    expect(await cli('enclaves', 'add', three.url)).toMatchObject({ code: 0 })
+    const drained = await cli('enclaves', 'drain', two.url)
+    expect([drained.code, drained.stderr]).toEqual([0, expect.stringContaining('may be stopped')])
+    const { size } = await logOf(two.notary)
+    expect(size).toBeGreaterThan(0)
+    // Nothing is left to fetch, so it ends at once and in good order.
+    expect(await two.stop()).toBe(0)
+    const failedBefore = load.outcomes.filter(({ kind }) => kind === 'error')
+    expect(failedBefore).toEqual([])
+    await sleep(1_500)
+    await one.kill()
+    await sleep(3_000)
+    const outcomes = await load.stop()
+    console.log(
+      'OUT',
+      outcomes.length,
+      JSON.stringify(outcomes.filter((o) => o.kind === 'error')),
+      performance.now(),
+    )
+
+    const answers = outcomes.flatMap((outcome) => (outcome.kind === 'answer' ? [outcome.answer] : []))
+    const codes = outcomes.flatMap((outcome) => (outcome.kind === 'error' ? [outcome.code] : []))
+    expect(codes.filter((code) => !CLEAR_ERRORS.includes(code))).toEqual([])
+    expect(codes.length).toBeLessThanOrEqual(CALLERS)
+    expect((await logOf(two.notary)).size).toBe(size)
+    const stored = new Map<string, Answer>()
+    for (const { hash, public_key: key, tx_hash: txHash } of answers) {
+      const record = stored.get(hash) ?? (await get<Answer>(`${COMPLETIONS}/${hash}`))
+      stored.set(hash, record)
+      expect([record.public_key, record.tx_hash]).toEqual([key, txHash])
+    }
+    expect(new Set(answers.map(({ public_key: key }) => key)).size).toBe(3)
+    expect(await stateOf(one)).toBe('unreachable')
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
+  })
+
+  it('lands all anchors, and an auditor finds nothing in any log', async () => {
+    const { logs } = await get<{ logs: readonly Log[] }>('/v1/log')
+    expect(logs).toHaveLength(3)
+    for (const { notary } of logs)
+      await expect
+        .poll(
+          async () => {
+            const { size, head } = await logOf(notary)
+            return size - (head?.size ?? 0)
+          },
+          { timeout: 30_000 },
+        )
+        .toBe(0)
+    const { ENCLAVE_RELEASES_FILE: file = '', RELEASE_KEY: key = '' } = fleet.releaseVariables
+    const trust = ['--root', fleet.rootFile, '--release', file, '--release-key', key]
+    const { code, stdout } = await cli('audit', service.url, ...trust, '--rpc', service.rpcUrl, '--json')
+    const report = JSON.parse(stdout)
+    expect({ code, findings: report.findings }).toEqual({ code: 0, findings: [] })
+    expect(report.logs.map(({ notary }: Log) => notary).toSorted()).toEqual(
+      logs.map(({ notary }) => notary).toSorted(),
+    )
+    for (const log of report.logs) expect(log).toMatchObject({ complete: true, findings: [] })
+  })
+
+  it('checks the enclave that restarts behind a socket before it uses it', async () => {
+    await cli('enclaves', 'remove', two.url)
+    const worse = await fleet.start('one', 'bb')
+    await expect.poll(() => stateOf(one), { timeout: 15_000 }).toBe('refused')
+    for (let call = 0; call < 6; call++) expect((await ask(`after ${call}`)).kind).toBe('answer')
+    expect((await fetch(`${service.url}/v1/log/${worse.notary}`)).status).toBe(404)
+    await worse.kill()
+    const better = await fleet.start('one', 'a2')
+    await expect.poll(() => stateOf(better), { timeout: 15_000 }).toBe('usable')
+    expect((await notaries()).map(({ notary }) => notary)).toContain(better.notary)
+  })
+
+  it('drains an enclave whose release is revoked, and uses it again when it is accepted again', async () => {
+    const [usedBefore] = await notaries()
+    const revoked = { at: '2026-02-01T00:00:00Z', reason: 'a test' }
+    const four = await fleet.start('four', 'a1')
+    expect(await cli('enclaves', 'add', four.url)).toMatchObject({ code: 0 })
+    await Promise.all(Array.from({ length: 12 }, (_, at) => ask(`before the revocation ${at}`)))
+    const { size } = await logOf(four.notary)
+    expect(size).toBeGreaterThan(0)
+    await fleet.accept([entryNamed('a1', { revoked }), entryNamed('a2')])
+    await expect.poll(() => stateOf(four), { timeout: 20_000 }).toBe('refused')
+    expect((await listEnclaves()).find(({ url }) => url === four.url)?.fault).toContain('revoked')
+    for (let call = 0; call < 6; call++) expect((await ask(`revoked ${call}`)).kind).toBe('answer')
+    expect((await logOf(four.notary)).size).toBe(size)
+    await fleet.accept([entryNamed('a1'), entryNamed('a2')])
+    process.kill(service.pid, 'SIGHUP')
+    await expect.poll(() => stateOf(four), { timeout: 15_000 }).toBe('usable')
+    await Promise.all(Array.from({ length: 12 }, (_, at) => ask(`accepted again ${at}`)))
+    expect((await logOf(four.notary)).size).toBeGreaterThan(size)
+    expect(usedBefore).toBeDefined()
+  })
+})
