@@ -144,10 +144,12 @@ async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): P
   await ended
 }
 
+const LEVELS = ['error', 'warn', 'info', 'debug'] as const
+
 /** Lines of a JSON log keep their level and members, so that the gateway's log can be searched as one. */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLine(line)
-  const known = level === 'error' || level === 'warn' || level === 'info' ? level : 'warn'
+  const known = LEVELS.find((name) => name === level) ?? 'warn'
   log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 

@@ -110,6 +110,11 @@ describe('superviseProcess', () => {
     expect(isAlive(supervised.ready.pid)).toBe(false)
   })
 
+  it('warns of no line that is for debugging', async () => {
+    await supervise(`console.error('{"level":"debug","msg":"fine point"}'); ${READY} ${LIVES}`)
+    await expect.poll(() => lines.find(({ message }) => message === 'fine point')?.level).toBe('debug')
+  })
+
   it('keeps level and members of JSON log lines', async () => {
     await supervise(`console.error('{"level":"warn","event":"odd","time":"x","size":3}'); ${READY} ${LIVES}`)
     await expect
