@@ -14,6 +14,11 @@ describe('the Dockerfile', () => {
     expect(text).not.toMatch(/sha256:[0-9a-f]{8}/)
   })
 
+  it('installs by the lock file without `npm ci`, which refuses ours, and leaves the checkout as it is committed', () => {
+    const installs = instructions.filter((line) => /^RUN npm /.test(line))
+    expect(installs).toEqual(['RUN npm install --ignore-scripts --no-save --no-audit --no-fund'])
+  })
+
   it.each([
     [`node@sha256:${'ab'.repeat(32)}`, 0],
     ['node:24-bookworm', 1],
