@@ -12,12 +12,18 @@ export type TrackedSources = {
   readonly commit: string
   /** When it was committed, Unix milliseconds. */
   readonly committedAtMs: number
-  /** Files that differ from that commit, or that git does not know. An image of such sources cannot be rebuilt by others. */
+  /**
+   * Files that differ from that commit, or that git does not know, of these folders and of MANIFESTS. An image of such sources cannot
+   * be rebuilt by others.
+   */
   readonly uncommitted: readonly string[]
 }
 
 /** The folders of the project whose files are in the image, all of them. */
 export const MEASURED_FOLDERS = ['attestation', 'enclave'] as const
+
+/** Files outside of them that an image is built by: version, and versions and digests of npm's packages. */
+const MANIFESTS = ['package.json', 'package-lock.json'] as const
 
 /**
  * Reads the measured folders below `root`, a git checkout. Modes are those that git tracks (executable or not): those of
@@ -26,8 +32,8 @@ export const MEASURED_FOLDERS = ['attestation', 'enclave'] as const
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
   const [listed, head, status] = await Promise.all([
     git(root, ['ls-files', '--stage', '-z', '--', ...MEASURED_FOLDERS]),
-    git(root, ['show', '--no-patch', '--format=%H %ct', 'HEAD']),
-    git(root, ['status', '--porcelain', '-z', '--untracked-files=all', '--', ...MEASURED_FOLDERS]),
+    git(root, ['-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD']),
+    git(root, [...STATUS, '--', ...MEASURED_FOLDERS, ...MANIFESTS]),
   ])
   const entries = splitZeros(listed).map(parseStaged)
   const files = await Promise.all(
@@ -42,13 +48,14 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
   }
 }
 
+const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-renames'] as const
+
 /** Two letters and a space stand before each path of `git status --porcelain`. */
 const STATUS_LENGTH = 3
 
-/** `mode object stage\tpath` */
+/** `mode object stage\tpath`; a path may have tabs of its own. */
 function parseStaged(line: string): { readonly path: string; readonly mode: string } {
-  const [facts = '', path = ''] = line.split('\t')
-  return { path, mode: facts.split(' ')[0] ?? '' }
+  return { path: line.slice(line.indexOf('\t') + 1), mode: line.slice(0, line.indexOf(' ')) }
 }
 
 async function readEntry(path: string, mode: string): Promise<TreeEntry> {

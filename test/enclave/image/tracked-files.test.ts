@@ -1,0 +1,100 @@
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { readTrackedSources } from '../../../enclave/image/tracked-files.ts'
+
+const place = mkdtempSync(join(tmpdir(), 'sources-'))
+afterAll(() => rmSync(place, { recursive: true, force: true }))
+
+let root: string
+let count = 0
+const git = (...words: readonly string[]) => execFileSync('git', words, { cwd: root, encoding: 'utf8' })
+const write = (path: string, text: string) => writeFileSync(join(root, path), text)
+const read = async () => {
+  const { files, ...rest } = await readTrackedSources(root)
+  const texts = [...files].map(([path, entry]) => [
+    path,
+    entry.kind === 'file' ? Buffer.from(entry.data).toString() : entry.kind,
+  ])
+  return { ...rest, files: Object.fromEntries(texts) }
+}
+
+beforeEach(() => {
+  root = join(place, String(count++))
+  for (const folder of ['attestation', 'enclave', 'src']) mkdirSync(join(root, folder), { recursive: true })
+  git('init', '--quiet')
+  git('config', 'user.name', 'Tester')
+  git('config', 'user.email', 'tester@example.com')
+  copyFileSync(join(import.meta.dirname, '../../../.gitattributes'), join(root, '.gitattributes'))
+  for (const path of ['attestation/a.ts', 'enclave/main.ts', 'src/app.ts']) write(path, `${path}\n`)
+  for (const path of ['package.json', 'package-lock.json']) write(path, '{}\n')
+  git('add', '--all')
+  git('commit', '--quiet', '--message', 'first')
+})
+
+describe('the sources of an image', () => {
+  it('are the committed files of the measured folders', async () => {
+    expect(await read()).toEqual({
+      files: { 'attestation/a.ts': 'attestation/a.ts\n', 'enclave/main.ts': 'enclave/main.ts\n' },
+      commit: git('rev-parse', 'HEAD').trim(),
+      committedAtMs: Number(git('log', '-1', '--format=%ct')) * 1000,
+      uncommitted: [],
+    })
+  })
+
+  it.each(['enclave/main.ts\tx', 'enclave/new\nline', 'enclave/\u00e9 "x"', 'enclave/-x'])(
+    'have a file of any name: %j',
+    async (path) => {
+      write(path, 'odd')
+      git('add', '--all')
+      const { files } = await read()
+      expect(files[path]).toBe('odd')
+      expect(files['enclave/main.ts']).toBe('enclave/main.ts\n')
+    },
+  )
+
+  it.each(['enclave/main.ts', 'attestation/new.ts', 'package.json', 'package-lock.json'])(
+    'are uncommitted with another %s',
+    async (path) => {
+      write(path, 'changed')
+      expect((await read()).uncommitted).toEqual([path])
+    },
+  )
+
+  it('are committed with changes elsewhere, and with files that git ignores', async () => {
+    write('src/app.ts', 'changed')
+    write('.git/info/exclude', 'enclave/*.log\n')
+    write('enclave/a.log', 'x')
+    expect((await read()).uncommitted).toEqual([])
+  })
+
+  it('are named with a file that was moved, by both of its names', async () => {
+    git('mv', 'enclave/main.ts', 'enclave/moved.ts')
+    expect((await read()).uncommitted.toSorted()).toEqual(['enclave/main.ts', 'enclave/moved.ts'])
+  })
+
+  it('have the bytes of the commit where git is told to change line ends', async () => {
+    git('config', 'core.autocrlf', 'true')
+    rmSync(join(root, 'enclave/main.ts'))
+    git('checkout', '--', 'enclave/main.ts')
+    expect((await read()).files['enclave/main.ts']).toBe('enclave/main.ts\n')
+  })
+
+  it('are of the same commit where git is told to show signatures', async () => {
+    const unsigned = git('cat-file', 'commit', 'HEAD')
+    const signature = 'gpgsig -----BEGIN PGP SIGNATURE-----\n \n none\n -----END PGP SIGNATURE-----\n'
+    const signed = execFileSync('git', ['hash-object', '-t', 'commit', '-w', '--stdin'], {
+      cwd: root,
+      input: unsigned.replace('\n\n', `\n${signature}\n`),
+    })
+    git('update-ref', 'HEAD', signed.toString().trim())
+    git('config', 'log.showSignature', 'true')
+    // A program that stands for gpg, wherever that is not installed.
+    write('.git/gpg', '#!/bin/sh\necho "made up" >&2\nexit 1\n')
+    execFileSync('chmod', ['+x', join(root, '.git/gpg')])
+    git('config', 'gpg.program', join(root, '.git/gpg'))
+    expect((await read()).commit).toBe(signed.toString().trim())
+  })
+})
