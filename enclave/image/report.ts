@@ -14,7 +14,7 @@ export function listWarnings(
     isDevelopment && 'a development image: its security module is simulated and proves nothing',
     !isDevelopment && kernel === null && nsmModuleFile === null && NO_DRIVER,
     uncommitted.length > 0 &&
-      `nobody else can rebuild it: ${uncommitted.length} uncommitted files below attestation/ and enclave/, such as ${uncommitted.slice(0, 3).join(', ')}`,
+      `nobody else can rebuild it: ${uncommitted.length} uncommitted files that it is made of, such as ${uncommitted.slice(0, 3).join(', ')}`,
   ]
   return warnings.filter((warning) => warning !== false)
 }
