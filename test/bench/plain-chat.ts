@@ -1,24 +1,40 @@
+import { availableParallelism } from 'node:os'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { startForwarder } from './forwarder-process.ts'
-import { runLoad } from './load.ts'
+import { type LoadPlan, type LoadResult, runLoad } from './load.ts'
+import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 import { runStreams, type StreamResult } from './stream-load.ts'
 
 /**
  * `node test/bench/plain-chat.ts`: plain chat as `npm start` serves it (gateway → node agent over its WebSocket → demo
- * backend) against the backend itself and a bare Koa + undici forwarder in front of it, in one run on one machine.
+ * backend) against the backend itself, a bare Koa + undici forwarder in front of it, and two of these in a row, which have as
+ * many hops as plain chat; in one run on one machine. With each comes the CPU time that a request took of every process, since
+ * all of them, and the load generator, share the machine's cores.
  */
-const WARMUP_MS = 2_000
+/**
+ * Each target first serves so many requests, or as many as it can in the time: V8 compiles by how often code ran, and a
+ * gateway has more code than a forwarder.
+ */
+const WARMUP_REQUESTS = 10_000
+/** Streams with pauses, of which a node takes no more than ten at a time. */
+const WARMUP_STREAMS = 2_000
+const WARMUP_TIMEOUT_MS = 30_000
+const WARMUP_MS = 1_000
 const DURATION_MS = 6_000
 const CONNECTIONS = [1, 32, 256]
 /** Pause of the backend before each chunk of the streamed part, so that chunks come one by one as from a model. */
 const CHUNK_DELAY_MS = 5
 const STREAMS = 60
+/** For the agent to measure its models and connect, on a machine that does other things too. */
+const NODE_TIMEOUT_MS = 120_000
 
 type Target = {
   readonly name: string
   readonly origin: string
   readonly path: string
   readonly key: string | null
+  /** Processes that may work for a request, besides the load generator. */
+  readonly pids: readonly number[]
 }
 
 await withService({}, measureWhole)
@@ -30,49 +46,98 @@ async function withService(
 ): Promise<void> {
   const affidavit = await startAffidavit({ logLevel: 'warn', variables })
   const forwarder = await startForwarder(affidavit.providerUrl)
+  const second = await startForwarder(forwarder.origin)
   try {
     await awaitNode(affidavit)
+    const { url, apiKey, providerUrl } = affidavit
+    const pids = [...listTree(affidavit.pid), forwarder.process.pid ?? 0, second.process.pid ?? 0]
+    const common = { path: '/v1/chat/completions', key: null, pids }
     await measure([
-      { name: 'backend itself', origin: affidavit.providerUrl, path: '/v1/chat/completions', key: null },
-      { name: 'bare Koa + undici', origin: forwarder.origin, path: '/v1/chat/completions', key: null },
-      {
-        name: 'plain chat',
-        origin: affidavit.url,
-        path: '/v1/chat/completions',
-        key: affidavit.apiKey,
-      },
+      { ...common, name: 'backend itself', origin: providerUrl },
+      { ...common, name: 'bare Koa + undici', origin: forwarder.origin },
+      { ...common, name: 'two of these in a row', origin: second.origin },
+      { ...common, name: 'plain chat', origin: url, key: apiKey },
     ])
   } finally {
+    second.process.kill()
     forwarder.process.kill()
     await affidavit.stop()
     await affidavit.remove()
   }
 }
 
+async function warmUp(
+  target: Target,
+  { requests, stream }: { readonly requests: number; readonly stream: boolean },
+): Promise<void> {
+  const plan = {
+    ...requestTo(target, { words: 8, stream }),
+    connections: 32,
+    warmupMs: 0,
+    durationMs: 1_000,
+  }
+  const deadline = performance.now() + WARMUP_TIMEOUT_MS
+  let served = 0
+  while (served < requests && performance.now() < deadline) served += (await runLoad(plan)).requests
+}
+
 async function measureWhole(targets: readonly Target[]): Promise<void> {
+  for (const target of targets) await warmUp(target, { requests: WARMUP_REQUESTS, stream: false })
   for (const connections of CONNECTIONS) {
-    const rows = []
+    const rows: LoadResult[] = []
     for (const target of targets) {
       const plan = { ...requestTo(target, { words: 8, stream: false }), connections }
-      const row = await runLoad({ ...plan, warmupMs: WARMUP_MS, durationMs: DURATION_MS })
+      const { row, cpu } = await runMeasured(
+        { ...plan, warmupMs: WARMUP_MS, durationMs: DURATION_MS },
+        target.pids,
+      )
       rows.push(row)
       console.log(
-        `whole  ${String(connections).padStart(3)} conn  ${target.name.padEnd(18)} ` +
+        `whole  ${String(connections).padStart(3)} conn  ${target.name.padEnd(21)} ` +
           `${row.requestsPerSecond.toFixed(0).padStart(6)} req/s  p50 ${row.p50Ms.toFixed(2).padStart(7)} ms  ` +
-          `p99 ${row.p99Ms.toFixed(2).padStart(7)} ms  errors ${row.errors}`,
+          `p99 ${row.p99Ms.toFixed(2).padStart(7)} ms  errors ${row.errors}\n       CPU ms a request: ${cpu}`,
       )
     }
-    const [backend, bare, plain] = rows
-    if (!backend || !bare || !plain) throw new Error('expected three targets')
+    const [backend, bare, two, plain] = rows
+    if (!backend || !bare || !two || !plain) throw new Error('expected four targets')
     console.log(
-      `       plain chat is ${(plain.requestsPerSecond / bare.requestsPerSecond).toFixed(2)} of the forwarder's req/s (aim: 0.60); added over ` +
+      `       plain chat is ${(plain.requestsPerSecond / bare.requestsPerSecond).toFixed(2)} of the forwarder's req/s (aim: 0.60), ` +
+        `${(plain.requestsPerSecond / two.requestsPerSecond).toFixed(2)} of two forwarders'; added over ` +
         `the backend: p50 ${(plain.p50Ms - backend.p50Ms).toFixed(2)} ms, p99 ${(plain.p99Ms - backend.p99Ms).toFixed(2)} ms ` +
-        `(forwarder ${(bare.p50Ms - backend.p50Ms).toFixed(2)} and ${(bare.p99Ms - backend.p99Ms).toFixed(2)})`,
+        `(forwarder ${(bare.p50Ms - backend.p50Ms).toFixed(2)} and ${(bare.p99Ms - backend.p99Ms).toFixed(2)}, ` +
+        `two ${(two.p50Ms - backend.p50Ms).toFixed(2)} and ${(two.p99Ms - backend.p99Ms).toFixed(2)})`,
     )
   }
 }
 
+/** Runs the plan, and tells what each process used of the CPU for a request, and how many a second all cores together have time for. */
+async function runMeasured(
+  plan: LoadPlan,
+  pids: readonly number[],
+): Promise<{ readonly row: LoadResult; readonly cpu: string }> {
+  const all = [...pids, process.pid]
+  let before = readCpuSeconds(all)
+  const warm = setTimeout(() => {
+    before = readCpuSeconds(all)
+  }, plan.warmupMs)
+  const row = await runLoad(plan)
+  clearTimeout(warm)
+  const after = readCpuSeconds(all)
+  const perRequest = all.map((pid) => ({
+    name: nameProcess(pid),
+    ms: (((after.get(pid) ?? 0) - (before.get(pid) ?? 0)) * 1000) / row.requests,
+  }))
+  const together = perRequest.reduce((sum, { ms }) => sum + ms, 0)
+  const parts = perRequest.filter(({ ms }) => ms >= 0.01).map(({ name, ms }) => `${name} ${ms.toFixed(2)}`)
+  const bound = (availableParallelism() * 1000) / together
+  return {
+    row,
+    cpu: `${parts.join(', ')}; together ${together.toFixed(2)}, so at most ${bound.toFixed(0)} req/s`,
+  }
+}
+
 async function measureStreams(targets: readonly Target[]): Promise<void> {
+  for (const target of targets) await warmUp(target, { requests: WARMUP_STREAMS, stream: true })
   for (const connections of [1, 10]) {
     const rows: StreamResult[] = []
     for (const target of targets) {
@@ -83,23 +148,23 @@ async function measureStreams(targets: readonly Target[]): Promise<void> {
       })
       rows.push(row)
       console.log(
-        `stream ${String(connections).padStart(3)} conn  ${target.name.padEnd(18)} ${row.chunks} chunks, ` +
+        `stream ${String(connections).padStart(3)} conn  ${target.name.padEnd(21)} ${row.chunks} chunks, ` +
           `first p50 ${row.firstP50Ms.toFixed(2)} p99 ${row.firstP99Ms.toFixed(2)} ms, ` +
           `between p50 ${row.gapP50Ms.toFixed(2)} p99 ${row.gapP99Ms.toFixed(2)} ms, errors ${row.errors}`,
       )
     }
-    const [backend, bare, plain] = rows
-    if (!backend || !bare || !plain) throw new Error('expected three targets')
+    const [backend, bare, two, plain] = rows
+    if (!backend || !bare || !two || !plain) throw new Error('expected four targets')
+    const added = (row: StreamResult) =>
+      `${(row.firstP50Ms - backend.firstP50Ms).toFixed(2)} and ${(row.gapP50Ms - backend.gapP50Ms).toFixed(2)} ms`
     console.log(
-      `       added to the first token ${(plain.firstP50Ms - backend.firstP50Ms).toFixed(2)} ms (forwarder ` +
-        `${(bare.firstP50Ms - backend.firstP50Ms).toFixed(2)}), between chunks ${(plain.gapP50Ms - backend.gapP50Ms).toFixed(2)} ms ` +
-        `(forwarder ${(bare.gapP50Ms - backend.gapP50Ms).toFixed(2)})`,
+      `       added to the first token, and between chunks: ${added(plain)} (forwarder ${added(bare)}, two ${added(two)})`,
     )
   }
 }
 
 function requestTo(
-  { origin, path, key }: Target,
+  { origin, path, key }: Pick<Target, 'origin' | 'path' | 'key'>,
   says: { readonly words: number; readonly stream: boolean },
 ) {
   const content = Array.from({ length: says.words }, (_, at) => `word${at}`).join(' ')
@@ -108,12 +173,19 @@ function requestTo(
   return { origin, path, headers, body: JSON.stringify(body) }
 }
 
-/** The agent connects a moment after the gateway serves. */
-async function awaitNode({ url }: Affidavit): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt++) {
-    const { data } = (await (await fetch(`${url}/v1/models`)).json()) as { data: readonly { id: string }[] }
-    if (data.some(({ id }) => id === 'demo/echo')) return
+/** The agent measures its models and connects after the gateway serves: a call that is answered shows that it did. */
+async function awaitNode({ url, apiKey, output }: Affidavit): Promise<void> {
+  const { path, body, headers } = requestTo(
+    { origin: url, path: '/v1/chat/completions', key: apiKey },
+    { words: 1, stream: false },
+  )
+  const init = { method: 'POST', body, headers: { ...headers, 'content-type': 'application/json' } }
+  const deadline = performance.now() + NODE_TIMEOUT_MS
+  while (performance.now() < deadline) {
+    const answer = await fetch(url + path, init)
+    await answer.arrayBuffer()
+    if (answer.status === 200) return
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
-  throw new Error('expected a node to serve demo/echo within 20 s')
+  throw new Error(`expected a node to serve within ${NODE_TIMEOUT_MS} ms\n${output().stderr}`)
 }
