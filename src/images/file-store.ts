@@ -1,6 +1,17 @@
 import { hash } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import {
+  mkdir,
+  open as openFile,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { IMAGE_TYPES, type ImageType } from './image-facts.ts'
 import { type ImageStore, StoreFullError } from './image-store.ts'
 
@@ -80,8 +91,11 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       if (!ID.test(id)) return null
       const link = readLink(await readFile(join(links, id), 'utf8').catch(missing))
       if (link === null || link.expiresAtMs <= now()) return null
-      const bytes = await readFile(join(contents, link.name)).catch(missing)
-      return bytes === null ? null : { bytes, type: link.type, expiresAtMs: link.expiresAtMs }
+      const path = join(contents, link.name)
+      const content = await stat(path).catch(missing)
+      if (content === null) return null
+      const { type, expiresAtMs } = link
+      return { type, expiresAtMs, length: content.size, open: () => openContent(path) }
     },
     async sweep() {
       // A service that makes no images needs no folder.
@@ -112,6 +126,12 @@ function readLink(text: string | null): Link | null {
   } catch {
     return null
   }
+}
+
+/** Bytes of a content, from a file that stays open until they are read or given up, though a sweep removes it. */
+async function openContent(path: string): Promise<Readable | null> {
+  const file = await openFile(path).catch(missing)
+  return file?.createReadStream() ?? null
 }
 
 /** Writes a file beside its place, and moves it there. */

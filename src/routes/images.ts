@@ -64,13 +64,16 @@ export function addImageRoutes(router: Router<RequestState>, options: ImageRoute
   /** Needs no key, but the id that only whoever asked for the image was told. */
   const show: RouteHandler = async (context) => {
     const image = await images.find(String(context.params.id))
-    if (image === null) throw new ApiError('not_found', 'There is no such image, or no longer')
+    const isRead = context.method === 'GET'
+    const content = isRead ? ((await image?.open()) ?? null) : null
+    if (image === null || (isRead && content === null))
+      throw new ApiError('not_found', 'There is no such image, or no longer')
     const leftSeconds = Math.max(0, Math.floor((image.expiresAtMs - now()) / 1000))
     context.status = 200
     context.set('content-type', mediaTypeOf(image.type))
-    context.set('content-length', String(image.bytes.length))
     context.set('cache-control', `private, max-age=${leftSeconds}, immutable`)
-    context.body = Buffer.from(image.bytes.buffer, image.bytes.byteOffset, image.bytes.byteLength)
+    if (content !== null) context.body = content
+    context.set('content-length', String(image.length))
   }
 
   router.post('/v1/images/generations', authenticated, answer(readGeneration))

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createFileStore, SWEEP_INTERVAL_MS } from '../../../src/images/file-store.ts'
-import { StoreFullError } from '../../../src/images/image-store.ts'
+import { type KeptImage, StoreFullError } from '../../../src/images/image-store.ts'
 
 const TTL_MS = 60_000
 const BYTES_MAX = 1000
@@ -18,8 +18,15 @@ beforeEach(async () => {
 })
 afterEach(() => rm(join(folder, '..'), { recursive: true }))
 
-const open = () =>
-  createFileStore({ folder, ttlMs: TTL_MS, bytesMax: BYTES_MAX, now: () => nowMs, random: randomBytes })
+const optionsOf = () => ({
+  folder,
+  ttlMs: TTL_MS,
+  bytesMax: BYTES_MAX,
+  now: () => nowMs,
+  random: randomBytes,
+})
+const open = () => createFileStore(optionsOf())
+const piecesOf = async (image: KeptImage | null) => (await (await image?.open())?.toArray()) ?? []
 const filesIn = (name: string) => readdir(join(folder, name))
 const some = (length: number) => new Uint8Array(randomBytes(length))
 
@@ -29,11 +36,23 @@ describe('a file store', () => {
     const id = await open().put({ bytes, ...PNG })
     expect(id).toMatch(/^[0-9a-f]{32}$/)
     const found = await open().find(id)
-    expect(Buffer.from(found?.bytes ?? [])).toEqual(Buffer.from(bytes))
-    expect(found).toMatchObject({ type: 'png', expiresAtMs: nowMs + TTL_MS })
+    expect(Buffer.concat(await piecesOf(found))).toEqual(Buffer.from(bytes))
+    expect(found).toMatchObject({ type: 'png', length: 100, expiresAtMs: nowMs + TTL_MS })
     const [name = ''] = await filesIn('contents')
     expect((await stat(join(folder, 'contents', name))).mode & 0o777).toBe(0o600)
     expect((await stat(join(folder, 'contents'))).mode & 0o777).toBe(0o700)
+  })
+
+  it('gives a large image a piece at a time, to its end although it is removed meanwhile', async () => {
+    const store = createFileStore({ ...optionsOf(), bytesMax: 10_000_000 })
+    const bytes = some(3_000_000)
+    const found = await store.find(await store.put({ bytes, ...PNG }))
+    const content = await found?.open()
+    await rm(join(folder, 'contents'), { recursive: true })
+    const pieces = (await content?.toArray()) ?? []
+    expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThanOrEqual(64 * 1024)
+    expect(Buffer.concat(pieces).equals(bytes)).toBe(true)
+    expect(await found?.open()).toBeNull()
   })
 
   it('keeps a content once, under links that differ', async () => {
