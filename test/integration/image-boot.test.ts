@@ -125,6 +125,8 @@ describe.skipIf(hindrance !== null)(
           eifPath: stage.image.eifPath,
           folder: join(folder, 'inside'),
           providerPort: port,
+          // Stands for the driver's device, as a driver makes it that lets everybody in.
+          prepare: 'busybox mknod -m 0666 /dev/nsm c 1 3',
           script: lookAround(port),
         })
         await machine.waitForLine('the script to end', (line) => line === 'script: done', BOOT_TIMEOUT_MS)
@@ -153,6 +155,10 @@ describe.skipIf(hindrance !== null)(
         expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
         for (const line of processes)
           expect(line).toMatch(/ user 10001 capabilities 0000000000000000 no-new-privileges 1$/)
+      })
+
+      it('gives the security module to the verifier alone', () => {
+        expect(said).toContain('script: nsm of user 10001, mode 600')
       })
 
       it('ends when the bridge of a provider dies', async () => {
@@ -213,6 +219,7 @@ for program in node socat; do
         echo "script: process $program user $(field Uid) capabilities $(field CapEff) no-new-privileges $(field NoNewPrivs)"
     done
 done
+echo "script: nsm of user $(busybox stat -c '%u, mode %a' /dev/nsm)"
 echo "script: done"
 for pid in $(busybox pidof socat); do
     if busybox grep -q TCP4-LISTEN:8090 "/proc/$pid/cmdline"; then bridge=$pid; fi

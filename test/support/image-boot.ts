@@ -33,24 +33,26 @@ export async function findBootHindrance(): Promise<string | null> {
 
 /**
  * Boots an image with a script that runs as root beside everything else in it, from one more ramdisk: a way in that no image
- * has. `script` is of busybox sh, begins before the enclave, and is told nothing; what it prints is on the console.
+ * has. Both texts are of busybox sh: `prepare` ends before the enclave begins, `script` runs while it does. What they print is
+ * on the console.
  */
 export async function bootWithScript(options: {
   readonly eifPath: string
   readonly folder: string
   readonly providerPort: number
+  readonly prepare?: string
   readonly script: string
 }): Promise<Machine> {
-  const { eifPath, folder, providerPort, script } = options
+  const { eifPath, folder, providerPort, prepare = '', script } = options
   await mkdir(folder, { mode: 0o700 })
   const files = await openBootFiles(eifPath, folder)
-  await appendFile(files.ramdiskPath, padRamdisk(encodeCpio(scriptRamdisk(script))))
+  await appendFile(files.ramdiskPath, padRamdisk(encodeCpio(scriptRamdisk(prepare, script))))
   const { machine } = await startImage(files, { folder, accelerator: 'tcg', providerPort })
   return machine
 }
 
-function scriptRamdisk(script: string) {
-  const runner = '#!/bin/busybox sh\n/usr/sbin/beside-script &\nexec /usr/sbin/enclave-init\n'
+function scriptRamdisk(prepare: string, script: string) {
+  const runner = `#!/bin/busybox sh\n${prepare}\n/usr/sbin/beside-script &\nexec /usr/sbin/enclave-init\n`
   return new Map([
     ['cmd', textFile('/usr/sbin/beside\n')],
     ['rootfs/usr/sbin/beside', textFile(runner, 0o755)],

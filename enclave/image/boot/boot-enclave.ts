@@ -10,8 +10,8 @@ import { type Machine, startMachine } from './machine.ts'
 import type { Accelerator } from './machine-arguments.ts'
 import { openSocketBridge } from './socket-bridge.ts'
 
-/** From the kernel's start to the enclave's ready line. Emulated on two cores it takes 15 s, and 40 s when they are busy. */
-export const ENCLAVE_TIMEOUT_MS = 180_000
+/** From the kernel's start to the enclave's ready line. Emulated on two cores with six times their work it takes 105 s. */
+export const ENCLAVE_TIMEOUT_MS = 240_000
 
 /** With room for the unpacked ramdisk (150 MB, held twice while it is unpacked) and the enclave's own 512 MB. */
 export const MEMORY_MEBIBYTES = 1_024
