@@ -286,7 +286,7 @@ it(`answers ${REQUESTS} callers while ${AGENTS} agents are killed, stalled and c
   await stage.stop()
   await backend.stop()
   expect(nodes.status()).toEqual({
-    ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0 },
+    ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0, imageBytes: 0 },
     ...{ handshakes: 0, sockets: 0, timers: 0, writes: 0 },
   })
   await eventually(
