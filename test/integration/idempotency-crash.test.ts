@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { LEASE_SECONDS } from '../../src/services/process-lease.ts'
 import { type KillableService, startKillableService } from '../support/crash/parts.ts'
 
 const CALLERS = 12
@@ -72,17 +73,22 @@ it('makes each verified completion once under its key, however often the gateway
     }
   })
   const gateway = service.parts.find(({ name }) => name === 'gateway') ?? expect.unreachable()
+  const awayMs: number[] = []
   for (let kill = 0; kill < KILLS; kill++) {
     await sleep(150 + Math.random() * 250)
     await gateway.kill()
+    const killedAtMs = performance.now()
     await gateway.restart()
     await service.waitUntilReady()
+    awayMs.push(performance.now() - killedAtMs)
   }
   await Promise.all(callers)
   expect(answers.size).toBe(CALLERS * CALLS_EACH)
-  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was open.
+  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was open: on a machine so busy that the
+  // gateway is away for longer than its lease, it is open no more.
   expect(seen.get('connection') ?? 0).toBeGreaterThan(0)
-  expect(seen.get('idempotency_in_progress') ?? 0).toBeGreaterThan(0)
+  if (Math.min(...awayMs) < LEASE_SECONDS * 500)
+    expect(seen.get('idempotency_in_progress') ?? 0).toBeGreaterThan(0)
 
   const byKey = Map.groupBy(await fetchRecords(), ({ request }) => request.user)
   for (const [key, { hash, tx_hash: txHash }] of answers) {
