@@ -132,7 +132,11 @@ export function addRoutes(
   const authenticated = authenticate(keys, 'inference')
   addServiceRoutes(router, createAttestations({ enclaves, now }))
   addReferenceRoutes(router)
-  const checks = { ...dependencies.checks, enclave: () => enclaves.document(), commits: () => committer.status() }
+  const checks = {
+    ...dependencies.checks,
+    enclave: () => enclaves.document(),
+    commits: () => committer.status(),
+  }
   addHealthRoutes(router, createReadiness(checks, now))
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
