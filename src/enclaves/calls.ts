@@ -26,6 +26,8 @@ export type EnclaveCalls = {
   chooseNotary(model: string): Promise<string>
 }
 
+type Wanted = Pick<WantedCall, 'model' | 'notary'>
+
 /** An enclave says these before it does anything for a call. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
@@ -33,59 +35,78 @@ const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy
 export function createEnclaveCalls(listSeats: () => readonly Seat[]): EnclaveCalls {
   let chosen = 0
 
-  async function pick(
-    { model, notary }: Pick<WantedCall, 'model' | 'notary'>,
-    tried: ReadonlySet<Seat>,
-  ): Promise<Seat | null> {
-    const candidates = () =>
-      listSeats().filter((seat) => !tried.has(seat) && (notary === null || seat.state.notary === notary))
-    const choose = () => chooseSeat(candidates().map((seat) => describe(seat, model)))?.seat ?? null
-    const seat = choose()
-    if (seat !== null) return seat
-    await seekUsable(candidates())
-    return choose()
+  /** Those that may make the call and were not tried yet. */
+  function candidates({ notary }: Wanted, tried: ReadonlySet<Seat>): readonly Seat[] {
+    return listSeats().filter((seat) => !tried.has(seat) && (notary === null || seat.state.notary === notary))
   }
 
-  async function attempt(seat: Seat, wanted: WantedCall, body: Uint8Array, signal: AbortSignal) {
+  /** The call is to follow at once: what is chosen next has to see it counted. */
+  function choose(wanted: Wanted, tried: ReadonlySet<Seat>): Seat | null {
+    const choices = candidates(wanted, tried).map((seat) => describe(seat, wanted.model))
+    const seat = chooseSeat(choices)?.seat ?? null
     chosen += 1
-    seat.chosenAt = chosen
-    const ask = () => seat.complete(wanted.callFor(identityOf(seat)), body, signal)
-    const answer = await ask()
-    if (answer.kind !== 'fault' || answer.fault.code !== 'provider_mismatch') return answer
-    // The table of providers that the credential was chosen by was an older one.
-    await seat.look()
-    return isUsable(seat.state) ? ask() : answer
+    if (seat !== null) seat.chosenAt = chosen
+    return seat
+  }
+
+  /** The same, when none is usable: throws EnclaveError when that stays so. */
+  async function seek(wanted: Wanted): Promise<Seat> {
+    await seekUsable(candidates(wanted, new Set()))
+    const seat = choose(wanted, new Set())
+    if (seat === null) throw noneInUse(listSeats())
+    return seat
   }
 
   return {
     async complete(wanted, body, signal) {
       const tried = new Set<Seat>()
-      let last: (() => CompletionAnswer) | null = null
+      let seat = choose(wanted, tried) ?? (await seek(wanted))
       for (;;) {
-        const seat = await pick(wanted, tried)
-        if (seat === null) {
-          if (last !== null) return last()
-          throw noneInUse(listSeats())
-        }
         tried.add(seat)
-        try {
-          const answer = await attempt(seat, wanted, body, signal)
-          if (!isNotTaken(answer) || wanted.notary !== null) return answer
-          last = () => answer
-        } catch (error) {
-          if (!(error instanceof EnclaveError) || error.wasSent || wanted.notary !== null) throw error
-          last = () => {
-            throw error
-          }
-        }
+        const outcome = await attempt(seat, { wanted, body, signal })
+        const next = isRetryable(outcome) && wanted.notary === null ? choose(wanted, tried) : null
+        if (next === null) return answerOf(outcome)
+        seat = next
       }
     },
     async chooseNotary(model) {
-      const seat = await pick({ model, notary: null }, new Set())
-      if (seat === null) throw noneInUse(listSeats())
-      return identityOf(seat).notary
+      const wanted = { model, notary: null }
+      return identityOf(choose(wanted, new Set()) ?? (await seek(wanted))).notary
     },
   }
+}
+
+type Outcome =
+  | { readonly kind: 'answer'; readonly answer: CompletionAnswer }
+  | { readonly kind: 'error'; readonly error: unknown }
+
+async function attempt(
+  seat: Seat,
+  call: { readonly wanted: WantedCall; readonly body: Uint8Array; readonly signal: AbortSignal },
+): Promise<Outcome> {
+  const { wanted, body, signal } = call
+  const ask = () => seat.complete(wanted.callFor(identityOf(seat)), body, signal)
+  try {
+    const answer = await ask()
+    if (answer.kind !== 'fault' || answer.fault.code !== 'provider_mismatch')
+      return { kind: 'answer', answer }
+    // The table of providers that the credential was chosen by was an older one.
+    await seat.look()
+    return { kind: 'answer', answer: isUsable(seat.state) ? await ask() : answer }
+  } catch (error) {
+    return { kind: 'error', error }
+  }
+}
+
+function answerOf(outcome: Outcome): CompletionAnswer {
+  if (outcome.kind === 'answer') return outcome.answer
+  throw outcome.error
+}
+
+/** Whether the enclave began nothing for the call. */
+function isRetryable(outcome: Outcome): boolean {
+  if (outcome.kind === 'error') return outcome.error instanceof EnclaveError && !outcome.error.wasSent
+  return outcome.answer.kind === 'fault' && NOT_TAKEN.has(outcome.answer.fault.code)
 }
 
 /** Looks at seats of which none is usable: an enclave may be back, and callers find that out first. */
@@ -122,8 +143,4 @@ function describe(seat: Seat, model: string) {
 function identityOf({ identity }: Seat): Identity {
   if (identity === null) throw new TypeError('expected a seat that is usable to have been looked at')
   return identity
-}
-
-function isNotTaken(answer: CompletionAnswer): boolean {
-  return answer.kind === 'fault' && NOT_TAKEN.has(answer.fault.code)
 }

@@ -20,8 +20,8 @@ const answered = (notary: string, isAccepted = true, isKnown = false): SeatEvent
   isKnown,
 })
 const order = (what: SeatState['order']): SeatEvent => ({ kind: 'ordered', order: what })
-const after = (...events: readonly SeatEvent[]) => events.reduce(nextSeat, NEW_SEAT)
-const phaseAfter = (...events: readonly SeatEvent[]) => phaseOf(after(...events))
+const seatAfter = (...events: readonly SeatEvent[]) => events.reduce(nextSeat, NEW_SEAT)
+const phaseAfter = (...events: readonly SeatEvent[]) => phaseOf(seatAfter(...events))
 
 describe('a seat', () => {
   it.each<readonly [string, readonly SeatEvent[]]>([
@@ -55,25 +55,25 @@ describe('a seat', () => {
 
   it('does not count as settled while a call runs, for another notary, or while it serves', () => {
     const settled: SeatEvent = { kind: 'settled', notary: 'a' }
-    expect(after(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(false)
-    expect(after(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled).toBe(false)
-    expect(after(answered('a'), settled).isSettled).toBe(false)
+    expect(seatAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(false)
+    expect(seatAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled).toBe(false)
+    expect(seatAfter(answered('a'), settled).isSettled).toBe(false)
   })
 
   it('is settled only when no call runs, and its enclave answers', () => {
-    const draining = after(answered('a'), { kind: 'call_began' }, order('drain'))
+    const draining = seatAfter(answered('a'), { kind: 'call_began' }, order('drain'))
     expect(isToSettle(draining)).toBe(false)
     expect(isToSettle(nextSeat(draining, { kind: 'call_ended' }))).toBe(true)
-    expect(isToSettle(after(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
-    expect(isToSettle(after(order('drain'), answered('a')))).toBe(false)
+    expect(isToSettle(seatAfter(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
+    expect(isToSettle(seatAfter(order('drain'), answered('a')))).toBe(false)
   })
 
   it('is followed from its first acceptance until it is settled, whatever is accepted later', () => {
-    const refusedLater = after(answered('a'), answered('a', false))
+    const refusedLater = seatAfter(answered('a'), answered('a', false))
     expect(isToFollow(refusedLater)).toBe(true)
     expect(isToFollow(nextSeat(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
-    expect(isToFollow(after(answered('a', false)))).toBe(false)
-    expect(isToFollow(after(answered('a'), answered('b', false)))).toBe(false)
+    expect(isToFollow(seatAfter(answered('a', false)))).toBe(false)
+    expect(isToFollow(seatAfter(answered('a'), answered('b', false)))).toBe(false)
   })
 })
 
@@ -86,7 +86,10 @@ const event: fc.Arbitrary<SeatEvent> = fc.oneof(
     isKnown: fc.boolean(),
   }),
   fc.record({ kind: fc.constant('lost' as const) }),
-  fc.record({ kind: fc.constant('ordered' as const), order: fc.constantFrom('serve' as const, 'drain' as const) }),
+  fc.record({
+    kind: fc.constant('ordered' as const),
+    order: fc.constantFrom('serve' as const, 'drain' as const),
+  }),
   fc.record({ kind: fc.constant('settled' as const), notary }),
 )
 
@@ -223,7 +226,7 @@ describe('calls over seats', () => {
   })
 
   it('prefer a log that can be stored, then a provider for the model, but take what there is', () => {
-    const usable = after(answered('a'))
+    const usable = seatAfter(answered('a'))
     const seat = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
       ...{ name, isCommitting, servesCall, chosenAt: 0, state: { ...usable, calls } },
     })

@@ -1,0 +1,95 @@
+import { mkdtemp, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
+import { releaseKeyOf } from '../../../attestation/release/release-key.ts'
+import { signReleaseList } from '../../../attestation/release/verify-release.ts'
+import { type AcceptedReleases, openAcceptedReleases } from '../../../src/enclaves/accepted-releases.ts'
+import { createLogger } from '../../../src/logger.ts'
+import { entryNamed } from '../../support/enclave-fleet.ts'
+
+const SECRET = new Uint8Array(32).fill(3)
+const keys = [encodeHex(releaseKeyOf(SECRET))]
+let folder = ''
+let file = ''
+let lines: string[] = []
+let opened: AcceptedReleases | null = null
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-releases-'))
+  file = join(folder, 'releases.json')
+  lines = []
+})
+afterEach(async () => {
+  opened?.stop()
+  opened = null
+  await rm(folder, { recursive: true, force: true })
+})
+
+const textOf = (issuedAt: string, names: readonly string[], secret = SECRET) =>
+  JSON.stringify(
+    signReleaseList({ issued_at: issuedAt, releases: names.map((name) => entryNamed(name)) }, secret),
+  )
+
+async function open(): Promise<AcceptedReleases> {
+  const log = createLogger({ level: 'info', destination: { write: (line) => void lines.push(line) } })
+  opened = await openAcceptedReleases({ file, keys }, { log, pollMs: 20 })
+  return opened
+}
+
+const versionsOf = (releases: AcceptedReleases) => releases.entries().map(({ release }) => release.version)
+
+describe('openAcceptedReleases', () => {
+  it('gives the releases of a list that a key signed', async () => {
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01', '02']))
+    expect(versionsOf(await open())).toEqual(['1.0.1', '1.0.2'])
+  })
+
+  it('rejects what is not there, is no list, is too large, or is signed by somebody else', async () => {
+    await expect(open()).rejects.toThrow('ENOENT')
+    await writeFile(file, '{"format":"affidavit-releases/v1"}')
+    await expect(open()).rejects.toMatchObject({ code: 'invalid_release' })
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01'], new Uint8Array(32).fill(4)))
+    await expect(open()).rejects.toMatchObject({ code: 'release_not_signed' })
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']).replace('1.0.1', '1.0.9'))
+    await expect(open()).rejects.toMatchObject({ code: 'release_signature' })
+    await truncate(file, RELEASE_FILE_BYTES_MAX + 1)
+    await expect(open()).rejects.toThrow('expected a list of at most')
+  })
+
+  it('takes a newer list when the file is written, or replaced, and says so', async () => {
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
+    const releases = await open()
+    let changes = 0
+    releases.onChange(() => void changes++)
+    await writeFile(file, textOf('2026-01-01T00:00:01Z', ['02', '03']))
+    await expect.poll(() => versionsOf(releases), { timeout: 10_000 }).toEqual(['1.0.2', '1.0.3'])
+    await writeFile(join(folder, 'next'), textOf('2026-01-01T00:00:02Z', ['04']))
+    await rename(join(folder, 'next'), file)
+    await expect.poll(() => versionsOf(releases), { timeout: 10_000 }).toEqual(['1.0.4'])
+    expect(changes).toBeGreaterThanOrEqual(2)
+  })
+
+  it('keeps the list that there was when the next is older, broken or gone, and logs that', async () => {
+    await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
+    const releases = await open()
+    for (const text of [textOf('2026-01-01T00:00:00Z', ['02']), '{', `${await readFile(file, 'utf8')}x`]) {
+      lines = []
+      await writeFile(file, text)
+      await releases.reload()
+      expect([versionsOf(releases), lines.join()]).toEqual([['1.0.1'], expect.stringContaining('not read')])
+    }
+    await rm(file)
+    await releases.reload()
+    expect(versionsOf(releases)).toEqual(['1.0.1'])
+  })
+
+  it('does not notice a list that is older than one of a process before', async () => {
+    await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
+    ;(await open()).stop()
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['02']))
+    expect(versionsOf(await open())).toEqual(['1.0.2'])
+  })
+})

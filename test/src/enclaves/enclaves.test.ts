@@ -1,0 +1,297 @@
+import { mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Enclaves, openEnclaves } from '../../../src/enclaves/enclaves.ts'
+import { ENCLAVES_MAX } from '../../../src/enclaves/limits.ts'
+import type { FollowedEnclave } from '../../../src/enclaves/seat.ts'
+import { createLogger } from '../../../src/logger.ts'
+import { createCommitter } from '../../../src/services/committer.ts'
+import { createEnclaveClient } from '../../../src/services/enclave-client.ts'
+import { createRelayerNonces } from '../../../src/services/relayer-nonces.ts'
+import { createCommitsStore } from '../../../src/stores/commits.ts'
+import type { Database } from '../../../src/stores/database.ts'
+import { createLogsStore } from '../../../src/stores/logs.ts'
+import { createRecordsStore } from '../../../src/stores/records.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import {
+  answerWhole,
+  SCRIPTED_DOMAIN,
+  type ScriptedEnclave,
+  send,
+  startScriptedEnclave,
+} from '../../support/scripted-enclave.ts'
+import { randomRelayer, signFake } from '../services/run-committer.ts'
+
+const BODY = Buffer.from('{"model":"demo/echo","messages":[]}')
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+const seal = answerWhole({ choices: [] })
+
+let folder = ''
+let source: DatabaseSource
+let database: Database
+let enclaves: Enclaves
+let running: ScriptedEnclave[] = []
+/** Notaries that are refused, with the reason. */
+const refused = new Map<string, string>()
+
+/** In a folder of its own, which goes with the enclave. */
+const pathOf = (name: string) => join(folder, name, 'enclave.sock')
+
+async function startEnclave(name: string): Promise<ScriptedEnclave> {
+  const enclave = await startScriptedEnclave({ socketPath: pathOf(name) })
+  running.push(enclave)
+  return enclave
+}
+
+function open(...names: readonly string[]): void {
+  const commits = createCommitsStore(database)
+  const records = createRecordsStore(database)
+  const logs = createLogsStore(database)
+  const relayer = { address: randomRelayer(), firstNonce: async () => 0 }
+  const nonces = createRelayerNonces({ commits, relayer })
+  const follow = (enclave: FollowedEnclave) => {
+    const committer = createCommitter({
+      ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
+      ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake },
+    })
+    committer.start()
+    return { committer, stop: () => committer.stop() }
+  }
+  enclaves = openEnclaves({
+    socketPaths: names.map(pathOf),
+    records,
+    seatOf: (socketPath) => ({
+      ...{ socketPath, follow, settleMs: 50, log },
+      openClient: (isExpected) => createEnclaveClient({ socketPath, callsMax: 8, isExpected, now: Date.now }),
+      check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
+      isKnownLog: async (notary) => (await logs.find(notary)) !== null,
+    }),
+  })
+}
+
+beforeAll(async () => {
+  source = await startDatabases('embedded')
+  database = await source.open()
+}, 60_000)
+afterAll(() => source.stop())
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'affidavit-enclaves-'))
+  refused.clear()
+  running = []
+})
+afterEach(async () => {
+  await enclaves.stopWatching()
+  await enclaves.stopFollowing()
+  await enclaves.close()
+  await Promise.all(running.map((enclave) => enclave.stop().catch(() => undefined)))
+  await rm(folder, { recursive: true, force: true })
+}, 60_000)
+
+function complete({
+  model = 'demo/echo',
+  notary = null as string | null,
+  signal = new AbortController().signal,
+} = {}) {
+  const wanted = { model, notary, callFor: () => ({ context: '', provider: 'demo', credential: null }) }
+  return enclaves.complete(wanted, BODY, signal)
+}
+
+/** Completes a call and waits until it is stored. */
+async function store(): Promise<string> {
+  const answer = await complete()
+  if (answer.kind !== 'sealed') throw new Error(`expected a notice, got ${answer.kind}`)
+  const { notary, index } = answer.notice
+  await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(10_000))
+  return notary
+}
+
+const stateOf = (name: string) => enclaves.list().find(({ socketPath }) => socketPath === pathOf(name))?.state
+const awaitState = (name: string, state: string) =>
+  expect.poll(() => stateOf(name), { timeout: 10_000, interval: 20 }).toBe(state)
+
+async function openBoth() {
+  const both = [await startEnclave('one'), await startEnclave('two')] as const
+  open('one', 'two')
+  await Promise.all([awaitState('one', 'usable'), awaitState('two', 'usable')])
+  return both
+}
+
+const refuseWith =
+  (code: string) =>
+  ({ response }: Parameters<typeof seal>[0]) =>
+    send(response, { status: 503, code, message: 'no' }, 503)
+
+describe('calls over several enclaves', () => {
+  it('are spread, and each is stored in the log of the enclave that made it', async () => {
+    const [one, two] = await openBoth()
+    const made = await Promise.all(Array.from({ length: 10 }, store))
+    expect(made.filter((notary) => notary === one.notary)).toHaveLength(5)
+    expect(made.filter((notary) => notary === two.notary)).toHaveLength(5)
+    expect(enclaves.commits.status()).toMatchObject({ phase: 'following', records: 10, waiting: 0 })
+    expect(enclaves.list().map(({ calls }) => calls)).toEqual([0, 0])
+  })
+
+  it.each(['not_ready', 'too_busy', 'log_full'])('go to another enclave when one says %s', async (code) => {
+    const [one, two] = await openBoth()
+    one.setScript(refuseWith(code))
+    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+    two.setScript(refuseWith(code))
+    expect(await complete()).toMatchObject({ kind: 'fault', fault: { code } })
+  })
+
+  it('are not tried again when they may have been begun', async () => {
+    const [one, two] = await openBoth()
+    for (const enclave of [one, two]) enclave.setScript(({ response }) => void response.destroy())
+    await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: true })
+    expect(one.calls.length + two.calls.length).toBe(1)
+  })
+
+  it('go to another enclave when one is gone, before that was noticed', async () => {
+    const [one, two] = await openBoth()
+    await one.stop()
+    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+    await awaitState('one', 'unreachable')
+  })
+
+  it('stay with the enclave that they are bound to', async () => {
+    const [one, two] = await openBoth()
+    for (let call = 0; call < 4; call++)
+      expect(await complete({ notary: two.notary })).toMatchObject({
+        kind: 'sealed',
+        notice: { notary: two.notary },
+      })
+    two.setScript(refuseWith('not_ready'))
+    expect(await complete({ notary: two.notary })).toMatchObject({ kind: 'fault' })
+    await two.stop()
+    await expect(complete({ notary: two.notary })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(one.calls).toEqual([])
+  })
+
+  it('go to the enclave that has a provider for the model', async () => {
+    const [one, two] = await openBoth()
+    two.setProviders([{ name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['new/*'] }])
+    await enclaves.recheck()
+    for (let call = 0; call < 3; call++) await complete({ model: 'new/model' })
+    for (let call = 0; call < 3; call++) await complete({ model: 'demo/echo' })
+    expect([one.calls.length, two.calls.length]).toEqual([3, 3])
+    expect(await enclaves.chooseNotary('new/model')).toBe(two.notary)
+  })
+
+  it('find an enclave that is back before the watch does', async () => {
+    open('one')
+    await awaitState('one', 'unreachable')
+    await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
+    const one = await startEnclave('one')
+    expect(await store()).toBe(one.notary)
+  })
+})
+
+describe('an enclave that is refused', () => {
+  it('gets no call, and its log is not followed', async () => {
+    const one = await startEnclave('one')
+    refused.set(one.notary, 'expected another release')
+    open('one')
+    await awaitState('one', 'refused')
+    await expect(complete()).rejects.toMatchObject({ wasSent: false })
+    expect(enclaves.list()).toMatchObject([{ fault: 'expected another release', committed: null }])
+    expect([one.calls, enclaves.notaries(), enclaves.identities()]).toEqual([[], [], []])
+    expect(await enclaves.attesting(one.notary)).toBeNull()
+    await expect(enclaves.attesting(null)).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await enclaves.awaitUsable(10)).toBe(false)
+  })
+
+  it('gets no call when it takes the place of one that was in use', async () => {
+    const [one, two] = await openBoth()
+    await store()
+    await one.stop()
+    const worse = await startEnclave('one')
+    refused.set(worse.notary, 'worse')
+    for (let call = 0; call < 6; call++) expect(await store()).toBe(two.notary)
+    expect(worse.calls).toEqual([])
+    await awaitState('one', 'refused')
+  })
+
+  it('has what it sealed before committed', async () => {
+    const [one] = await openBoth()
+    const answer = await complete({ notary: one.notary })
+    refused.set(one.notary, 'revoked')
+    await enclaves.recheck()
+    if (answer.kind !== 'sealed') throw new Error('expected a notice')
+    const { notary, index } = answer.notice
+    expect(await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(10_000))).toMatchObject({
+      index,
+    })
+    await awaitState('one', 'refused')
+    expect(enclaves.countStates().get('usable')).toBe(1)
+  })
+})
+
+describe('draining', () => {
+  it('lets a running call finish, commits it, and takes no new one', async () => {
+    const [one, two] = await openBoth()
+    const gate = Promise.withResolvers<void>()
+    one.setScript(async (arrived) => {
+      await gate.promise
+      await seal(arrived)
+    })
+    const slow = complete({ notary: one.notary })
+    await expect.poll(() => one.calls.length).toBe(1)
+    expect(enclaves.drain(pathOf('one'))).toBe('done')
+    expect(await enclaves.remove(pathOf('one'))).toBe('in_use')
+    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+    await expect(complete({ notary: one.notary })).rejects.toMatchObject({ wasSent: false })
+    expect(stateOf('one')).toBe('draining')
+    gate.resolve()
+    const answer = await slow
+    await awaitState('one', 'drained')
+    if (answer.kind !== 'sealed') throw new Error('expected a notice')
+    const { notary, index } = answer.notice
+    expect(await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({ index })
+    const drained = await (await enclaves.attesting(notary))?.identity()
+    expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
+  })
+
+  it('is over at once for an enclave that was never used, and is undone by add', async () => {
+    const [one] = await openBoth()
+    enclaves.drain(pathOf('one'))
+    await awaitState('one', 'drained')
+    expect(await enclaves.add(pathOf('one'))).toBe('done')
+    expect(stateOf('one')).toBe('usable')
+    const answer = await complete({ notary: one.notary })
+    if (answer.kind !== 'sealed') throw new Error('expected a notice')
+    expect(
+      await enclaves.commits.waitFor(one.notary, answer.notice.index, AbortSignal.timeout(10_000)),
+    ).toBeDefined()
+  })
+
+  it('survives that the enclave ends, and that it is removed', async () => {
+    const [one] = await openBoth()
+    const sealed = await complete({ notary: one.notary })
+    enclaves.drain(pathOf('one'))
+    await awaitState('one', 'drained')
+    await one.stop()
+    await enclaves.recheck()
+    expect(stateOf('one')).toBe('drained')
+    expect(await enclaves.remove(pathOf('one'))).toBe('done')
+    if (sealed.kind !== 'sealed') throw new Error('expected a notice')
+    const { notary, index } = sealed.notice
+    const record = await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(1_000))
+    expect(record.index).toBe(index)
+    await expect(
+      enclaves.commits.waitFor(notary, index + 1, AbortSignal.timeout(1_000)),
+    ).rejects.toMatchObject({
+      code: 'notary_gone',
+    })
+  })
+
+  it('is told of seats that there are', async () => {
+    open('one')
+    expect(enclaves.drain(pathOf('two'))).toBe('unknown')
+    expect(await enclaves.remove(pathOf('two'))).toBe('unknown')
+    for (let at = 1; at < ENCLAVES_MAX; at++) expect(await enclaves.add(pathOf(`n${at}`))).toBe('done')
+    expect(await enclaves.add(pathOf('two'))).toBe('limit')
+  })
+})
