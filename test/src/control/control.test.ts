@@ -1,13 +1,16 @@
 import { once } from 'node:events'
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { link, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ControlError, connectToGateway } from '../../../src/control/client.ts'
-import { CONTROL_FILE, type Operations } from '../../../src/control/operations.ts'
-import { CONTROL_BODY_BYTES_MAX } from '../../../src/control/server.ts'
-import { openControl } from '../../../src/start/control.ts'
+import { createEnclaveOperations } from '../../../src/control/enclave-operations.ts'
+import { CONTROL_FILE } from '../../../src/control/operations.ts'
+import { CONTROL_BODY_BYTES_MAX, type ServedOperations } from '../../../src/control/server.ts'
+import type { SeatDescription } from '../../../src/enclaves/enclaves.ts'
+import { openControl, openControlAt } from '../../../src/start/control.ts'
 import { makePrivateFolder, type PrivateFolder } from '../../../src/start/private-folder.ts'
 
 const described = {
@@ -23,7 +26,24 @@ const described = {
 const order = { account: 'Ann', name: 'laptop', scopes: ['inference'] as const, expires_at: 5 }
 const account = { id: 'a1', name: 'Ann', tier: null, created_at: 1 }
 const asked: unknown[] = []
-const operations: Operations = {
+const seat: SeatDescription = {
+  socketPath: '/run/a.sock',
+  state: 'usable',
+  notary: null,
+  calls: 2,
+  committed: 7,
+  fault: '',
+}
+const operations: ServedOperations = {
+  enclaves: createEnclaveOperations({
+    list: () => [seat],
+    add: async (path) => {
+      asked.push(['add', path])
+      return 'done'
+    },
+    drain: (path) => (path === seat.socketPath ? 'done' : 'unknown'),
+    remove: async () => 'in_use',
+  }),
   keys: {
     create: async (names) => {
       asked.push(names)
@@ -88,6 +108,40 @@ describe('the control socket', () => {
     await gateway?.close()
   })
 
+  it('does operations on enclaves for another process', async () => {
+    const gateway = await connectToGateway(dataFolder)
+    const { socketPath: _, ...shown } = seat
+    expect(await gateway?.enclaves.list()).toEqual([{ url: 'unix:/run/a.sock', ...shown }])
+    expect(await gateway?.enclaves.add('unix:///run/b.sock')).toBe('done')
+    expect(await gateway?.enclaves.add('/run/b.sock')).toBe('invalid')
+    expect(await gateway?.enclaves.drain('unix:/run/a.sock')).toBe('done')
+    expect(await gateway?.enclaves.drain('unix:/run/b.sock')).toBe('unknown')
+    expect(await gateway?.enclaves.remove('unix:/run/a.sock')).toBe('in_use')
+    expect(asked).toEqual([['add', '/run/b.sock']])
+    await gateway?.close()
+  })
+
+  it('lies where the operator wants it, for this user alone, and replaces one that nobody answers at', async () => {
+    const path = join(dataFolder, 'control.sock')
+    const closeFirst = await openControlAt(operations, path)
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    const gateway = await connectToGateway('/nowhere', path)
+    expect(await gateway?.keys.list()).toEqual([described])
+    await gateway?.close()
+    await expect(openControlAt(operations, path)).rejects.toThrow(`CONTROL_SOCKET ${path} is in use`)
+    await closeFirst()
+    // As a killed process leaves it.
+    const stale = createServer().listen(path)
+    await once(stale, 'listening')
+    await link(path, `${path}.kept`)
+    await new Promise((resolve) => stale.close(resolve))
+    await rename(`${path}.kept`, path)
+    await (await openControlAt(operations, path))()
+    await writeFile(path, 'a file')
+    await expect(openControlAt(operations, path)).rejects.toThrow('is in use')
+    await expect(openControlAt(operations, join(path, 'x'))).rejects.toThrow('cannot be listened on')
+  })
+
   it('says that something failed, and not what', async () => {
     const gateway = await connectToGateway(dataFolder)
     await expect(gateway?.keys.revoke('break')).rejects.toThrow(ControlError)
@@ -107,6 +161,8 @@ describe('the control socket', () => {
     ['an expiry that is no time', 'POST', '/keys', orderText({ expires_at: 1.5 }), 400],
     ['an account without a name', 'POST', '/accounts', '{"tier":"gold"}', 400],
     ['a tier that is no text', 'PUT', '/accounts', '{"name":"Ann","tier":7}', 400],
+    ['an enclave without a url', 'PUT', '/enclaves', '{}', 400],
+    ['an unknown method of enclaves', 'PATCH', '/enclaves', '', 405],
     ['null', 'POST', '/accounts', 'null', 400],
     ['a body too long', 'POST', '/keys', ' '.repeat(CONTROL_BODY_BYTES_MAX + 1), 400],
   ])('refuses %s', async (_, method, path, body, status) => {

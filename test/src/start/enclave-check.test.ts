@@ -1,10 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex, encodeUtf8, sha256 } from '../../../attestation/bytes.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import { openSoftwareNsm } from '../../../enclave/nsm/software-nsm.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/messages.ts'
-import { findEnclaveFaults } from '../../../src/start/enclave-check.ts'
+import { createEnclaveCheck, FAULT_AGE_MAX_MS, findEnclaveFaults } from '../../../src/start/enclave-check.ts'
+import { entryNamed } from '../../support/enclave-fleet.ts'
 
 const domain = { chainId: 7, contract: `0x${'ab'.repeat(20)}` }
 const provider = { name: 'acme', origin: 'https://api.example.com', path: '/v1', models: ['*'] }
@@ -31,6 +34,17 @@ beforeAll(async () => {
   }
 })
 
+/** An identity whose document is over it, and measures as release a1. */
+async function makeIdentity(): Promise<Identity> {
+  const register = new Uint8Array(48).fill(0xa1)
+  const measurements = { pcr0: register, pcr1: register, pcr2: register }
+  const nsm = await openSoftwareNsm({ rootFile: null, measuredRoot: '', measurements, now: Date.now })
+  const userData = sha256(encodeUtf8(canonicalizeJson(identity.boot_configuration)))
+  const document = await nsm.attest({ publicKey: decodeHex(identity.public_key), userData, nonce: null })
+  nsm.close()
+  return { ...identity, attestation: Buffer.from(document).toString('base64') }
+}
+
 function faultsOf(more: object = {}, isProduction = false): Promise<readonly string[]> {
   const boot_configuration = { ...identity.boot_configuration, ...more }
   return findEnclaveFaults({ ...identity, boot_configuration }, { domain, isProduction, at: new Date() })
@@ -53,6 +67,29 @@ describe('findEnclaveFaults', () => {
     ])
   })
 
+  it('judges measurements by the accepted releases, also of a simulated module', async () => {
+    const bound = await makeIdentity()
+    const judge = (releases: readonly ReleaseEntry[]) =>
+      findEnclaveFaults(bound, { domain, isProduction: false, releases, at: new Date() })
+    expect(await judge([entryNamed('a1')])).toEqual([])
+    expect(await judge([entryNamed('a2')])).toEqual([expect.stringContaining('of an accepted release')])
+    const revoked = { at: '2026-01-01T00:00:00Z', reason: 'weak' }
+    expect(await judge([entryNamed('a1', { revoked })])).toEqual([expect.stringContaining('was revoked')])
+  })
+
+  it('takes no document of another key or configuration for that of an accepted release', async () => {
+    const bound = await makeIdentity()
+    const expected = { domain, isProduction: false, releases: [entryNamed('a1')], at: new Date() }
+    const boot = { ...bound.boot_configuration, ca_sha256: '11'.repeat(32) }
+    expect(await findEnclaveFaults({ ...bound, boot_configuration: boot }, expected)).toEqual([
+      expect.stringContaining('the digest of its boot configuration'),
+    ])
+    const otherKey = { ...bound, public_key: `0x${'04'.repeat(65)}` }
+    expect(await findEnclaveFaults(otherKey, expected)).toEqual([expect.stringContaining('to carry its key')])
+    const broken = { ...bound, attestation: Buffer.from('no document').toString('base64') }
+    expect(await findEnclaveFaults(broken, expected)).toEqual([expect.stringContaining('enclave: expected')])
+  })
+
   it('refuses providers in the clear in production, each by name', async () => {
     const providers = [provider, { ...provider, name: 'demo', origin: 'http://127.0.0.1:1' }]
     const faults = await faultsOf({ providers }, true)
@@ -63,5 +100,44 @@ describe('findEnclaveFaults', () => {
     const broken = { ...identity, attestation: 'AAAA' }
     const faults = await findEnclaveFaults(broken, { domain, isProduction: true, at: new Date() })
     expect(faults).toEqual([expect.stringContaining('expected an attestation document')])
+  })
+})
+
+describe('createEnclaveCheck', () => {
+  it('goes by what is accepted at each time, and by when the certificates of its document end', async () => {
+    const bound = await makeIdentity()
+    const clock = { nowMs: Date.now() }
+    let releases: readonly ReleaseEntry[] = [entryNamed('a1')]
+    const check = createEnclaveCheck({
+      ...{ domain, isProduction: false },
+      releases: () => releases,
+      now: () => clock.nowMs,
+    })
+    expect(await check(bound)).toEqual([])
+    const endsAt = new Date(clock.nowMs + 60_000).toISOString().replace(/\.\d{3}Z$/, 'Z')
+    releases = [entryNamed('a1', { accepted_until: endsAt })]
+    expect(await check(bound)).toEqual([])
+    clock.nowMs += 61_000
+    expect(await check(bound)).toEqual([expect.stringContaining('was accepted until')])
+    releases = [entryNamed('a1')]
+    expect(await check(bound)).toEqual([])
+    clock.nowMs += 4 * 3_600_000
+    expect(await check(bound)).toEqual([expect.stringContaining('expected an attestation document')])
+  })
+
+  it('looks again, after a while, at a document that did not hold', async () => {
+    const bound = await makeIdentity()
+    const clock = { nowMs: Date.now() - 24 * 3_600_000 }
+    const options = { domain, isProduction: false, releases: () => [entryNamed('a1')] }
+    const check = createEnclaveCheck({ ...options, now: () => clock.nowMs })
+    expect(await check(bound)).toHaveLength(1)
+    const goodMs = Date.now()
+    clock.nowMs = goodMs
+    expect(await check(bound)).toEqual([])
+    clock.nowMs = goodMs - 24 * 3_600_000
+    const later = createEnclaveCheck({ ...options, now: () => clock.nowMs })
+    expect(await later(bound)).toHaveLength(1)
+    clock.nowMs += FAULT_AGE_MAX_MS - 1
+    expect(await later(bound)).toHaveLength(1)
   })
 })
