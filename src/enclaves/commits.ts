@@ -12,14 +12,17 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
 
 /** Commits over the seats that `listSeats` gives. `status` is of the committer that is best off: what callers can still have. */
 export function createEnclaveCommits(
-  listSeats: () => readonly Seat[],
+  listSeats: () => readonly Pick<Seat, 'committer' | 'hasHeld' | 'state'>[],
   records: Pick<RecordsStore, 'findByIndex'>,
 ): EnclaveCommits {
   const statuses = () =>
     listSeats().flatMap(({ committer }) => (committer === null ? [] : [committer.status()]))
   return {
     waitFor: async (notary, index, signal) => {
-      const seat = listSeats().find((one) => one.hasHeld(notary))
+      const seats = listSeats().filter(({ committer }) => committer !== null)
+      // Several seats may lead to one enclave, and one of them be drained: first who follows its log now.
+      const seat =
+        seats.find(({ state }) => state.notary === notary) ?? seats.find((one) => one.hasHeld(notary))
       if (seat?.committer) return seat.committer.waitFor(notary, index, signal)
       // Its log is settled, or its seat was removed.
       const record = await records.findByIndex(notary, index)
