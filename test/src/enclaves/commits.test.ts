@@ -40,12 +40,20 @@ function seatOf(
 
 describe('who waits for a leaf', () => {
   it.each([
-    ['asks the seat that follows the log', [seatOf('other', { notary: OTHER }), seatOf('log')], 'log'],
-    ['asks it also when another seat of the same enclave was drained', [seatOf(null), seatOf('log')], 'log'],
+    [
+      'asks the seat that follows the log',
+      [seatOf('other', { notary: OTHER }), seatOf('follower')],
+      'follower',
+    ],
+    [
+      'asks it also when another seat of the same enclave was drained',
+      [seatOf(null), seatOf('follower')],
+      'follower',
+    ],
     [
       'asks it before one that has held the enclave earlier',
-      [seatOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), seatOf('log')],
-      'log',
+      [seatOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), seatOf('follower')],
+      'follower',
     ],
     [
       'asks the seat where the enclave was when it is gone',
