@@ -157,6 +157,11 @@ describe.skipIf(hindrance !== null)(
           expect(line).toMatch(/ user 10001 capabilities 0000000000000000 no-new-privileges 1$/)
       })
 
+      it('lets no part have the pipe by which it learns that another has ended', () => {
+        expect(said).toMatch(/^script: init holds it: \d+$/m)
+        expect(said).not.toMatch(/^script: (node|socat) holds it/m)
+      })
+
       it('gives the security module to the verifier alone', () => {
         expect(said).toContain('script: nsm of user 10001, mode 600')
       })
@@ -220,6 +225,16 @@ for program in node socat; do
     done
 done
 echo "script: nsm of user $(busybox stat -c '%u, mode %a' /dev/nsm)"
+for fd in /proc/[0-9]*/fd/*; do
+    case $(busybox readlink "$fd") in
+    */run/ended)
+        pid=\${fd#/proc/}
+        name=$(busybox cat "/proc/\${pid%%/*}/comm")
+        case $name in node | socat) ;; *) name=init ;; esac
+        echo "script: $name holds it: \${pid%%/*}"
+        ;;
+    esac
+done
 echo "script: done"
 for pid in $(busybox pidof socat); do
     if busybox grep -q TCP4-LISTEN:8090 "/proc/$pid/cmdline"; then bridge=$pid; fi
