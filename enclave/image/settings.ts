@@ -1,14 +1,15 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { ProviderEntry } from '../protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from '../providers/built-in-table.ts'
-import { parseProviderTable } from '../providers/parse-table.ts'
+import { PROVIDERS_MAX, parseProviderTable } from '../providers/parse-table.ts'
 import { parseCas } from '../providers/trusted-cas.ts'
 import { BuildError } from './build-error.ts'
 import type { TreeEntry } from './file-tree.ts'
 import type { ImageOptions } from './options.ts'
 import { readInput } from './read-input.ts'
 import { runCommand } from './run-command.ts'
-import type { ImageSettings } from './settings-files.ts'
+import { type ImageSettings, listBridges } from './settings-files.ts'
 
 /**
  * Gives the settings that the options and the files they name ask for, checked as the enclave will check them. Throws
@@ -25,9 +26,33 @@ export async function readSettings(
     providersFile === null
       ? BUILT_IN_PROVIDERS
       : attempt(providersFile, parseProviderTable.bind(null, await readInput(providersFile)))
-  if (!isDevelopment && providers.some(({ origin }) => !origin.startsWith('https:')))
-    throw new BuildError('options', `${providersFile}: expected https origins alone in a production image`)
+  const fault = isDevelopment ? findDemoFault(providers) : findClearFault(providers)
+  if (fault !== null) throw new BuildError('options', `${providersFile}: ${fault}`)
+  checkReach(providers, providersFile)
   return { chainId, contract, isDevelopment, providers, cas }
+}
+
+function findClearFault(providers: readonly ProviderEntry[]): string | null {
+  const isClear = providers.some(({ origin }) => !origin.startsWith('https:'))
+  return isClear ? 'expected https origins alone in a production image' : null
+}
+
+/** A development image adds an entry of its own. */
+function findDemoFault(providers: readonly ProviderEntry[]): string | null {
+  const hasRoom = providers.length < PROVIDERS_MAX && providers.every(({ name }) => name !== 'demo')
+  return hasRoom ? null : 'expected room for an entry called demo in a development image'
+}
+
+/** The enclave has no network: only to names can /etc/hosts lead a bridge. Calls to others could but fail. */
+function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
+  const lost = providers.find(
+    (provider) => provider.origin.startsWith('https:') && listBridges([provider]).length === 0,
+  )
+  if (lost !== undefined)
+    throw new BuildError(
+      'options',
+      `${file}: expected the name of a host that a bridge can lead to, got ${lost.origin}`,
+    )
 }
 
 /** Each certificate and a newline, as trusted-cas.ts takes them when no file is given. */

@@ -1,0 +1,57 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { rootCertificates } from 'node:tls'
+import { afterAll, describe, expect, it } from 'vitest'
+import { BuildError } from '../../../enclave/image/build-error.ts'
+import { textFile } from '../../../enclave/image/file-tree.ts'
+import { readSettings } from '../../../enclave/image/settings.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'settings-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const providersFile = join(folder, 'providers.json')
+const caFile = join(folder, 'cas.pem')
+writeFileSync(caFile, rootCertificates[0] ?? '')
+
+const entryOf = (origin: string, name = 'one') => ({
+  name,
+  origin,
+  path: '/v1/chat/completions',
+  models: ['m'],
+})
+
+function read(table: unknown, { isDevelopment = false } = {}) {
+  writeFileSync(providersFile, typeof table === 'string' ? table : JSON.stringify(table))
+  const options = { chainId: 1, contract: `0x${'ab'.repeat(20)}`, isDevelopment, providersFile, caFile }
+  return readSettings(options, { node: textFile('', 0o755), cache: folder })
+}
+
+describe('the settings of an image', () => {
+  it('have the providers and CAs of the files, byte for byte', async () => {
+    const { providers, cas } = await read([entryOf('https://api.example.com:8443')])
+    expect(providers.map(({ origin }) => origin)).toEqual(['https://api.example.com:8443'])
+    expect(Buffer.from(cas).toString()).toBe(rootCertificates[0])
+  })
+
+  it.each([
+    ['an http origin', [entryOf('http://127.0.0.1:8080')], 'https origins alone'],
+    ['an address', [entryOf('https://192.0.2.1')], 'the name of a host'],
+    ['an IPv6 address', [entryOf('https://[2001:db8::1]')], 'the name of a host'],
+    ['the enclave itself', [entryOf('https://localhost:8443')], 'the name of a host'],
+    ['a line end in a host', [entryOf('https://a\n10.0.0.1 b')], 'origin'],
+    ['a comment in a host', [entryOf('https://a#b')], 'origin'],
+    ['a name twice', [entryOf('https://a.example'), entryOf('https://b.example')], 'once'],
+    ['no table', '{', 'expected'],
+  ])('refuse %s', async (_, table, message) => {
+    const refused = read(table)
+    await expect(refused).rejects.toThrow(BuildError)
+    await expect(refused).rejects.toThrow(message)
+  })
+
+  it('refuse in a development image what leaves the demonstration no room', async () => {
+    const table = [entryOf('https://a.example', 'demo')]
+    await expect(read(table, { isDevelopment: true })).rejects.toThrow('room for an entry called demo')
+    expect((await read(table)).providers).toHaveLength(1)
+  })
+})
