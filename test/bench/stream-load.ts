@@ -70,12 +70,14 @@ async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Prom
   })
   const arrivals: number[] = []
   let rest = ''
+  let isDone = false
   for await (const part of response.body) {
     const at = performance.now() - sent
     const events = (rest + String(part)).split('\n\n')
     rest = events.pop() ?? ''
     for (const event of events) if (/"content":"[^"]/.test(event)) arrivals.push(at)
-    if (events.includes('data: [DONE]')) return { arrivals, isWhole: response.statusCode === 200 }
+    // Read on to the end, or the connection could not be used again.
+    if (events.includes('data: [DONE]')) isDone = true
   }
-  return { arrivals, isWhole: false }
+  return { arrivals, isWhole: isDone && response.statusCode === 200 }
 }
