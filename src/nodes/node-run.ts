@@ -3,7 +3,8 @@ import type { JsonObject } from '../../attestation/json/value.ts'
 import { type ChunkFacts, readChunk } from './chunk-facts.ts'
 import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { type AnswerReader, DispatchError } from './dispatcher.ts'
-import type { NodeFault, NodeFrame } from './frames.ts'
+import { faultError } from './fault-error.ts'
+import type { NodeFrame } from './frames.ts'
 import type { NodeLimits } from './limits.ts'
 import type { RunTimes } from './measurements.ts'
 import type { Lane } from './node-index.ts'
@@ -24,7 +25,7 @@ export type RunHooks = {
   onDraining(run: NodeRun): void
   /** It was drained for `drainMs`: the slot is free, though the node may still be at it. */
   onAbandoned(run: NodeRun): void
-  /** The node finished an answer, whether or not its caller was still there. */
+  /** The node finished an answer, whether or not its caller was still there. Not told of what was refused as none. */
   onServed(run: NodeRun): void
   /** Over. The node may still send its last frame. */
   onClosed(run: NodeRun): void
@@ -178,6 +179,8 @@ export class NodeRun {
     if (this.result === null) {
       this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
       if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
+      if (this.queue.silentBytes() > limits.queueBytesMax)
+        this.failAndDrain('node_failed', 'The node sent too much that says nothing')
     }
     if (facts.isToken) this.noteToken(facts)
     if (facts.isUsageOnly) this.finish()
@@ -226,6 +229,8 @@ export class NodeRun {
 
   /** The node says it is done. Without any token, that is no answer. */
   private finish(): void {
+    // The frame of the usage may say so once more.
+    if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({
         kind: 'failed',
@@ -242,6 +247,8 @@ export class NodeRun {
     }
     if (this.result === null && this.judge(finish) === null) return
     this.settle({ kind: 'done' })
+    const { result } = this
+    if (result?.kind === 'failed' && result.error.code === 'node_failed') return
     this.options.hooks.onServed(this)
   }
 
@@ -285,15 +292,4 @@ export class NodeRun {
     this.options.slot.release()
     this.options.hooks.onClosed(this)
   }
-}
-
-/** Status codes that blame the request, and not the node's backend, its configuration or its load. */
-const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
-
-function faultError(fault: NodeFault | null): DispatchError {
-  const status = fault?.statusCode ?? 500
-  const nodeMessage = fault === null || fault.message === '' ? null : fault.message
-  return CALLER_FAULTS.has(status)
-    ? new DispatchError('node_refused', "The node's backend refused the request", { status, nodeMessage })
-    : new DispatchError('node_failed', "The node's backend failed", { status, nodeMessage })
 }

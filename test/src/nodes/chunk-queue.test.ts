@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { type ChunkBatch, createChunkQueue } from '../../../src/nodes/chunk-queue.ts'
+import { BATCH_BYTES_MAX, type ChunkBatch, createChunkQueue } from '../../../src/nodes/chunk-queue.ts'
 
 async function collect(batches: AsyncIterable<ChunkBatch>): Promise<readonly unknown[]> {
   const got: unknown[] = []
@@ -61,7 +61,34 @@ describe('a chunk queue', () => {
     queue.push([{ n: 4 }], 5)
     queue.push([], 7)
     queue.push([{ n: 5 }], 5)
-    expect((await reader.next()).value).toEqual({ chunks: [{ n: 4 }, { n: 5 }], bytes: 10 })
+    // What came to nothing is counted with what came of it later, and does not wait for the reader.
+    expect(queue.waitingBytes()).toBe(10)
+    expect((await reader.next()).value).toEqual({ chunks: [{ n: 4 }, { n: 5 }], bytes: 17 })
+  })
+
+  it('gives no more at one step than a slow reader can write in time', async () => {
+    const queue = createChunkQueue(() => {})
+    const bytes = 1_000
+    for (let n = 0; n < 1_000; n++) queue.push([{ n }], bytes)
+    queue.end(null)
+    const sizes: number[] = []
+    const got: unknown[] = []
+    for await (const batch of queue.batches) {
+      sizes.push(batch.bytes)
+      got.push(...batch.chunks.map(({ n }) => n))
+      expect(queue.waitingBytes()).toBe((1_000 - got.length) * bytes)
+    }
+    expect(got).toEqual(Array.from({ length: 1_000 }, (_, n) => n))
+    expect(Math.max(...sizes)).toBeLessThan(BATCH_BYTES_MAX + bytes)
+  })
+
+  it('counts what comes to nothing until something comes', () => {
+    const queue = createChunkQueue(() => {})
+    queue.push([], 7)
+    queue.push([], 8)
+    expect([queue.silentBytes(), queue.waitingBytes()]).toEqual([15, 0])
+    queue.push([{ n: 1 }], 1)
+    expect([queue.silentBytes(), queue.waitingBytes()]).toEqual([0, 1])
   })
 
   it('throws at once when what woke the reader is discarded before it went on', async () => {
