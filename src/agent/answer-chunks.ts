@@ -6,10 +6,16 @@ import {
   memberOf,
 } from '../../attestation/json/value.ts'
 import { BackendError } from './backend-error.ts'
-import { EventParser } from './event-parser.ts'
+import { EventParser, EventTooLargeError } from './event-parser.ts'
 
 /** One chunk of an answer, and its JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
+
+/** What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or ended as it should. */
+export type AnswerStep = {
+  readonly chunks: readonly AnswerChunk[]
+  readonly fault: BackendError | EventTooLargeError | null
+}
 
 /**
  * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone with `choices: []`: to
@@ -26,28 +32,43 @@ export class AnswerParser {
   }
 
   /**
-   * The chunks that these bytes complete. Throws BackendError for an error in the stream, and for what is no chunk;
-   * EventTooLargeError for an event over the limit.
+   * The chunks that these bytes complete. Faults are an error in the stream, what is no chunk, and an event over the limit: what
+   * came before in the same packet is told all the same.
    */
-  push(bytes: Uint8Array): readonly AnswerChunk[] {
-    return this.take(this.events.push(bytes))
+  push(bytes: Uint8Array): AnswerStep {
+    return this.take((events) => this.events.push(bytes, events))
   }
 
-  /** The stream has ended: what is left. Throws as `push`, and BackendError for an answer that is not whole. */
-  end(): readonly AnswerChunk[] {
-    const rest = this.take(this.events.end())
+  /** The stream has ended: what is left. Faults as with `push`, and an answer that is not whole. */
+  end(): AnswerStep {
+    const { chunks, fault } = this.take((events) => this.events.end(events))
     const { usage } = this.answer
-    if (!isComplete(this.answer)) throw new BackendError('the backend broke off')
-    return usage === null ? rest : [...rest, encode(usage)]
+    if (fault !== null) return { chunks, fault }
+    if (!isComplete(this.answer)) return { chunks, fault: new BackendError('the backend broke off') }
+    return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
   }
 
-  private take(events: readonly string[]): readonly AnswerChunk[] {
+  private take(readEvents: (events: string[]) => void): AnswerStep {
+    const events: string[] = []
     const chunks: AnswerChunk[] = []
-    for (const data of events) {
-      const chunk = takeEvent(data, this.answer)
-      if (chunk !== null) chunks.push(chunk)
-    }
-    return chunks
+    const later = faultOf(() => readEvents(events))
+    const fault = faultOf(() => {
+      for (const data of events) {
+        const chunk = takeEvent(data, this.answer)
+        if (chunk !== null) chunks.push(chunk)
+      }
+    })
+    return { chunks, fault: fault ?? later }
+  }
+}
+
+function faultOf(run: () => void): AnswerStep['fault'] {
+  try {
+    run()
+    return null
+  } catch (error) {
+    if (error instanceof BackendError || error instanceof EventTooLargeError) return error
+    throw error
   }
 }
 

@@ -107,14 +107,13 @@ export function createBackend(options: {
         throw readBackendError(parseJson(text), answer.status)
       }
       const parser = new AnswerParser()
-      while (!parser.isEnded) {
-        const packet = await answer.next()
-        if (packet === null) break
-        const chunks = parser.push(packet)
+      for (let isOver = false; !isOver; ) {
+        const packet = parser.isEnded ? null : await answer.next()
+        const { chunks, fault } = packet === null ? parser.end() : parser.push(packet)
         if (chunks.length > 0) yield chunks
+        if (fault !== null) throw fault
+        isOver = packet === null
       }
-      const last = parser.end()
-      if (last.length > 0) yield last
       isWhole = true
     } finally {
       answer.leave(isWhole)

@@ -27,9 +27,11 @@ export class EventParser {
     this.eventBytesMax = eventBytesMax
   }
 
-  /** Takes the next bytes and gives the data of the events they complete. Throws EventTooLargeError. */
-  push(bytes: Uint8Array): readonly string[] {
-    const events: string[] = []
+  /**
+   * Takes the next bytes and gives the data of the events they complete. Throws EventTooLargeError; the events before it are
+   * in `events` then, which is what it gives.
+   */
+  push(bytes: Uint8Array, events: string[] = []): readonly string[] {
     let start = this.skipsLineFeed && bytes[0] === LINE_FEED ? 1 : 0
     if (bytes.length > 0) this.skipsLineFeed = false
     let feed = bytes.indexOf(LINE_FEED, start)
@@ -47,9 +49,8 @@ export class EventParser {
     return events
   }
 
-  /** Says that the stream ended cleanly, and gives the data of the event that was pending, if any. */
-  end(): readonly string[] {
-    const events: string[] = []
+  /** Says that the stream ended cleanly, and gives the data of the event that was pending, if any. Throws as `push`. */
+  end(events: string[] = []): readonly string[] {
     if (this.partsBytes > 0) this.endLine(NO_BYTES, events)
     this.endEvent(events)
     return events

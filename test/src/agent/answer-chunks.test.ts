@@ -1,14 +1,33 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { AnswerParser, readBackendError } from '../../../src/agent/answer-chunks.ts'
+import { type AnswerChunk, AnswerParser, readBackendError } from '../../../src/agent/answer-chunks.ts'
 import { BackendError } from '../../../src/agent/backend-error.ts'
+import { EventTooLargeError } from '../../../src/agent/event-parser.ts'
+import { encodeChunk } from '../../../src/agent/frames.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 
-async function read(...events: readonly (object | string)[]): Promise<readonly unknown[]> {
-  const text = events
-    .map((event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`)
-    .join('')
+function streamOf(events: readonly (object | string)[]): Buffer {
+  const texts = events.map(
+    (event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`,
+  )
+  return Buffer.from(texts.join(''))
+}
+
+/** What one packet and the end amount to. */
+function parse(packet: Uint8Array): {
+  readonly chunks: readonly AnswerChunk[]
+  readonly fault: Error | null
+} {
   const parser = new AnswerParser()
-  const chunks = [...parser.push(Buffer.from(text)), ...parser.end()]
+  const pushed = parser.push(packet)
+  if (pushed.fault !== null) return pushed
+  const { chunks, fault } = parser.end()
+  return { chunks: [...pushed.chunks, ...chunks], fault }
+}
+
+async function read(...events: readonly (object | string)[]): Promise<readonly unknown[]> {
+  const { chunks, fault } = parse(streamOf(events))
+  if (fault !== null) throw fault
   expect(chunks.map(({ text: written }) => JSON.parse(written))).toEqual(chunks.map(({ chunk }) => chunk))
   return chunks.map(({ chunk }) => chunk)
 }
@@ -62,6 +81,72 @@ describe('AnswerParser', () => {
       statusCode: 400,
     })
     await expect(read('{"code":500,"message":"oh","type":"server_error"}')).rejects.toThrow('oh')
+  })
+
+  it.each([
+    ['an error', 'data: {"error":{"message":"no"}}\n\n', BackendError],
+    ['garbage', 'data: {{{\n\n', BackendError],
+    ['an event over the limit', `data: ${'x'.repeat(1024 * 1024)}`, EventTooLargeError],
+    ['a line that the backend broke off in', 'data: {"choices":[{"ind', BackendError],
+    ['a chunk, and no end', `data: ${JSON.stringify(textChunk('c'))}`, BackendError],
+  ])('gives what came in the same packet before %s', (_, end, fault) => {
+    const packet = Buffer.concat([streamOf([textChunk('a'), textChunk('b')]), Buffer.from(end)])
+    const step = parse(packet)
+    expect(step.chunks.slice(0, 2).map(({ chunk }) => chunk)).toEqual([textChunk('a'), textChunk('b')])
+    expect(step.chunks).toHaveLength(end.includes('"c"') ? 3 : 2)
+    expect(step.fault).toBeInstanceOf(fault)
+  })
+})
+
+describe('a frame that carries what a backend wrote', () => {
+  const frameOf = (text: string) => JSON.parse(encodeChunk('r1', text))
+
+  it.each([
+    ['members that come twice', '{"choices":[],"choices":[{"index":0,"delta":{}}],"status":3}'],
+    ['lines of its own', '{"choices":\r\ndata: [{"index":0,\ndata: "delta":{}}]\ndata: }'],
+    ['separators and lone surrogates', '{"choices":[{"index":0,"delta":{"content":"\u2028\\ud800\u0085"}}]}'],
+    ['blanks around it', ' \t{"choices":[{"index":0,"delta":{}}]}\t '],
+    ['numbers beyond all bounds', '{"choices":[{"index":0,"delta":{"x":1e999,"y":-0}}]}'],
+    ['a member called __proto__', '{"__proto__":{"status":3},"choices":[{"index":0,"delta":{}}]}'],
+  ])('is one object of the protocol, with %s', (_, data) => {
+    const { chunks } = parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))
+    for (const { chunk, text } of chunks)
+      expect(frameOf(text)).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
+    expect(chunks).toHaveLength(1)
+  })
+
+  it.each([
+    ['a member for the frame', '{"choices":[{}]},"status":3,"x":{"choices":[{}]}'],
+    ['two objects', '{"choices":[{}]}{"choices":[{}]}'],
+    ['an object that does not end', '{"choices":[{}]'],
+    ['an end too many', '{"choices":[{}]}}'],
+    ['a comment', '{"choices":[{}]} // x'],
+    ['a byte order mark', '\uFEFF{"choices":[{}]}'],
+    ['a blank that is none of JSON', '\u00a0{"choices":[{}]}'],
+    ['a raw control character', '{"choices":[{"x":"\u0001"}]}'],
+  ])('is none for %s', (_, data) => {
+    expect(parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))).toEqual({
+      chunks: [],
+      fault: expect.any(BackendError),
+    })
+  })
+
+  it('is one object whatever the bytes of a stream are', () => {
+    const piece = fc.constantFrom(
+      ...['data: ', '{"choices":[{"index":0', ',"delta":{}', '}]', '}', '{', '"', '\\', '\n', '\n\n', '\r'],
+      ...[',"usage":{}', ',"status":3', 'null', '\u2028', '\ufeff', ' ', '[DONE]', '[', ']', ','],
+      'data: {"choices":[{"index":0,"delta":{}}]}\n\n',
+    )
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
+        for (const { chunk, text } of parse(Buffer.from(pieces.join(''))).chunks) {
+          const frame = frameOf(text)
+          expect(Object.keys(frame)).toEqual(['request_id', 'error', 'chunk', 'status'])
+          expect(frame).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
+        }
+      }),
+      { numRuns: 2_000 },
+    )
   })
 })
 

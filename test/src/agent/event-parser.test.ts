@@ -64,4 +64,11 @@ describe('EventParser', () => {
     ).toThrow(EventTooLargeError)
     expect(parseAll(['\r'.repeat(1_000_000)], 100)).toEqual([])
   })
+
+  it('leaves the events that came before one over the limit', () => {
+    const events: string[] = []
+    const packet = Buffer.from(`data: a\n\ndata: b\n\ndata: ${'x'.repeat(95)}`)
+    expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(EventTooLargeError)
+    expect(events).toEqual(['a', 'b'])
+  })
 })

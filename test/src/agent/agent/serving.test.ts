@@ -111,6 +111,17 @@ describe('a connected agent', () => {
     })
   })
 
+  it('tells the chunks that came in one packet with an error before it', async () => {
+    stage.script = (response) => {
+      const events = [textChunk('a'), textChunk('b'), { error: { message: 'bad' } }]
+      response.end(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(''))
+    }
+    const { node } = await stage.connect()
+    chat(node, 'r1')
+    await expect.poll(() => statusOf(node, 'r1')).toBe(3)
+    expect(framesOf(node, 'r1').map(({ chunk }) => chunk)).toEqual([textChunk('a'), textChunk('b'), null])
+  })
+
   it('tells a chunk that no frame can carry as an error, and stays connected', async () => {
     stage.script = (response) => {
       writeEvents(response, [textChunk('x'.repeat(1024 * 1024 - 150)), '[DONE]'])
