@@ -9,8 +9,8 @@ import {
 } from './attesting.ts'
 import { createEnclaveCalls, type EnclaveCalls, noneInUse, seekUsable } from './calls.ts'
 import { createEnclaveCommits, type EnclaveCommits } from './commits.ts'
-import { ENCLAVES_MAX } from './limits.ts'
-import { Seat, type SeatOptions } from './seat.ts'
+import type { Seat, SeatOptions } from './seat.ts'
+import { openSeats, type SeatBoard } from './seat-board.ts'
 import { isUsable, SEAT_PHASES, type SeatPhase } from './seat-state.ts'
 
 /** A seat as the operator sees it. */
@@ -28,36 +28,29 @@ export type SeatDescription = {
 }
 
 /** All enclaves of the gateway, as one. */
-export type Enclaves = EnclaveCalls & {
-  readonly commits: EnclaveCommits
-  /** The enclave of this notary, or, with null, one that is in use. Null when there is none; throws EnclaveError when none is in use. */
-  attesting(notary: string | null): Promise<AttestingEnclave | null>
-  /** A current attestation document, standard base64, asked for anew. Throws EnclaveError when no enclave in use gives one. */
-  document(): Promise<string>
-  /** Notaries whose enclaves answer: those in use, and those that are being drained. */
-  notaries(): readonly ServedNotary[]
-  /** What the enclaves in use said last of themselves. */
-  identities(): readonly Identity[]
-  /** How many seats are in each state, with those that none is in. */
-  countStates(): ReadonlyMap<SeatPhase, number>
-  list(): readonly SeatDescription[]
-  /** Has a seat serve: a new one, or one that was drained. Its enclave is checked first. `limit`: there are ENCLAVES_MAX. */
-  add(socketPath: string): Promise<'done' | 'limit'>
-  /** Gives a seat no more calls, and has its log settled. Does not wait for that. */
-  drain(socketPath: string): 'done' | 'unknown'
-  /** Forgets a seat. `in_use`: it has to be drained first. */
-  remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'>
-  /** Checks every enclave anew: what is accepted may have changed. */
-  recheck(): Promise<void>
-  /** Waits for the first that is usable; false when none is within `timeoutMs`, or all are refused. */
-  awaitUsable(timeoutMs: number): Promise<boolean>
-  /** Ends all watching; logs are followed on. */
-  stopWatching(): Promise<void>
-  /** Commits what is sealed, and follows no more. */
-  stopFollowing(): Promise<void>
-  /** Ends all connections. */
-  close(): Promise<void>
-}
+export type Enclaves = EnclaveCalls &
+  Omit<SeatBoard, 'list'> & {
+    readonly commits: EnclaveCommits
+    /** The enclave of this notary, or, with null, one that is in use. Null when there is none; throws EnclaveError when none is in use. */
+    attesting(notary: string | null): Promise<AttestingEnclave | null>
+    /** A current attestation document, standard base64, asked for anew. Throws EnclaveError when no enclave in use gives one. */
+    document(): Promise<string>
+    /** Notaries whose enclaves answer: those in use, and those that are being drained. */
+    notaries(): readonly ServedNotary[]
+    /** What the enclaves in use said last of themselves. */
+    identities(): readonly Identity[]
+    /** How many seats are in each state, with those that none is in. */
+    countStates(): ReadonlyMap<SeatPhase, number>
+    list(): readonly SeatDescription[]
+    /** Checks every enclave anew: what is accepted may have changed. */
+    recheck(): Promise<void>
+    /** Ends all watching; logs are followed on. */
+    stopWatching(): Promise<void>
+    /** Commits what is sealed, and follows no more. */
+    stopFollowing(): Promise<void>
+    /** Ends all connections. */
+    close(): Promise<void>
+  }
 
 export type EnclavesOptions = {
   /** Paths that seats are opened for at once. */
@@ -68,19 +61,7 @@ export type EnclavesOptions = {
 
 /** Opens the seats, and begins to watch them. */
 export function openEnclaves({ socketPaths, seatOf, records }: EnclavesOptions): Enclaves {
-  const seats = new Map<string, Seat>()
-  const listeners = new Set<() => void>()
-  const listSeats = () => [...seats.values()]
-
-  function open(socketPath: string): Seat {
-    const seat = new Seat(seatOf(socketPath))
-    seat.onChange = () => {
-      for (const listener of listeners) listener()
-    }
-    seats.set(socketPath, seat)
-    seat.start()
-    return seat
-  }
+  const { list: listSeats, ...board } = openSeats(socketPaths, seatOf)
 
   async function findUsable(): Promise<readonly Seat[]> {
     const listUsable = () => listSeats().filter(({ state }) => isUsable(state))
@@ -88,23 +69,8 @@ export function openEnclaves({ socketPaths, seatOf, records }: EnclavesOptions):
     return listUsable()
   }
 
-  async function awaitUsable(timeoutMs: number): Promise<boolean> {
-    const { promise, resolve } = Promise.withResolvers<boolean>()
-    const look = () => {
-      if (listSeats().some(({ state }) => isUsable(state))) resolve(true)
-      else if (listSeats().every(({ phase }) => phase === 'refused')) resolve(false)
-    }
-    listeners.add(look)
-    const timer = setTimeout(() => resolve(false), timeoutMs)
-    look()
-    return promise.finally(() => {
-      clearTimeout(timer)
-      listeners.delete(look)
-    })
-  }
-
-  for (const socketPath of socketPaths) open(socketPath)
   return {
+    ...board,
     ...createEnclaveCalls(listSeats),
     commits: createEnclaveCommits(listSeats, records),
     attesting: async (notary) => {
@@ -119,41 +85,11 @@ export function openEnclaves({ socketPaths, seatOf, records }: EnclavesOptions):
       listSeats().flatMap(({ state, identity }) => (isUsable(state) && identity ? [identity] : [])),
     countStates: () => countStates(listSeats()),
     list: () => listSeats().map(describe),
-    add: async (socketPath) => {
-      const known = seats.get(socketPath)
-      if (known === undefined && seats.size >= ENCLAVES_MAX) return 'limit'
-      const seat = known ?? open(socketPath)
-      seat.order('serve')
-      await seat.look()
-      return 'done'
-    },
-    drain: (socketPath) => {
-      const seat = seats.get(socketPath)
-      seat?.order('drain')
-      return seat === undefined ? 'unknown' : 'done'
-    },
-    remove: async (socketPath) => {
-      const seat = seats.get(socketPath)
-      if (seat === undefined) return 'unknown'
-      if (seat.phase === 'usable' || seat.phase === 'draining' || seat.state.calls > 0) return 'in_use'
-      seats.delete(socketPath)
-      await endSeat(seat)
-      return 'done'
-    },
-    recheck: async () => {
-      await Promise.all(listSeats().map((seat) => seat.look()))
-    },
-    awaitUsable,
+    recheck: () => forAll(listSeats(), (seat) => seat.look()),
     stopWatching: () => forAll(listSeats(), (seat) => seat.stopWatching()),
     stopFollowing: () => forAll(listSeats(), (seat) => seat.stopFollowing()),
     close: () => forAll(listSeats(), (seat) => seat.client.close()),
   }
-}
-
-async function endSeat(seat: Seat): Promise<void> {
-  await seat.stopWatching()
-  await seat.stopFollowing()
-  await seat.client.close()
 }
 
 async function forAll(seats: readonly Seat[], run: (seat: Seat) => Promise<void>): Promise<void> {
