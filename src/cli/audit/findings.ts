@@ -31,6 +31,7 @@ type FindingKind = { readonly severity: Severity; readonly check: AuditCheckName
 const contradicts = (check: AuditCheckName): FindingKind => ({ severity: 'contradiction', check })
 const misses = (check: AuditCheckName): FindingKind => ({ severity: 'missing', check })
 const FAULT: FindingKind = { severity: 'fault', check: null }
+const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
 /** Every code an audit can report. They are stable: programs may depend on them. README.md says what each means. */
 export const FINDING_KINDS = {
@@ -72,6 +73,7 @@ export const FINDING_KINDS = {
   attestation_time: contradicts('attestation documents'),
   attestation_digest_mismatch: contradicts('attestation documents'),
   measurements_unexpected: contradicts('measurements'),
+  no_log: NOTHING_TO_AUDIT,
   gateway_unreachable: FAULT,
   answer_refused: FAULT,
   answer_invalid: FAULT,

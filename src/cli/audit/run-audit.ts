@@ -44,8 +44,12 @@ export async function runAudit(
       progress.stop()
     }
   }
+  if (found !== null && logs.length === 0) ledger.find('no_log', NO_LOG)
   return { logs, findings: ledger.findings() }
 }
+
+/** An audit that checked nothing found no history clean. */
+const NO_LOG = { where: 'logs', message: 'the gateway lists no log: nothing was checked' }
 
 /** Logs that an earlier run came to, and that are not there any more. */
 async function auditMissing(found: readonly ServedLog[], state: AuditState): Promise<readonly LogReport[]> {

@@ -198,6 +198,15 @@ describe('affidavit audit', () => {
   })
 })
 
+describe('affidavit audit, of a gateway that lists no log', () => {
+  it('does not take that for a clean history', async () => {
+    stage.server.serve([])
+    const run = await stage.audit(...trust)
+    expect([run.code, run.codes, run.logs]).toEqual([1, ['no_log'], []])
+    expect(JSON.parse(run.stdout)).toMatchObject({ ok: false, conclusion: 'FOUND: 1 missing.' })
+  })
+})
+
 describe('affidavit audit --state', () => {
   it('misses a log that is not listed any more, and does not forget it when it is back', async () => {
     const words = [...trust, ...(await stage.trust(foreign)), '--state', `${stage.folder}/missing.json`]
