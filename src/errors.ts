@@ -53,7 +53,7 @@ export const ERROR_RULES = {
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /** Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking again is right. */
   completion_lost: { status: 503 },
-  /** Sealed by the enclave, but not stored in time: it will be in the history, a retry would pay twice. */
+  /** Sealed by the enclave, but not stored in time: it will be in the history unless the enclave ends first; a retry pays twice. */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
   enclave_timeout: { status: 504 },

@@ -160,7 +160,10 @@ const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, strin
 }
 
 function commitDelayed(): ApiError {
-  return new ApiError('commit_delayed', 'The completion is sealed and will be in the history, but later')
+  return new ApiError(
+    'commit_delayed',
+    'The completion is sealed but not stored yet: it will be in the history, unless its enclave ends first',
+  )
 }
 
 function unexpected(
