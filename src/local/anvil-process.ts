@@ -6,7 +6,7 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 /** Chain id of the local chain: anvil's own default, which wallets and tools know as a development chain. */
 export const LOCAL_CHAIN_ID = 31_337
 
-const START_TIMEOUT_MS = 15_000
+const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
 
 /** anvil ended, or did not answer in time, at its start. The message is what it said. */

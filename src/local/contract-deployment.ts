@@ -21,7 +21,7 @@ export const LOCAL_CONTRACT = getCreate2Address(
 ).toLowerCase()
 
 const MINED_POLL_MS = 5
-const MINED_TIMEOUT_MS = 10_000
+const MINED_TIMEOUT_MS = 60_000
 
 /**
  * Deploys the contract when it is not there. `deployer` is an account whose key the chain itself holds.

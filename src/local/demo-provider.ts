@@ -4,7 +4,7 @@ import type { Logger } from '../logger.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 const MAIN = join(import.meta.dirname, '../demo/main.ts')
-const START_TIMEOUT_MS = 20_000
+const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**

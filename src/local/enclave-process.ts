@@ -26,7 +26,7 @@ export type EnclaveOptions = {
 }
 
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
-const START_TIMEOUT_MS = 30_000
+const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**

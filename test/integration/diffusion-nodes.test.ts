@@ -57,7 +57,7 @@ describe('a client that follows the public protocol', () => {
       ...{ url: service.url, key: service.apiKey, nodeId, model: NODE_MODEL },
       ...drawing(drawAsAsked),
     })
-    await expect.poll(() => statusOf(nodeId), { timeout: 10_000 }).toBe('Running')
+    await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Running')
     expect(framesFor(node)).toMatchObject([{ image: null, n: 1, size: '256x256' }])
   })
 
@@ -81,7 +81,7 @@ describe('a client that follows the public protocol', () => {
     expect(framesFor(node).at(-1)).toEqual({
       ...{ request_id: expect.any(String), prompt: 'a blue whale', image: null, n: 10, size: '1024x1024' },
     })
-    await expect.poll(() => servedBy(nodeId), { timeout: 10_000 }).toBe(2)
+    await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(2)
   })
 
   it('is given the image to change, as far as it fits a frame', async () => {
@@ -103,7 +103,7 @@ describe('a client that follows the public protocol', () => {
 
   it('leaves callers with an honest refusal when it goes', async () => {
     await node.close()
-    await expect.poll(() => statusOf(nodeId), { timeout: 10_000 }).toBe('Stopped')
+    await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Stopped')
     expect(await codeOf(client.images.generate(drawing256))).toEqual([503, 'no_available_inference_nodes'])
     expect((await client.models.list()).data.map(({ id }) => id)).not.toContain(NODE_MODEL)
   })
@@ -147,7 +147,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     expect(data.map(({ b64_json }) => factsOf(b64_json))).toEqual(
       Array.from({ length: 2 }, () => ({ type: 'png', width: 512, height: 512 })),
     )
-    await expect.poll(() => servedBy(nodeId), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(1)
   })
 
   it('changes the image that is sent', async () => {
@@ -157,7 +157,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     const [made] = (await client.images.generate(ask)).data ?? []
     expect(factsOf(edited?.b64_json)?.width).toBe(512)
     expect(edited?.b64_json).not.toBe(made?.b64_json)
-    await expect.poll(() => servedBy(nodeId), { timeout: 10_000 }).toBe(3)
+    await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(3)
   })
 
   it('leaves what it cannot serve to the endpoint: an image that is larger than its frames, and all when it is stopped', async () => {

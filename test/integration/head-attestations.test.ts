@@ -46,10 +46,10 @@ it('serves with the heads attestations of the log that an outsider verifies, bef
   if (log === undefined) throw new Error('expected a log')
   const attestations = async () =>
     (await get<{ attestations: readonly HeadAttestation[] }>(`/v1/log/${log.notary}/heads`)).attestations
-  await expect.poll(async () => (await attestations()).length, { timeout: 10_000 }).toBeGreaterThan(0)
+  await expect.poll(async () => (await attestations()).length, { timeout: 30_000 }).toBeGreaterThan(0)
   await complete()
   const last = async () => (await attestations()).at(-1)?.size
-  await expect.poll(last, { timeout: 10_000 }).toBe(1)
+  await expect.poll(last, { timeout: 30_000 }).toBe(1)
   const rpc = createRpc({ url: service.rpcUrl })
   const roots = [await readRoot(service.rootFile)]
   try {

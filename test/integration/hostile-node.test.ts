@@ -308,6 +308,6 @@ it('afterwards nothing is held, and the honest node is still there', async () =>
   expect(honest.socket.readyState).toBe(honest.socket.OPEN)
   expect(await call('honest', true)).toEqual({ status: 200, code: null, text: HONEST_TEXT })
   await expect
-    .poll(() => stage.nodes.status(), { timeout: 5_000 })
+    .poll(() => stage.nodes.status(), { timeout: 30_000 })
     .toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, probes: 0, handshakes: 0, writes: 0 })
 })

@@ -24,6 +24,9 @@ import {
 } from '../support/hostile-provider.ts'
 import { BAD_ANSWERS, BROKEN_STREAMS, GOOD_SCRIPTS, GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 
+/** To the commit of a sealed answer, the largest too: 24 MiB on a machine that does other things. */
+const RECORD_TIMEOUT_MS = 60_000
+
 let service: Affidavit
 let folder = ''
 let hostile: HostileProvider
@@ -227,7 +230,7 @@ describe('a stream that breaks off', () => {
       expect(dataOf(text)).not.toContain('[DONE]')
       const event = text.split('\n\n').find((part) => part.startsWith('event: error\n')) ?? ''
       expect(JSON.parse(event.slice('event: error\ndata: '.length)).error.message).toEqual(expect.any(String))
-      await expect.poll(async () => (await recordsOf(model)).length, { timeout: 5_000 }).toBe(1)
+      await expect.poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS }).toBe(1)
       const [record] = await recordsOf(model)
       expect(record?.receipt.outcome).toBe('upstream_error')
       expect(record?.response.choices[0]?.finish_reason).toBeNull()
@@ -291,7 +294,7 @@ describe('a caller who goes away', () => {
     const model = 'hostile/left-midway'
     const begun = [send(EVENT_STREAM_HEAD), send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 2))))]
     expect(await leave(model, { stream: true }, begun)).toBeLessThan(500)
-    await expect.poll(async () => (await recordsOf(model)).length, { timeout: 5_000 }).toBe(1)
+    await expect.poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS }).toBe(1)
     const [record] = await recordsOf(model)
     expect(record?.receipt.outcome).toBe('client_disconnected')
     expect(record?.response.choices).toMatchObject([{ finish_reason: null, message: { content: 'héllo' } }])

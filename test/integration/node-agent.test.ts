@@ -66,7 +66,7 @@ describe('npm start', () => {
       .poll(
         async () =>
           JSON.parse((await runCli(['node', 'stats', '--json'], { variables })).stdout).requests_served,
-        { timeout: 10_000 },
+        { timeout: 30_000 },
       )
       .toBeGreaterThan(3)
   })
@@ -75,7 +75,7 @@ describe('npm start', () => {
     const before = agentPid()
     if (before === null) throw new Error('expected an agent')
     process.kill(before, 'SIGKILL')
-    await expect.poll(agentPid, { timeout: 10_000 }).not.toBe(before)
+    await expect.poll(agentPid, { timeout: 30_000 }).not.toBe(before)
     await expect
       .poll(() => complete('again').catch(() => null), { timeout: 20_000 })
       .toBe('[demonstration] You said: again')

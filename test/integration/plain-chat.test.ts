@@ -56,7 +56,7 @@ const weather = {
 }
 const untilIdle = () =>
   expect
-    .poll(() => stage.nodes.status(), { timeout: 5_000 })
+    .poll(() => stage.nodes.status(), { timeout: 30_000 })
     .toMatchObject({
       slotsInUse: 0,
       runs: 0,
@@ -217,7 +217,7 @@ describe('clients that follow the protocol frame by frame', () => {
     await stage.connect({ model: 'counted', nodeId })
     await client.chat.completions.create(ask('counted'))
     await expect
-      .poll(() => stage.gateway.inferences.stats(nodeId, Math.floor(Date.now() / 1000)), { timeout: 5_000 })
+      .poll(() => stage.gateway.inferences.stats(nodeId, Math.floor(Date.now() / 1000)), { timeout: 30_000 })
       .toMatchObject({ completed: [{ model: 'counted', promptTokens: 9 }] })
   })
 })

@@ -203,7 +203,7 @@ describe('whoever reads what the service writes', () => {
   beforeAll(async () => {
     await callEverything()
     metrics = await (await fetch(service.metricsUrl)).text()
-    await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), { timeout: 10_000 })
+    await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), { timeout: 30_000 })
   }, 120_000)
 
   it('learns that calls were made', () => {

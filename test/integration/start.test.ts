@@ -80,7 +80,7 @@ describe('npm start', () => {
     const { tx_hash } = await ask(service, 'anchor me')
     type Receipt = { readonly status: string; readonly to: string } | null
     const receipt = () => rpc(service, 'eth_getTransactionReceipt', [tx_hash]) as Promise<Receipt>
-    await expect.poll(receipt, { timeout: 10_000 }).toMatchObject({ status: '0x1', to: service.contract })
+    await expect.poll(receipt, { timeout: 30_000 }).toMatchObject({ status: '0x1', to: service.contract })
   })
 
   it('gives a record by its hash, which verifies in full against the right measurement and root alone', async () => {
@@ -151,7 +151,7 @@ describe('npm start', () => {
     const parts = listTree(service.pid).filter((pid) => pid !== service.pid)
     expect(parts.length).toBeGreaterThanOrEqual(3)
     await service.kill()
-    await expect.poll(() => parts.filter(isAlive), { timeout: 10_000 }).toEqual([])
+    await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
     const key = service.apiKey
     service = await startAffidavit({ dataFolder: folder })
     expect(service.apiKey).toBe(key)
@@ -159,7 +159,7 @@ describe('npm start', () => {
     expect(status).toBe(200)
     expect(JSON.parse(body).tx_hash).toBe(tx_hash)
     await expect
-      .poll(() => rpc(service, 'eth_getTransactionReceipt', [tx_hash]), { timeout: 10_000 })
+      .poll(() => rpc(service, 'eth_getTransactionReceipt', [tx_hash]), { timeout: 30_000 })
       .toMatchObject({ status: '0x1' })
     const run = await runCli(['verify', '-', '--any-measurement', '--root', service.rootFile], {
       input: body,
@@ -194,7 +194,7 @@ describe('a stop', () => {
     const stopped = service.stop()
     expect((await slow.text).split('\n\n').filter(Boolean).at(-1)).toBe('data: [DONE]')
     expect(await stopped).toBe(0)
-    await expect.poll(() => parts.filter(isAlive), { timeout: 5_000 }).toEqual([])
+    await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
     expect(service.output().stderr).not.toContain('"level":"error"')
   })
 
@@ -209,7 +209,7 @@ describe('a stop', () => {
     await sleep(1_000)
     expect(isAlive(service.pid)).toBe(true)
     process.kill(service.pid, 'SIGINT')
-    await expect.poll(() => parts.filter(isAlive), { timeout: 5_000 }).toEqual([])
+    await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
     expect(await cut).toBe('cut off')
   })
 })

@@ -46,7 +46,7 @@ export function walkNodes(stage: () => Stage): void {
     it('has the last ten of its calls, the newest first', async () => {
       const { get, known } = stage()
       const read = async () => (await get('/v1/node/stats', `?node_id=${known.servingNode}`)).value
-      await expect.poll(read, { timeout: 10_000 }).toMatchObject({ requests_served: SERVED_CALLS })
+      await expect.poll(read, { timeout: 30_000 }).toMatchObject({ requests_served: SERVED_CALLS })
       const stats = (await read()) as { readonly completed_inferences: readonly Inference[] }
       expect(stats).toMatchObject({
         ...{ requests_served_day: SERVED_CALLS, benchmark_model_name: SERVED_MODEL },

@@ -99,7 +99,7 @@ async function prepare({ url, apiKey: key }: Affidavit, post: Stage['post']) {
       if (status !== 200) throw new Error(`expected ${model} to be served, got ${status}`)
     }
     // A node is put through a first measurement before it serves.
-    await vi.waitFor(ask, { timeout: 10_000, interval: 50 })
+    await vi.waitFor(ask, { timeout: 30_000, interval: 50 })
     for (let call = 1; call < calls; call++) await ask()
     return { nodeId, node }
   }
