@@ -175,12 +175,6 @@ describe('a gateway with several enclaves', () => {
     await one.kill()
     await sleep(3_000)
     const outcomes = await load.stop()
-    console.log(
-      'OUT',
-      outcomes.length,
-      JSON.stringify(outcomes.filter((o) => o.kind === 'error')),
-      performance.now(),
-    )
 
     const answers = outcomes.flatMap((outcome) => (outcome.kind === 'answer' ? [outcome.answer] : []))
     const codes = outcomes.flatMap((outcome) => (outcome.kind === 'error' ? [outcome.code] : []))
@@ -235,7 +229,6 @@ describe('a gateway with several enclaves', () => {
   })
 
   it('drains an enclave whose release is revoked, and uses it again when it is accepted again', async () => {
-    const [usedBefore] = await notaries()
     const revoked = { at: '2026-02-01T00:00:00Z', reason: 'a test' }
     const four = await fleet.start('four', 'a1')
     expect(await cli('enclaves', 'add', four.url)).toMatchObject({ code: 0 })
@@ -252,6 +245,5 @@ describe('a gateway with several enclaves', () => {
     await expect.poll(() => stateOf(four), { timeout: 15_000 }).toBe('usable')
     await Promise.all(Array.from({ length: 12 }, (_, at) => ask(`accepted again ${at}`)))
     expect((await logOf(four.notary)).size).toBeGreaterThan(size)
-    expect(usedBefore).toBeDefined()
   })
 })
