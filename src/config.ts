@@ -129,9 +129,12 @@ const schema = z.object({
    * day, for each kind of call), so that no key that leaks spends the operator's money without a bound.
    */
   RATE_LIMIT_TIERS_FILE: text.optional(),
-  /** Pause after which a silent stream gets a comment, milliseconds. Default 15000: below what proxies cut off at. */
+  /** Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what proxies cut off at. */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
-  /** Largest request body, bytes. Default 10485760 (10 MiB). */
+  /**
+   * Largest request body, bytes. Default 10485760 (10 MiB), as the interface has it. A larger one lets plain calls be larger:
+   * the enclave takes 10 MiB, whatever is set here (REQUEST_BYTES_MAX).
+   */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
    * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly kill after 30 s.

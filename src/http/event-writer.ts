@@ -1,9 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { type ApiError, CallerLeftError, errorEnvelope } from '../errors.ts'
 
-/** A comment goes out when nothing else did for so long, so that no proxy takes the stream for dead. */
-export const KEEP_ALIVE_MS = 15_000
-
 /**
  * How long a reader may leave the send buffer full before the connection is cut. What it can hold meanwhile is that
  * buffer and one write, because nothing more is read from the enclave until it drained.
@@ -27,8 +24,9 @@ export type EventWriter = {
 }
 
 /**
- * Writer of events to `response`. When it was not opened within `keepAliveMs`, it opens itself and sends the first
- * comment: a caller of a stream hears something, however long the model thinks. `onOpen` is called before the head goes out.
+ * Writer of events to `response`. Every `keepAliveMs`, whatever else is written, a comment goes out, so that no proxy takes
+ * the stream for dead; one that is not open by then opens itself, so that its caller hears something, however long the model
+ * thinks. `onOpen` is called before the head goes out.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse

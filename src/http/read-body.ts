@@ -2,9 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ApiError, CallerLeftError } from '../errors.ts'
 import type { Slot } from './admission.ts'
 
-/** Largest request body, unless configured otherwise. */
-export const BODY_BYTES_MAX = 10 * 1024 * 1024
-
 /**
  * What is read and thrown away of a refused upload, so that its sender comes to read the answer instead of failing
  * on a closed connection; then the connection is cut.
