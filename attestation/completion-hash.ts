@@ -21,7 +21,7 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (design.md, Hash of a completion). Unset members of the request and the proof members of the
+ * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the request and the proof members of the
  * response are left out here, so that a caller's body, its stored echo, a create response and a stored response all
  * give the same hash. `digest` is SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
  *

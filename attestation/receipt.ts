@@ -1,7 +1,7 @@
 import { FormatError } from './errors.ts'
 import { hasExactMembers, isJsonObject, type Json } from './json/value.ts'
 
-/** What the enclave states of one completion beyond the five proof fields (design.md, Receipt). */
+/** What the enclave states of one completion beyond the five proof fields (README.md of this folder, Receipt). */
 export type Receipt = {
   readonly version: 1
   /** Index of the leaf in the notary's log. */

@@ -1,7 +1,7 @@
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (design.md, The house).
+ * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (README.md of enclave).
  * Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted; the gateway's values
  * (context, limits) only ever influence what the gateway itself receives.
  *
@@ -72,12 +72,13 @@ export type CompletionCall = {
   readonly credential: string | null
 }
 
+/** Longest context of a completion call, bytes of UTF-8. */
 export const CONTEXT_BYTES_MAX = 4096
 
-/** Longest credential of a completion call. */
+/** Longest credential of a completion call, bytes: it is printable ASCII. */
 export const CREDENTIAL_BYTES_MAX = 4096
 
-/** Longest body of a completion call, as at the gateway (the interface's body limit). */
+/** Longest body of a completion call, bytes: the interface's limit, and the gateway's default. */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
 /** Longest wait that a PullRequest may ask for, milliseconds. */
@@ -95,7 +96,8 @@ export type SealedNotice = {
  * `data: <chunk>` any number of times (chunks exactly as the caller gets them, canonical JSON);
  * then either `event: sealed` with a SealedNotice (outcome complete),
  * or `event: fault` with an EnclaveFault followed by `event: sealed` (outcome upstream_error).
- * A connection that ends without `sealed` left no record.
+ * One that the enclave ends without `sealed` left no record. One that the gateway left, or did not read, after its first
+ * chunk left one (outcome client_disconnected), which it finds with its next pull.
  */
 export const STREAM_EVENTS = { sealed: 'sealed', fault: 'fault' } as const
 
@@ -104,7 +106,7 @@ export type EnclaveFault = {
   readonly status: number
   readonly code: EnclaveFaultCode
   readonly message: string
-  /** For invalid_request: where in the body, as in interface.md part 7. */
+  /** For invalid_request: where in the body, as `loc` of the gateway's 422: `['body', 'messages', 0]`. */
   readonly loc?: readonly (string | number)[]
   /** For provider_refused: the provider's own error code (or type), when it gave one. Provider-controlled text. */
   readonly provider_code?: string
@@ -119,12 +121,12 @@ export type EnclaveFaultCode =
   | 'provider_refused' //         4xx  the provider's own client error, with its status and message
   | 'provider_error' //           502  the provider answered 5xx, a redirect, or something that is no completion
   | 'provider_unreachable' //     502  DNS, connect or TLS failure
-  | 'provider_timeout' //         504  connect, first-byte or idle timeout
+  | 'provider_timeout' //         504  connect, first-byte, idle or whole-answer timeout
   | 'answer_too_large' //         502  the provider's answer went over the limit
   | 'log_full' //                 503  too many unacknowledged completions
-  | 'not_ready' //                503  no attestation document, or shutting down
+  | 'not_ready' //                503  no attestation document, the clock is off, or shutting down
   | 'too_busy' //                 503  too many calls at once
-  | 'invalid_call' //             400  the gateway's own call is malformed: path, header, query or pull request
+  | 'invalid_call' //             400  the gateway's own call is malformed: header, query or body (404: no path of the protocol)
   | 'log_conflict' //             409  a pull from below what was acknowledged, or from above what was handed over
   | 'internal_error' //           500
 

@@ -9,7 +9,7 @@ import { outageErrorOf } from './enclave-refusals.ts'
 export const FRESH_PER_SECOND = 10
 export const FRESH_BURST = 20
 
-/** What anyone may ask of the enclave (design.md, Attestation). */
+/** What anyone is told of the enclave: `GET /v1/attestation`. */
 export type AttestationReply = {
   /** Attestation document, standard base64: fresh over the nonce, or the current one. */
   readonly attestation: string

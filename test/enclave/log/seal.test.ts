@@ -36,7 +36,7 @@ async function makeNotary() {
 }
 
 describe('sealCompletion', () => {
-  it('makes the leaf that design.md describes', async () => {
+  it('makes the leaf that attestation/README.md describes', async () => {
     const notary = await makeNotary()
     expect(sealCompletion(notary, finished)).toEqual({
       notary: notary.account.notary,

@@ -13,7 +13,7 @@ export type DocumentOptions = {
   readonly payload?: Uint8Array
   /** Encode the payload's map with indefinite length, as since mid-2025. */
   readonly indefinite?: boolean
-  /** The four items of the envelope. `signedHeader` is what is signed when it is not what is sent. */
+  /** The four items of the envelope. A header that is no bytes is sent, and the standard one signed. */
   readonly protectedHeader?: CborValue
   readonly unprotectedHeader?: CborValue
   readonly payloadItem?: CborValue
