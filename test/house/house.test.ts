@@ -27,6 +27,7 @@ describe('import directions', () => {
   it.each([
     ['attestation/x.ts', "import 'node:fs'"],
     ['attestation/x.ts', "import { z } from 'zod'"],
+    ['attestation/x.ts', "import { Certificate } from 'pkijs'"],
     ['attestation/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
     ['attestation/a/x.ts', "export * from '../../src/app.ts'"],
     ['enclave/protocol/x.ts', "import { a } from '../log/log.ts'"],
