@@ -6,32 +6,17 @@ import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseRelease } from '../../attestation/release/release.ts'
-import { BuildError } from '../../enclave/image/build-error.ts'
 import { readCacheFolder } from '../../enclave/image/config.ts'
-import { openDebianPackages, openDependencies } from '../../enclave/image/open-parts.ts'
-import { readPins } from '../../enclave/image/pins.ts'
 import { readCpio } from '../enclave/image/read-cpio.ts'
+import { findImageHindrance } from '../support/image-hindrance.ts'
 
 const project = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 const root = mkdtempSync(join(tmpdir(), 'image-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
-/** Null when every package is there or can be fetched, else why the image cannot be built here. */
-const hindrance = await findHindrance()
-
-async function findHindrance(): Promise<string | null> {
-  try {
-    const [pins, source] = [await readPins(project), { folder: null, cache: readCacheFolder() }]
-    await openDebianPackages(pins.packages, source)
-    await openDependencies(pins.dependencies, source)
-    return null
-  } catch (error) {
-    const isMissing = error instanceof BuildError && /^(missing_tool|package_unavailable)$/.test(error.code)
-    if (isMissing) return error.message
-    throw error
-  }
-}
+/** Null when the image can be built here, else why not. */
+const hindrance = await findImageHindrance()
 
 /** The committed project in a folder of its own, and what another machine would have otherwise. */
 type Machine = {

@@ -4,13 +4,9 @@ import { promisify } from 'node:util'
 import { startImage } from '../../enclave/image/boot/boot-enclave.ts'
 import { openBootFiles, padRamdisk } from '../../enclave/image/boot/boot-files.ts'
 import { type Machine, QEMU } from '../../enclave/image/boot/machine.ts'
-import { BuildError } from '../../enclave/image/build-error.ts'
-import { PROJECT_ROOT } from '../../enclave/image/build-image.ts'
-import { readCacheFolder } from '../../enclave/image/config.ts'
 import { encodeCpio } from '../../enclave/image/cpio.ts'
 import { textFile } from '../../enclave/image/file-tree.ts'
-import { openDebianPackages, openDependencies } from '../../enclave/image/open-parts.ts'
-import { readPins } from '../../enclave/image/pins.ts'
+import { findImageHindrance } from './image-hindrance.ts'
 
 /** Null when an image can be built and booted here, else why not. */
 export async function findBootHindrance(): Promise<string | null> {
@@ -18,17 +14,7 @@ export async function findBootHindrance(): Promise<string | null> {
     () => true,
     () => false,
   )
-  if (!hasQemu) return `${QEMU} is not installed`
-  try {
-    const [pins, source] = [await readPins(PROJECT_ROOT), { folder: null, cache: readCacheFolder() }]
-    await openDebianPackages(pins.packages, source)
-    await openDependencies(pins.dependencies, source)
-    return null
-  } catch (error) {
-    const isMissing = error instanceof BuildError && /^(missing_tool|package_unavailable)$/.test(error.code)
-    if (isMissing) return error.message
-    throw error
-  }
+  return hasQemu ? findImageHindrance() : `${QEMU} is not installed`
 }
 
 /**
