@@ -1,10 +1,7 @@
 import {
   authorityConstraints,
-  type CertificateParts,
   extension,
   generateKey,
-  KEY_USAGE_BITS,
-  keyUsage,
   publicKeyInfo,
   signWith,
 } from '../nitro-builder/certificate-builder.ts'
@@ -17,26 +14,20 @@ import {
   sequence,
   utf8String,
 } from '../nitro-builder/der-encoder.ts'
-import { buildChain, type Chain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
+import { buildChain, keyAt } from '../nitro-builder/development-pki.ts'
 import { buildDocument } from '../nitro-builder/document-builder.ts'
 import type { Acceptance, Refusal } from './case.ts'
+import {
+  alsoExtended,
+  altered,
+  extensionsOf,
+  p384Algorithm,
+  pointOf,
+  unknown,
+} from './certificate-documents.ts'
+import { documentOf, leafUsage } from './chain-documents.ts'
 
-/** A document whose certificate at `level` (0 root to 4 leaf) is altered and everything else as it should be. */
-function altered(level: number, parts: Partial<CertificateParts>): Uint8Array {
-  return documentOf(buildChain({ level, parts }))
-}
-
-const documentOf = (chain: Chain) => buildDocument({ chain })
-const extensionsOf = (level: number) => partsOf(level).extensions ?? []
-const alsoExtended = (level: number, ...extra: readonly Uint8Array[]) =>
-  altered(level, { extensions: [...extensionsOf(level), ...extra] })
-
-const { digitalSignature } = KEY_USAGE_BITS
-const leafUsage = keyUsage(digitalSignature, false)
-const unknown = '1.3.6.1.4.1.99999.1'
 const sha256Algorithm = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
-const p384Algorithm = sequence(objectIdentifier('1.2.840.10045.2.1'), objectIdentifier('1.3.132.0.34'))
-const pointOf = (level: number) => publicKeyInfo(keyAt(level)).subarray(-97)
 const keyOf = (point: Uint8Array) => sequence(p384Algorithm, bitString(point))
 const rsaKey = sequence(
   sequence(objectIdentifier('1.2.840.113549.1.1.1'), encodeDer(0x05)),

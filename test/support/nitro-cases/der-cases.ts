@@ -1,12 +1,4 @@
-import {
-  type CertificateParts,
-  extension,
-  KEY_USAGE_BITS,
-  keyUsage,
-  leafConstraints,
-  publicKeyInfo,
-  signWith,
-} from '../nitro-builder/certificate-builder.ts'
+import { extension, leafConstraints, signWith } from '../nitro-builder/certificate-builder.ts'
 import {
   bitString,
   boolean,
@@ -18,26 +10,20 @@ import {
   set,
   utf8String,
 } from '../nitro-builder/der-encoder.ts'
-import { buildChain, type Chain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
-import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
+import { keyAt } from '../nitro-builder/development-pki.ts'
+import { standardChain } from '../nitro-builder/document-builder.ts'
 import type { Refusal } from './case.ts'
+import {
+  alsoExtended,
+  altered,
+  extensionsOf,
+  p384Algorithm,
+  pointOf,
+  unknown,
+} from './certificate-documents.ts'
+import { documentOf, leafUsage } from './chain-documents.ts'
 
-/** A document whose certificate at `level` (0 root to 4 leaf) is altered and everything else as it should be. */
-function altered(level: number, parts: Partial<CertificateParts>): Uint8Array {
-  return documentOf(buildChain({ level, parts }))
-}
-
-const documentOf = (chain: Chain) => buildDocument({ chain })
 const withLeaf = (certificate: Uint8Array<ArrayBuffer>) => documentOf({ ...standardChain, certificate })
-const extensionsOf = (level: number) => partsOf(level).extensions ?? []
-const alsoExtended = (level: number, ...extra: readonly Uint8Array[]) =>
-  altered(level, { extensions: [...extensionsOf(level), ...extra] })
-
-const { digitalSignature } = KEY_USAGE_BITS
-const leafUsage = keyUsage(digitalSignature, false)
-const unknown = '1.3.6.1.4.1.99999.1'
-const p384Algorithm = sequence(objectIdentifier('1.2.840.10045.2.1'), objectIdentifier('1.3.132.0.34'))
-const pointOf = (level: number) => publicKeyInfo(keyAt(level)).subarray(-97)
 const utcTime = (text: string) => encodeDer(0x17, Buffer.from(text))
 const constraints = (...content: readonly Uint8Array[]) =>
   extension('2.5.29.19', { critical: true, value: sequence(...content) })

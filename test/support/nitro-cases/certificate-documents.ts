@@ -1,0 +1,22 @@
+import { type CertificateParts, publicKeyInfo } from '../nitro-builder/certificate-builder.ts'
+import { objectIdentifier, sequence } from '../nitro-builder/der-encoder.ts'
+import { buildChain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
+import { documentOf } from './chain-documents.ts'
+
+/** A document whose certificate at `level` (0 root to 4 leaf) is altered and everything else as it should be. */
+export function altered(level: number, parts: Partial<CertificateParts>): Uint8Array {
+  return documentOf(buildChain({ level, parts }))
+}
+
+/** The extensions that the certificate at `level` should have. */
+export const extensionsOf = (level: number) => partsOf(level).extensions ?? []
+/** A document whose certificate at `level` has these extensions besides. */
+export const alsoExtended = (level: number, ...extra: readonly Uint8Array[]) =>
+  altered(level, { extensions: [...extensionsOf(level), ...extra] })
+
+/** An extension that nobody knows. */
+export const unknown = '1.3.6.1.4.1.99999.1'
+/** AlgorithmIdentifier of a P-384 key. */
+export const p384Algorithm = sequence(objectIdentifier('1.2.840.10045.2.1'), objectIdentifier('1.3.132.0.34'))
+/** The uncompressed point of the key at `level`: the last 97 bytes of its SubjectPublicKeyInfo. */
+export const pointOf = (level: number) => publicKeyInfo(keyAt(level)).subarray(-97)
