@@ -155,6 +155,11 @@ export function asApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
 }
 
+/** What was thrown, as an error. What is none, as code of others may throw, is not told: it could be anything. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error('not an error')
+}
+
 function headersOf(error: ApiError): Readonly<Record<string, string>> {
   return {
     ...(error.retryAfterSeconds === null ? {} : { 'retry-after': String(error.retryAfterSeconds) }),

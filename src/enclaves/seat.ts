@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CompletionCall, Identity } from '../../enclave/protocol/messages.ts'
+import { asError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { Committer } from '../services/committer.ts'
 import type { CompletionAnswer, EnclaveClient } from '../services/enclave-client.ts'
@@ -215,7 +216,7 @@ export class Seat {
       this.contactFault = null
       this.apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
     } catch (error) {
-      this.contactFault = error instanceof Error ? error : new Error('not an error')
+      this.contactFault = asError(error)
       this.apply({ kind: 'lost' })
     }
   }

@@ -1,4 +1,5 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
+import { asError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { LimitBucket, Limits, RateLimitsStore, Settlement, StepOutcome } from '../stores/rate-limits.ts'
 
@@ -170,7 +171,7 @@ class Queue implements StepQueue {
         }
       return null
     } catch (error) {
-      const reason = error instanceof Error ? error : new Error('not an error')
+      const reason = asError(error)
       for (const { reject } of takes) reject(reason)
       return reason
     }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { buildConnector } from 'undici'
 import { ENCLAVE_PATHS, type Identity } from '../../enclave/protocol/messages.ts'
+import { asError } from '../errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-error.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'
 
@@ -115,6 +116,6 @@ function unsent(fault: unknown): Error {
     fault instanceof SyntaxError
       ? new EnclaveError('protocol', 'the enclave answered what is not JSON')
       : enclaveErrorOf(fault)
-  if (!(error instanceof EnclaveError)) return error instanceof Error ? error : new Error('not an error')
+  if (!(error instanceof EnclaveError)) return asError(error)
   return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
+import { asError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { CommitRaceLost, LogCorrupt } from '../stores/commits.ts'
 import type { RecordsStore, StoredRecord } from '../stores/records.ts'
@@ -153,7 +154,7 @@ class LogFollower implements Committer {
       } catch (error) {
         this.session = null
         if (isLostRace(error) && ++this.racesInRow <= RACES_IN_ROW_MAX) this.count('races')
-        else await this.recover(error instanceof Error ? error : new Error('not an error'))
+        else await this.recover(asError(error))
       }
     } while (!this.isStopping)
   }

@@ -6,6 +6,7 @@ import { headAttestationUserData } from '../../attestation/evidence/head-stateme
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { HeadAttestationReply, Identity } from '../../enclave/protocol/messages.ts'
 import type { RecentBlock } from '../chain/chain-reads.ts'
+import { asError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from '../stores/head-attestations.ts'
 import { CommitError } from './commit-error.ts'
@@ -119,8 +120,7 @@ class HeadAttester implements HeadAttestations {
       // The log of the next enclave has no attestation yet.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (error) {
-      if (!this.stopping.signal.aborted)
-        this.report(error instanceof Error ? error : new Error('not an error'))
+      if (!this.stopping.signal.aborted) this.report(asError(error))
       this.failuresInRow++
       const backoffMs = BACKOFF_MIN_MS * 2 ** Math.min(this.failuresInRow - 1, 16)
       return Math.min(backoffMs, BACKOFF_MAX_MS, intervalMs)

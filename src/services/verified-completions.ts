@@ -1,6 +1,6 @@
 import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
 import type { EnclaveCalls } from '../enclaves/calls.ts'
-import { ApiError, asApiError, type ErrorCode, type ValidationError } from '../errors.ts'
+import { ApiError, asApiError, asError, type ErrorCode, type ValidationError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { ChatRequest } from '../schemas/chat-request.ts'
 import type { StoredRecord } from '../stores/records.ts'
@@ -211,7 +211,7 @@ function withoutCredential(fault: EnclaveFault, { credential, isOperators }: Cho
 }
 
 function toldError({ log }: VerifiedCompletionsOptions, { context }: VerifiedCall, error: unknown): Error {
-  if (!(error instanceof EnclaveError)) return error instanceof Error ? error : new Error('not an error')
+  if (!(error instanceof EnclaveError)) return asError(error)
   log.warn({ requestId: context.requestId, err: error }, 'enclave call failed')
   return outageErrorOf(error)
 }
