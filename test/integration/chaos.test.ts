@@ -15,6 +15,7 @@ import {
   usageChunk,
   writeEvents,
 } from '../support/scripted-backend.ts'
+import { until } from '../support/until.ts'
 
 const AGENTS = 200
 const REQUESTS = 2_000
@@ -232,13 +233,7 @@ const isNothingHeld = ({
   handshakes,
 }: ReturnType<PlainStage['nodes']['status']>) => slotsInUse + runs + queued + probes + handshakes === 0
 
-async function eventually(isSo: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + SETTLE_MS
-  while (!isSo()) {
-    if (performance.now() > deadline) throw new Error(`not so in the end: ${what}`)
-    await sleep(20)
-  }
-}
+const eventually = (isSo: () => boolean, what: string) => until(what, isSo, SETTLE_MS)
 
 it(`answers ${REQUESTS} callers while ${AGENTS} agents are killed, stalled and come back, and holds nothing afterwards`, async () => {
   const random = createRandom(SEED)

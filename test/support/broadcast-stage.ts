@@ -2,17 +2,10 @@ import { afterEach, beforeEach, expect } from 'vitest'
 import { type Broadcaster, createBroadcaster } from '../../src/chain/broadcaster.ts'
 import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
 import { readContract } from './affidavit-contract.ts'
-import {
-  type LogLine,
-  recordLog,
-  signAnchors,
-  startTestChain,
-  TEST_NOTARY,
-  type TestChain,
-  until,
-} from './chain.ts'
+import { type LogLine, recordLog, signAnchors, startTestChain, TEST_NOTARY, type TestChain } from './chain.ts'
 import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
 import { createMemoryAnchors, type MemoryAnchors } from './memory-anchors.ts'
+import { until } from './until.ts'
 
 /** Address of the local chain's relayer. */
 export const RELAYER = '0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f'

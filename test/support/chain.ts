@@ -129,16 +129,3 @@ async function headSignature(
   signatures.set(key, signature)
   return signature
 }
-
-/** Waits until `isTrue`; throws with `what` when that takes longer than `timeoutMs`. */
-export async function until(
-  what: string,
-  isTrue: () => boolean | Promise<boolean>,
-  timeoutMs = 15_000,
-): Promise<void> {
-  const deadline = performance.now() + timeoutMs
-  while (!(await isTrue())) {
-    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-}

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { AFFIDAVIT } from '../../../contracts/artifact.ts'
-import { recordLog, signAnchors, startTestChain, type TestChain, until } from '../../support/chain.ts'
+import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
+import { until } from '../../support/until.ts'
 
 let folder: string
 const chains: TestChain[] = []

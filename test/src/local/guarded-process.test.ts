@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type GuardedProcess, spawnGuarded } from '../../../src/local/guarded-process.ts'
-import { until } from '../../support/chain.ts'
 import { isAlive } from '../../support/is-alive.ts'
+import { until } from '../../support/until.ts'
 
 const running: GuardedProcess[] = []
 afterEach(async () => {

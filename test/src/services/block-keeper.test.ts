@@ -13,8 +13,9 @@ import { type AnchorBlocksStore, createAnchorBlocksStore } from '../../../src/st
 import { createAnchorsStore } from '../../../src/stores/anchors.ts'
 import { createCommitsStore } from '../../../src/stores/commits.ts'
 import type { Database } from '../../../src/stores/database.ts'
-import { recordLog, signAnchors, startTestChain, type TestChain, until } from '../../support/chain.ts'
+import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { until } from '../../support/until.ts'
 import { buildCommit, makeLog, OPENING, stateAfter } from '../stores/build-commit.ts'
 
 const ANCHORS = 6

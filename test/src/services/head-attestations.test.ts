@@ -18,11 +18,12 @@ import {
   type HeadAttestationsStore,
   type StoredHeadAttestation,
 } from '../../../src/stores/head-attestations.ts'
-import { recordLog, startTestChain, type TestChain, until } from '../../support/chain.ts'
+import { recordLog, startTestChain, type TestChain } from '../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../support/chain-proxy.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { createScriptedLog, type ScriptedLog } from '../../support/scripted-log.ts'
+import { until } from '../../support/until.ts'
 import { type RunningCommitter, runCommitter } from './run-committer.ts'
 
 const CONFIRMATIONS = 3

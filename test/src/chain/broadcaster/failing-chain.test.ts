@@ -1,8 +1,9 @@
 import { copyFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
 import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
-import { startTestChain, until } from '../../../support/chain.ts'
+import { startTestChain } from '../../../support/chain.ts'
 import type { ProxyAction } from '../../../support/chain-proxy.ts'
+import { until } from '../../../support/until.ts'
 
 const stage = useBroadcastStage()
 

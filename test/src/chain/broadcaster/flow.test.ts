@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
-import { until } from '../../../support/chain.ts'
+import { until } from '../../../support/until.ts'
 
 const stage = useBroadcastStage()
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { RELAYER, useBroadcastStage } from '../../../support/broadcast-stage.ts'
-import { signAnchors, until } from '../../../support/chain.ts'
+import { signAnchors } from '../../../support/chain.ts'
+import { until } from '../../../support/until.ts'
 
 const stage = useBroadcastStage()
 

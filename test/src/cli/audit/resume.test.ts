@@ -4,8 +4,8 @@ import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
-import { until } from '../../../support/chain.ts'
 import { type Attack, TEST_KEY } from '../../../support/equivocating-server.ts'
+import { until } from '../../../support/until.ts'
 import { openStage, type Stage } from './stage.ts'
 
 const MAIN = join(import.meta.dirname, '../../../../src/cli/main.ts')

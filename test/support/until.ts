@@ -1,0 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Waits until `isTrue`; throws with `what` when that takes longer than `timeoutMs`. */
+export async function until(
+  what: string,
+  isTrue: () => boolean | Promise<boolean>,
+  timeoutMs = 15_000,
+): Promise<void> {
+  const deadline = performance.now() + timeoutMs
+  while (!(await isTrue())) {
+    if (performance.now() > deadline) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`)
+    await sleep(10)
+  }
+}
