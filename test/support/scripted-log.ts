@@ -54,7 +54,7 @@ export type ScriptedLog = {
   renewDocument(): void
   /** The enclave dies and comes back with a new account: what was not acknowledged is gone. */
   restart(): Promise<void>
-  /** While it is down, every call fails as F's client fails. */
+  /** While it is down, every call fails as the enclave's client does. */
   setDown(next: boolean): void
 }
 

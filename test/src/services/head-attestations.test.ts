@@ -169,9 +169,15 @@ describe('head attestations', () => {
     running.script.beforeCommit = () => {
       throw new Error('connect ECONNREFUSED')
     }
+    const asked = Promise.withResolvers<void>()
+    log.script.beforeAttest = (head) => {
+      asked.resolve()
+      return head
+    }
     log.seal()
     start()
-    await sleep(5 * INTERVAL_MS)
+    await asked.promise
+    await sleep(INTERVAL_MS)
     await log.restart()
     running.script.beforeCommit = () => {}
     log.seal()
