@@ -1,5 +1,6 @@
 import { readFile, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { MEASURED_FOLDERS } from '../nsm/measured-source.ts'
 import { BuildError } from './build-error.ts'
 import type { FileTree, TreeEntry } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
@@ -19,10 +20,7 @@ export type TrackedSources = {
   readonly uncommitted: readonly string[]
 }
 
-/** The folders of the project whose files are in the image, all of them. */
-export const MEASURED_FOLDERS = ['attestation', 'enclave'] as const
-
-/** Files outside of them that an image is built by: version, and versions and digests of npm's packages. */
+/** Files outside of the measured folders that an image is built by: version, and versions and digests of npm's packages. */
 const MANIFESTS = ['package.json', 'package-lock.json'] as const
 
 /**

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { NsmError } from './nsm.ts'
 
-/** Folders below the measured root whose every file but READMEs is application source. */
+/** Folders of the project that are the application: an image has every file of them, and here all but READMEs are measured. */
 export const MEASURED_FOLDERS = ['attestation', 'enclave'] as const
 
 /** Files below the measured root that fix what runs besides: the exact version of each dependency. */
