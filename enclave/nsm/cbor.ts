@@ -1,21 +1,27 @@
-/**
+/*
  * Writer for the CBOR (RFC 8949) that a security module and its clients exchange: definite lengths, shortest
  * heads. The one exception, the indefinite map, is what AWS's documents use for their payload since 2025.
- * Every function gives the complete encoding of one item; arrays and maps take items that are encoded already.
+ * Every function gives the complete encoding of one item; arrays and maps take items that are encoded already. Throws
+ * RangeError for a length or integer that is none from 0 to 2^53-1.
  */
+
+/** An unsigned integer, 0 to 2^53-1. */
 export function encodeUnsigned(value: number): Uint8Array {
   return encodeHead(MAJOR.unsigned, value)
 }
 
+/** A byte string. */
 export function encodeBytes(value: Uint8Array): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.bytes, value.length), value])
 }
 
+/** A text string: `value` in UTF-8. */
 export function encodeText(value: string): Uint8Array {
   const utf8 = Buffer.from(value, 'utf8')
   return Buffer.concat([encodeHead(MAJOR.text, utf8.length), utf8])
 }
 
+/** An array of encoded items. */
 export function encodeArray(items: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.array, items.length), ...items])
 }
@@ -25,10 +31,12 @@ export function encodeMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.map, entries.length), ...entries.flat()])
 }
 
+/** The same map with indefinite length. */
 export function encodeIndefiniteMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([INDEFINITE_MAP, ...entries.flat(), BREAK])
 }
 
+/** true or false. */
 export function encodeBoolean(value: boolean): Uint8Array {
   return Uint8Array.of(value ? 0xf5 : 0xf4)
 }

@@ -1,11 +1,14 @@
-/**
+/*
  * Writer for the DER (X.690) that an X.509 certificate needs. Every function gives the complete encoding of one
- * element; constructed ones take elements that are encoded already.
+ * element; constructed ones take elements that are encoded already. Throws RangeError for one over 65,535 bytes.
  */
+
+/** SEQUENCE of the parts in this order. */
 export function derSequence(...parts: readonly Uint8Array[]): Uint8Array {
   return encodeElement(TAG.sequence, ...parts)
 }
 
+/** SET of the parts. DER sorts them: with more than one, the order is the caller's to get right. */
 export function derSet(...parts: readonly Uint8Array[]): Uint8Array {
   return encodeElement(TAG.set, ...parts)
 }
@@ -28,10 +31,12 @@ export function derInteger(bytes: Uint8Array): Uint8Array {
   return encodeElement(TAG.integer, signed)
 }
 
+/** BOOLEAN: 0xff or 0x00, as DER has it. */
 export function derBoolean(value: boolean): Uint8Array {
   return encodeElement(TAG.boolean, Uint8Array.of(value ? 0xff : 0x00))
 }
 
+/** OCTET STRING. */
 export function derOctetString(value: Uint8Array): Uint8Array {
   return encodeElement(TAG.octetString, value)
 }
@@ -50,10 +55,12 @@ export function derObjectIdentifier(dotted: string): Uint8Array {
   )
 }
 
+/** UTF8String. */
 export function derUtf8String(value: string): Uint8Array {
   return encodeElement(TAG.utf8String, Buffer.from(value, 'utf8'))
 }
 
+/** PrintableString; `value` must consist of its characters (X.680, 41.4), which is not checked. */
 export function derPrintableString(value: string): Uint8Array {
   return encodeElement(TAG.printableString, Buffer.from(value, 'ascii'))
 }

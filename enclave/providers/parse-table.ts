@@ -3,6 +3,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
+/** Entries of a table, patterns of an entry, and characters of a pattern, at most: many times what the built-in table has. */
 export const PROVIDERS_MAX = 64
 export const PATTERNS_MAX = 256
 export const PATTERN_CHARACTERS_MAX = 256

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { assembleTiers, CALL_KINDS, type Tier, type Tiers } from './tiers.ts'
 
+/** Tiers of a file, groups of a tier, and model patterns of a group, at most: each call walks the groups and patterns of a tier. */
 export const TIERS_MAX = 100
 export const GROUPS_MAX = 100
 export const PATTERNS_MAX = 200

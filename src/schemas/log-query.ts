@@ -37,27 +37,32 @@ export function parseNotaryParameter(text: string): string {
   return `0x${validateParameters('path', notaryParameter, { notary: text }).notary}`
 }
 
-/** Defaults filled in, other parameters ignored; throws ValidationError, as all that follow. */
+/** Query of the list of logs: defaults filled in, other parameters ignored. Throws ValidationError, as all that follow. */
 export function parseLogsQuery(parameters: QueryParameters): LogsQuery {
   return validateParameters('query', logsQuery, parameters)
 }
 
+/** Query of the heads of a log. */
 export function parseHeadsQuery(parameters: QueryParameters): HeadsQuery {
   return validateParameters('query', headsQuery, parameters)
 }
 
+/** Query of an inclusion proof; that `index` is below `size` is the service's to check. */
 export function parseInclusionQuery(parameters: QueryParameters): InclusionQuery {
   return validateParameters('query', inclusionQuery, parameters)
 }
 
+/** Query of a consistency proof; that `from` is at most `to` is the service's to check. */
 export function parseConsistencyQuery(parameters: QueryParameters): ConsistencyQuery {
   return validateParameters('query', consistencyQuery, parameters)
 }
 
+/** Query of leaf hashes. */
 export function parseLeavesQuery(parameters: QueryParameters): LeavesQuery {
   return validateParameters('query', leavesQuery, parameters)
 }
 
+/** Query of a log's records. */
 export function parseLogRecordsQuery(parameters: QueryParameters): LogRecordsQuery {
   return validateParameters('query', recordsQuery, parameters)
 }

@@ -9,6 +9,7 @@ export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as con
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
+/** How each of them is asked, and its answers are read. */
 export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>> = {
   searxng: SEARXNG,
   brave: BRAVE,
