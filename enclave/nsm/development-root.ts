@@ -29,11 +29,11 @@ export const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
  * `nowMs` is Unix milliseconds. Throws NsmError InvalidRoot.
  */
 export async function openDevelopmentRoot(rootFile: string | null, nowMs: number): Promise<DevelopmentRoot> {
-  if (rootFile === null) return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), nowMs)
+  if (rootFile === null) return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), { nowMs, file: 'in memory' })
   const stored = await readRootFile(rootFile)
   if (stored === null) await createOnce(rootFile, makeDevelopmentRoot(nowMs))
   const pem = stored ?? (await readRootFile(rootFile)) ?? ''
-  const root = parseDevelopmentRoot(pem, nowMs)
+  const root = parseDevelopmentRoot(pem, { nowMs, file: rootFile })
   await writeCertificate(rootCertificateFile(rootFile), root.certificate)
   return root
 }
@@ -70,7 +70,10 @@ const ROOT_NAME = encodeName([
   ['CN', DEVELOPMENT_ROOT_COMMON_NAME],
 ])
 
-function parseDevelopmentRoot(pem: string, nowMs: number): DevelopmentRoot {
+function parseDevelopmentRoot(
+  pem: string,
+  { nowMs, file }: { readonly nowMs: number; readonly file: string },
+): DevelopmentRoot {
   try {
     const privateKey = createPrivateKey(pem)
     const certificate = new X509Certificate(pem)
@@ -92,7 +95,7 @@ function parseDevelopmentRoot(pem: string, nowMs: number): DevelopmentRoot {
       notAfter,
     }
   } catch (error) {
-    throw invalidRoot('the development root cannot be used', error)
+    throw invalidRoot(`the development root ${file} cannot be used`, error)
   }
 }
 

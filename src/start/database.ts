@@ -20,9 +20,8 @@ export async function startDatabase(
   try {
     return await openDatabase(location, (error) => log.warn({ err: error }, 'database connection broke'))
   } catch (error) {
-    throw new StartFailure(describe(error, url === null ? 'the embedded database' : 'DATABASE_URL'), {
-      cause: error,
-    })
+    const what = 'url' in location ? 'DATABASE_URL' : `the embedded database in ${location.dataFolder}`
+    throw new StartFailure(describe(error, what), { cause: error })
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises'
+import { chmod, mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { PGliteDialect } from 'kysely'
 import { startUpkeep, UPKEEP_LIMITS } from './embedded-upkeep.ts'
@@ -6,8 +6,10 @@ import { lockFolder } from './folder-lock.ts'
 import { parseInt8 } from './int8.ts'
 import type { OpenedDatabase } from './postgres.ts'
 
+const OWNER_ALONE = 0o700
+
 /**
- * Opens the embedded PGlite in a folder of our own, which is made when it is missing. What was committed survives a
+ * Opens the embedded PGlite in a folder of our own, which is made when it is missing and closed to other users. What was committed survives a
  * kill of the process, but not a power cut: PGlite does not wait for the disk. Rejects with DataFolderInUse when
  * another process holds the folder: two would destroy each other's files.
  */
@@ -17,6 +19,8 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
+  // PGlite lets everybody write its files, whatever the umask: only the folder keeps others out.
+  await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
     // Loaded only here: 20 MB of WebAssembly that a gateway on a real Postgres never needs.

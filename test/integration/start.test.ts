@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { createServer } from 'node:net'
@@ -196,6 +196,25 @@ describe('a stop', () => {
     expect(await stopped).toBe(0)
     await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
     expect(service.output().stderr).not.toContain('"level":"error"')
+  })
+
+  it('reaches every part when it is npm that is told', async () => {
+    const npm = spawn('npm', ['start'], {
+      cwd: join(import.meta.dirname, '../..'),
+      env: { ...process.env, PORT: '0', CHAIN_PORT: '0', DATA_DIR: folder },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    const ended = once(npm, 'exit')
+    let said = ''
+    npm.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+    })
+    await expect.poll(() => said, { timeout: 60_000 }).toContain('curl')
+    const parts = listTree(npm.pid ?? 0)
+    expect(parts.length).toBeGreaterThan(5)
+    npm.kill('SIGTERM')
+    await ended
+    await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
   })
 
   it('ends at once with the second signal, and takes every part along', async () => {
