@@ -41,6 +41,8 @@ export type UpstreamModel = {
 export type Models = {
   /** JSON text of the list. Without the providers' models while the enclave is away. */
   list(): Promise<string>
+  /** JSON text of one model of that list; null when it is not there. */
+  find(id: string): Promise<string | null>
 }
 
 /**
@@ -58,17 +60,21 @@ export function createModels(options: {
   readonly startedAt: number
 }): Models {
   const { dispatcher, enclaves, providerModels, listUpstream, startedAt } = options
+  const listAll = (): readonly ListedModel[] => {
+    const table = enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
+    const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
+    for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
+    const others = listUpstream().filter(({ id }) => !owners.has(id))
+    return [
+      ...[...owners].map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt })),
+      ...others.map((model) => listedModel({ ...model, startedAt })),
+    ]
+  }
   return {
-    async list() {
-      const table = enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
-      const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
-      for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
-      const others = listUpstream().filter(({ id }) => !owners.has(id))
-      const data = [
-        ...[...owners].map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt })),
-        ...others.map((model) => listedModel({ ...model, startedAt })),
-      ]
-      return JSON.stringify({ object: 'list', data })
+    list: async () => JSON.stringify({ object: 'list', data: listAll() }),
+    async find(id) {
+      const found = listAll().find((model) => model.id === id)
+      return found === undefined ? null : JSON.stringify(found)
     },
   }
 }

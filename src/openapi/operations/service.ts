@@ -10,6 +10,7 @@ import {
   attestationReply,
   embeddingList,
   health,
+  model,
   modelList,
   notaryList,
   readiness,
@@ -29,6 +30,14 @@ export const serviceOperations: readonly Operation[] = [
     reply: { name: 'ApiInformation', schema: apiInformation },
   },
   { ...service, path: '/v1/models', summary: 'Models', reply: { name: 'ModelList', schema: modelList } },
+  {
+    ...service,
+    path: '/v1/models/:model',
+    summary: 'One model',
+    pathParameters: z.object({ model: z.string() }),
+    reply: { name: 'Model', schema: model },
+    errors: ['not_found'],
+  },
   {
     ...service,
     path: '/v1/attestation',

@@ -25,21 +25,18 @@ export const readiness = z.strictObject({
   chain: z.strictObject({ status: z.enum(['ok', 'failing']), anchors_waiting: z.int() }),
 })
 
-export const modelList = z.strictObject({
-  object: z.literal('list'),
-  data: z.array(
-    z.strictObject({
-      id: z.string(),
-      object: z.literal('model'),
-      created: z.int(),
-      owned_by: z.string(),
-      name: z.string(),
-      context_length: z.int().nullable(),
-      max_completion_tokens: z.null(),
-      pricing: z.looseObject({ prompt: z.string(), completion: z.string() }),
-    }),
-  ),
+export const model = z.strictObject({
+  id: z.string(),
+  object: z.literal('model'),
+  created: z.int(),
+  owned_by: z.string(),
+  name: z.string(),
+  context_length: z.int().nullable(),
+  max_completion_tokens: z.null(),
+  pricing: z.looseObject({ prompt: z.string(), completion: z.string() }),
 })
+
+export const modelList = z.strictObject({ object: z.literal('list'), data: z.array(model) })
 
 /** `POST /v1/embeddings` (interface, 2.6). */
 export const embeddingList = z.looseObject({

@@ -111,8 +111,9 @@ describe('models of the openai package', () => {
     expect(owners.get('demo/embedding')).toBe('embeddings')
   })
 
-  it('are not found one by one, which the interface does not have', async () => {
-    await expect(client.models.retrieve('demo/echo')).rejects.toThrow(OpenAI.NotFoundError)
+  it('are found one by one', async () => {
+    expect(await client.models.retrieve('demo/echo')).toMatchObject({ id: 'demo/echo', owned_by: 'nodes' })
+    await expect(client.models.retrieve('demo/nothing')).rejects.toThrow(OpenAI.NotFoundError)
   })
 })
 

@@ -33,7 +33,7 @@ let nodeId: string
 let hash: string
 let keyId: string
 beforeAll(async () => {
-  gateway = await startGateway()
+  gateway = await startGateway({ settings: { providerModels: ['gpt-mini'] } })
   const { node_id } = await call('POST', '/v1/dashboard/node', { node_name: 'mine' })
   nodeId = String(node_id)
   const completion = (await (await postChat(gateway, CHAT_REQUEST)).json()) as { readonly hash: string }
@@ -113,6 +113,7 @@ describe('real replies are as documented', () => {
       ['/', '/'],
       ['/healthz', '/healthz'],
       ['/v1/models', '/v1/models'],
+      ['/v1/models/{model}', '/v1/models/gpt-mini'],
       ['/v1/attestation', '/v1/attestation'],
       [VERIFIED_PATH, VERIFIED_PATH],
       [`${VERIFIED_PATH}/{hash}`, `${VERIFIED_PATH}/${hash}`],

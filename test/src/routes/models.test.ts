@@ -69,3 +69,14 @@ it('lists the models of nodes while the enclave is away', async () => {
   await gateway.enclave.stop()
   await expect.poll(owners, { timeout: 20_000, interval: 200 }).toEqual(['llama of nodes'])
 })
+
+it('gives one model by its id, with a slash in it too', async () => {
+  nodes.setModels(['some/llama'])
+  const reply = await fetch(`${gateway.url}/v1/models/${encodeURIComponent('some/llama')}`)
+  expect([reply.status, await reply.json()]).toMatchObject([200, { id: 'some/llama', owned_by: 'nodes' }])
+  const missing = await fetch(`${gateway.url}/v1/models/gpt-other`)
+  expect([missing.status, await missing.json()]).toMatchObject([
+    404,
+    { error: { code: 'not_found', message: 'There is no such model' } },
+  ])
+})
