@@ -25,6 +25,8 @@ const RESTART_PAUSE_MIN_MS = 50
 const RESTART_PAUSE_MAX_MS = 5_000
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
+/** A chain of our own is not away, only slow: on a loaded machine a first answer took more than ten seconds. */
+const ANSWER_TIMEOUT_MS = 60_000
 
 export type LocalChain = {
   readonly rpcUrl: string
@@ -88,7 +90,11 @@ class KeptChain implements LocalChain {
   constructor(options: LocalChainOptions & { readonly state: ChainState }) {
     this.#options = options
     this.rpcUrl = `http://127.0.0.1:${options.port}`
-    this.#rpc = createRpc({ url: this.rpcUrl, answerBytesMax: ANSWER_BYTES_MAX })
+    this.#rpc = createRpc({
+      url: this.rpcUrl,
+      timeoutMs: ANSWER_TIMEOUT_MS,
+      answerBytesMax: ANSWER_BYTES_MAX,
+    })
   }
 
   get pid(): number | null {

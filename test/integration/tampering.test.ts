@@ -46,7 +46,7 @@ beforeAll(async () => {
   policy = { measurements: 'any', roots: parseRoots(await readFile(service.rootFile)) }
 })
 afterAll(async () => {
-  await service.stop()
+  await service?.stop()
 })
 
 /** Every path to a value that is no object and no array. */
