@@ -3,6 +3,7 @@ import { registerAccounts } from './commands/accounts.ts'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerAudit } from './commands/audit.ts'
 import { registerCompletions } from './commands/completions.ts'
+import { registerContract } from './commands/contract.ts'
 import { registerEnclaves } from './commands/enclaves.ts'
 import { registerEvidence } from './commands/evidence.ts'
 import { registerKeys } from './commands/keys.ts'
@@ -29,6 +30,7 @@ export function createProgram(): Command {
   registerKeys(program)
   registerAccounts(program)
   registerEnclaves(program)
+  registerContract(program)
   registerNode(program)
   registerCompletions(program)
   return program

@@ -1,0 +1,17 @@
+import { z } from 'zod'
+import { privateKey } from '../../../settings/fields.ts'
+import { type Environment, readSettings } from '../../../settings/read-settings.ts'
+
+const schema = z.object({
+  /**
+   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that it is in no shell history. Not
+   * RELAYER_PRIVATE_KEY: that account's nonces belong to the gateway, and an anchor would be lost to a deployment beside it.
+   */
+  DEPLOYER_PRIVATE_KEY: privateKey.optional(),
+})
+
+/** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
+export function readDeployerKey(environment: Environment = process.env): string | null {
+  const { DEPLOYER_PRIVATE_KEY: key } = readSettings(schema, environment)
+  return key === undefined ? null : `0x${key.replace(/^0x/, '').toLowerCase()}`
+}

@@ -1,0 +1,230 @@
+import { Wallet } from 'ethers'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { AFFIDAVIT } from '../../../../contracts/artifact.ts'
+import { DEPLOYMENT } from '../../../../contracts/deployment.ts'
+import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
+import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-process.ts'
+import { awaitFreePort } from '../../../../src/local/free-port.ts'
+import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
+import { type ChainProxy, startChainProxy } from '../../../support/chain-proxy.ts'
+import { runCli } from '../../../support/run-cli.ts'
+
+const deployer = new Wallet(`0x${'d1'.repeat(32)}`)
+const KEY = deployer.privateKey
+
+let anvil: GuardedProcess
+let rpc: Rpc
+let url: string
+let proxy: ChainProxy
+let before: unknown
+
+/** A chain without the contract: startTestChain's has it. */
+beforeAll(async () => {
+  const port = await awaitFreePort(0)
+  url = `http://127.0.0.1:${port}`
+  rpc = createRpc({ url })
+  anvil = await startAnvilProcess({ port, rpc, stateFile: null })
+  await rpc.call('anvil_setBalance', [deployer.address, `0x${(10n ** 18n).toString(16)}`])
+  proxy = await startChainProxy(url)
+})
+afterAll(async () => {
+  await proxy.stop()
+  await rpc.close()
+  await anvil.stop()
+})
+beforeEach(async () => {
+  before = await rpc.call('evm_snapshot', [])
+  proxy.behave(() => ({ kind: 'pass' }))
+})
+afterEach(async () => {
+  await rpc.call('evm_revert', [before])
+})
+
+const deploy = (
+  words: readonly string[] = [],
+  variables: Readonly<Record<string, string>> = { DEPLOYER_PRIVATE_KEY: KEY },
+) => runCli(['contract', 'deploy', '--rpc', proxy.url, ...words], { variables })
+
+const code = () => rpc.call('eth_getCode', [DEPLOYMENT.address, 'latest'])
+const nonce = async () => Number(await rpc.call('eth_getTransactionCount', [deployer.address, 'latest']))
+
+describe('contract deploy', () => {
+  it('puts the contract of this release where it is on every chain, and tells where', async () => {
+    const { code: exit, stdout, stderr } = await deploy(['--json'])
+    expect(exit, stderr).toBe(0)
+    expect(await code()).toBe(AFFIDAVIT.deployedBytecode)
+    const told = JSON.parse(stdout)
+    expect(told).toMatchObject({ address: DEPLOYMENT.address, chain_id: LOCAL_CHAIN_ID, deployed: true })
+    // contracts/README.md says so.
+    expect(told.gas_used).toBeLessThan(750_000)
+    const receipt = await rpc.call('eth_getTransactionReceipt', [told.transaction])
+    expect(receipt).toMatchObject({
+      from: deployer.address.toLowerCase(),
+      blockNumber: `0x${told.block.toString(16)}`,
+      gasUsed: `0x${told.gas_used.toString(16)}`,
+      status: '0x1',
+    })
+    expect(stdout + stderr).not.toContain(KEY.slice(2))
+  })
+
+  it('says so when it is there already, without a key, and sends nothing', async () => {
+    expect((await deploy()).stdout).toMatch(
+      /^address {6}0x[0-9a-f]{40}\nchain id {5}31337\ntransaction {2}0x[0-9a-f]{64}\nblock {8}\d+\ngas used {5}\d+\n$/,
+    )
+    const again = await deploy([], {})
+    expect(again).toMatchObject({
+      code: 0,
+      stdout: `address      ${DEPLOYMENT.address}\nchain id     ${LOCAL_CHAIN_ID}\n`,
+      stderr: 'The contract is there already.\n',
+    })
+    expect(JSON.parse((await deploy(['--json'])).stdout)).toMatchObject({
+      deployed: false,
+      transaction: null,
+    })
+    expect(await nonce()).toBe(1)
+  })
+
+  it('takes a key without 0x', async () => {
+    expect((await deploy([], { DEPLOYER_PRIVATE_KEY: KEY.slice(2) })).code).toBe(0)
+  })
+
+  it('does without a tip that the endpoint does not suggest', async () => {
+    proxy.behave((methods) =>
+      methods.includes('eth_maxPriorityFeePerGas')
+        ? { kind: 'alter', alter: refuseSecond }
+        : { kind: 'pass' },
+    )
+    expect((await deploy()).code).toBe(0)
+  })
+})
+
+/** The second reply of a batch becomes a refusal. */
+function refuseSecond(answer: string): string {
+  const [first] = JSON.parse(answer) as readonly unknown[]
+  return JSON.stringify([
+    first,
+    { jsonrpc: '2.0', id: 1, error: { code: -32601, message: 'no such method' } },
+  ])
+}
+
+describe('contract deploy refuses, and sends nothing,', () => {
+  afterEach(async () => {
+    expect(await nonce()).toBe(0)
+  })
+
+  it('a key that is none, without repeating it', async () => {
+    const run = await deploy([], { DEPLOYER_PRIVATE_KEY: '0xhush' })
+    expect([run.code, run.stdout]).toEqual([2, ''])
+    expect(run.stderr).toContain('DEPLOYER_PRIVATE_KEY: expected 32 bytes in hex')
+    expect(run.stderr).not.toContain('hush')
+  })
+
+  it('to go on without a key', async () => {
+    const run = await deploy([], {})
+    expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('DEPLOYER_PRIVATE_KEY: expected')])
+  })
+
+  it.each([0n, 1n])('an account with %s wei, naming it', async (wei) => {
+    await rpc.call('anvil_setBalance', [deployer.address, `0x${wei.toString(16)}`])
+    const run = await deploy()
+    expect(run.code).toBe(1)
+    expect(run.stderr).toContain(`${deployer.address.toLowerCase()}, has 0.0`)
+    expect(run.stderr).toContain('are needed')
+  })
+
+  it('a chain without the proxy, saying what helps', async () => {
+    await rpc.call('anvil_setCode', [DEPLOYMENT.proxy, '0x'])
+    const run = await deploy()
+    expect(run.code).toBe(1)
+    expect(run.stderr).toContain(`no deterministic deployment proxy at ${DEPLOYMENT.proxy}`)
+    expect(run.stderr).toContain('contracts/README.md')
+  })
+
+  it('a chain without a base fee', async () => {
+    const rename = (answer: string) => answer.replace('baseFeePerGas', 'otherFeePerGas')
+    proxy.behave((methods) =>
+      methods.includes('eth_getBlockByNumber') ? { kind: 'alter', alter: rename } : { kind: 'pass' },
+    )
+    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('no base fee') })
+  })
+
+  it('a chain that does not answer', async () => {
+    const words = ['contract', 'deploy', '--rpc', 'http://127.0.0.1:9']
+    const run = await runCli(words, { variables: { DEPLOYER_PRIVATE_KEY: KEY } })
+    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('no connection to the chain')])
+  }, 60_000)
+
+  it('what the endpoint refuses', async () => {
+    const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
+    proxy.behave((methods) =>
+      methods.includes('eth_sendRawTransaction') ? { kind: 'answer', body: refusal } : { kind: 'pass' },
+    )
+    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('not today') })
+  })
+
+  it.each([
+    [['--timeout', '0'], 'expected a whole number of seconds'],
+    [['--rpc', 'ftp://x'], 'expected an http(s) URL'],
+  ])('the words %j', async (words, message) => {
+    expect(await deploy(words)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
+  })
+})
+
+describe('a deployment whose end is not seen', () => {
+  it('may be repeated when it was not sent: then it is', async () => {
+    proxy.behave((methods) =>
+      methods.includes('eth_sendRawTransaction')
+        ? { kind: 'answer', status: 502, body: '' }
+        : { kind: 'pass' },
+    )
+    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('may have been sent') })
+    expect(await nonce()).toBe(0)
+    proxy.behave(() => ({ kind: 'pass' }))
+    expect(await deploy()).toMatchObject({ code: 0, stderr: expect.stringContaining('is deployed') })
+  })
+
+  it('may be repeated after an answer that was lost: the contract is found', async () => {
+    proxy.behave((methods) =>
+      methods.includes('eth_sendRawTransaction') ? { kind: 'drop_answer' } : { kind: 'pass' },
+    )
+    const lost = await deploy()
+    expect([lost.code, lost.stderr]).toEqual([1, expect.stringContaining('may have been sent')])
+    expect(await deploy()).toMatchObject({ code: 0, stderr: 'The contract is there already.\n' })
+    expect(await nonce()).toBe(1)
+  })
+
+  it('is given up after --timeout while no block has it, naming the transaction', async () => {
+    await rpc.call('evm_setAutomine', [false])
+    try {
+      const run = await deploy(['--timeout', '1'])
+      expect(run.code).toBe(1)
+      expect(run.stderr).toMatch(/transaction 0x[0-9a-f]{64} was sent, but after 1 s it is in no block: run/)
+      await rpc.call('anvil_dropAllTransactions', [])
+    } finally {
+      await rpc.call('evm_setAutomine', [true])
+    }
+  })
+
+  it('is not taken for done while other code is at the address', async () => {
+    const other = (answer: string) => answer.replace(AFFIDAVIT.deployedBytecode, '0x6001')
+    proxy.behave((methods) =>
+      methods.includes('eth_getCode') ? { kind: 'alter', alter: other } : { kind: 'pass' },
+    )
+    const run = await deploy(['--timeout', '1'])
+    expect([run.code, run.stderr]).toEqual([
+      1,
+      expect.stringContaining('is not the contract of this release'),
+    ])
+  })
+
+  it('is somebody else’s when theirs came first: ours reverted, and the contract is there', async () => {
+    proxy.behave((methods) =>
+      methods.includes('eth_getTransactionReceipt') ? { kind: 'alter', alter: reverted } : { kind: 'pass' },
+    )
+    expect(await deploy()).toMatchObject({ code: 0, stdout: expect.not.stringContaining('transaction') })
+  })
+})
+
+function reverted(answer: string): string {
+  return answer.replace('"status":"0x1"', '"status":"0x0"')
+}
