@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listBridges } from '../../enclave/image/settings-files.ts'
 import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
@@ -10,6 +10,13 @@ import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
 const root = join(import.meta.dirname, '../..')
 const units = join(root, 'deploy/systemd')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
+/** The part of compose.yaml that is the gateway's. */
+const container = read('deploy/gateway/compose.yaml').split(/^ {2}(?=\S)/m)[1] ?? ''
+const containerVariables = Object.fromEntries(
+  [...container.matchAll(/^ {6}([A-Z_]+): "?(.*?)"?$/gm)]
+    .map(([, name = '', value = '']) => [name, value] as const)
+    .filter(([name]) => name !== 'NODE_IMAGE'),
+)
 const bridges = listBridges(BUILT_IN_PROVIDERS)
 
 describe('the proxies', () => {
@@ -43,6 +50,7 @@ describe('the variables of the gateway', () => {
     const given = [
       ...(read('deploy/gateway/gateway.env.example').match(/^[A-Z_]+(?==)/gm) ?? []),
       ...(read('deploy/systemd/affidavit-gateway.service').match(/(?<=^Environment=)[A-Z_]+/gm) ?? []),
+      ...Object.keys(containerVariables),
     ]
     expect(given.length).toBeGreaterThan(8)
     expect(given.filter((name) => !new RegExp(`^ +${name}: `, 'm').test(known))).toEqual([])
@@ -74,6 +82,23 @@ describe('container images', () => {
     const folders = ['attestation', 'contracts', 'enclave/protocol', 'migrations', 'src']
     expect(copied).toEqual(expect.arrayContaining(folders))
     expect(allowed).toEqual(expect.arrayContaining([...folders, 'package.json', 'package-lock.json']))
+  })
+})
+
+describe('the gateway in a container', () => {
+  it('is published on the loopback of its host alone, the metrics too', () => {
+    const ports = container.match(/(?<=^ {6}- )\S+:\d+:\d+$/gm)
+    expect(ports).toEqual(['127.0.0.1:3000:3000', '127.0.0.1:9464:9464'])
+    // Inside, what is published has to be listened on beyond the container's own loopback.
+    expect(containerVariables).toMatchObject({ METRICS_HOST: '0.0.0.0', METRICS_PORT: '9464' })
+    expect(read('deploy/gateway/Dockerfile')).toMatch(/^ENV .*HOST=0\.0\.0\.0/m)
+  })
+
+  it('has a control socket, in a folder that its user alone may enter', () => {
+    const socket = containerVariables.CONTROL_SOCKET ?? ''
+    const user = container.match(/^ {4}user: "(\d+):(\d+)"$/m)
+    expect(container).toContain(`- ${dirname(socket)}:mode=0700,uid=${user?.[1]},gid=${user?.[2]}\n`)
+    expect(read('deploy/systemd/affidavit-gateway.service')).toContain(`CONTROL_SOCKET=${socket}\n`)
   })
 })
 
