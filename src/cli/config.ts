@@ -3,6 +3,9 @@ import { z } from 'zod'
 import { secret, text, url } from '../settings/fields.ts'
 import { type Environment, readSettings } from '../settings/read-settings.ts'
 
+/** Where `npm start` listens. */
+const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'
+
 const schema = z.object({
   /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
@@ -13,8 +16,11 @@ const schema = z.object({
   /** The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is taken. */
   RATE_LIMIT_TIERS_FILE: text.optional(),
   /** Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm start` listens. */
-  AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
-  /** API key for the gateway, in `verify`, `evidence` and `audit`; `--key` goes first. Default: none. A variable, so that it is in no shell history. */
+  AFFIDAVIT_URL: url(['http', 'https']).default(GATEWAY_URL_DEFAULT),
+  /**
+   * API key for the gateway of AFFIDAVIT_URL, in `verify`, `evidence`, `audit` and `node`: no other origin is sent it. `--key` goes
+   * first. Default: none. A variable, so that it is in no shell history.
+   */
   AFFIDAVIT_API_KEY: secret.optional(),
 })
 
@@ -26,8 +32,14 @@ export type CliConfig = {
   /** Null: the one that the data folder names. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
-  readonly apiKey: string | null
+}
+
+/** The gateway that the environment names, and its key. */
+export type GatewaySettings = {
   readonly gatewayUrl: string
+  /** AFFIDAVIT_URL is not set, or says no more than its default. */
+  readonly isDefaultUrl: boolean
+  readonly apiKey: string | null
 }
 
 /** Gives the command line's settings, or throws ConfigurationError with every fault. */
@@ -38,7 +50,12 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
     dataFolder: resolve(settings.DATA_DIR),
     controlSocket: settings.CONTROL_SOCKET ?? null,
     tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
-    apiKey: settings.AFFIDAVIT_API_KEY ?? null,
-    gatewayUrl: settings.AFFIDAVIT_URL,
   }
+}
+
+/** Gives the settings of the gateway alone, so that nothing else of the environment is complained about. Throws ConfigurationError. */
+export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
+  const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true })
+  const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(wanted, environment)
+  return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }
 }

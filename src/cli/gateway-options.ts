@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { readCliConfig } from './config.ts'
+import { readGatewaySettings } from './config.ts'
 import { isUrl } from './read-source.ts'
 
 /** Which gateway to ask, and as whom, as commander gives it. */
@@ -13,7 +13,7 @@ export function addGatewayOptions(command: Command): Command {
       "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)",
       parseBaseUrl,
     )
-    .option('--key <key>', 'API key (better: in AFFIDAVIT_API_KEY)')
+    .option('--key <key>', 'API key (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)')
 }
 
 /** Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file of such a name needs `./`. */
@@ -23,14 +23,9 @@ export function isHash(source: string): boolean {
 
 /** Gives the URL of a completion's evidence bundle. */
 export function evidenceUrl(hash: string, options: GatewayOptions): string {
-  const base = options.url ?? readCliConfig().gatewayUrl
+  const base = options.url ?? readGatewaySettings().gatewayUrl
   const digits = hash.toLowerCase().replace(/^0x/, '')
   return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${digits}/evidence`
-}
-
-/** Gives the key to send to a URL: the option, or the environment's. */
-export function apiKeyOf(options: GatewayOptions): string | null {
-  return options.key ?? readCliConfig().apiKey
 }
 
 /** Gives the base URL of a gateway as it was written, without a query. */

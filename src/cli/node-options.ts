@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { Environment } from '../settings/read-settings.ts'
+import { checkKeyOrigin } from './gateway-key.ts'
 
 /** Options of the `node` commands as commander gives them. Each stands for a variable of src/agent/config.ts. */
 export type NodeOptions = {
@@ -17,7 +18,7 @@ export type NodeOptions = {
 export function addAccessOptions(command: Command): Command {
   return command
     .option('--url <url>', 'the gateway (AFFIDAVIT_URL; default http://127.0.0.1:3000)')
-    .option('--key <key>', 'API key (better: in AFFIDAVIT_API_KEY)')
+    .option('--key <key>', 'API key (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)')
 }
 
 /** Adds the option that says which node. */
@@ -44,6 +45,15 @@ export function toVariables(options: NodeOptions): Environment {
     NODE_MODELS: options.model?.join(','),
     BENCHMARK_MS: options.benchmarkMs,
   }
+}
+
+/**
+ * The same, for what asks the gateway. Throws CliError when the environment's key is not for the gateway of `--url`: that
+ * one would be sent it.
+ */
+export function toAccessVariables(options: NodeOptions): Environment {
+  checkKeyOrigin(options)
+  return toVariables(options)
 }
 
 function collectText(text: string, before: readonly string[] = []): readonly string[] {

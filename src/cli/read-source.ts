@@ -11,6 +11,8 @@ export const FETCH_TIMEOUT_MS = 60_000
 export type SourceOptions = {
   /** Sent as a bearer token to a URL; null sends none. */
   readonly apiKey: string | null
+  /** Told beside a refusal for want of a key (401): how to give one. */
+  readonly keyHint?: string | null
   /** What `-` reads. */
   readonly stdin: Readable
   readonly bytesMax?: number
@@ -64,7 +66,8 @@ async function fetchSource(
     const response = await fetch(url, { headers, signal, redirect: 'manual' })
     const bytes = response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
     if (response.status === 200) return bytes
-    throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}`)
+    const hint = response.status === 401 && options.keyHint ? ` (${options.keyHint})` : ''
+    throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`)
   } catch (fault) {
     if (fault instanceof CliError) throw fault
     throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`)

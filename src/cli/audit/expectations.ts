@@ -12,7 +12,8 @@ export type AuditScope = {
   /** Any code is accepted: said, not merely left out. */
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
-  readonly hasRecords: boolean
+  /** Why records are not looked at; null: they are. */
+  readonly recordsLeftOut: string | null
   /** The key sees its own records alone, so that others may be missing. */
   readonly ownRecordsOnly: boolean
 }
@@ -26,7 +27,7 @@ export function digestScope(scope: AuditScope): string {
   const text = JSON.stringify([
     scope.from,
     scope.hasChain,
-    scope.hasRecords,
+    scope.recordsLeftOut === null,
     scope.ownRecordsOnly,
     scope.acceptsAnyCode,
     policy.allowDebug ?? false,

@@ -28,6 +28,8 @@ export type GatewayHttpOptions = {
   /** Base URL, which may have a path. */
   readonly url: string
   readonly apiKey: string | null
+  /** Told beside a refusal for want of a key (401): how to give one. */
+  readonly keyHint?: string | null
   readonly timeoutMs?: number
   readonly signal: AbortSignal
   /** Waits so many milliseconds. */
@@ -69,7 +71,8 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   async function fetchObject(path: string, { bytesMax }: { readonly bytesMax: number }): Promise<JsonObject> {
     for (let tried = 1; ; tried++) {
       const outcome = await attempt(path, bytesMax).catch(asFault)
-      const fault = outcome instanceof GatewayFault ? outcome : judgeStatus(outcome, path)
+      const fault =
+        outcome instanceof GatewayFault ? outcome : judgeStatus(outcome, path, options.keyHint ?? null)
       if (!(outcome instanceof GatewayFault) && fault === null) return readObject(outcome.body, path)
       if (fault === null || !mayRetry(fault, tried)) throw fault
       const wished = outcome instanceof GatewayFault ? undefined : outcome.retryAfter
@@ -92,7 +95,7 @@ function asFault(fault: unknown): GatewayFault {
   throw fault
 }
 
-function judgeStatus({ status, body }: Answer, where: string): GatewayFault | null {
+function judgeStatus({ status, body }: Answer, where: string, keyHint: string | null): GatewayFault | null {
   if (status === 200) return null
   if (status >= 300 && status < 400)
     return new GatewayFault('redirected', {
@@ -104,7 +107,7 @@ function judgeStatus({ status, body }: Answer, where: string): GatewayFault | nu
   return new GatewayFault(isPassing ? 'gateway_unreachable' : 'answer_refused', {
     where,
     status,
-    message: `the gateway answered ${status}${wordsOf(body)}`,
+    message: `the gateway answered ${status}${wordsOf(body)}${status === 401 && keyHint ? ` (${keyHint})` : ''}`,
   })
 }
 

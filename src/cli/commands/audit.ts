@@ -14,7 +14,8 @@ import { type AuditReport, runAudit } from '../audit/run-audit.ts'
 import { openAuditState } from '../audit/state-file.ts'
 import { type BundleOptions, collectText, parseRpcUrl, readBundlePolicy } from '../bundle-options.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import { apiKeyOf, parseBaseUrl } from '../gateway-options.ts'
+import { chooseKey, type GatewayKey } from '../gateway-key.ts'
+import { parseBaseUrl } from '../gateway-options.ts'
 import { printable } from '../printable.ts'
 
 /** Longest that an answer may be waited for: an hour, and far within what a timer can hold. */
@@ -51,7 +52,10 @@ export function registerAudit(program: Command): void {
     )
     .option('--to <leaves>', 'end at the first head of at least so many leaves', parseCount)
     .option('--from-block <number>', "first block to look for the notary's heads in", parseCount)
-    .option('--key <key>', 'API key, to check records too (better: in AFFIDAVIT_API_KEY)')
+    .option(
+      '--key <key>',
+      'API key, to check records too (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)',
+    )
     .option('--no-records', 'do not check records, even with a key')
     .option('--own-records', 'the key sees its own records alone: do not report others as missing')
     .option('--state <file>', 'keep there how far the audit is, and go on from it')
@@ -71,8 +75,8 @@ export function registerAudit(program: Command): void {
 }
 
 async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
-  const apiKey = options.records ? apiKeyOf(options) : null
-  const scope = await readScope(options, apiKey !== null)
+  const key = options.records ? chooseKey(url, options) : null
+  const scope = await readScope(options, explainNoRecords(key))
   const state = await openAuditState(options.state ?? null, { scope: digestScope(scope), now: Date.now })
   const interrupt = new AbortController()
   const stop = () =>
@@ -83,7 +87,14 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   const pause = (durationMs: number) =>
     sleep(durationMs, undefined, { signal }).catch(() => signal.throwIfAborted())
   const timeoutMs = options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }
-  const http = openGatewayHttp({ url, apiKey, signal, sleep: pause, ...timeoutMs })
+  const http = openGatewayHttp({
+    url,
+    apiKey: key?.apiKey ?? null,
+    keyHint: key?.keyHint ?? null,
+    signal,
+    sleep: pause,
+    ...timeoutMs,
+  })
   const chain = await openChain(options.rpc, { sleep: pause, signal })
   try {
     return await runAudit(
@@ -105,7 +116,14 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   }
 }
 
-async function readScope(options: AuditOptions, hasRecords: boolean): Promise<AuditScope> {
+/** Null when they are looked at. */
+function explainNoRecords(key: GatewayKey | null): string | null {
+  if (key === null) return 'they were left out (--no-records)'
+  if (key.apiKey !== null) return null
+  return key.isWithheld ? `no key was sent: ${key.keyHint}` : `no key was given (${key.keyHint})`
+}
+
+async function readScope(options: AuditOptions, recordsLeftOut: string | null): Promise<AuditScope> {
   const { from = 0, to = null, rpc, anyMeasurement = false, ownRecords = false } = options
   if (to !== null && to <= from) throw new CliError('expected --to to be over --from', EXIT_CODES.usage)
   return {
@@ -114,7 +132,7 @@ async function readScope(options: AuditOptions, hasRecords: boolean): Promise<Au
     policy: await readBundlePolicy(options),
     acceptsAnyCode: anyMeasurement,
     hasChain: rpc !== undefined,
-    hasRecords,
+    recordsLeftOut,
     ownRecordsOnly: ownRecords,
   }
 }

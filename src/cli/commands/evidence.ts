@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { CliError } from '../exit-codes.ts'
-import { addGatewayOptions, apiKeyOf, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
+import { chooseKey } from '../gateway-key.ts'
+import { addGatewayOptions, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
 import { readBundle } from '../read-bundle.ts'
 import { readSource } from '../read-source.ts'
 import { writeOutput } from '../write-output.ts'
@@ -23,8 +24,8 @@ export function registerEvidence(program: Command): void {
 }
 
 async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
-  const apiKey = apiKeyOf(options)
-  const bytes = await readSource(evidenceUrl(hash, options), { apiKey, stdin: process.stdin })
+  const url = evidenceUrl(hash, options)
+  const bytes = await readSource(url, { ...chooseKey(url, options), stdin: process.stdin })
   const { record, block } = readBundle(bytes, 'the answer')
   if (record.hash !== hash) throw new CliError('expected the evidence of this hash, got that of another one')
   const text = new TextDecoder().decode(bytes)

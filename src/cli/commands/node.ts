@@ -20,6 +20,7 @@ import {
   addBackendOptions,
   addNodeIdOption,
   type NodeOptions,
+  toAccessVariables,
   toVariables,
 } from '../node-options.ts'
 import { printMembers } from '../node-report.ts'
@@ -68,7 +69,7 @@ async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 async function run(options: NodeOptions): Promise<void> {
-  const config = readAgentConfig(toVariables(options))
+  const config = readAgentConfig(toAccessVariables(options))
   const { runAgent } = await import('../../agent/run-agent.ts')
   const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
   const bar = await openProgressBar()
@@ -86,7 +87,7 @@ async function openProgressBar(): Promise<ProgressBar> {
 }
 
 async function create(name: string, options: NodeOptions): Promise<void> {
-  const nodeId = await withGateway(readGatewayAccess(toVariables(options)), (gateway) =>
+  const nodeId = await withGateway(readGatewayAccess(toAccessVariables(options)), (gateway) =>
     gateway.createNode(name),
   )
   process.stdout.write(`${printable(nodeId)}\n`)
@@ -96,7 +97,7 @@ async function show(
   options: NodeOptions,
   fetch: (gateway: GatewayClient, nodeId: string) => Promise<Readonly<Record<string, unknown>>>,
 ): Promise<void> {
-  const access = readNodeAccess(toVariables(options))
+  const access = readNodeAccess(toAccessVariables(options))
   const facts = await withGateway(access, (gateway) => fetch(gateway, access.nodeId))
   process.stdout.write(options.json ? `${JSON.stringify(facts, null, 2)}\n` : printMembers(facts))
 }
@@ -113,7 +114,7 @@ async function fetchStatus(
 
 async function benchmark(options: NodeOptions & { readonly save?: boolean }): Promise<void> {
   const config = readBenchmarkConfig(toVariables(options))
-  const access = options.save === true ? readNodeAccess(toVariables(options)) : null
+  const access = options.save === true ? readNodeAccess(toAccessVariables(options)) : null
   const { backend, name } = await openBackend(config.backend)
   const bar = await openProgressBar()
   const results: Record<string, BenchmarkResult> = {}

@@ -15,7 +15,8 @@ import {
 import { isAccepted, printBundleJson, printBundleText } from '../bundle-report.ts'
 import { fetchChainFacts } from '../chain-facts.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import { addGatewayOptions, apiKeyOf, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
+import { chooseKey } from '../gateway-key.ts'
+import { addGatewayOptions, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
 import { isUrl, readSource } from '../read-source.ts'
 import { readInput, type Subject } from '../read-subjects.ts'
 import { printJson, printText, type SubjectReport } from '../verify-report.ts'
@@ -63,9 +64,12 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
   const policy = await completeBundlePolicy(expected, options)
   const place = isHash(source) ? evidenceUrl(source, options) : source
   // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
-  const apiKey = isUrl(place) ? apiKeyOf(options) : null
-  const bytes = await readSource(place, { apiKey, stdin: process.stdin })
-  const body = options.request === undefined ? null : await readSource(options.request, LOCAL)
+  const key = isUrl(place) ? chooseKey(place, options) : NO_KEY
+  const bytes = await readSource(place, { ...key, stdin: process.stdin })
+  const body =
+    options.request === undefined
+      ? null
+      : await readSource(options.request, { ...NO_KEY, stdin: process.stdin })
   const input = readInput(bytes, body)
   switch (input.kind) {
     case 'bundle':
@@ -75,7 +79,7 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
   }
 }
 
-const LOCAL = { apiKey: null, stdin: process.stdin } as const
+const NO_KEY = { apiKey: null } as const
 
 async function reportBundle(
   bundle: JsonObject,

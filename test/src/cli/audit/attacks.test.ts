@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { decodeBase64, encodeHex } from '../../../../attestation/bytes.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
@@ -452,6 +452,19 @@ describe('affidavit audit', () => {
       measurements: 'not checked',
       'boot configuration': 'not checked',
     })
+  })
+
+  it.each([
+    ['no key was given (--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL)', {}, []],
+    ['no key was sent: AFFIDAVIT_API_KEY is for http://127.0.0.1:3000', { AFFIDAVIT_API_KEY: TEST_KEY }, []],
+    ['they were left out (--no-records)', { AFFIDAVIT_API_KEY: TEST_KEY }, ['--no-records']],
+  ] as const)('says why records were not checked: %s', async (reason, variables, words) => {
+    stage.server.serve([log])
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
+    const { code, stdout } = await stage.audit(...trust, ...words)
+    vi.unstubAllEnvs()
+    expect([code, stdout]).toEqual([0, expect.stringContaining(reason)])
+    expect(stage.server.asked.filter((path) => path.includes('/records'))).toEqual([])
   })
 
   it('finds nothing in the records of an honest log', async () => {

@@ -1,0 +1,61 @@
+import type { Environment } from '../settings/read-settings.ts'
+import { readGatewaySettings } from './config.ts'
+import { CliError, EXIT_CODES } from './exit-codes.ts'
+
+/** The API key for one URL. */
+export type GatewayKey = {
+  /** Null: none is sent. */
+  readonly apiKey: string | null
+  /** The environment has a key, but it is for another origin. */
+  readonly isWithheld: boolean
+  /** What to do when the gateway asks for a key; null when one is sent. */
+  readonly keyHint: string | null
+}
+
+/**
+ * Gives the key to send to `url`: the option; else the environment's, which goes to the origin of AFFIDAVIT_URL alone. A
+ * URL may be anybody's, and whoever names it gives no key away by it. Throws ConfigurationError for a malformed variable.
+ */
+export function chooseKey(
+  url: string,
+  options: { readonly key?: string },
+  environment: Environment = process.env,
+): GatewayKey {
+  if (options.key !== undefined) return { apiKey: options.key, isWithheld: false, keyHint: null }
+  const settings = readGatewaySettings(environment)
+  const origin = originOf(url)
+  if (settings.apiKey === null || origin === null)
+    return { apiKey: null, isWithheld: false, keyHint: NO_KEY_HINT }
+  if (origin === originOf(settings.gatewayUrl))
+    return { apiKey: settings.apiKey, isWithheld: false, keyHint: null }
+  return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
+}
+
+/** Throws CliError when a command that needs a key would go without the environment's, for the sake of `--url`. */
+export function checkKeyOrigin(
+  options: { readonly url?: string; readonly key?: string },
+  environment: Environment = process.env,
+): void {
+  if (options.url === undefined || options.key !== undefined) return
+  const { isWithheld, keyHint } = chooseKey(options.url, options, environment)
+  if (isWithheld && keyHint !== null) throw new CliError(keyHint, EXIT_CODES.usage)
+}
+
+const NO_KEY_HINT = '--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL'
+
+/** Names both origins: localhost is another one than 127.0.0.1, and so is every port. */
+function explainWithheld(
+  origin: string,
+  { gatewayUrl, isDefaultUrl }: { readonly gatewayUrl: string; readonly isDefaultUrl: boolean },
+): string {
+  const source = isDefaultUrl ? 'the default of AFFIDAVIT_URL' : 'AFFIDAVIT_URL'
+  return (
+    `AFFIDAVIT_API_KEY is for ${originOf(gatewayUrl)}, ${source}, and not for ${origin}: ` +
+    'give --key to send one there, or set AFFIDAVIT_URL to it'
+  )
+}
+
+/** Null for what is no URL, which whoever fetches it tells. */
+function originOf(url: string): string | null {
+  return URL.canParse(url) ? new URL(url).origin : null
+}

@@ -1,0 +1,168 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { CliError, EXIT_CODES } from '../../../src/cli/exit-codes.ts'
+import { checkKeyOrigin, chooseKey } from '../../../src/cli/gateway-key.ts'
+import { runCommand } from '../../support/run-command.ts'
+
+const KEY = 'afd_planted'
+const HASH = 'ab'.repeat(32)
+const ASKS_FOR_KEY = 'Expected the header Authorization: Bearer <API_KEY>'
+
+/** A server that refuses whoever has no key, and remembers what it was sent. */
+type Host = { readonly origin: string; readonly port: number; readonly sent: (string | undefined)[] }
+
+const servers: Server[] = []
+let gateway: Host
+let stranger: Host
+
+async function startHost(location?: () => string): Promise<Host> {
+  const sent: (string | undefined)[] = []
+  const server = createServer((request, response) => {
+    sent.push(request.headers.authorization)
+    if (location !== undefined) response.writeHead(302, { location: location() }).end()
+    else response.writeHead(401).end(JSON.stringify({ error: { message: ASKS_FOR_KEY } }))
+  })
+  servers.push(server)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return { origin: `http://127.0.0.1:${port}`, port, sent }
+}
+
+beforeEach(async () => {
+  gateway = await startHost()
+  stranger = await startHost()
+})
+afterEach(() => {
+  vi.unstubAllEnvs()
+  for (const server of servers.splice(0)) {
+    server.close()
+    server.closeAllConnections()
+  }
+})
+
+/** In this process, which starts faster than one of its own does, many times. */
+function run(words: readonly string[], more: Readonly<Record<string, string>> = {}) {
+  const variables = { AFFIDAVIT_URL: gateway.origin, AFFIDAVIT_API_KEY: KEY, ...more }
+  for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
+  return runCommand(...words)
+}
+
+/** Every way to name a host that is not AFFIDAVIT_URL's. */
+const commandsAt = (url: string): readonly (readonly string[])[] => [
+  ['verify', `${url}/bundle.json`],
+  ['verify', HASH, '--url', url],
+  ['evidence', HASH, '--url', url],
+  ['audit', url],
+]
+
+describe("the environment's key", () => {
+  it('is sent to the origin of AFFIDAVIT_URL, whatever the path', async () => {
+    const variables = { AFFIDAVIT_URL: `${gateway.origin}/gateway/` }
+    const words = [
+      ['verify', `${gateway.origin}/bundle.json`],
+      ['verify', HASH],
+      ['audit', gateway.origin],
+    ]
+    for (const each of words) await run(each, variables)
+    expect(gateway.sent).toEqual(words.map(() => `Bearer ${KEY}`))
+  })
+
+  it('is not sent to another origin, which the message for its refusal explains', async () => {
+    for (const words of commandsAt(stranger.origin)) {
+      const { code, stdout, stderr } = await run(words)
+      expect([words, code]).toEqual([words, 1])
+      expect(stdout + stderr).toContain(
+        `${ASKS_FOR_KEY} (AFFIDAVIT_API_KEY is for ${gateway.origin}, AFFIDAVIT_URL, and not for ` +
+          `${stranger.origin}: give --key to send one there, or set AFFIDAVIT_URL to it)`,
+      )
+      expect(stdout + stderr).not.toContain(KEY)
+    }
+    expect(stranger.sent).toEqual(commandsAt('').map(() => undefined))
+  })
+
+  it('is sent nowhere else when AFFIDAVIT_URL is not set: its default counts', async () => {
+    const { stderr } = await run(['verify', `${stranger.origin}/x`], { AFFIDAVIT_URL: '' })
+    expect(stranger.sent).toEqual([undefined])
+    expect(stderr).toContain('is for http://127.0.0.1:3000, the default of AFFIDAVIT_URL, and not for')
+  })
+
+  it('is not sent across a redirect of the gateway, nor is the one of --key', async () => {
+    const moved = await startHost(() => `${stranger.origin}/elsewhere`)
+    for (const words of commandsAt(moved.origin)) {
+      await run(words, { AFFIDAVIT_URL: moved.origin })
+      await run([...words, '--key', 'afd_given'])
+    }
+    expect(moved.sent).toEqual(commandsAt('').flatMap(() => [`Bearer ${KEY}`, 'Bearer afd_given']))
+    expect(stranger.sent).toEqual([])
+  })
+
+  it('is not given to a node command that names another gateway: it ends before it asks', async () => {
+    for (const words of [['create', 'my node'], ['status', '--node-id', 'a_b_c_d_e'], ['run']]) {
+      const { code, stderr } = await run(['node', ...words, '--url', stranger.origin])
+      expect([code, stderr]).toEqual([2, expect.stringContaining(`and not for ${stranger.origin}`)])
+    }
+    await run(['node', 'create', 'my node', '--url', stranger.origin, '--key', 'afd_given'])
+    await run(['node', 'create', 'my node', '--url', `${gateway.origin}/v1`])
+    expect([stranger.sent, gateway.sent]).toEqual([['Bearer afd_given'], [`Bearer ${KEY}`]])
+  })
+})
+
+describe('a key that is asked for', () => {
+  it('is explained to whoever sits at a command line', async () => {
+    for (const words of commandsAt(stranger.origin)) {
+      const { stdout, stderr } = await run(words, { AFFIDAVIT_API_KEY: '' })
+      expect(stdout + stderr).toContain(`${ASKS_FOR_KEY} (--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL)`)
+    }
+  })
+
+  it('is not asked for again when one was sent', async () => {
+    const { stderr } = await run(['verify', `${stranger.origin}/x`, '--key', 'afd_given'])
+    expect(stranger.sent).toEqual(['Bearer afd_given'])
+    expect(stderr.trim().endsWith(ASKS_FOR_KEY)).toBe(true)
+  })
+})
+
+describe('chooseKey', () => {
+  const environment = { AFFIDAVIT_URL: 'https://gateway.example/base', AFFIDAVIT_API_KEY: KEY }
+
+  it.each([
+    ['https://gateway.example/v1/log', KEY],
+    ['https://GATEWAY.example:443', KEY],
+    ['http://gateway.example', null],
+    ['https://gateway.example:8443', null],
+    ['https://gateway.example.evil.example', null],
+    ['https://gateway.example@evil.example', null],
+    ['https://evil.example/?https://gateway.example/', null],
+    ['https://', null],
+  ])('for %s gives %s', (url, expected) => {
+    expect(chooseKey(url, {}, environment).apiKey).toBe(expected)
+  })
+
+  it('holds localhost to be another origin than 127.0.0.1, and names both', () => {
+    const { apiKey, keyHint } = chooseKey('http://localhost:3000', {}, { AFFIDAVIT_API_KEY: KEY })
+    expect(apiKey).toBeNull()
+    expect(keyHint).toContain('http://127.0.0.1:3000')
+    expect(keyHint).toContain('http://localhost:3000')
+  })
+
+  it('gives the option for any URL, without a look at the environment', () => {
+    const given = { apiKey: 'afd_given', isWithheld: false, keyHint: null }
+    expect(chooseKey('https://evil.example', { key: 'afd_given' }, { AFFIDAVIT_URL: 'x' })).toEqual(given)
+  })
+})
+
+describe('checkKeyOrigin', () => {
+  it('leaves a missing key, and a URL that is none, to whoever reads them', () => {
+    expect(() => checkKeyOrigin({ url: 'https://other.example' }, {})).not.toThrow()
+    expect(() => checkKeyOrigin({ url: 'nonsense' }, { AFFIDAVIT_API_KEY: KEY })).not.toThrow()
+  })
+
+  it('calls it a usage error', () => {
+    const check = () => checkKeyOrigin({ url: 'https://other.example' }, { AFFIDAVIT_API_KEY: KEY })
+    expect(check).toThrow(CliError)
+    expect(check).toThrow(expect.objectContaining({ exitCode: EXIT_CODES.usage }))
+  })
+})
