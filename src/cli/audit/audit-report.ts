@@ -1,7 +1,7 @@
 import { printable } from '../printable.ts'
 import { formatCheck } from '../verify-report.ts'
 import type { LogReport } from './audit-log.ts'
-import type { Finding } from './findings.ts'
+import type { AuditCheckName, Finding } from './findings.ts'
 import type { AuditReport } from './run-audit.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
@@ -25,7 +25,7 @@ export function printAuditJson(report: AuditReport): string {
     to: log.endSize,
     heads: log.headCount,
     complete: log.isComplete,
-    checks: log.checks,
+    checks: log.checks.map(({ name, outcome, detail }) => ({ name, outcome, detail })),
     findings: log.findings.map(findingObject),
   }))
   const findings = report.findings.map(findingObject)
@@ -61,11 +61,29 @@ function conclude(report: AuditReport): string {
   ] as const
   const named = told.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`)
   if (named.length > 0) return `FOUND: ${named.join(', ')}.`
-  const open = new Set(
-    logs.flatMap(({ checks }) =>
-      checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name),
-    ),
-  )
+  const open = new Set(logs.flatMap(listOpen))
   const rest = open.size === 0 ? '' : ` Not checked, or not in full: ${[...open].join(', ')}.`
-  return `CLEAN: nothing missing or contradictory was found in ${logs.length === 1 ? 'the log' : `${logs.length} logs`}.${rest}`
+  return `${concludeLogs(logs)}${rest}`
+}
+
+/** Nothing was found in a log without leaves, but that is no history that was checked. */
+function concludeLogs(logs: readonly LogReport[]): string {
+  const all = logs.length === 1 ? 'the log' : `${logs.length} logs`
+  const emptyCount = logs.filter(isEmpty).length
+  if (emptyCount === logs.length)
+    return `NOTHING TO CHECK: ${logs.length === 1 ? 'the log is' : `all ${all} are`} empty.`
+  const rest = emptyCount === 0 ? '' : `, of which ${emptyCount} ${emptyCount === 1 ? 'is' : 'are'} empty`
+  return `CLEAN: nothing missing or contradictory was found in ${all}${rest}.`
+}
+
+/** Every restart of an enclave leaves a log: what an empty one has none of is not missed in the others. */
+function listOpen(log: LogReport): readonly AuditCheckName[] {
+  return log.checks
+    .filter(({ outcome, isMoot }) => outcome === 'not checked' && !(isMoot && isEmpty(log)))
+    .map(({ name }) => name)
+}
+
+/** Whether the log had no leaf when the audit began; that heads or attestations show more is told by its checks. */
+function isEmpty({ size }: LogReport): boolean {
+  return size === 0
 }

@@ -12,6 +12,8 @@ export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
+  /** It was not checked, for no other reason than that there was nothing to check. */
+  readonly isMoot: boolean
 }
 
 /** What was found of one log, and how much was looked at: written while the audit goes on. */
@@ -22,6 +24,8 @@ export type Ledger = {
   note(check: AuditCheckName, text: string): void
   /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
   skip(check: AuditCheckName, reason: string): void
+  /** The same, because what it could be checked on was not there. */
+  lack(check: AuditCheckName, reason: string): void
   /** Nothing was checked, or not in full. */
   skipAll(reason: string): void
   /** How many things were passed so far. */
@@ -36,6 +40,7 @@ export type Ledger = {
 export function openLedger(notary: string | null, earlier: readonly Finding[] = []): Ledger {
   const passed = new Map<AuditCheckName, number>()
   const reasons = new Map<AuditCheckName, Set<string>>()
+  const lacks = new Map<AuditCheckName, string>()
   const notes = new Map<AuditCheckName, Set<string>>()
   const kept: Finding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
@@ -47,13 +52,17 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     const count = passed.get(name) ?? 0
     const found = [...counts].filter(([code]) => FINDING_KINDS[code].check === name)
     const told = found.map(([code, number]) => `${code} × ${number}`)
-    const open = [...(reasons.get(name) ?? [])]
+    const skipped = [...(reasons.get(name) ?? [])]
+    const lack = lacks.get(name)
+    const open = lack === undefined ? skipped : [...skipped, lack]
     const shown = count === 0 ? [] : [`${count} in order`, ...(notes.get(name) ?? [])]
-    if (found.length > 0) return { name, outcome: 'failed', detail: [...told, ...shown, ...open].join('; ') }
-    if (open.length > 0) return { name, outcome: 'not checked', detail: [...open, ...shown].join('; ') }
-    return count === 0
-      ? { name, outcome: 'not checked', detail: 'there was nothing to check' }
-      : { name, outcome: 'passed', detail: shown.join('; ') }
+    const give = (outcome: AuditCheck['outcome'], details: readonly string[], isMoot = false) => ({
+      ...{ name, outcome, isMoot },
+      detail: details.join('; '),
+    })
+    if (found.length > 0) return give('failed', [...told, ...shown, ...open])
+    if (open.length > 0) return give('not checked', [...open, ...shown], skipped.length === 0)
+    return count === 0 ? give('not checked', ['there was nothing to check'], true) : give('passed', shown)
   }
 
   function skip(check: AuditCheckName, reason: string): void {
@@ -62,6 +71,9 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
 
   return {
     skip,
+    lack: (check, reason) => {
+      lacks.set(check, reason)
+    },
     note: (check, text) => {
       notes.set(check, (notes.get(check) ?? new Set()).add(text))
     },

@@ -39,7 +39,7 @@ export function auditIdentity(
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
-  ledger.skip('boot configuration', 'no attestation document was seen that names it: the gateway alone does')
+  ledger.lack('boot configuration', 'no attestation document was seen that names it: the gateway alone does')
 }
 
 /**

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../../attestation/evidence/boot-configuration.ts'
+import { type BuiltLog, buildLog, createTestNotary, type TestNotary } from '../../../support/audited-log.ts'
+import { TEST_KEY } from '../../../support/equivocating-server.ts'
+import { openStage, type Stage } from './stage.ts'
+
+const OPTIONS = { anchoring: { chain: null, nonce: 0 }, batches: [1, 4, 2], attestedSizes: [5] }
+const OF_CHAIN = 'anchors on chain, heads on chain, blocks of attestations'
+
+let stage: Stage
+let notary: TestNotary
+let log: BuiltLog
+/** As a restart leaves it: before its first head attestation, and after it. */
+let fresh: BuiltLog
+let attested: BuiltLog
+/** Everything that an auditor without a chain can say. */
+let expected: readonly string[]
+
+beforeAll(async () => {
+  stage = await openStage()
+  notary = await createTestNotary()
+  log = await buildLog(notary, OPTIONS)
+  fresh = await buildLog(await createTestNotary(), { ...OPTIONS, batches: [], attestedSizes: [] })
+  attested = await buildLog(await createTestNotary(), { ...OPTIONS, batches: [], attestedSizes: [0] })
+  const logs = [log, fresh, attested]
+  const configurations = logs.map((one) => encodeHex(digestBootConfiguration(one.notary.bootConfiguration)))
+  const roots = await Promise.all(logs.map((one) => stage.trust(one)))
+  expected = [...roots.flat(), ...configurations.flatMap((digest) => ['--configuration', digest])]
+})
+afterAll(() => stage.close())
+
+async function audit(logs: readonly BuiltLog[], ...words: readonly string[]) {
+  stage.server.serve(logs)
+  const run = await stage.audit(...expected, '--key', TEST_KEY, ...words)
+  return { ...run, report: JSON.parse(run.stdout) }
+}
+
+describe('the conclusion of an audit', () => {
+  it('leaves out what empty logs have nothing of, and counts them', async () => {
+    const alone = await audit([log])
+    expect(alone.report.conclusion).toBe(
+      `CLEAN: nothing missing or contradictory was found in the log. Not checked, or not in full: ${OF_CHAIN}, measurements.`,
+    )
+    const { code, report } = await audit([fresh, attested, log])
+    expect(code).toBe(0)
+    expect(report.conclusion).toBe(
+      `CLEAN: nothing missing or contradictory was found in 3 logs, of which 2 are empty. Not checked, or not in full: ${OF_CHAIN}, measurements.`,
+    )
+  })
+
+  it('keeps them in the lines of the empty log itself', async () => {
+    const { outcomes, report } = await audit([fresh, log])
+    for (const name of ['boot configuration', 'head signatures', 'growth', 'leaves', 'records'])
+      expect([name, outcomes[name]]).toEqual([name, 'not checked'])
+    expect(report.logs[0].checks[0]).toEqual({
+      name: 'boot configuration',
+      outcome: 'not checked',
+      detail: expect.stringContaining('no attestation document was seen that names it'),
+    })
+  })
+
+  it('still tells what a log with leaves has nothing of', async () => {
+    const { report } = await audit([fresh, { ...log, attestations: [] }])
+    expect(report.conclusion).toMatch(/^CLEAN: .*Not checked, or not in full: .*time attestations/)
+  })
+
+  it('is not CLEAN when all logs are empty, which is no fault either', async () => {
+    for (const [logs, words] of [
+      [[fresh], 'the log is empty'],
+      [[fresh, attested], 'all 2 logs are empty'],
+    ] as const) {
+      const { code, codes, report } = await audit(logs)
+      expect([code, codes, report.ok]).toEqual([0, [], true])
+      expect(report.conclusion).toMatch(
+        new RegExp(
+          `^NOTHING TO CHECK: ${words}\\. Not checked, or not in full: ${OF_CHAIN}, measurements\\.$`,
+        ),
+      )
+    }
+  })
+
+  it('tells of an empty log whose enclave attested leaves', async () => {
+    const withheld = await buildLog(notary, { ...OPTIONS, batches: [], attestedSizes: [] })
+    const { code, report } = await audit([{ ...withheld, attestations: log.attestations }])
+    expect(code).toBe(0)
+    expect(report.conclusion).toMatch(/^NOTHING TO CHECK: .*Not checked, or not in full: .*time attestations/)
+  })
+})
