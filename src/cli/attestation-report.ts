@@ -5,6 +5,7 @@ import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro
 import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import { printable } from './printable.ts'
+import { ROOT_HINT } from './root-hint.ts'
 
 /** What became of one document. */
 export type AttestationReport =
@@ -106,7 +107,8 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
 
 function formatRefusal({ error, document }: Extract<AttestationReport, { valid: false }>): readonly string[] {
   const claims = decodeClaims(document)
-  const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`]
+  const hint = error.code === 'root_untrusted' ? [`  ${ROOT_HINT}`] : []
+  const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`, ...hint]
   if (claims === null) return head
   return [
     ...head,

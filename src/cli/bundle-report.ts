@@ -2,7 +2,8 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../attestation/evidence/bundle-report.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import { printable } from './printable.ts'
-import { formatCheck } from './verify-report.ts'
+import { hintAtRoot } from './root-hint.ts'
+import { failedDetails, formatCheck } from './verify-report.ts'
 
 /** Whether a report is good enough for an exit code of 0. `required` makes anything short of it fail. */
 export function isAccepted({ verdict }: BundleReport, required: 'verified' | undefined): boolean {
@@ -13,7 +14,8 @@ export function isAccepted({ verdict }: BundleReport, required: 'verified' | und
 export function printBundleText(report: BundleReport): string {
   const width = Math.max(...report.checks.map(({ name }) => name.length))
   const lines = report.checks.map((check) => formatCheck(check, width))
-  return `evidence bundle\n${lines.join('')}\n${[...describeFacts(report), conclude(report)].join('\n')}\n`
+  const rest = [...describeFacts(report), conclude(report)].join('\n')
+  return `evidence bundle\n${lines.join('')}\n${rest}\n${hintAtRoot(failedDetails(report.checks))}`
 }
 
 /** Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds. */

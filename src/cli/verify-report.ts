@@ -2,6 +2,7 @@ import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.
 import { nameRelease, type ReleaseName } from '../../attestation/release/accepted-releases.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
 import { printable } from './printable.ts'
+import { hintAtRoot } from './root-hint.ts'
 
 /** One line of a report. Not checked is not passed. */
 export type Check = {
@@ -54,7 +55,12 @@ export function printText(reports: readonly SubjectReport[]): string {
     const lines = checks.map((check) => formatCheck(check, width))
     return `record ${printable(hash ?? 'without hash')}\n${lines.join('')}`
   })
-  return `${blocks.join('\n')}\n${conclude(reports)}\n`
+  return `${blocks.join('\n')}\n${conclude(reports)}\n${hintAtRoot(failedDetails(reports.flatMap(({ checks }) => checks)))}`
+}
+
+/** What the checks that failed say. */
+export function failedDetails(checks: readonly Check[]): readonly string[] {
+  return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
 /** Gives the line of one check, its name padded to `width`. */

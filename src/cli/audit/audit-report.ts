@@ -1,4 +1,5 @@
 import { printable } from '../printable.ts'
+import { hintAtRoot } from '../root-hint.ts'
 import { formatCheck } from '../verify-report.ts'
 import type { LogReport } from './audit-log.ts'
 import type { AuditCheckName, Finding } from './findings.ts'
@@ -13,7 +14,8 @@ export function isClean({ logs, findings }: AuditReport): boolean {
 export function printAuditText(report: AuditReport): string {
   const logs = report.logs.map(formatLog)
   const own = report.findings.length === 0 ? [] : [`gateway\n${report.findings.map(formatFinding).join('')}`]
-  return [...logs, ...own, `${conclude(report)}\n`].join('\n')
+  const hint = hintAtRoot(report.logs.flatMap((log) => log.findings.map(({ message }) => message)))
+  return [...logs, ...own, `${conclude(report)}\n${hint}`].join('\n')
 }
 
 /** Gives the report of an audit as one JSON object, for programs. */

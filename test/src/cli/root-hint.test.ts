@@ -1,0 +1,90 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { decodeBase64 } from '../../../attestation/bytes.ts'
+import { rootCertificateFile } from '../../../enclave/nsm/development-root.ts'
+import { hintAtRoot, ROOT_HINT } from '../../../src/cli/root-hint.ts'
+import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
+import { buildLog, createTestNotary } from '../../support/audited-log.ts'
+import { standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { runCommand } from '../../support/run-command.ts'
+import { openStage, type Stage } from './audit/stage.ts'
+
+const { bundle } = buildEvidence()
+
+let stage: Stage
+let folder: string
+/** What reads a document that AWS did not issue, the options that trust its root left out. */
+let commands: readonly (readonly string[])[]
+let trust: readonly string[]
+
+beforeAll(async () => {
+  stage = await openStage()
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-root-hint-'))
+  const log = await buildLog(await createTestNotary(), {
+    batches: [1, 2],
+    attestedSizes: [3],
+    anchoring: { chain: null, nonce: 0 },
+  })
+  stage.server.serve([log])
+  const save = async (name: string, content: string | Uint8Array) => {
+    await writeFile(join(folder, name), content)
+    return join(folder, name)
+  }
+  commands = [
+    ['verify', await save('bundle.json', JSON.stringify(bundle))],
+    ['verify', await save('record.json', JSON.stringify(bundle.record)), '--any-measurement'],
+    [
+      ...['attestation', await save('document', decodeBase64(bundle.record.attestation))],
+      ...['--any-measurement', '--historical'],
+    ],
+    ['audit', stage.server.url],
+  ]
+  const root = await save('root.der', standardChain.cabundle[0] ?? new Uint8Array())
+  trust = [...(await stage.trust(log)), '--root', root]
+})
+afterAll(async () => {
+  await stage.close()
+  await rm(folder, { recursive: true })
+})
+
+describe('a document whose root is not trusted', () => {
+  it('brings a hint at the root of a development enclave', async () => {
+    for (const words of commands) {
+      const { code, stdout } = await runCommand(...words)
+      expect([words[0], code, stdout.split(ROOT_HINT)]).toEqual([
+        words[0],
+        1,
+        [expect.anything(), expect.anything()],
+      ])
+    }
+  })
+
+  it('brings none to programs, which have the code', async () => {
+    for (const words of commands) {
+      const { stdout } = await runCommand(...words, '--json')
+      expect(stdout).toContain('root_untrusted')
+      expect(stdout).not.toContain('DATA_DIR')
+    }
+  })
+
+  it('is no more to be hinted at when it is trusted', async () => {
+    for (const words of commands) {
+      const { stdout } = await runCommand(...words, ...trust)
+      expect(stdout).not.toContain('DATA_DIR')
+    }
+  })
+})
+
+describe('hintAtRoot', () => {
+  it('names the file that a development root is kept beside', () => {
+    expect(ROOT_HINT).toContain(rootCertificateFile('DATA_DIR/nsm/root.pem'))
+  })
+
+  it('gives nothing for other faults', () => {
+    expect(hintAtRoot([])).toBe('')
+    expect(hintAtRoot(['chain_order: expected root_untrusted', 'certificate_expired: x'])).toBe('')
+    expect(hintAtRoot(['attestation document: root_untrusted: x'])).toBe(`${ROOT_HINT}\n`)
+  })
+})
