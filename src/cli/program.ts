@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { VERSION } from '../version.ts'
 import { registerAccounts } from './commands/accounts.ts'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerAudit } from './commands/audit.ts'
@@ -17,6 +18,7 @@ import { registerVerify } from './commands/verify.ts'
 export function createProgram(): Command {
   const program = new Command('affidavit')
     .description('Check sworn evidence of completions, and run the gateway that hands it out.')
+    .version(VERSION, '--version', 'print the version')
     .helpCommand(false)
     .showHelpAfterError('(--help tells more)')
     .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')

@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { runCli } from '../../support/run-cli.ts'
 
@@ -8,6 +10,11 @@ describe('the command line', () => {
     expect(stderr).toBe('')
     for (const command of ['verify', 'attestation', 'measure', 'keys', 'completions'])
       expect(stdout).toContain(command)
+  })
+
+  it('prints the version of the package', async () => {
+    const { version } = JSON.parse(await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'))
+    expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
   })
 
   it.each([
