@@ -65,7 +65,8 @@ export function registerAudit(program: Command): void {
   addAttestationOptions(command)
     .addHelpText(
       'after',
-      '\nExit codes: 0 nothing found, 1 something missing, contradictory or unreadable, 2 usage.',
+      '\nThe conclusion CLEAN is of logs that have leaves; of empty ones alone it is NOTHING TO CHECK.' +
+        '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory or unreadable, 2 usage.',
     )
     .action(async (url: string, options: AuditOptions) => {
       const report = await audit(url, options)
