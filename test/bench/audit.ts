@@ -63,7 +63,7 @@ function measureStart(): number {
 
 function runCommand(words: readonly string[]) {
   return spawnSync(process.execPath, [MAIN, ...words], {
-    env: { PATH: process.env.PATH, AFFIDAVIT_API_KEY: affidavit.apiKey },
+    env: { PATH: process.env.PATH, AFFIDAVIT_URL: affidavit.url, AFFIDAVIT_API_KEY: affidavit.apiKey },
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
   })

@@ -105,7 +105,9 @@ describe('npm start', () => {
   it('verifies a record with the network alone, and without expectations claims no more than consistency', async () => {
     const { hash } = await ask(service, 'fetch me')
     const url = `${service.url}/v1/verified/chat/completions/${hash}`
-    const run = await runCli(['verify', url], { variables: { AFFIDAVIT_API_KEY: service.apiKey } })
+    const run = await runCli(['verify', url], {
+      variables: { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey },
+    })
     expect(run.code).toBe(0)
     expect(run.stdout).toContain('no expected measurements given')
     expect(run.stdout).toMatch(/^CONSISTENT: .*who holds the key was not established/m)
