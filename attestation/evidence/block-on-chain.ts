@@ -18,7 +18,7 @@ export function checkBlockOnChain(
     throw new ProofError('wrong_chain', `expected chain ${block.chainId}, asked ${chain.chainId}`)
   if (chain.blockHash === null)
     throw new ProofError('not_on_chain', `expected the chain to have a block ${block.number}`)
-  if (chain.blockHash !== block.hash)
+  if (chain.blockHash.toLowerCase() !== block.hash)
     throw new ProofError(
       'not_on_chain',
       `expected block ${block.number} to be ${block.hash}, got ${chain.blockHash}`,

@@ -3,7 +3,7 @@ import { ProofError } from '../errors.ts'
 import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
 import type { AttestationDocument } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
-import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
+import { type AttestationPolicy, PolicyError } from '../nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
 import { nameRelease } from '../release/accepted-releases.ts'
 import { type Attempt, type Finding, need } from './finding.ts'
@@ -11,27 +11,25 @@ import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
  * The facts of a document that is genuine at its own time (historical mode), or why it is not. Which code it is of
- * has a check of its own. Rejects with PolicyError when the policy makes no sense, whatever the document is.
+ * has a check of its own. Rejects with PolicyError when the policy makes no sense.
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
-  { measurements, releases, roots, revoked, allowDebug }: BundlePolicy,
+  { roots, revoked, allowDebug }: BundlePolicy,
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
-  const demanded: AttestationPolicy = {
-    measurements: measurements ?? [],
-    ...(releases === undefined ? {} : { releases }),
+  const policy: AttestationPolicy = {
+    // Which code it is has a check of its own: here, whether the document is one at all.
+    measurements: 'any',
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),
     ...(revoked === undefined ? {} : { revoked }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
   }
-  resolvePolicy(demanded)
   try {
-    // Which code it is has a check of its own: here, whether the document is one at all.
-    const policy: AttestationPolicy = { ...demanded, measurements: 'any', releases: [] }
     return { value: await attestations.verify(need(bytes), policy, UNUSED_TIME) }
   } catch (fault) {
+    if (fault instanceof PolicyError) throw fault
     return { fault }
   }
 }

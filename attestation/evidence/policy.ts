@@ -1,11 +1,14 @@
 import type { AttestationPolicy, MeasurementSet } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 
-/** What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. */
+/**
+ * What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. What is given in
+ * another form, or under another name, is refused with PolicyError.
+ */
 export type BundlePolicy = {
   /**
    * The code that is acceptable: sets of measurements, one of which the attestation document must have in full.
-   * Left out, or no set: not checked.
+   * Left out, or no set: not checked. A set that is empty is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
@@ -28,7 +31,7 @@ export type BundlePolicy = {
   readonly allowDebug?: boolean
   /**
    * How many blocks the block must be deep in the chain, itself included, when a chain is given. Default
-   * CONFIRMATIONS_MIN_DEFAULT.
+   * CONFIRMATIONS_MIN_DEFAULT; 1 at least.
    */
   readonly confirmationsMin?: number
 }
@@ -44,7 +47,7 @@ export const CONFIRMATIONS_MIN_DEFAULT = 1
 /** What a chain says, asked for by the caller. It is believed as far as the endpoint is that was asked. */
 export type ChainFacts = {
   readonly chainId: number
-  /** Hash of the chain's block of the bundle's block number: 0x, lower case; null when it has none of that number. */
+  /** Hash of the chain's block of the bundle's block number: 0x, either case; null when it has none of that number. */
   readonly blockHash: string | null
   /** Number of the chain's newest block. */
   readonly newestBlock: number

@@ -11,13 +11,14 @@ import { findExpectedCode } from './document-checks.ts'
 import { checkEnclave } from './enclave-checks.ts'
 import { attempt, reasonOf } from './finding.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
+import { checkContextForm, checkPolicyForm } from './policy-form.ts'
 import { redactedParts } from './redact-bundle.ts'
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
  * Checks all that an evidence bundle shows, with no network and no clock. `json` is attacker-controlled: read its
  * text with parseExactJson. Never rejects for anything in the bundle: what is missing or malformed fails the check
- * it is needed for. Rejects with PolicyError when the policy makes no sense.
+ * it is needed for. Rejects with PolicyError, before anything is checked, when policy or context is not of its form.
  *
  * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the block is one of
  * the chain, unless `context.chain` is given; when the completion was made, but for "not after the block" then;
@@ -29,6 +30,8 @@ export async function verifyBundle(
   policy: BundlePolicy,
   context: BundleContext = {},
 ): Promise<BundleReport> {
+  checkPolicyForm(policy)
+  checkContextForm(context)
   const { chain, attestations } = context
   const parsed = attempt(() => parseEvidenceBundle(json))
   if ('fault' in parsed) {

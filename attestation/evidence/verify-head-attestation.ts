@@ -17,6 +17,7 @@ import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
 import { type HeadAttestation, parseHeadAttestation } from './head-attestation.ts'
 import { headAttestationUserData } from './head-statement.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
+import { checkContextForm, checkPolicyForm } from './policy-form.ts'
 import {
   type Check,
   type CheckTable,
@@ -86,7 +87,7 @@ export type HeadAttestationFacts = {
 /**
  * Checks what a head attestation shows of a log, with no network and no clock. `json` and `log` are
  * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them. Rejects with
- * PolicyError when the policy makes no sense.
+ * PolicyError, before anything is checked, when policy or context is not of its form.
  *
  * When verified, an enclave of the expected code and configuration, which holds the notary's key, was given the
  * block's hash, then looked at its log, then had the document made. So, of the log with this root at this size:
@@ -105,6 +106,8 @@ export async function verifyHeadAttestation(
   policy: BundlePolicy,
   context: BundleContext = {},
 ): Promise<HeadAttestationReport> {
+  checkPolicyForm(policy)
+  checkContextForm(context)
   const parsed = attempt(() => ({
     attestation: parseHeadAttestation(json),
     chainId: parseBootConfiguration(log.bootConfiguration).chainId,

@@ -1,0 +1,146 @@
+import { HASH_BYTES } from '../bytes.ts'
+import type { Json } from '../json/value.ts'
+import { PCR_BYTES, PCRS_MAX } from '../nitro/document.ts'
+import { PolicyError } from '../nitro/policy.ts'
+import { parseReleaseList } from '../release/release-list.ts'
+import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
+
+/**
+ * Checks that `policy` is a BundlePolicy whatever its compiler said: the types do not hold a caller in JavaScript, and an
+ * expectation that is misspelt, or of a form that compares with nothing, must not end as one that was met. A member that is
+ * undefined counts as left out. Throws PolicyError naming the member.
+ *
+ * Does NOT say that anything is expected: with no members nothing is, and then nothing is `verified`.
+ */
+export function checkPolicyForm(policy: unknown): asserts policy is BundlePolicy {
+  checkMembers(policy, 'policy', POLICY_FORMS)
+}
+
+/** The same of a BundleContext: what is given beside bundle and policy. Throws PolicyError naming the member. */
+export function checkContextForm(context: unknown): asserts context is BundleContext {
+  checkMembers(context, 'context', CONTEXT_FORMS)
+}
+
+/** Throws PolicyError when `value`, called `name` in the message, has not the form. */
+type Form = (value: unknown, name: string) => void
+
+/** A form for each member that a type has. */
+type Forms<Type> = Readonly<Record<keyof Type, Form>>
+
+const BYTES_32 = bytesOf(HASH_BYTES)
+
+const POLICY_FORMS: Forms<BundlePolicy> = {
+  measurements: listOf(checkMeasurementSet),
+  releases: listOf(checkReleaseEntry),
+  configurations: listOf(BYTES_32),
+  roots: (value, name) => {
+    listOf(BYTES_32)(value, name)
+    if (isList(value) && value.length === 0) throw unfit(name, 'one root or more, or left out')
+  },
+  revoked: listOf((value, name) => checkMembers(value, name, REVOKED_FORMS, 'all')),
+  allowDebug: (value, name) => {
+    if (typeof value !== 'boolean') throw unfit(name, 'true or false')
+  },
+  confirmationsMin: (value, name) => {
+    if (!isCount(value) || value === 0) throw unfit(name, 'a whole number from 1 to 2^53-1')
+  },
+}
+
+const REVOKED_FORMS = { issuer: bytesOf(null), serial: bytesOf(null) }
+
+const CONTEXT_FORMS: Forms<BundleContext> = {
+  chain: (value, name) => checkMembers(value, name, CHAIN_FORMS, 'all'),
+  attestations: (value, name) => {
+    const verify = typeof value === 'object' && value !== null && 'verify' in value ? value.verify : null
+    if (typeof verify !== 'function') throw unfit(name, 'a verifier of createAttestationVerifier')
+  },
+}
+
+const CHAIN_FORMS: Forms<ChainFacts> = {
+  chainId: checkCount,
+  blockHash: (value, name) => {
+    if (value !== null && !(typeof value === 'string' && BLOCK_HASH.test(value)))
+      throw unfit(name, `0x and ${HASH_BYTES} bytes of hex, or null`)
+  },
+  newestBlock: checkCount,
+}
+
+const BLOCK_HASH = /^0x[0-9a-fA-F]{64}$/
+
+/** Own members alone, none unknown. `all`: none left out either. */
+function checkMembers(
+  value: unknown,
+  name: string,
+  forms: Readonly<Record<string, Form>>,
+  needed?: 'all',
+): void {
+  if (!isPlainObject(value)) throw unfit(name, `an object of ${Object.keys(forms).join(', ')}`)
+  const unknown = Object.keys(value).find((member) => !Object.hasOwn(forms, member))
+  if (unknown !== undefined)
+    throw unfit(name, `without a member ${unknown}: there are ${Object.keys(forms).join(', ')}`)
+  for (const [member, check] of Object.entries(forms)) {
+    const given = value[member]
+    if (given !== undefined || needed === 'all') check(given, `${name}.${member}`)
+  }
+}
+
+function listOf(check: Form): Form {
+  return (value, name) => {
+    if (!isList(value)) throw unfit(name, 'an array')
+    // Not forEach, which passes over holes.
+    for (const [at, item] of value.entries()) check(item, `${name}.${at}`)
+  }
+}
+
+function bytesOf(length: number | null): Form {
+  return (value, name) => {
+    if (!(value instanceof Uint8Array) || (length !== null && value.length !== length))
+      throw unfit(
+        name,
+        `a Uint8Array${length === null ? '' : ` of ${length} bytes`}; of hex, decodeHex makes one`,
+      )
+  }
+}
+
+/** A set of nothing would be found in every document. */
+function checkMeasurementSet(value: unknown, name: string): void {
+  if (!(value instanceof Map) || value.size === 0)
+    throw unfit(name, 'a Map, not empty, of measurements by register index')
+  for (const [index, measurement] of value) {
+    if (!isCount(index) || index >= PCRS_MAX) throw unfit(name, `by register index 0 to ${PCRS_MAX - 1}`)
+    bytesOf(PCR_BYTES)(measurement, `${name}, PCR${index}`)
+  }
+}
+
+/** By itself: entries of several lists may be of one image. */
+function checkReleaseEntry(value: unknown, name: string): void {
+  try {
+    parseReleaseList({ issued_at: '1970-01-01T00:00:00Z', releases: [value as Json] })
+  } catch (fault) {
+    throw unfit(
+      name,
+      `an entry of a list of releases (${fault instanceof Error ? fault.message : 'unknown fault'})`,
+    )
+  }
+}
+
+function checkCount(value: unknown, name: string): void {
+  if (!isCount(value)) throw unfit(name, 'a whole number from 0 to 2^53-1')
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+function isList(value: unknown): value is readonly unknown[] {
+  return Array.isArray(value)
+}
+
+/** No array, Map or other thing that has no members of its own: nothing in it would be seen. */
+function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return Object.prototype.toString.call(value) === '[object Object]'
+}
+
+function unfit(name: string, expectation: string): PolicyError {
+  return new PolicyError(`expected ${name} to be ${expectation}`)
+}
