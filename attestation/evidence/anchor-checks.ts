@@ -1,3 +1,4 @@
+import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf } from '../account.ts'
 import { decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
@@ -22,7 +23,7 @@ export function checkAnchor(
   const whenMined = (find: (block: BundleBlock) => Finding) => () =>
     block === null ? { notChecked: NOT_MINED } : find(block)
   return [
-    check('transaction hash', () => checkTransactionHash(bundle, need(transaction))),
+    check('transaction hash', () => checkTransactionHash(bundle)),
     check('anchor', () => checkCall(bundle, need(transaction))),
     check(
       'block header',
@@ -57,7 +58,9 @@ function needBlock(block: BundleBlock | null): BundleBlock {
   return block
 }
 
-function checkTransactionHash({ record }: EvidenceBundle, { hash }: AnchorTransaction): Finding {
+/** Of the bytes, whatever they are: that they are a transaction is for the check of the anchor. */
+function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
+  const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
   if (record.tx_hash !== hash)
     throw new ProofError('wrong_transaction', `expected tx_hash to be the transaction's hash, ${hash}`)
   return `Keccak-256 ${hash}`

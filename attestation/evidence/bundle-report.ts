@@ -29,7 +29,7 @@ export const BUNDLE_CHECKS = {
   'attestation document': 'always',
   /** The completion finished while the document was valid. */
   'attestation time': 'always',
-  /** The document has the measurements that the caller expects. */
+  /** The document, when it is genuine, has the measurements that the caller expects. */
   measurements: 'always',
   /** The document names the digest of this boot configuration, which is for the log's chain and contract. */
   'boot configuration': 'always',

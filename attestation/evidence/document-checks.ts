@@ -6,7 +6,7 @@ import type { AttestationFacts } from '../nitro/facts.ts'
 import { type AttestationPolicy, PolicyError } from '../nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
 import { nameRelease } from '../release/accepted-releases.ts'
-import { type Attempt, type Finding, need } from './finding.ts'
+import { type Attempt, type Finding, need, reasonOf } from './finding.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
@@ -43,12 +43,20 @@ export function describeDocument({ moduleId, timestampMs, isDebugMode }: Attesta
   return `${moduleId} at ${new Date(timestampMs).toISOString()}${debug}`
 }
 
-/** Checks that the document is of code that the caller expects. Throws AttestationError. */
-export function checkExpectedMeasurements(document: AttestationDocument, policy: BundlePolicy): Finding {
-  const matched = findExpectedCode(document, policy)
-  if (matched === null) return { notChecked: 'no expected measurements were given' }
+/**
+ * Checks that the document is of code that the caller expects. Not checked without `facts` of it: measurements in a document
+ * that is not genuine are whatever its writer liked. Throws AttestationError.
+ */
+export function checkExpectedMeasurements(
+  document: Attempt<AttestationDocument>,
+  { facts, policy }: { readonly facts: Attempt<AttestationFacts>; readonly policy: BundlePolicy },
+): Finding {
+  if (!expectsCode(policy)) return { notChecked: 'no expected measurements were given' }
+  if ('fault' in facts) return { notChecked: `the document is not valid: ${reasonOf(facts.fault)}` }
+  const { measurements = [], releases = [] } = policy
+  const matched = checkMeasurements(need(document), { measurements, releases })
   if (matched.release !== null) return nameRelease(matched.release)
-  return `all ${policy.measurements?.[matched.matchedSet ?? 0]?.size ?? 0} measurements of an expected set`
+  return `all ${measurements[matched.matchedSet ?? 0]?.size ?? 0} measurements of an expected set`
 }
 
 /** Which set or release of the policy the document shows; null when none is expected. Throws AttestationError. */

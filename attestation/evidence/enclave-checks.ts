@@ -32,7 +32,7 @@ export async function checkEnclave(
   return [
     check('attestation document', () => describeDocument(need(facts))),
     check('attestation time', () => checkTime(bundle, need(facts))),
-    check('measurements', () => checkExpectedMeasurements(need(document), policy)),
+    check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('boot configuration', () => checkBootConfiguration(bundle, need(document))),
     check('expected configuration', () =>
       checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), policy),

@@ -44,7 +44,7 @@ export const HEAD_ATTESTATION_CHECKS = {
   'block hash': 'always',
   /** The second in which the document was made. */
   created_at: 'always',
-  /** The document has the measurements that the caller expects. */
+  /** The document, when it is genuine, has the measurements that the caller expects. */
   measurements: 'always',
   /** The boot configuration is one that the caller expects. */
   'expected configuration': 'always',
@@ -133,7 +133,7 @@ export async function verifyHeadAttestation(
     check('head', () => checkHead(need(document), { attestation, configuration, notary: log.notary })),
     check('block hash', () => checkBlockHash(need(document), attestation)),
     check('created_at', () => checkCreatedAt(need(document), attestation)),
-    check('measurements', () => checkExpectedMeasurements(need(document), policy)),
+    check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('expected configuration', () => checkExpectedConfiguration(configuration, policy)),
     check('block on chain', () =>
       checkBlockOnChain(block, { chain, confirmationsMin: policy.confirmationsMin }),

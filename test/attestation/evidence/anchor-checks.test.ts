@@ -38,9 +38,29 @@ describe('verifyBundle on swapped and forged anchors', () => {
     expect(await failedOf(buildEvidence(parts).bundle)).toEqual(failed)
   })
 
-  it('fails a transaction that is none', async () => {
+  it('fails a transaction that is none at the anchor, though tx_hash is the hash of its bytes', async () => {
     const { bundle: forged } = buildEvidence({ transaction: `0x02${'c0'.repeat(40)}` })
-    expect(await failedOf(forged)).toEqual(['transaction hash', 'anchor'])
+    expect(await failedOf(forged)).toEqual(['anchor'])
+  })
+
+  it('fails both checks of what is no transaction and has another hash', async () => {
+    const none = `0x02${'c0'.repeat(40)}`
+    expect(await failedOf(replaceAt(bundle, ['transaction'], none))).toEqual([
+      'transaction hash',
+      'anchor',
+      'transaction in block',
+    ])
+  })
+
+  it('fails whatever needs the address of a public key that is no point', async () => {
+    const off = `${bundle.record.public_key.slice(0, -2)}${bundle.record.public_key.endsWith('00') ? '01' : '00'}`
+    expect(await failedOf(replaceAt(bundle, ['record', 'public_key'], off))).toEqual([
+      'public key',
+      'signature',
+      'attestation key',
+      'tree head',
+      'anchor outcome',
+    ])
   })
 
   it('fails the head of a later log in place of the record’s own, signed as it is', async () => {

@@ -10,7 +10,7 @@ import { buildChain, MADE_AT } from '../../support/nitro-builder/development-pki
 import { buildDocument, PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { NOTARY } from '../build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, digestOf, documentFor, FINISHED_AT } from './build-evidence.ts'
-import { failedOf } from './read-report.ts'
+import { detailOf, failedOf } from './read-report.ts'
 
 const { bundle, policy } = buildEvidence()
 const STRANGER = new Wallet(`0x${'17'.repeat(32)}`)
@@ -39,13 +39,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
       ),
       ['attestation document', 'attestation time'],
     ],
-    [
-      'of another root',
-      encodeBase64(
-        buildDocument({ chain: forgedChain, fields: { public_key: keyOf(NOTARY), user_data: digest } }),
-      ),
-      ['attestation document', 'attestation time'],
-    ],
+    ['of another root', documentUnder(forgedChain), ['attestation document', 'attestation time']],
     [
       'of other code',
       documentFor(BOOT_CONFIGURATION, { pcrs: pcrsWith(0, createHash('sha384').update('other').digest()) }),
@@ -54,7 +48,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
     [
       'of an enclave in debug mode',
       documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }),
-      ['attestation document', 'attestation time', 'measurements'],
+      ['attestation document', 'attestation time'],
     ],
     [
       'made after the completion',
@@ -64,10 +58,33 @@ describe('verifyBundle on evidence of other enclaves', () => {
     [
       'that is none',
       'AAAA',
-      ['attestation key', 'attestation document', 'attestation time', 'measurements', 'boot configuration'],
+      ['attestation key', 'attestation document', 'attestation time', 'boot configuration'],
     ],
   ])('fails an attestation document %s', async (_, attestation, failed) => {
     expect(await failedOf(buildEvidence({ stored: { attestation } }).bundle)).toEqual(failed)
+  })
+
+  it.each<[string, string, string]>([
+    ['signed by nobody', documentFor(BOOT_CONFIGURATION).replace(/.{64}$/, 'A'.repeat(64)), 'signature_'],
+    ['of another root', documentUnder(forgedChain), 'root_untrusted: '],
+    ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
+    ['that is none', 'AAAA', ''],
+  ])('compares no measurements of a document %s, and says why', async (_, attestation, reason) => {
+    const report = await verifyBundle(buildEvidence({ stored: { attestation } }).bundle, policy)
+    expect(report.checks).toContainEqual({
+      name: 'measurements',
+      outcome: 'not checked',
+      detail: expect.stringContaining(`the document is not valid: ${reason}`),
+    })
+    expect(report).toMatchObject({ verdict: 'invalid', open: ['measurements'], facts: null })
+  })
+
+  it('says of no document that its measurements are expected when none are', async () => {
+    const { measurements: _, ...rest } = policy
+    const { bundle: forged } = buildEvidence({ stored: { attestation: 'AAAA' } })
+    expect(detailOf(await verifyBundle(forged, rest), 'measurements')).toBe(
+      'no expected measurements were given',
+    )
   })
 
   it('fails a completion that finished after the document’s certificates had ended', async () => {
@@ -138,6 +155,12 @@ describe('verifyBundle on evidence of other enclaves', () => {
     expect(await failedOf(buildEvidence({ boot }).bundle)).toEqual(failed)
   })
 })
+
+/** Right in all but its chain. */
+function documentUnder(chain: ReturnType<typeof buildChain>): string {
+  const fields = { public_key: keyOf(NOTARY), user_data: Buffer.from(digestOf(BOOT_CONFIGURATION)) }
+  return encodeBase64(buildDocument({ chain, fields }))
+}
 
 function keyOf(wallet: Pick<typeof NOTARY, 'signingKey'>): Buffer {
   return Buffer.from(wallet.signingKey.publicKey.slice(2), 'hex')

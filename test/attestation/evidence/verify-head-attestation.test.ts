@@ -28,6 +28,9 @@ const attestations = createAttestationVerifier()
 const OTHER_HASH = `0x${'b2'.repeat(32)}`
 const STRANGER_KEY = Buffer.from(new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey.slice(2), 'hex')
 
+const flipped = Buffer.from(valid.document, 'base64')
+flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
+
 /** The report, asked of a chain that has the very block of `valid`. */
 const verify = (json: Json, log = ATTESTED_LOG) =>
   verifyHeadAttestation(json, log, policy, { chain: chainWith(valid), attestations })
@@ -94,8 +97,6 @@ describe('verifyHeadAttestation on an honest attestation', () => {
 })
 
 describe('verifyHeadAttestation on one altered field', () => {
-  const flipped = Buffer.from(valid.document, 'base64')
-  flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
   const alterations: Readonly<Record<keyof typeof valid, [Json, readonly HeadAttestationCheckName[]]>> = {
     size: [8, ['head']],
     root: ['5b'.repeat(32), ['head']],
@@ -209,8 +210,16 @@ describe('verifyHeadAttestation on documents of other making', () => {
       'head',
       'block hash',
       'created_at',
-      'measurements',
     ])
+  })
+
+  it('compares no measurements of a document that is not genuine', async () => {
+    const { checks } = await verify({ ...valid, document: flipped.toString('base64') })
+    expect(checks).toContainEqual({
+      name: 'measurements',
+      outcome: 'not checked',
+      detail: expect.stringContaining('the document is not valid: signature_invalid: '),
+    })
   })
 
   it('fails a genuine document under AWS’s root, when it is a development root’s', async () => {
