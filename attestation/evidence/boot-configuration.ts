@@ -14,12 +14,14 @@ export type BootFacts = {
 
 /**
  * What attacker-controlled `json`, a boot configuration, says. It may have more members than are read here: all are
- * part of its digest. Throws FormatError `invalid_bundle` naming the member.
+ * part of its digest. A member `format` it has not (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member.
  *
  * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the attestation document.
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
+  // What a head attestation's document states has one: neither passes for the other.
+  if (Object.hasOwn(members, 'format')) throw invalidBundle('boot_configuration', 'without a member format')
   const providers = memberOf(members, 'providers')
   if (!isJsonArray(providers)) throw invalidBundle('boot_configuration.providers', 'an array')
   return {

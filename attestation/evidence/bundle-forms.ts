@@ -38,6 +38,17 @@ export function countOf(json: Json | undefined, name: string): number {
   return json
 }
 
+/**
+ * An origin as the enclave's table of providers has it, which takes no other than the WHATWG URL Standard serializes: http or
+ * https, a host of printable ASCII without upper case and without what ends or escapes a host, or an IPv6 address; a port if
+ * it is not the scheme's own. Throws FormatError `invalid_bundle` naming `name`.
+ */
+export function originOf(text: string, name: string): string {
+  if (text.length > ORIGIN_LENGTH_MAX || !ORIGIN.test(text) || DEFAULT_PORT.test(text))
+    throw invalidBundle(name, 'an origin such as https://host or https://host:8443')
+  return text
+}
+
 /** The members of an object that has exactly `names`. Throws FormatError `invalid_bundle` naming `name`. */
 export function membersOf<Name extends string>(
   json: Json,
@@ -53,6 +64,11 @@ export function membersOf<Name extends string>(
 export function invalidBundle(name: string, expectation: string): FormatError {
   return new FormatError('invalid_bundle', `expected ${name} to be ${expectation}`)
 }
+
+/** Of the form that enclave/providers/parse-table.ts takes. */
+const ORIGIN_LENGTH_MAX = 'https://'.length + 300
+const ORIGIN = /^https?:\/\/([!"$&-.0-9;=_-{}~]+|\[[0-9a-f:]+\])(:(0|[1-9][0-9]{0,4}))?$/
+const DEFAULT_PORT = /^(http:.*:80|https:.*:443)$/
 
 const LOWER_CASE_BYTES = /^(?:[0-9a-f]{2})*$/
 

@@ -8,7 +8,7 @@ import { parseReceipt, type Receipt } from '../receipt.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX } from './block-header.ts'
 import { parseBootConfiguration } from './boot-configuration.ts'
-import { base64Of, countOf, hexOf, invalidBundle, membersOf } from './bundle-forms.ts'
+import { base64Of, countOf, hexOf, invalidBundle, membersOf, originOf } from './bundle-forms.ts'
 import { TRANSACTION_RECEIPT_BYTES_MAX } from './transaction-receipt.ts'
 import { TRIE_NODES_MAX } from './trie-proof.ts'
 
@@ -124,10 +124,16 @@ function parseRecord(json: Json): BundleRecord {
     signature: hexOf(record.signature, 'record.signature', { exactly: SIGNATURE_BYTES }),
     tx_hash: hexOf(record.tx_hash, 'record.tx_hash', { exactly: HASH_BYTES }),
     attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
-    receipt: parseReceipt(record.receipt),
+    receipt: parseBundleReceipt(record.receipt),
     created_at: countOf(record.created_at, 'record.created_at'),
     log: parseLogProof(record.log),
   }
+}
+
+function parseBundleReceipt(json: Json): Receipt {
+  const receipt = parseReceipt(json)
+  originOf(receipt.provider.origin, 'record.receipt.provider.origin')
+  return receipt
 }
 
 function parseRequestPart(record: JsonObject): RequestPart {

@@ -23,6 +23,11 @@ const VALID: readonly (readonly [string, Json])[] = [
   ['the published vector', FIRST_BUNDLE],
 ]
 
+const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
+const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
+
+const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
+
 /** Objects with whatever members there are: the rest have exactly theirs. */
 const FREE: readonly RegExp[] = [/^record\.re(quest|sponse)\b/, /^boot_configuration\b/]
 
@@ -78,6 +83,17 @@ describe('parseEvidenceBundle', () => {
     ['a proof without nodes', ['block', 'transaction_proof'], () => []],
     ['a proof of 18 nodes', ['block', 'receipt_proof'], () => Array.from({ length: 18 }, () => '0x00')],
     ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
+    [
+      'a boot configuration with a format',
+      ['boot_configuration'],
+      () => ({ ...BOOT_CONFIGURATION, format: 'x' }),
+    ],
+    [
+      'a path of 55 hashes',
+      ['record', 'log', 'path'],
+      () => Array.from({ length: 55 }, () => '00'.repeat(32)),
+    ],
+    ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
     ['another version', ['version'], () => 2],
     ['another format', ['format'], () => 'affidavit-evidence'],
   ])('refuses %s', (_, path, change) => {
@@ -98,6 +114,12 @@ describe('parseEvidenceBundle', () => {
       const unset = { ...(valueAt(bundle, path) as Record<string, Json>), user: null }
       expect(() => parseEvidenceBundle(replaceAt(bundle, path, unset))).toThrow(/members of null/)
     }
+  })
+
+  it('takes a completion that finished before it started: a clock may be set back in between', () => {
+    const { receipt } = bundle.record
+    const changed = replaceAt(bundle, ['record', 'receipt', 'started_at'], receipt.finished_at + 1)
+    expect(parseEvidenceBundle(changed)).toEqual(changed)
   })
 
   it('refuses a part together with what stands in its place', () => {
@@ -128,9 +150,6 @@ describe('parseEvidenceBundle', () => {
 })
 
 describe('bundle.schema.json', () => {
-  const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
-  const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
-
   it.each(VALID)('accepts %s', (_, valid) => {
     expect(isValid(schema, valid)).toBe(true)
   })
@@ -155,6 +174,34 @@ describe('bundle.schema.json', () => {
     const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
     expect(isValid(schema, changed)).toBe(isTaken)
     expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
+  })
+
+  it.each<[string, JsonPath, (text: string) => Json]>([
+    ['unused bits of base64, one digit', ['record', 'attestation'], () => 'AB=='],
+    ['unused bits of base64, two digits', ['record', 'attestation'], () => 'AAB='],
+    [
+      'a boot configuration with a format',
+      ['boot_configuration'],
+      () => ({ ...BOOT_CONFIGURATION, format: 'x' }),
+    ],
+    ['https without TLS', ['record', 'receipt', 'provider', 'tls'], () => null],
+    ['TLS without https', ORIGIN_PLACE, () => 'http://127.0.0.1'],
+    ['the port that the scheme has', ORIGIN_PLACE, () => 'https://h:443'],
+  ])('refuses %s', (_, path, change) => {
+    const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
+    expect(isValid(schema, changed)).toBe(false)
+    expect(succeeds(() => parseEvidenceBundle(changed))).toBe(false)
+  })
+
+  it('refuses a line end after any text whose form it fixes, also where $ matches before one', () => {
+    const texts = strictPlaces().filter(
+      (path) => typeof valueAt(bundle, path) === 'string' && !isText(path, ''),
+    )
+    expect(texts.length).toBeGreaterThan(20)
+    for (const path of texts) {
+      const changed = replaceAt(bundle, path, `${valueAt(bundle, path)}\n`)
+      expect([path, isValid(withLooseEnds(schema), changed)]).toEqual([path, false])
+    }
   })
 
   it('refuses a part together with what stands in its place', () => {
@@ -197,6 +244,15 @@ describe('createBundle', () => {
       expect(() => createBundle({ ...parts, ...changed })).toThrow(FormatError)
   })
 })
+
+/** The schema as Python reads it, where $ matches before a line end too. */
+function withLooseEnds(json: JsonObject): JsonObject {
+  return JSON.parse(JSON.stringify(json), (name, value) =>
+    name === 'pattern' && typeof value === 'string'
+      ? value.replaceAll('$', (_, at) => (at === value.length - 1 ? '\\n?$' : '$'))
+      : value,
+  )
+}
 
 /** Places whose form the format fixes. */
 function strictPlaces(): readonly JsonPath[] {

@@ -43,6 +43,7 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
     (isJsonArray(argument) ? argument : [argument]).some((type) => isOfType(String(type), value)),
   pattern: ({ argument, value }) =>
     typeof value !== 'string' || new RegExp(String(argument), 'u').test(value),
+  minLength: ({ argument, value }) => typeof value !== 'string' || [...value].length >= Number(argument),
   maxLength: ({ argument, value }) => typeof value !== 'string' || [...value].length <= Number(argument),
   minimum: ({ argument, value }) => typeof value !== 'number' || value >= Number(argument),
   maximum: ({ argument, value }) => typeof value !== 'number' || value <= Number(argument),
@@ -64,6 +65,7 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
       Object.keys(value).every((name) => Object.hasOwn(schema.properties as JsonObject, name))
     )
   },
+  not: ({ argument, value, valid }) => !valid(argument, value),
   allOf: ({ argument, value, valid }) => listOf(argument).every((one) => valid(one, value)),
   anyOf: ({ argument, value, valid }) => listOf(argument).some((one) => valid(one, value)),
   oneOf: ({ argument, value, valid }) => listOf(argument).filter((one) => valid(one, value)).length === 1,

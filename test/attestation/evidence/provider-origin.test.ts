@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { FormatError } from '../../../attestation/errors.ts'
+import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { parseOrigin } from '../../../enclave/providers/parse-table.ts'
+import { type JsonPath, replaceAt } from '../mutate-json.ts'
+import { buildEvidence } from './build-evidence.ts'
+import { isValid } from './check-schema.ts'
+
+const { bundle } = buildEvidence()
+const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
+const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
+const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
+
+const WRONG_ORIGINS = [
+  'https://',
+  'https://x\n',
+  'https://u:p@h',
+  'https://h/',
+  'https://h/path',
+  'https://h?q',
+  'https://h#f',
+  'https://H',
+  'HTTPS://h',
+  'https://h:443',
+  'https://h:08',
+  'https://h:',
+  'https://h:99999999',
+  'https://a b',
+  'https://größe.example',
+  'https://%41',
+  'https://a\\b',
+  'https://[::1',
+  'ftp://h',
+]
+const RIGHT_ORIGINS = [
+  'https://api.openai.com',
+  'https://h:8443',
+  'https://h:80',
+  'https://10.0.0.1',
+  'https://[2001:db8::1]:8443',
+  'http://127.0.0.1:4100',
+  'http://[::1]:8080',
+  'https://a_b.example',
+]
+/** Hosts of any printable text, most of which are none. */
+const HOST = fc.string({ minLength: 1, maxLength: 6 })
+
+describe('the origin of the provider in a bundle', () => {
+  it.each(WRONG_ORIGINS)('refuses %j, an origin that no enclave has', (origin) => {
+    const changed = replaceAt(bundle, ORIGIN_PLACE, origin)
+    expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+    expect(isValid(schema, changed)).toBe(false)
+    expect(succeeds(() => parseOrigin(origin))).toBe(false)
+  })
+
+  it.each(RIGHT_ORIGINS)('takes %j, an origin that an enclave can have', (origin) => {
+    const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
+    const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], { name: 'demo', origin, tls })
+    expect(parseEvidenceBundle(changed)).toEqual(changed)
+    expect(isValid(schema, changed)).toBe(true)
+    expect(parseOrigin(origin)).toBe(origin)
+  })
+
+  it('takes whatever origin the enclave’s table of providers takes', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom('https://', 'http://'),
+        fc.webAuthority({ withPort: true }),
+        HOST,
+        (...parts) => {
+          const [scheme, authority, host] = parts
+          for (const text of [`${scheme}${authority}`, `${scheme}${host}`]) {
+            if (!succeeds(() => parseOrigin(text))) continue
+            const tls = scheme === 'http://' ? null : bundle.record.receipt.provider.tls
+            const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
+              name: '',
+              origin: text,
+              tls,
+            })
+            expect(parseEvidenceBundle(changed)).toEqual(changed)
+          }
+        },
+      ),
+      { numRuns: 500 },
+    )
+  })
+})
+
+function succeeds(act: () => unknown): boolean {
+  try {
+    act()
+    return true
+  } catch {
+    return false
+  }
+}
