@@ -17,7 +17,6 @@ const STRANGER = new Wallet(`0x${'17'.repeat(32)}`)
 const OTHER_CONTRACT = `0x${'c1'.repeat(20)}`
 
 describe('verifyBundle on evidence of other enclaves', () => {
-  const digest = Buffer.from(digestOf(BOOT_CONFIGURATION))
   const forgedChain = buildChain({ level: 0, parts: { sign: () => new Uint8Array(8) } })
 
   it.each<[string, string, readonly BundleCheckName[]]>([
@@ -31,15 +30,10 @@ describe('verifyBundle on evidence of other enclaves', () => {
     ['of no configuration', documentFor(BOOT_CONFIGURATION, { user_data: null }), ['boot configuration']],
     [
       'that is signed by nobody',
-      encodeBase64(
-        buildDocument({
-          fields: { public_key: keyOf(NOTARY), user_data: digest },
-          signature: new Uint8Array(96),
-        }),
-      ),
+      forgedDocument({ signature: new Uint8Array(96) }),
       ['attestation document', 'attestation time'],
     ],
-    ['of another root', documentUnder(forgedChain), ['attestation document', 'attestation time']],
+    ['of another root', forgedDocument({ chain: forgedChain }), ['attestation document', 'attestation time']],
     [
       'of other code',
       documentFor(BOOT_CONFIGURATION, { pcrs: pcrsWith(0, createHash('sha384').update('other').digest()) }),
@@ -65,8 +59,8 @@ describe('verifyBundle on evidence of other enclaves', () => {
   })
 
   it.each<[string, string, string]>([
-    ['signed by nobody', documentFor(BOOT_CONFIGURATION).replace(/.{64}$/, 'A'.repeat(64)), 'signature_'],
-    ['of another root', documentUnder(forgedChain), 'root_untrusted: '],
+    ['signed by nobody', forgedDocument({ signature: new Uint8Array(96) }), 'signature_out_of_range: '],
+    ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
     ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
     ['that is none', 'AAAA', ''],
   ])('compares no measurements of a document %s, and says why', async (_, attestation, reason) => {
@@ -156,10 +150,12 @@ describe('verifyBundle on evidence of other enclaves', () => {
   })
 })
 
-/** Right in all but its chain. */
-function documentUnder(chain: ReturnType<typeof buildChain>): string {
+/** Right in all else than `forged`. */
+function forgedDocument(
+  forged: Pick<NonNullable<Parameters<typeof buildDocument>[0]>, 'chain' | 'signature'>,
+): string {
   const fields = { public_key: keyOf(NOTARY), user_data: Buffer.from(digestOf(BOOT_CONFIGURATION)) }
-  return encodeBase64(buildDocument({ chain, fields }))
+  return encodeBase64(buildDocument({ ...forged, fields }))
 }
 
 function keyOf(wallet: Pick<typeof NOTARY, 'signingKey'>): Buffer {
