@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import { createRpc } from '../../chain/rpc.ts'
@@ -11,6 +10,7 @@ import { openGateway } from '../audit/gateway.ts'
 import { openGatewayHttp } from '../audit/gateway-http.ts'
 import { createAuditProgress } from '../audit/progress.ts'
 import { type AuditReport, runAudit } from '../audit/run-audit.ts'
+import { drawRandom } from '../audit/samples.ts'
 import { openAuditState } from '../audit/state-file.ts'
 import { type BundleOptions, collectText, parseRpcUrl, readBundlePolicy } from '../bundle-options.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
@@ -104,7 +104,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
         chain: chain.source,
         scope,
         fromBlock: options.fromBlock ?? 0,
-        random: randomInt,
+        random: drawRandom,
         nowMs: Date.now(),
       },
       { notary: options.notary ?? null, state, progress: createAuditProgress(process.stderr, Date.now) },
