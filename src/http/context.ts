@@ -1,5 +1,6 @@
 import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
+import type { ErrorCode } from '../errors.ts'
 import type { Scope } from '../scopes.ts'
 
 /** Who a valid API key belongs to. */
@@ -14,6 +15,9 @@ export type Caller = {
   readonly expiresAt: number | null
 }
 
+/** The error that a caller was told: its code, and its status, which a stream that has begun can only tell in its error event. */
+export type CallFailure = { readonly code: ErrorCode; readonly status: number }
+
 /** What middleware leaves for what stands behind it. */
 export type RequestState = {
   /** `x-request-id` of this call: the caller's if it is well-formed, else ours. */
@@ -25,6 +29,8 @@ export type RequestState = {
   /** When the answer's head, and a stream's first event, went out; null before. */
   headAtMs: number | null
   firstEventAtMs: number | null
+  /** What the caller was told in place of an answer, or of the rest of a stream; null while there is nothing. */
+  failure: CallFailure | null
   /** Asked by machines all day: logged at debug level when it went well. */
   isProbe: boolean
 }

@@ -37,7 +37,7 @@ function observeCalls(registry: Registry): CallObserver {
   })
   const calls = new Counter({
     name: `${METRICS_PREFIX}calls_total`,
-    help: 'Calls to the API that are over; cut: their caller, or we, left before the end of the answer',
+    help: 'Calls to the API that are over; cut: their caller, or we, left before the end of the answer; error: a stream ended with an error event',
     labelNames: ['method', 'route', 'status', 'end'] as const,
     registers,
   })
@@ -60,8 +60,7 @@ function observeCalls(registry: Registry): CallObserver {
     inFlight.dec()
     const route = report.route ?? 'none'
     const method = METHODS.has(report.method) ? report.method : 'other'
-    const end = report.isWhole ? 'whole' : 'cut'
-    calls.inc({ method, route, status: String(report.status), end })
+    calls.inc({ method, route, status: String(report.status), end: endOf(report) })
     durations.observe({ route, phase: 'whole' }, report.durationMs / 1000)
     if (report.headMs !== null) durations.observe({ route, phase: 'head' }, report.headMs / 1000)
     if (report.firstEventMs !== null) firstTokens.observe({ route }, report.firstEventMs / 1000)
@@ -74,6 +73,12 @@ function observeCalls(registry: Registry): CallObserver {
       return { traceparent: null, end: count }
     },
   }
+}
+
+/** A stream has status 200 however it ends; the status of any other answer tells of its error. */
+function endOf({ isWhole, status, error }: CallReport): 'whole' | 'cut' | 'error' {
+  if (!isWhole) return 'cut'
+  return error !== null && status < 400 ? 'error' : 'whole'
 }
 
 /** Of a method that is none of these, only that it is another one is kept. */

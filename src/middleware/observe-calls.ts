@@ -37,6 +37,7 @@ function describe(context: ApiContext, { phases, inference }: CallScope, endedAt
     method: req.method ?? '',
     route: routeOf(context),
     status: res.statusCode,
+    error: state.failure,
     isWhole: res.writableFinished,
     requestId,
     startedAtMs,

@@ -22,7 +22,13 @@ export function openRequest(options: {
     const given = context.req.headers['x-request-id']
     const requestId = typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    const unset = { caller: null, headAtMs: null, firstEventAtMs: null, isProbe: false } as const
+    const unset = {
+      caller: null,
+      headAtMs: null,
+      firstEventAtMs: null,
+      failure: null,
+      isProbe: false,
+    } as const
     context.state = { requestId, startedAtMs, ...unset }
     context.set('x-request-id', requestId)
     context.set(SAFE_HEADERS)
@@ -52,13 +58,17 @@ export function noteProcessingTime(context: ApiContext, now: () => number): void
 /** Whoever knows the id of a kept image may see it: no reader of logs should. */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
-/** Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one. */
+/**
+ * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one, `error` one that ended
+ * with an error event. Of an error its code alone: its message may repeat what the caller sent.
+ */
 function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
   const line = {
     requestId: state.requestId,
     method: req.method,
     path: path.replace(CAPABILITY, '$1…').slice(0, LOGGED_PATH_LENGTH_MAX),
     status: res.statusCode,
+    error: state.failure?.code,
     accountId: state.caller?.accountId,
     keyId: state.caller?.keyId,
     durationMs: Math.round(durationMs * 10) / 10,

@@ -1,7 +1,7 @@
-import { asApiError } from '../errors.ts'
 import type { RouteContext } from '../http/context.ts'
 import { createEventWriter, DRAIN_TIMEOUT_MS, type EventWriter } from '../http/event-writer.ts'
 import type { Logger } from '../logger.ts'
+import { noteFailure } from '../middleware/note-failure.ts'
 import { noteProcessingTime } from '../middleware/open-request.ts'
 
 /** What streams need of the app. */
@@ -43,9 +43,7 @@ export async function streamEvents(
     await write(noting)
   } catch (error) {
     if (context.res.destroyed || !(writer.isOpen() || isEvent(error))) throw error
-    const told = asApiError(error)
-    if (told !== error) log.error({ requestId: context.state.requestId, err: error }, 'stream failed')
-    writer.fail(told)
+    writer.fail(noteFailure(context, error, log))
   } finally {
     writer.close()
   }

@@ -28,7 +28,9 @@ export type CallReport = {
   /** The router's pattern; null where nothing is. */
   readonly route: string | null
   readonly status: number
-  /** Whether the answer was sent to its end. */
+  /** The error that the caller was told; null for none, and for faults of a request's form (422). Of a stream, its error event. */
+  readonly error: { readonly code: string; readonly status: number } | null
+  /** Whether the answer was sent to its end, be it an error. */
   readonly isWhole: boolean
   readonly requestId: string
   readonly startedAtMs: number

@@ -54,6 +54,24 @@ describe('a call', () => {
     expect(await sumOf('time_to_first_token_seconds_sum', labels)).toBeGreaterThan(0.14)
   })
 
+  it('whose stream ends with an error event is not counted with those that went well', async () => {
+    const whole = { route: VERIFIED_PATH, status: '200', end: 'whole' }
+    const before = await sumOf('calls_total', whole)
+    gateway.enclave.setScript(({ response }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end('data: {"choices":[]}\n\n')
+    })
+    const text = await (await postChat(gateway, { ...CHAT_REQUEST, stream: true })).text()
+    expect(text).toContain('event: error\n')
+    await expect.poll(() => sumOf('calls_total', { ...whole, end: 'error' })).toBe(1)
+    expect(await sumOf('calls_total', whole)).toBe(before)
+  })
+
+  it('that is refused has its status, and a whole answer', async () => {
+    await fetch(gateway.url + VERIFIED_PATH, { method: 'POST' })
+    await expect.poll(() => sumOf('calls_total', { status: '401', end: 'whole' })).toBe(1)
+  })
+
   it('is in flight until its answer is at its end, and cut when its caller leaves', async () => {
     const arrived = Promise.withResolvers<void>()
     gateway.enclave.setScript(async ({ left }) => {

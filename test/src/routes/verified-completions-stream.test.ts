@@ -66,6 +66,15 @@ function dataOf(text: string): readonly JsonObject[] {
   return lines.map((line) => JSON.parse(line.slice('data: '.length)))
 }
 
+/** What is logged of a stream that is asked for under this id, once it is over. */
+async function linesOf(requestId: string): Promise<readonly Record<string, unknown>[]> {
+  await (await postChat(gateway, REQUEST, { headers: { 'x-request-id': requestId } })).text()
+  const read = () =>
+    gateway.logLines.map((line) => JSON.parse(line)).filter((line) => line.requestId === requestId)
+  await expect.poll(() => read().map(({ msg }) => msg)).toContain('request')
+  return read()
+}
+
 describe('a verified stream', () => {
   it('passes the chunks on byte for byte, then the proof, then [DONE]', async () => {
     const reply = await postChat(gateway, REQUEST, { headers: { 'x-request-id': 'abc' } })
@@ -209,6 +218,34 @@ describe('faults', () => {
     expect(text).toContain(`event: error\n`)
     expect(text).toContain(`"code":"${code}"`)
     expect(text).not.toContain('[DONE]')
+  })
+
+  it('in mid-stream have their code on the line of the call', async () => {
+    gateway.enclave.setScript(async (arrived) => {
+      begin(arrived)
+      arrived.response.write(encode(CHUNKS[0] ?? {}))
+      await sleep(30)
+      arrived.response.socket?.destroy()
+    })
+    const lines = await linesOf('died-in-mid-stream')
+    expect(lines.find(({ msg }) => msg === 'request')).toMatchObject({
+      status: 200,
+      isWhole: true,
+      error: 'enclave_unavailable',
+    })
+    gateway.enclave.setScript(async (arrived) => {
+      begin(arrived)
+      arrived.response.write(encode(CHUNKS[0] ?? {}))
+      arrived.response.end('event: x\ndata: {}\n\n')
+    })
+    const others = await linesOf('none-of-the-protocol')
+    expect(others.find(({ msg }) => msg === 'request')).toMatchObject({ error: 'internal_server_error' })
+  })
+
+  it('have no code on the line of a stream that went well', async () => {
+    const [line] = await linesOf('went-well')
+    expect(line).toMatchObject({ msg: 'request', status: 200, isWhole: true })
+    expect(line).not.toHaveProperty('error')
   })
 
   it('an answer that is streamed and should not be is a fault of ours, and is ended', async () => {
