@@ -2,6 +2,7 @@ import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError 
 import { type ApiContext, type ApiMiddleware, JSON_TYPE } from '../http/context.ts'
 import { discardBody } from '../http/read-body.ts'
 import type { Logger } from '../logger.ts'
+import { noteFailure } from './note-failure.ts'
 import { noteProcessingTime } from './open-request.ts'
 
 /**
@@ -30,11 +31,9 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  const isExpected =
-    error instanceof ApiError || error instanceof ValidationError || error instanceof CallerLeftError
-  if (!isExpected) log.error({ requestId: context.state.requestId, err: error }, 'unexpected error')
-  else if (error.cause !== undefined)
-    log.error({ requestId: context.state.requestId, err: error.cause }, 'call could not be served')
+  // Neither has a code: of the one the status says all, of the other nobody is told.
+  const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
+  if (hasCode) noteFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {
     context.respond = false
     context.res.destroy()

@@ -60,7 +60,8 @@ const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
 /**
  * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one, `error` one that ended
- * with an error event. Of an error its code alone: its message may repeat what the caller sent.
+ * with an error event. Of an error its code alone: its message may repeat what the caller sent. What is our side's fault, from 500 up,
+ * is a warning.
  */
 function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
   const line = {
@@ -74,6 +75,7 @@ function logRequest(log: Logger, { req, res, state, path }: ApiContext, duration
     durationMs: Math.round(durationMs * 10) / 10,
     isWhole: res.writableFinished,
   }
-  if (state.isProbe && res.statusCode < 400) log.debug(line, 'request')
+  if (Math.max(res.statusCode, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
+  else if (state.isProbe && res.statusCode < 400) log.debug(line, 'request')
   else log.info(line, 'request')
 }

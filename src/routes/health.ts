@@ -25,6 +25,7 @@ export function addHealthRoutes(router: Router<RequestState>, readiness: Readine
     sendJson(context, JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describe(report) }))
     context.status = status
     context.set(headers)
+    context.state.failure = error
   }
 
   router.get('/healthz', healthy)

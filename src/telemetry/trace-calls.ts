@@ -42,7 +42,7 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
     'affidavit.request_id': requestId,
     'affidavit.answer.is_whole': isWhole,
   })
-  if (status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
+  if (isFailed(report)) span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
   if (report.inference.operation !== undefined) spanInference(tracer, report, within)
   for (const phase of report.phases) spanPhase(tracer, phase, within)
   const { enclave } = report.inference
@@ -57,9 +57,9 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
-  const isFailed = waits.every((wait) => wait.isFailed)
+  const isUnanswered = waits.every((wait) => wait.isFailed)
   // A name that nothing serves may be any text at all.
-  const inference = isFailed ? { ...report.inference, model: undefined } : report.inference
+  const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
   const options = {
@@ -68,7 +68,8 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
     attributes: genAiOf(inference, report),
   }
   const span = tracer.startSpan(name, options, within)
-  if (isFailed || report.status >= 500) span.setStatus({ code: SpanStatusCode.ERROR })
+  if (isUnanswered || isFailed(report))
+    span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
   const waited = Math.max(...waits.map(({ startedAtMs, durationMs }) => startedAtMs + durationMs))
   span.end(report.firstEventMs === null ? waited : endOf(report))
 }
@@ -103,6 +104,17 @@ function spanPhase(tracer: Tracer, phase: PhaseReport, within: Context): void {
   const span = tracer.startSpan(phase.phase, { kind: SpanKind.INTERNAL, startTime: startedAtMs }, within)
   if (isFailed) span.setStatus({ code: SpanStatusCode.ERROR })
   span.end(startedAtMs + durationMs)
+}
+
+/** By the conventions for servers: from 500 up. Of a stream what its error event says, whose own status is 200. */
+function isFailed({ status, error }: CallReport): boolean {
+  return Math.max(status, error?.status ?? 0) >= 500
+}
+
+/** What the log line has as `error`; the status where there is no code. */
+function errorTypeOf({ status, error }: CallReport): Attributes {
+  if (error === null && status < 400) return {}
+  return { 'error.type': error?.code ?? String(status) }
 }
 
 function endOf({ startedAtMs, durationMs }: CallReport): number {

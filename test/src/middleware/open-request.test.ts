@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CHAT_REQUEST, getPath, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { answerFault, answerWhole, namedEvent } from '../../support/scripted-enclave.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+
+type Line = Readonly<Record<string, unknown>>
+
+/** The log line of a call, which is made with this id. */
+async function lineOf(
+  requestId: string,
+  makeCall: (headers: { 'x-request-id': string }) => Promise<unknown>,
+) {
+  await makeCall({ 'x-request-id': requestId })
+  const read = (): Line | undefined =>
+    gateway.logLines
+      .map((line): Line => JSON.parse(line))
+      .find((line) => line.requestId === requestId && line.msg === 'request')
+  await expect.poll(read).toBeDefined()
+  return read() ?? {}
+}
+
+const post = (body: unknown) => (headers: Record<string, string>) => postChat(gateway, body, { headers })
+
+describe('the log line of a call', () => {
+  it('has no error where there was none', async () => {
+    gateway.enclave.setScript(answerWhole({}))
+    const line = await lineOf('went-well', post(CHAT_REQUEST))
+    expect(line).toMatchObject({ level: 'info', status: 200, isWhole: true })
+    expect(line).not.toHaveProperty('error')
+  })
+
+  it('has the code of the error that the caller was told, and not its message', async () => {
+    const line = await lineOf('no-key', (headers) => fetch(gateway.url + VERIFIED_PATH, { headers }))
+    expect(line).toMatchObject({ level: 'info', status: 401, error: 'authorization_missing' })
+    const message = 'the provider says marmalade'
+    gateway.enclave.setScript(answerFault({ status: 409, code: 'provider_refused', message }))
+    const refused = await lineOf('refused', post(CHAT_REQUEST))
+    expect(refused).toMatchObject({ level: 'info', status: 409, error: 'provider_refused' })
+    expect(gateway.logLines.join()).not.toContain('marmalade')
+  })
+
+  it('has the code of what no route answers', async () => {
+    const line = await lineOf('no-route', (headers) => fetch(`${gateway.url}/nothing`, { headers }))
+    expect(line).toMatchObject({ level: 'info', status: 404, error: 'not_found' })
+  })
+
+  it('has no code of a request that fails validation: its answer has none', async () => {
+    const line = await lineOf('unfit', post({}))
+    expect(line).toMatchObject({ level: 'info', status: 422 })
+    expect(line).not.toHaveProperty('error')
+  })
+
+  it('is a warning from status 500 up', async () => {
+    gateway.enclave.setScript(answerFault({ status: 504, code: 'provider_timeout', message: 'late' }))
+    const line = await lineOf('late', post(CHAT_REQUEST))
+    expect(line).toMatchObject({ level: 'warn', status: 504, error: 'provider_timeout' })
+  })
+
+  it('is a warning when the error event of a stream says as much', async () => {
+    gateway.enclave.setScript(({ response }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
+      response.end(`data: {"choices":[]}\n\n${namedEvent('fault', fault)}`)
+    })
+    const stream = post({ ...CHAT_REQUEST, stream: true })
+    const line = await lineOf('broke-off', async (headers) => (await stream(headers)).text())
+    expect(line).toMatchObject({ level: 'warn', status: 200, error: 'provider_error' })
+  })
+
+  it('of a probe that failed is a warning, with its code', async () => {
+    await gateway.committer.stop()
+    await expect
+      .poll(async () => (await getPath(gateway, '/readyz')).status, { timeout: 8_000, interval: 200 })
+      .toBe(503)
+    const probe = (headers: Record<string, string>) => fetch(`${gateway.url}/readyz`, { headers })
+    expect(await lineOf('probe', probe)).toMatchObject({ level: 'warn', status: 503, error: 'not_ready' })
+  })
+})
