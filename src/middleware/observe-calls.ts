@@ -1,4 +1,5 @@
 import type { ApiContext, ApiMiddleware } from '../http/context.ts'
+import { reportedStatusOf } from '../http/reported-status.ts'
 import { type CallObserver, type CallReport, type CallScope, openScope } from '../telemetry/call-scope.ts'
 
 /** Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives milliseconds. */
@@ -36,7 +37,7 @@ function describe(context: ApiContext, { phases, inference }: CallScope, endedAt
   return {
     method: req.method ?? '',
     route: routeOf(context),
-    status: res.statusCode,
+    status: reportedStatusOf(res),
     error: state.failure,
     isWhole: res.writableFinished,
     requestId,

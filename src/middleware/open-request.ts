@@ -1,4 +1,5 @@
 import type { ApiContext, ApiMiddleware } from '../http/context.ts'
+import { reportedStatusOf } from '../http/reported-status.ts'
 import type { Logger } from '../logger.ts'
 
 /** A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back. */
@@ -64,18 +65,19 @@ const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
  * is a warning.
  */
 function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
+  const status = reportedStatusOf(res)
   const line = {
     requestId: state.requestId,
     method: req.method,
     path: path.replace(CAPABILITY, '$1…').slice(0, LOGGED_PATH_LENGTH_MAX),
-    status: res.statusCode,
+    status,
     error: state.failure?.code,
     accountId: state.caller?.accountId,
     keyId: state.caller?.keyId,
     durationMs: Math.round(durationMs * 10) / 10,
     isWhole: res.writableFinished,
   }
-  if (Math.max(res.statusCode, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
-  else if (state.isProbe && res.statusCode < 400) log.debug(line, 'request')
+  if (Math.max(status, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
+  else if (state.isProbe && status < 400) log.debug(line, 'request')
   else log.info(line, 'request')
 }

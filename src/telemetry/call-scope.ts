@@ -27,6 +27,7 @@ export type CallReport = {
   readonly method: string
   /** The router's pattern; null where nothing is. */
   readonly route: string | null
+  /** CALLER_LEFT_STATUS (499) where no answer was sent. */
   readonly status: number
   /** The error that the caller was told; null for none, and for faults of a request's form (422). Of a stream, its error event. */
   readonly error: { readonly code: string; readonly status: number } | null

@@ -20,8 +20,12 @@ export function postChat(
 }
 
 /** Gets a path with the gateway's key. */
-export function getPath(gateway: Pick<TestGateway, 'url' | 'key'>, path: string): Promise<Response> {
-  return fetch(gateway.url + path, { headers: { authorization: `Bearer ${gateway.key}` } })
+export function getPath(
+  gateway: Pick<TestGateway, 'url' | 'key'>,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Response> {
+  return fetch(gateway.url + path, { headers: { authorization: `Bearer ${gateway.key}`, ...headers } })
 }
 
 /** Status and error code (or the locs of a 422) of an answer that must be JSON. */

@@ -84,7 +84,8 @@ describe('a call', () => {
     expect(await sumOf('calls_in_flight')).toBe(1)
     abort.abort()
     await reply
-    await expect.poll(() => sumOf('calls_total', { end: 'cut' })).toBe(1)
+    await expect.poll(() => sumOf('calls_total', { end: 'cut', status: '499' })).toBe(1)
+    expect(await sumOf('calls_total', { route: VERIFIED_PATH, status: '404' })).toBe(0)
     expect(await sumOf('calls_in_flight')).toBe(0)
   })
 })

@@ -73,6 +73,40 @@ describe('the log line of a call', () => {
     expect(line).toMatchObject({ level: 'warn', status: 200, error: 'provider_error' })
   })
 
+  it('of a caller who leaves before the answer has status 499, and the route’s own 404 stays one', async () => {
+    const arrived = Promise.withResolvers<void>()
+    gateway.enclave.setScript(async ({ left }) => {
+      arrived.resolve()
+      await left
+    })
+    const abort = new AbortController()
+    const line = await lineOf('left', async (headers) => {
+      const reply = postChat(gateway, CHAT_REQUEST, { headers, signal: abort.signal }).catch(() => null)
+      await arrived.promise
+      abort.abort()
+      await reply
+    })
+    expect(line).toMatchObject({ level: 'info', status: 499, isWhole: false })
+    expect(line).not.toHaveProperty('error')
+    const absent = await lineOf('absent', (headers) =>
+      getPath(gateway, `${VERIFIED_PATH}/${'ab'.repeat(32)}`, headers),
+    )
+    expect(absent).toMatchObject({ status: 404, isWhole: true })
+  })
+
+  it('of a caller who leaves in mid-stream has the status that he was sent', async () => {
+    gateway.enclave.setScript(async ({ response, left }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: {"choices":[]}\n\n')
+      await left
+    })
+    const line = await lineOf('left-in-mid-stream', async (headers) => {
+      const reply = await postChat(gateway, { ...CHAT_REQUEST, stream: true }, { headers })
+      await reply.body?.getReader().cancel()
+    })
+    expect(line).toMatchObject({ status: 200, isWhole: false })
+  })
+
   it('of a probe that failed is a warning, with its code', async () => {
     await gateway.committer.stop()
     await expect
