@@ -128,6 +128,14 @@ export class CallerLeftError extends Error {
   }
 }
 
+/**
+ * There is no connection to the database, or the one that a query ran on broke: whether that query was carried out is not known.
+ * The driver's error is the cause.
+ */
+export class DatabaseAwayError extends Error {
+  override readonly name = 'DatabaseAwayError'
+}
+
 /** An error as the caller sees it. */
 export type ErrorReply = {
   readonly status: number
@@ -150,9 +158,14 @@ export function errorEnvelope({ status, code, message, providerCode }: ApiError)
   return JSON.stringify({ response: 'NOK', error: { status_code: status, code, message, ...more } })
 }
 
-/** The error itself when it is one a caller is told about, else a 500 that says nothing. */
+/** The error itself when it is one a caller is told about, `not_ready` while the database is away, else a 500 that says nothing. */
 export function asApiError(error: unknown): ApiError {
-  return error instanceof ApiError ? error : new ApiError('internal_server_error', 'Internal server error')
+  if (error instanceof ApiError) return error
+  if (error instanceof DatabaseAwayError)
+    return new ApiError('not_ready', 'What is stored cannot be reached at the moment, try again', {
+      cause: error,
+    })
+  return new ApiError('internal_server_error', 'Internal server error')
 }
 
 /** What was thrown, as an error. What is none, as code of others may throw, is not told: it could be anything. */

@@ -7,6 +7,7 @@ import {
   type PostgresQueryResult,
 } from 'kysely'
 import pg from 'pg'
+import { DatabaseAwayError } from '../errors.ts'
 import { parseInt8 } from './int8.ts'
 
 /** Limits of the connections to a Postgres server. */
@@ -111,8 +112,17 @@ function createPool(
 function discardBroken(pool: pg.Pool): PostgresPool {
   return {
     options: pool.options,
-    connect: async () => watchClient(await pool.connect()),
+    connect: async () => watchClient(await connect(pool)),
     end: () => pool.end(),
+  }
+}
+
+/** Every failure to connect is the same to whoever wants to query, whatever the server gave as its reason. */
+async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+  try {
+    return await pool.connect()
+  } catch (error) {
+    throw awayError(error)
   }
 }
 
@@ -124,10 +134,25 @@ function watchClient(client: pg.PoolClient): PostgresPoolClient {
     if (typeof statement !== 'string') throw new TypeError('expected a statement; cursors are not used here')
     return client.query(statement, [...parameters]).catch((error: unknown) => {
       isBroken ||= !(error instanceof pg.DatabaseError)
-      throw error
+      throw isConnectionLost(error) ? awayError(error) : error
     })
   }
   return { query, release: () => client.release(isBroken) }
+}
+
+/**
+ * SQLSTATE class 08, and what a server says as it ends a session (PostgreSQL, appendix A: 57P01 to 57P05). What the server did not
+ * say is the connection's end or its silence, but for a value that the driver cannot send.
+ */
+function isConnectionLost(error: unknown): boolean {
+  if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
+  return !(error instanceof TypeError || error instanceof RangeError)
+}
+
+/** Refused connections to several addresses come as one error without a message of its own. */
+function awayError(cause: unknown): DatabaseAwayError {
+  const first = cause instanceof AggregateError ? cause.errors[0] : cause
+  return new DatabaseAwayError(first instanceof Error ? first.message : 'unknown fault', { cause })
 }
 
 async function endPools(pools: readonly pg.Pool[]): Promise<void> {

@@ -227,3 +227,52 @@ it(
   },
   GATEWAY_HOOK_TIMEOUT_MS,
 )
+
+describe('while Postgres is away', () => {
+  const FIXED_KEY = 'a key of the development'.replaceAll(' ', '-')
+  let own: PostgresServer
+  let away: TestGateway
+  beforeAll(async () => {
+    own = await startPostgres()
+    away = await startGateway({ postgres: own, fixedKey: FIXED_KEY })
+    await own.kill()
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+  afterAll(async () => {
+    await away.stop().catch(() => {})
+    await own.stop()
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+
+  const PATHS = ['/v1/log', VERIFIED_PATH, '/v1/dashboard/keys', '/v1/network/stats']
+
+  it.each(PATHS)('%s answers 503, when to try again, and says nothing else outside', async (path) => {
+    // Connections of the pool may still be about to break: what a query on them meets is told alike.
+    for (let times = 0; times < 3; times++) {
+      const reply = await getPath({ ...away, key: FIXED_KEY }, path)
+      expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '1'])
+      const { error } = JSON.parse(await reply.text())
+      expect(error.code).toBe('not_ready')
+      expect(error.message).not.toMatch(/ECONN|terminated|127\.0\.0\.1/)
+    }
+    expect(away.logLines.join()).toContain('ECONNREFUSED')
+  })
+
+  it('the log has the cause, and no unexpected error', () => {
+    expect(away.logLines.join()).not.toContain('unexpected error')
+    const causes = away.logLines.map((line) => JSON.parse(line).err).filter((err) => err !== undefined)
+    expect(causes).toContainEqual(
+      expect.objectContaining({
+        type: 'DatabaseAwayError',
+        cause: expect.objectContaining({ code: 'ECONNREFUSED' }),
+      }),
+    )
+  })
+
+  it(
+    'calls are served again when it is back',
+    async () => {
+      await own.restart()
+      for (const path of PATHS) expect((await getPath({ ...away, key: FIXED_KEY }, path)).status).toBe(200)
+    },
+    GATEWAY_HOOK_TIMEOUT_MS,
+  )
+})

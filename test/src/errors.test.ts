@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   ApiError,
   asApiError,
+  DatabaseAwayError,
   ERROR_RULES,
   type ErrorCode,
   errorReply,
@@ -38,6 +39,14 @@ describe('errorReply', () => {
       expect(asApiError(error).code).toBe('internal_server_error')
     },
   )
+
+  it('tells that the database is away, when to try again, and not where it is', () => {
+    const error = new DatabaseAwayError('connect ECONNREFUSED 10.0.0.7:5432')
+    const reply = errorReply(error)
+    expect([reply.status, reply.headers]).toEqual([503, { 'retry-after': '1' }])
+    expect(reply.body).not.toContain('10.0.0.7')
+    expect(asApiError(error)).toMatchObject({ code: 'not_ready', cause: error })
+  })
 
   it('tells clients when to try again, and when not to', () => {
     expect(errorReply(new ApiError('overloaded', 'm')).headers).toEqual({ 'retry-after': '1' })

@@ -84,6 +84,8 @@ export async function startGateway(
     readonly tiers?: Tiers
     /** A server that is running already; the gateway gets a database of its own in it. */
     readonly postgres?: PostgresServer
+    /** A key of any form that is taken without the database. Default: none. */
+    readonly fixedKey?: string
     /** What serves plain calls. Default: nodes without sockets that say hello. */
     readonly nodes?: (parts: NodeParts) => AppNodes
     /** Services that the operator configured. Default: none of them. */
@@ -138,7 +140,11 @@ export async function startGateway(
     ...{ database, enclaves, log, areEnclavesLocal: () => false },
     tiers: options.tiers ?? UNLIMITED_TIERS,
   })
-  const keys = createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
+  const { fixedKey } = options
+  const keys = createApiKeys({
+    ...{ keys: createKeysStore(database), now: Date.now, random: randomBytes },
+    fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
+  })
   const app = createApp({
     enclaves,
     committer,

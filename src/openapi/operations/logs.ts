@@ -23,7 +23,7 @@ const ofLog = {
   tag: 'Logs',
   isKeyed: false,
   pathParameters: notaryParameter,
-  errors: ['not_found'],
+  errors: ['not_found', 'not_ready', 'overloaded'],
 } satisfies Partial<Operation>
 
 /** The notaries' logs. */
@@ -34,6 +34,7 @@ export const logOperations: readonly Operation[] = [
     tag: 'Logs',
     summary: 'All logs',
     isKeyed: false,
+    errors: ['not_ready', 'overloaded'],
     query: logsQuery,
     reply: { name: 'LogList', schema: logList },
   },

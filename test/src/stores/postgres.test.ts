@@ -3,6 +3,7 @@ import { connect as connectSocket, createServer, type Server, type Socket } from
 import { Kysely, sql } from 'kysely'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { DatabaseAwayError } from '../../../src/errors.ts'
 import { openDatabase } from '../../../src/stores/database.ts'
 import { DatabaseUnfit, openPostgres, POSTGRES_LIMITS } from '../../../src/stores/postgres.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
@@ -66,11 +67,9 @@ describe('a Postgres server', () => {
     const url = await server.createDatabase()
     const heard: Error[] = []
     const database = await openDatabase({ url }, (error) => heard.push(error))
-    await sql`select 1`.execute(database.commits)
-    await execute(
-      url,
-      `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'affidavit'`,
-    )
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(database.commits)
+    // This one alone: of another's end nobody learns that this one ended too.
+    await execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
     await expect.poll(() => heard.length).toBeGreaterThan(0)
     expect((await sql`select 1 as one`.execute(database.commits)).rows).toEqual([{ one: 1 }])
     await database.close()
@@ -84,12 +83,48 @@ describe('a Postgres server', () => {
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await sql`select 1`.execute(queries)
     proxy.silence()
-    await expect(sql`select 2`.execute(queries)).rejects.toThrow(/timeout/)
+    await expect(sql`select 2`.execute(queries)).rejects.toMatchObject({
+      name: 'DatabaseAwayError',
+      message: expect.stringContaining('timeout'),
+    })
     expect((await sql`select 3 as three`.execute(queries)).rows).toEqual([{ three: 3 }])
     expect(proxy.connections()).toBe(3)
     await queries.destroy()
     await opened.close()
     await proxy.stop()
+  })
+
+  it('is told to be away when it ends a session in mid-query', async () => {
+    const opened = await openPostgres(server.url, () => {}, { ...POSTGRES_LIMITS, commitConnectionsMax: 1 })
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(queries)
+    const query = sql`select pg_sleep(20)`.execute(queries)
+    const ended = execute(server.url, `select pg_terminate_backend(${rows[0]?.pid})`)
+    await expect(query).rejects.toMatchObject({ name: 'DatabaseAwayError', cause: { code: '57P01' } })
+    await ended
+    await queries.destroy()
+    await opened.close()
+  })
+
+  it('is told to be away when it takes no connection, whatever its reason', async () => {
+    const url = await server.createDatabase()
+    const opened = await openPostgres(url, () => {})
+    await execute(server.url, `alter database ${new URL(url).pathname.slice(1)} allow_connections false`)
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    await expect(sql`select 1`.execute(queries)).rejects.toThrow(DatabaseAwayError)
+    await queries.destroy()
+    await opened.close()
+  })
+
+  it('is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
+    const opened = await openPostgres(server.url, () => {})
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    await expect(sql`select 1 / 0`.execute(queries)).rejects.toMatchObject({ code: '22012' })
+    const circular: { self?: object } = {}
+    circular.self = circular
+    await expect(sql`select ${circular}::text`.execute(queries)).rejects.toThrow(TypeError)
+    await queries.destroy()
+    await opened.close()
   })
 
   it('ends a statement that takes too long, and the connection serves on', async () => {
