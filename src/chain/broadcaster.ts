@@ -40,6 +40,8 @@ export type BroadcasterFault = {
 export type BroadcasterStatus = {
   readonly phase: 'stopped' | 'idle' | 'working' | 'failing'
   readonly fault: BroadcasterFault | null
+  /** Whether anchors do not reach the chain. Not so when it is the store that fails, which is asked when the chain has answered. */
+  readonly isChainFailing: boolean
   /** As of the last round that reached the chain; null before it. */
   readonly blockNumber: number | null
   /** Stored anchors that are in no block yet, as of that round. */
@@ -126,6 +128,7 @@ class PollingBroadcaster implements Broadcaster {
     return {
       phase: phaseOf({ isRunning, fault: this.#fault, last: this.#last }),
       fault: this.#fault,
+      isChainFailing: !isRunning || (this.#fault !== null && !isOfStore(this.#fault)),
       blockNumber: this.#last?.view.blockNumber ?? null,
       waitingCount: waitingCount(this.#last),
       revertedCount: this.#rounds.revertedCount,
@@ -186,18 +189,31 @@ class PollingBroadcaster implements Broadcaster {
   /** Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts. */
   #setFault(fault: BroadcasterFault | null): void {
     const { relayer, log, now } = this.#options
-    const hadFault = this.#fault !== null
+    const before = this.#fault
     this.#fault = fault
     if (fault === null) {
-      if (hadFault) log.info({ relayer }, 'anchors reach the chain again')
+      if (before !== null) log.info({ relayer }, isOfStore(before) ? STORE_WORDS.ends : CHAIN_WORDS.ends)
       this.#logged = { code: '', at: Number.NEGATIVE_INFINITY }
       return
     }
     const at = now()
     if (fault.code === this.#logged.code && at - this.#logged.at < FAULT_LOG_INTERVAL_MS) return
     this.#logged = { code: fault.code, at }
-    log.warn({ relayer, fault }, 'anchors do not reach the chain; they are tried again')
+    log.warn({ relayer, fault }, isOfStore(fault) ? STORE_WORDS.begins : CHAIN_WORDS.begins)
   }
+}
+
+const CHAIN_WORDS = {
+  begins: 'anchors do not reach the chain; they are tried again',
+  ends: 'anchors reach the chain again',
+}
+const STORE_WORDS = {
+  begins: 'anchors cannot be read or marked in the database; it is tried again',
+  ends: 'anchors can be read and marked in the database again',
+}
+
+function isOfStore({ code }: BroadcasterFault): boolean {
+  return code === 'store_failed'
 }
 
 function phaseOf(state: {

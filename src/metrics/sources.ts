@@ -62,15 +62,17 @@ function chainSource({ broadcaster }: MeasuredParts) {
     name: 'broadcaster',
     gauges: {
       chain_failing: { help: '1 while anchors do not reach the chain' },
+      anchor_store_failing: { help: '1 while anchors cannot be read or marked in the database' },
       chain_block_number: { help: 'Newest block that was seen' },
       anchors_waiting: { help: 'Anchors that are in no block yet' },
       anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
       anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
     },
     read: () => {
-      const { phase, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
+      const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
       return {
-        chain_failing: phase === 'failing' || phase === 'stopped' ? 1 : 0,
+        chain_failing: isChainFailing ? 1 : 0,
+        anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
         chain_block_number: blockNumber,
         anchors_waiting: waitingCount,
         anchors_reverted: revertedCount,

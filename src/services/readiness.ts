@@ -36,7 +36,7 @@ export type ReadinessChecks = {
   /** Whether a document (standard base64) is valid now. */
   readonly attestation: (document: string) => Promise<void>
   readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs'>
-  readonly chain: () => Pick<BroadcasterStatus, 'phase' | 'waitingCount'>
+  readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
 }
 
 /**
@@ -55,13 +55,13 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
       settle('enclave', enclave()),
       settle('attestation', attestation()),
     ])
-    const { phase, waitingCount } = checks.chain()
+    const { isChainFailing, waitingCount } = checks.chain()
     return {
       failing: [
         ...outcomes.filter((outcome) => outcome !== null),
         ...(isCommitting(checks.commits()) ? [] : (['commits'] as const)),
       ],
-      chain: { isFailing: phase === 'failing' || phase === 'stopped', anchorsWaiting: waitingCount },
+      chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
     }
   }
 

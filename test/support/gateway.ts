@@ -159,7 +159,7 @@ export async function startGateway(
     checks: {
       database: createDatabaseCheck(database),
       attestation: createAttestationCheck({ isRootKnown: false, now: Date.now }),
-      chain: () => ({ phase: 'idle', waitingCount: 0 }),
+      chain: () => ({ isChainFailing: false, waitingCount: 0 }),
     },
     keys,
     limiter: limits.limiter,

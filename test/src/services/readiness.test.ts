@@ -15,7 +15,7 @@ const WELL: ReadinessChecks = {
   enclave: async () => 'document',
   attestation: async () => undefined,
   commits: () => ({ phase: 'following', failingForMs: 0 }),
-  chain: () => ({ phase: 'idle', waitingCount: 0 }),
+  chain: () => ({ isChainFailing: false, waitingCount: 0 }),
 }
 
 const failing = async () => Promise.reject(new Error('away'))
@@ -45,7 +45,7 @@ describe('ready is who', () => {
   })
 
   it('is told of a chain that is away, and stays ready', async () => {
-    const checks: ReadinessChecks = { ...WELL, chain: () => ({ phase: 'failing', waitingCount: 7 }) }
+    const checks: ReadinessChecks = { ...WELL, chain: () => ({ isChainFailing: true, waitingCount: 7 }) }
     expect(await createReadiness(checks, Date.now).read()).toEqual({
       failing: [],
       chain: { isFailing: true, anchorsWaiting: 7 },

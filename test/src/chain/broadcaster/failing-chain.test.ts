@@ -1,8 +1,11 @@
 import { copyFile } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
+import { createAnchorsStore } from '../../../../src/stores/anchors.ts'
+import { openDatabase } from '../../../../src/stores/database.ts'
 import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
 import { startTestChain } from '../../../support/chain.ts'
 import type { ProxyAction } from '../../../support/chain-proxy.ts'
+import { startPostgres } from '../../../support/postgres.ts'
 import { until } from '../../../support/until.ts'
 
 const stage = useBroadcastStage()
@@ -116,7 +119,7 @@ describe('a chain that fails', () => {
     await stage.add(5)
     const broadcaster = stage.broadcast()
     await until('the fault shows', () => broadcaster.status().fault !== null)
-    expect(broadcaster.status()).toMatchObject({ phase: 'failing', fault: { code } })
+    expect(broadcaster.status()).toMatchObject({ phase: 'failing', isChainFailing: true, fault: { code } })
     isIll = false
     await stage.untilConfirmed(5)
     expect(broadcaster.status().fault).toBeNull()
@@ -140,4 +143,26 @@ describe('a chain that fails', () => {
     await stage.untilConfirmed(5)
     await stage.expectAllAnchored()
   })
+
+  it('is not blamed for a Postgres that is away', async () => {
+    const postgres = await startPostgres()
+    const database = await openDatabase({ url: postgres.url })
+    try {
+      const broadcaster = stage.broadcast({ anchors: createAnchorsStore(database) })
+      await until('a round is over', () => broadcaster.status().phase === 'idle')
+      await postgres.kill()
+      await until('the fault shows', () => broadcaster.status().fault?.code === 'store_failed')
+      expect(broadcaster.status()).toMatchObject({ phase: 'failing', isChainFailing: false })
+      await postgres.restart()
+      await until('it is over', () => broadcaster.status().phase === 'idle')
+      await broadcaster.stop()
+      expect(stage.logLines.map(({ level, message }) => [level, message])).toEqual([
+        ['warn', 'anchors cannot be read or marked in the database; it is tried again'],
+        ['info', 'anchors can be read and marked in the database again'],
+      ])
+    } finally {
+      await database.close()
+      await postgres.stop()
+    }
+  }, 60_000)
 })
