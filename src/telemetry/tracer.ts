@@ -50,7 +50,7 @@ export function openTraces(
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: warning(exporter, { now, log }),
+        exporter: warning(exporter, { endpoint: new URL(config.url).origin, now, log }),
         scheduledDelayMillis: 1_000,
         exportTimeoutMillis: EXPORT_TIMEOUT_MS,
       }),
@@ -80,18 +80,25 @@ export function traceparentOf(span: Span): string | null {
   return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
 }
 
-/** Logs that spans are lost, now and then, and never what the collector answered. */
+/**
+ * Logs that spans are lost, now and then: on the way to which `endpoint` (an origin, for the URL may hold credentials), and the error's
+ * code, never what the collector answered.
+ */
 function warning(
   exporter: SpanExporter,
-  { now, log }: { readonly now: () => number; readonly log: Logger },
+  options: { readonly endpoint: string; readonly now: () => number; readonly log: Logger },
 ): SpanExporter {
+  const { endpoint, now, log } = options
   let warnedAtMs = Number.NEGATIVE_INFINITY
   return {
     export(spans: ReadableSpan[], done: (result: ExportResult) => void) {
       exporter.export(spans, (result) => {
         if (result.code === ExportResultCode.FAILED && now() - warnedAtMs >= WARN_INTERVAL_MS) {
           warnedAtMs = now()
-          log.warn({ spans: spans.length }, 'traces could not be sent')
+          log.warn(
+            { spans: spans.length, endpoint, error: causeOf(result.error) },
+            'traces could not be sent',
+          )
         }
         done(result)
       })
@@ -99,4 +106,13 @@ function warning(
     shutdown: () => exporter.shutdown(),
     forceFlush: async () => exporter.forceFlush?.(),
   }
+}
+
+/** The system's code, the status that the collector answered with, or what kind of error it was: messages may repeat the collector. */
+function causeOf(error: Error | undefined): string | number {
+  if (error === undefined) return 'unknown'
+  const { code } = error as { readonly code?: unknown }
+  if (typeof code === 'string' || typeof code === 'number') return code
+  // The exporter's error of a collector that does not answer in EXPORT_TIMEOUT_MS has no code.
+  return error.message === 'Request timed out' ? 'timeout' : error.name
 }
