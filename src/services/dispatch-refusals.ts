@@ -15,7 +15,8 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'no_nodes':
       return new ApiError('no_available_inference_nodes', 'No node is available for this model, try again')
     case 'request_too_large':
-      return new ApiError('payload_too_large', 'The request is larger than nodes take')
+      // In words of ours, which give the limit.
+      return new ApiError('payload_too_large', error.message)
     case 'node_refused':
       return refusalOf(error)
     case 'node_failed':

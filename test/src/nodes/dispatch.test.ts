@@ -207,7 +207,10 @@ describe('a caller', () => {
   it('is refused when its request does not fit a frame, and no node notices', async () => {
     const node = await stage.connect()
     const request = { model: MODEL, messages: [{ role: 'user', content: 'ü'.repeat(600_000) }] }
-    await expect(stage.dispatch({ request })).rejects.toMatchObject({ code: 'request_too_large' })
+    await expect(stage.dispatch({ request })).rejects.toMatchObject({
+      code: 'request_too_large',
+      message: 'Nodes take requests of at most 1048576 bytes',
+    })
     expect(node.calls).toHaveLength(0)
   })
 

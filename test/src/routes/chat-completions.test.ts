@@ -154,6 +154,13 @@ describe('a fault before the answer', () => {
     expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
   })
 
+  it('for its size says how many bytes there may be', async () => {
+    const message = 'Nodes take requests of at most 1048576 bytes'
+    nodes.setScript(() => Promise.reject(new DispatchError('request_too_large', message)))
+    const reply = await post(CHAT_REQUEST)
+    expect(JSON.parse(await reply.text()).error).toMatchObject({ status_code: 413, message })
+  })
+
   it.each<[DispatchCode, string]>([
     ['no_nodes', 'no_available_inference_nodes'],
     ['node_failed', 'node_error'],
