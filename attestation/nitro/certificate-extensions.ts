@@ -108,11 +108,15 @@ function parseBasicConstraints({ critical, value }: Extension, where: string): B
   return { critical, ca: true, pathLength: digit }
 }
 
+/** decipherOnly, the last bit that has a name. */
+const NINTH_BIT = 0x80
+
 function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
   const [unused = 0, first = 0, second] = value.content
   const last = value.content.at(-1) ?? 0
   const isNamedBits = value.content.length >= 2 && ((last >> unused) & 1) === 1
-  if (value.tag !== DER_TAGS.bitString || value.content.length > 3 || !isNamedBits || second === 0) {
+  const isWithinNine = value.content.length === 2 || (value.content.length === 3 && second === NINTH_BIT)
+  if (value.tag !== DER_TAGS.bitString || !isNamedBits || !isWithinNine) {
     throw refuseDer(where, 'keyUsage of one to nine bits without trailing zeros')
   }
   return { digitalSignature: (first & 0x80) !== 0, keyCertSign: (first & 0x04) !== 0 }

@@ -136,12 +136,16 @@ function validityOf({ tag, children }: DerNode, where: string): { notBeforeMs: n
   return { notBeforeMs: timeOf(first, where), notAfterMs: timeOf(second, where) }
 }
 
+/** RFC 5280 section 4.1.2.5: UTCTime through 2049, GeneralizedTime from then on. */
 function timeOf(node: DerNode | undefined, where: string): number {
   const isTime = node?.tag === DER_TAGS.utcTime || node?.tag === DER_TAGS.generalizedTime
   const timeMs = node && isTime ? decodeTime(node.tag, node.content) : null
-  if (timeMs === null) throw refuseDer(where, 'a UTCTime or GeneralizedTime')
+  if (timeMs === null || (node?.tag === DER_TAGS.generalizedTime && timeMs < YEAR_2050_MS))
+    throw refuseDer(where, 'a UTCTime, or a GeneralizedTime from 2050 on')
   return timeMs
 }
+
+const YEAR_2050_MS = Date.UTC(2050)
 
 function pointOf(publicKey: DerNode, where: string): Uint8Array<ArrayBuffer> {
   const [algorithm, bits, ...rest] = publicKey.children

@@ -2,6 +2,7 @@ import {
   authorityConstraints,
   extension,
   generateKey,
+  leafConstraints,
   publicKeyInfo,
   signWith,
 } from '../nitro-builder/certificate-builder.ts'
@@ -61,14 +62,38 @@ export const certificateAcceptances: readonly Acceptance[] = [
   },
   {
     rule: 15,
-    name: 'a GeneralizedTime',
+    name: 'a GeneralizedTime from 2050 on',
     document: altered(4, {
       validity: sequence(
-        encodeDer(0x18, Buffer.from('20260304040607Z')),
-        encodeDer(0x18, Buffer.from('20260304070607Z')),
+        encodeDer(0x17, Buffer.from('260304040607Z')),
+        encodeDer(0x18, Buffer.from('20500101000000Z')),
       ),
     }),
   },
+  {
+    rule: 15,
+    name: 'a GeneralizedTime of an earlier year in an unknown extension',
+    document: alsoExtended(
+      4,
+      extension(unknown, { critical: false, value: encodeDer(0x18, Buffer.from('20260304040607Z')) }),
+    ),
+  },
+  {
+    rule: 15,
+    name: 'keyUsage of nine bits',
+    document: altered(4, {
+      extensions: [
+        leafConstraints(),
+        extension('2.5.29.15', { critical: true, value: bitString(Uint8Array.of(0x80, 0x80), 7) }),
+      ],
+    }),
+  },
+  {
+    rule: 15,
+    name: 'a path length of 127',
+    document: altered(1, { extensions: [authorityConstraints(127), ...extensionsOf(1).slice(1)] }),
+  },
+  { rule: 15, name: 'a serial number of zero', document: altered(4, { serial: integer(0) }) },
   {
     rule: 15,
     name: 'a serial number of 21 bytes',

@@ -25,6 +25,7 @@ import { documentOf, leafUsage } from './chain-documents.ts'
 
 const withLeaf = (certificate: Uint8Array<ArrayBuffer>) => documentOf({ ...standardChain, certificate })
 const utcTime = (text: string) => encodeDer(0x17, Buffer.from(text))
+const generalizedTime = (text: string) => encodeDer(0x18, Buffer.from(text))
 const constraints = (...content: readonly Uint8Array[]) =>
   extension('2.5.29.19', { critical: true, value: sequence(...content) })
 const usage = (...content: readonly number[]) =>
@@ -90,6 +91,37 @@ export const derRefusals: readonly Refusal[] = (
       'keyUsage with unused bits that are set',
       altered(4, { extensions: [leafConstraints(), usage(7, 0xc0)] }),
     ],
+    ['keyUsage of a tenth bit', altered(4, { extensions: [leafConstraints(), usage(6, 0x80, 0x40)] })],
+    ['keyUsage of sixteen bits', altered(4, { extensions: [leafConstraints(), usage(0, 0x80, 0x01)] })],
+    [
+      'a path length of 128, which is beyond a limit of ours',
+      altered(1, {
+        extensions: [constraints(boolean(true), integer(128)), ...extensionsOf(1).slice(1)],
+      }),
+    ],
+    [
+      'a GeneralizedTime before 2050',
+      altered(4, { validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')) }),
+    ],
+    [
+      'GeneralizedTimes of today',
+      altered(4, {
+        validity: sequence(generalizedTime('20260304040607Z'), generalizedTime('20260304070607Z')),
+      }),
+    ],
+    [
+      'an unknown extension of two values',
+      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(Uint8Array.of(5, 0, 5, 0)))),
+    ],
+    [
+      'an unknown extension of no value',
+      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(new Uint8Array()))),
+    ],
+    [
+      'a type that certificates are not made of',
+      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(encodeDer(0x0a, Uint8Array.of(1))))),
+    ],
+    ['an empty set in a name', altered(4, { subject: sequence(set()) })],
     [
       'a day that does not exist',
       altered(4, { validity: sequence(utcTime('260230000000Z'), utcTime('261231000000Z')) }),
