@@ -63,6 +63,14 @@ export function parseDocument(payload: Uint8Array): AttestationDocument {
   }
 }
 
+/** Whether `value` is a byte array of so many bytes, both bounds included. */
+export function isBytes(
+  value: unknown,
+  { bytesMin, bytesMax }: { readonly bytesMin: number; readonly bytesMax: number },
+): value is Uint8Array {
+  return value instanceof Uint8Array && value.length >= bytesMin && value.length <= bytesMax
+}
+
 type Fields = ReadonlyMap<string, unknown>
 
 const KNOWN_KEYS: ReadonlySet<string> = new Set([
@@ -203,11 +211,4 @@ function optionalBytesOf(fields: Fields, { name, bytesMin }: OptionalField): Uin
     `${name}_invalid`,
     `expected ${name} to be null or ${bytesMin} to ${FIELD_BYTES_MAX} bytes`,
   )
-}
-
-function isBytes(
-  value: unknown,
-  { bytesMin, bytesMax }: { readonly bytesMin: number; readonly bytesMax: number },
-): value is Uint8Array {
-  return value instanceof Uint8Array && value.length >= bytesMin && value.length <= bytesMax
 }

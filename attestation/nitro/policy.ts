@@ -1,5 +1,5 @@
 import type { ReleaseEntry } from '../release/release-list.ts'
-import { FIELD_BYTES_MAX, PCR_BYTES, PCRS_MAX } from './document.ts'
+import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { AWS_ROOT_SHA256 } from './roots.ts'
 
 /** A document may be as old as its leaf can be: AWS's leaves live three hours and some seconds. */
@@ -18,11 +18,12 @@ export type RevokedCertificate = {
   readonly serial: Uint8Array
 }
 
-/** What the caller demands of a document. */
+/** What the caller demands of a document. A member that is named has a value: undefined and null are no policy. */
 export type AttestationPolicy = {
   /**
    * The code that is acceptable: the document matches when all values of at least one set are found in it. `'any'` says
-   * out loud that whatever runs in the enclave is acceptable. No set, or an empty one, refuses every document.
+   * out loud that whatever runs in the enclave is acceptable. No set, and no release, refuses every document; an empty
+   * set is no policy.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
@@ -69,20 +70,22 @@ export type ResolvedPolicy = {
   readonly revoked: readonly RevokedCertificate[]
 }
 
-/** Gives the policy with defaults. Throws PolicyError for what no document could sensibly be checked against. */
+/**
+ * Gives the policy with defaults. Every member is checked for its form, since what is merely no match in TypeScript
+ * (a nonce of null, 'false', a misspelt name) would demand nothing when JavaScript hands it in. Throws PolicyError.
+ */
 export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
+  checkMembers(policy)
   const { measurements, releases = [], mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
-  if (mode === 'historical' && (maxAgeMs !== undefined || futureSkewMs !== undefined)) {
-    throw new PolicyError(
-      'expected no maxAgeMs or futureSkewMs in historical mode, which does not look at age',
-    )
-  }
+  const { allowDebug = false, roots = [AWS_ROOT_SHA256], revoked = [] } = policy
+  checkMode({ mode, maxAgeMs, futureSkewMs })
   checkMeasurementForm(measurements)
-  if (measurements === 'any' && releases.length > 0)
-    throw new PolicyError("expected no releases beside measurements of 'any'")
-  if (nonce && nonce.length > FIELD_BYTES_MAX) {
-    throw new PolicyError(`expected a nonce of at most ${FIELD_BYTES_MAX} bytes, got ${nonce.length}`)
-  }
+  checkReleases(releases, measurements)
+  if (nonce !== undefined && !isBytes(nonce, { bytesMin: 0, bytesMax: FIELD_BYTES_MAX }))
+    throw new PolicyError(`expected the nonce as Uint8Array of at most ${FIELD_BYTES_MAX} bytes`)
+  if (typeof allowDebug !== 'boolean') throw new PolicyError('expected allowDebug to be true or false')
+  checkRoots(roots)
+  checkRevoked(revoked)
   return {
     measurements,
     releases,
@@ -90,32 +93,104 @@ export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
     nonce: nonce ?? null,
     maxAgeMs: durationOf('maxAgeMs', maxAgeMs ?? AGE_MS_MAX_DEFAULT),
     futureSkewMs: durationOf('futureSkewMs', futureSkewMs ?? FUTURE_SKEW_MS_DEFAULT),
-    allowDebug: policy.allowDebug ?? false,
-    roots: rootsOf(policy.roots ?? [AWS_ROOT_SHA256]),
-    revoked: policy.revoked ?? [],
+    allowDebug,
+    roots,
+    revoked,
   }
 }
 
 const SHA256_BYTES = 32
 
+/** Every option, and nothing else: a demand under another name would not be made. */
+const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
+  measurements: true,
+  releases: true,
+  mode: true,
+  nonce: true,
+  maxAgeMs: true,
+  futureSkewMs: true,
+  allowDebug: true,
+  roots: true,
+  revoked: true,
+}
+
+/** An option that is named has a value: a nonce that was looked up and not found must not count as none asked for. */
+function checkMembers(policy: AttestationPolicy): void {
+  if (!isObject(policy)) throw new PolicyError('expected a policy')
+  for (const [name, value] of Object.entries(policy)) {
+    if (!Object.hasOwn(OPTIONS, name)) throw new PolicyError(`expected no option ${name}`)
+    if (value === undefined || value === null)
+      throw new PolicyError(`expected ${name} to have a value, or to be left out`)
+  }
+}
+
+function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>): void {
+  if (mode !== 'current' && mode !== 'historical')
+    throw new PolicyError("expected mode to be 'current' or 'historical'")
+  if (mode === 'historical' && (maxAgeMs !== undefined || futureSkewMs !== undefined)) {
+    throw new PolicyError(
+      'expected no maxAgeMs or futureSkewMs in historical mode, which does not look at age',
+    )
+  }
+}
+
+/** No sets at all are allowed here: beside releases they are usual, and alone they refuse every document. */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
-  for (const set of measurements === 'any' ? [] : measurements) {
+  if (measurements === 'any') return
+  for (const set of listOf('measurements', measurements)) {
+    if (!(set instanceof Map) || set.size === 0)
+      throw new PolicyError("expected measurements to be 'any', or a list of Maps that are not empty")
     for (const [index, value] of set) {
-      if (!Number.isInteger(index) || index < 0 || index >= PCRS_MAX || value.length !== PCR_BYTES) {
-        throw new PolicyError(`expected measurements of ${PCR_BYTES} bytes by index 0 to ${PCRS_MAX - 1}`)
-      }
+      if (!Number.isInteger(index) || index < 0 || index >= PCRS_MAX || !isBytesOf(value, PCR_BYTES))
+        throw new PolicyError(
+          `expected measurements as Uint8Array of ${PCR_BYTES} bytes by index 0 to ${PCRS_MAX - 1}`,
+        )
     }
   }
 }
 
-function durationOf(name: string, valueMs: number): number {
-  if (valueMs >= 0) return valueMs
-  throw new PolicyError(`expected ${name} to be 0 or more milliseconds, got ${valueMs}`)
+function checkReleases(
+  releases: readonly ReleaseEntry[],
+  measurements: AttestationPolicy['measurements'],
+): void {
+  for (const entry of listOf('releases', releases)) {
+    const isEntry = isObject(entry) && 'revoked' in entry && isObject(entry.release)
+    if (!isEntry || !isObject(entry.release.measurements))
+      throw new PolicyError('expected releases as entries, from verifyRelease or verifyReleaseList')
+  }
+  if (measurements === 'any' && releases.length > 0)
+    throw new PolicyError("expected no releases beside measurements of 'any'")
 }
 
-function rootsOf(roots: readonly Uint8Array[]): readonly Uint8Array[] {
-  if (roots.length === 0 || roots.some((root) => root.length !== SHA256_BYTES)) {
+function checkRoots(roots: readonly Uint8Array[]): void {
+  const list = listOf('roots', roots)
+  if (list.length === 0 || list.some((root) => !isBytesOf(root, SHA256_BYTES))) {
     throw new PolicyError(`expected one or more roots as SHA-256 fingerprints of ${SHA256_BYTES} bytes`)
   }
-  return roots
+}
+
+function checkRevoked(revoked: readonly RevokedCertificate[]): void {
+  for (const entry of listOf('revoked', revoked)) {
+    if (!isObject(entry) || !(entry.issuer instanceof Uint8Array) || !(entry.serial instanceof Uint8Array))
+      throw new PolicyError('expected revoked certificates by issuer and serial, each as Uint8Array')
+  }
+}
+
+function durationOf(name: string, valueMs: number): number {
+  if (typeof valueMs === 'number' && valueMs >= 0) return valueMs
+  throw new PolicyError(`expected ${name} to be 0 or more milliseconds`)
+}
+
+/** The items of a list; each place that a sparse array leaves out is one of undefined. */
+function listOf<Item>(name: string, list: readonly Item[]): readonly Item[] {
+  if (Array.isArray(list)) return Array.from(list)
+  throw new PolicyError(`expected ${name} to be a list`)
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
+
+function isBytesOf(value: unknown, length: number): boolean {
+  return isBytes(value, { bytesMin: length, bytesMax: length })
 }

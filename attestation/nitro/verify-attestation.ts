@@ -58,6 +58,7 @@ type Verification = {
 async function verify({ bytes, policy: demanded, at, cache }: Verification): Promise<AttestationFacts> {
   const policy = resolvePolicy(demanded)
   const callerMs = timeOf(at)
+  if (!(bytes instanceof Uint8Array)) throw new PolicyError('expected the document as Uint8Array')
   const cose = decodeCose(bytes)
   const document = parseDocument(cose.payload)
   const atMs = policy.mode === 'historical' ? document.timestampMs : callerMs
@@ -71,7 +72,7 @@ async function verify({ bytes, policy: demanded, at, cache }: Verification): Pro
 }
 
 function timeOf(at: Date): number {
-  const atMs = at.getTime()
-  if (Number.isNaN(atMs)) throw new PolicyError('expected a valid time')
+  const atMs = at instanceof Date ? at.getTime() : Number.NaN
+  if (Number.isNaN(atMs)) throw new PolicyError('expected a valid time as Date')
   return atMs
 }

@@ -213,21 +213,89 @@ describe('a verifier with a cache', () => {
 })
 
 describe('a policy that makes no sense', () => {
-  const document = buildDocument()
-  it.each<[string, Partial<AttestationPolicy>]>([
+  // Debug mode, PCRs and a nonce of zeros: what a value of the wrong type would match.
+  const zeros = new Uint8Array(48)
+  const document = buildDocument({
+    fields: { pcrs: new Map([...PCR_VALUES, [8, zeros]]), nonce: new Uint8Array(3) },
+  })
+  const entry = { release: {}, accepted_from: null, accepted_until: null, revoked: null }
+  it.each<[string, object]>([
     ['no roots', { roots: [] }],
     ['a root that is no fingerprint', { roots: [new Uint8Array(31)] }],
+    ['a fingerprint for a list of roots', { roots: standardChain.rootSha256 }],
+    ['a root in hex', { roots: [encodeHex(standardChain.rootSha256)] }],
+    ['a root as text of 32 characters', { roots: ['x'.repeat(32)] }],
+    ['a list of roots with a gap', { roots: Object.assign([], { 1: standardChain.rootSha256 }) }],
+    ['roots of undefined', { roots: undefined }],
     ['a negative age', { maxAgeMs: -1 }],
     ['an age that is no number', { maxAgeMs: Number.NaN }],
+    ['an age as text', { maxAgeMs: '1' }],
+    ['a skew as text', { futureSkewMs: '1' }],
+    ['a skew that is no number', { futureSkewMs: Number.NaN }],
     ['an age in historical mode', { mode: 'historical', maxAgeMs: 1 }],
+    ['a mode that does not exist', { mode: 'Historical' }],
     ['a nonce of 1025 bytes', { nonce: new Uint8Array(1025) }],
+    ['a nonce of null', { nonce: null }],
+    ['a nonce of undefined', { nonce: undefined }],
+    ['a nonce as text', { nonce: 'abc' }],
+    ['a nonce as empty text', { nonce: '' }],
+    ['a nonce as an array', { nonce: [0, 0, 0] }],
+    ['a nonce under another name', { nonse: new Uint8Array(3) }],
+    ['allowDebug as text', { allowDebug: 'false' }],
     ['a measurement of 32 bytes', { measurements: [new Map([[0, new Uint8Array(32)]])] }],
-    ['a measurement of PCR32', { measurements: [new Map([[32, new Uint8Array(48)]])] }],
+    ['a measurement of PCR32', { measurements: [new Map([[32, zeros]])] }],
+    ['a measurement in hex', { measurements: [new Map([[0, encodeHex(zeros)]])] }],
+    ['a measurement as text of 48 characters', { measurements: [new Map([[8, 'x'.repeat(48)]])] }],
+    ['a measurement as an array', { measurements: [new Map([[8, Array.from(zeros)]])] }],
+    ['measurements left out', { measurements: undefined }],
+    ['measurements of null', { measurements: null }],
+    ['measurements of another word', { measurements: 'Any' }],
+    ['measurements of empty text', { measurements: '' }],
+    ['a set for a list of sets', { measurements: PCR_VALUES }],
+    ['an empty set for a list of sets', { measurements: new Map() }],
+    ['an empty set', { measurements: [new Map()] }],
+    ['an empty set beside one that matches', { measurements: [PCR_VALUES, new Map()] }],
+    ['a set as an empty list', { measurements: [[]] }],
+    ['a set as a list of entries', { measurements: [[...PCR_VALUES]] }],
+    ['a set as an object', { measurements: [Object.fromEntries(PCR_VALUES)] }],
+    ['a set as an empty object', { measurements: [{}] }],
+    ['a set of undefined', { measurements: [undefined] }],
+    ['a set that only has a size', { measurements: [{ size: 1, *[Symbol.iterator]() {} }] }],
+    ['an object for a list of sets', { measurements: {} }],
+    ['a list of sets with a gap', { measurements: Object.assign([], { 1: PCR_VALUES }) }],
+    ['releases that are no list, beside any measurement', { releases: new Set([entry]) }],
+    ['a release that is no entry', { measurements: [], releases: [entry.release] }],
+    ['an entry without a release', { measurements: [], releases: [{ ...entry, release: null }] }],
+    ['an entry without measurements', { measurements: [], releases: [entry] }],
+    ['revoked certificates in hex', { revoked: [{ issuer: '30', serial: '01' }] }],
+    ['revoked certificates of null', { revoked: null }],
+    ['revoked certificates that are no list', { revoked: {} }],
   ])('is refused before the document is looked at: %s', async (_, change) => {
-    await expect(verifyAttestation(document, { ...policy, ...change }, MADE_AT)).rejects.toThrow(PolicyError)
+    for (const bytes of [document, new Uint8Array()])
+      await expect(verifyAttestation(bytes, { ...policy, ...change }, MADE_AT)).rejects.toThrow(PolicyError)
   })
 
-  it('is refused with a time that is none', async () => {
-    await expect(verifyAttestation(document, policy, new Date(Number.NaN))).rejects.toThrow(PolicyError)
+  it.each([null, undefined, 'any'])('is refused when it is none: %s', async (none) => {
+    const verification = verifyAttestation(document, none as unknown as AttestationPolicy, MADE_AT)
+    await expect(verification).rejects.toThrow(PolicyError)
+  })
+
+  it.each<[string, unknown]>([
+    ['an invalid Date', new Date(Number.NaN)],
+    ['a number', MADE_AT.getTime()],
+    ['text', MADE_AT.toISOString()],
+    ['what compares with nothing', { getTime: () => undefined }],
+    ['nothing', undefined],
+  ])('is refused with a time that is none: %s', async (_, at) => {
+    for (const mode of ['current', 'historical'] as const)
+      await expect(verifyAttestation(document, { ...policy, mode }, at as Date)).rejects.toThrow(PolicyError)
+  })
+
+  it.each<[string, unknown]>([
+    ['an ArrayBuffer, which has no length', document.slice().buffer],
+    ['text', 'document'],
+    ['an array', [...document]],
+  ])('is refused with a document that is no byte array: %s', async (_, bytes) => {
+    await expect(verifyAttestation(bytes as Uint8Array, policy, MADE_AT)).rejects.toThrow(PolicyError)
   })
 })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/roots.ts'
 import {
   authorityConstraints,
   buildCertificate,
@@ -89,7 +90,7 @@ export const chainRefusals: readonly Refusal[] = [
     code: 'root_untrusted',
     name: "AWS's root alone is trusted",
     document: buildDocument(),
-    policy: { roots: undefined },
+    policy: { roots: [AWS_ROOT_SHA256] },
   },
   { code: 'root_untrusted', name: 'no root in the bundle', document: bundled([regional, zonal, instance]) },
   {

@@ -209,18 +209,6 @@ export const policyRefusals: readonly Refusal[] = [
   },
   { code: 'measurements_not_given', name: 'no sets', document: buildDocument(), policy: expecting() },
   {
-    code: 'measurements_not_given',
-    name: 'an empty set',
-    document: buildDocument(),
-    policy: expecting(new Map()),
-  },
-  {
-    code: 'measurements_not_given',
-    name: 'an empty set beside one that matches',
-    document: buildDocument(),
-    policy: expecting(values(0), new Map()),
-  },
-  {
     code: 'measurement_missing',
     name: 'a PCR that is not there',
     document: buildDocument(),
