@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -13,6 +15,26 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/a' }
+
+/** Published for second implementers. The responses were made from the README's text by another program than ours. */
+const vectors: {
+  readonly assembled: readonly {
+    readonly name: string
+    readonly chunks: readonly JsonObject[]
+    readonly response: JsonObject
+  }[]
+  readonly refused: readonly { readonly name: string; readonly chunks: readonly JsonObject[] }[]
+} = JSON.parse(readFileSync(join(import.meta.dirname, '../vectors/streams/assembled.json'), 'utf8'))
+
+describe('the published vectors', () => {
+  it.each(vectors.assembled)('hold: $name', ({ chunks, response }) => {
+    expect(canonicalizeJson(assembleCompletion(chunks))).toBe(canonicalizeJson(response))
+  })
+
+  it.each(vectors.refused)('are refused: $name', ({ chunks }) => {
+    expect(() => assembleCompletion(chunks)).toThrow(expect.objectContaining({ code: 'invalid_chunk' }))
+  })
+})
 
 describe('assembleCompletion', () => {
   it('makes of an ordinary stream the completion that the provider would have sent whole', () => {
