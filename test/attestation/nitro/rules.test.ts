@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../attestation/bytes.ts'
 import { ATTESTATION_CODES, AttestationError, RULES } from '../../../attestation/nitro/attestation-error.ts'
+import { DER_TAGS } from '../../../attestation/nitro/der-value.ts'
+import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/roots.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import { acceptances, refusals } from '../../support/nitro-cases/all-cases.ts'
 import { policyOf, timeOf } from '../../support/nitro-cases/case.ts'
@@ -55,5 +58,15 @@ describe('the README', () => {
       codesOf(Number(rule)),
     ])
     expect(listed).toEqual(expected.map((row) => (row[0] === 25 ? [25, 'policy', ['none']] : row)))
+  })
+
+  it("has the fingerprint of AWS's root, and no other", () => {
+    expect(readme.match(/\b[0-9a-f]{64}\b/g)).toEqual([encodeHex(AWS_ROOT_SHA256)])
+  })
+
+  it('lists the types that certificates are made of', () => {
+    const [, list = ''] = /exactly these identifiers: ([^.]*)\./.exec(readme) ?? []
+    const listed = list.split(',').map((item) => Number.parseInt(item.trim(), 16))
+    expect(listed).toEqual(Object.values(DER_TAGS))
   })
 })
