@@ -71,7 +71,7 @@ export function checkMeasurements(
   { measurements: expected, releases }: Pick<ResolvedPolicy, 'measurements' | 'releases'>,
 ): MatchedCode {
   if (expected === 'any') return { matchedSet: null, release: null }
-  if (expected.length + releases.length === 0 || expected.some((set) => set.size === 0)) {
+  if (expected.length + releases.length === 0 || !expected.every((set) => set.size > 0)) {
     const message = 'expected at least one measurement in each set to compare with, got none'
     throw new AttestationError('measurements_not_given', message)
   }

@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
+import { checkMeasurements } from '../../../attestation/nitro/checks.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { type AttestationPolicy, PolicyError } from '../../../attestation/nitro/policy.ts'
+import {
+  type AttestationPolicy,
+  type MeasurementSet,
+  PolicyError,
+} from '../../../attestation/nitro/policy.ts'
 import { parseRoots } from '../../../attestation/nitro/roots.ts'
 import {
   createAttestationVerifier,
@@ -209,6 +214,20 @@ describe('a verifier with a cache', () => {
       expect(await codeOf(verifier.verify(buildDocument({ chain }), policy, MADE_AT))).toBe(
         'certificate_signature_invalid',
       )
+  })
+})
+
+describe('measurements of a set that expects nothing', () => {
+  it.each<[string, unknown]>([
+    ['an empty Map', new Map()],
+    ['an empty list', []],
+    ['a list of entries', [...PCR_VALUES]],
+  ])('match no document, also without a policy: %s', (_, set) => {
+    const document = decodeAttestationPayload(buildDocument())
+    const expectation = { measurements: [set as MeasurementSet], releases: [] }
+    expect(() => checkMeasurements(document, expectation)).toThrow(
+      expect.objectContaining({ code: 'measurements_not_given' }),
+    )
   })
 })
 
