@@ -19,7 +19,7 @@ export type GatewayKey = {
 export function chooseKey(
   url: string,
   options: { readonly key?: string },
-  environment: Environment = process.env,
+  environment?: Environment,
 ): GatewayKey {
   if (options.key !== undefined) return { apiKey: options.key, isWithheld: false, keyHint: null }
   const settings = readGatewaySettings(environment)
@@ -34,7 +34,7 @@ export function chooseKey(
 /** Throws CliError when a command that needs a key would go without the environment's, for the sake of `--url`. */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
-  environment: Environment = process.env,
+  environment?: Environment,
 ): void {
   if (options.url === undefined || options.key !== undefined) return
   const { isWithheld, keyHint } = chooseKey(options.url, options, environment)
