@@ -13,6 +13,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**'],
           testTimeout: 30_000,
+          hookTimeout: 60_000,
         },
       },
       {

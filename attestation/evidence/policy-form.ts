@@ -1,8 +1,7 @@
 import { HASH_BYTES } from '../bytes.ts'
-import type { Json } from '../json/value.ts'
 import { PCR_BYTES, PCRS_MAX } from '../nitro/document.ts'
 import { PolicyError } from '../nitro/policy.ts'
-import { parseReleaseList } from '../release/release-list.ts'
+import { checkReleaseEntry } from '../release/release-list.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
 
 /**
@@ -31,7 +30,7 @@ const BYTES_32 = bytesOf(HASH_BYTES)
 
 const POLICY_FORMS: Forms<BundlePolicy> = {
   measurements: listOf(checkMeasurementSet),
-  releases: listOf(checkReleaseEntry),
+  releases: listOf(checkRelease),
   configurations: listOf(BYTES_32),
   roots: (value, name) => {
     listOf(BYTES_32)(value, name)
@@ -112,10 +111,9 @@ function checkMeasurementSet(value: unknown, name: string): void {
   }
 }
 
-/** By itself: entries of several lists may be of one image. */
-function checkReleaseEntry(value: unknown, name: string): void {
+function checkRelease(value: unknown, name: string): void {
   try {
-    parseReleaseList({ issued_at: '1970-01-01T00:00:00Z', releases: [value as Json] })
+    checkReleaseEntry(value)
   } catch (fault) {
     throw unfit(
       name,

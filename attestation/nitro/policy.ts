@@ -1,4 +1,4 @@
-import type { ReleaseEntry } from '../release/release-list.ts'
+import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts'
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { AWS_ROOT_SHA256 } from './roots.ts'
 
@@ -154,9 +154,14 @@ function checkReleases(
   measurements: AttestationPolicy['measurements'],
 ): void {
   for (const entry of listOf('releases', releases)) {
-    const isEntry = isObject(entry) && 'revoked' in entry && isObject(entry.release)
-    if (!isEntry || !isObject(entry.release.measurements))
-      throw new PolicyError('expected releases as entries, from verifyRelease or verifyReleaseList')
+    try {
+      checkReleaseEntry(entry)
+    } catch (fault) {
+      const reason = fault instanceof Error ? fault.message : 'unknown fault'
+      throw new PolicyError(
+        `expected releases as entries, from verifyRelease or verifyReleaseList (${reason})`,
+      )
+    }
   }
   if (measurements === 'any' && releases.length > 0)
     throw new PolicyError("expected no releases beside measurements of 'any'")

@@ -64,6 +64,11 @@ export function parseReleaseList(json: Json): ReleaseList {
   return { issued_at: timeOf(list.issued_at, 'list.issued_at'), releases }
 }
 
+/** Checks one entry by itself, as a caller gives it: entries of several lists may be of one image. Throws FormatError `invalid_release`. */
+export function checkReleaseEntry(value: unknown): void {
+  parseEntry(value as Json, 0)
+}
+
 /** A release by itself, as an entry that is accepted at any time: what trusting its signer alone says. */
 export function entryOf(release: Release): ReleaseEntry {
   return { release, accepted_from: null, accepted_until: null, revoked: null }

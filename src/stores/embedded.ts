@@ -1,4 +1,4 @@
-import { chmod, mkdir } from 'node:fs/promises'
+import { chmod, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { PGliteDialect } from 'kysely'
 import { startUpkeep, UPKEEP_LIMITS } from './embedded-upkeep.ts'
@@ -7,6 +7,7 @@ import { parseInt8 } from './int8.ts'
 import type { OpenedDatabase } from './postgres.ts'
 
 const OWNER_ALONE = 0o700
+const OTHERS = 0o077
 
 /**
  * Opens the embedded PGlite in a folder of our own, which is made when it is missing and closed to other users. What was committed survives a
@@ -20,7 +21,7 @@ export async function openEmbedded(
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
   // PGlite lets everybody write its files, whatever the umask: only the folder keeps others out.
-  await chmod(dataFolder, OWNER_ALONE)
+  if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
     // Loaded only here: 20 MB of WebAssembly that a gateway on a real Postgres never needs.

@@ -142,11 +142,11 @@ function watchClient(client: pg.PoolClient): PostgresPoolClient {
 
 /**
  * SQLSTATE class 08, and what a server says as it ends a session (PostgreSQL, appendix A: 57P01 to 57P05). What the server did not
- * say is the connection's end or its silence, but for a value that the driver cannot send.
+ * say is the connection's end or its silence, but for a value that the driver cannot send or read.
  */
 function isConnectionLost(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
-  return !(error instanceof TypeError || error instanceof RangeError)
+  return !(error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)
 }
 
 /** Refused connections to several addresses come as one error without a message of its own. */

@@ -211,12 +211,19 @@ describe('a stop', () => {
     npm.stdout.setEncoding('utf8').on('data', (text: string) => {
       said += text
     })
-    await expect.poll(() => said, { timeout: 60_000 }).toContain('curl')
-    const parts = listTree(npm.pid ?? 0)
-    expect(parts.length).toBeGreaterThan(5)
-    npm.kill('SIGTERM')
-    await ended
-    await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
+    let parts: readonly number[] = []
+    try {
+      await expect.poll(() => said, { timeout: 60_000 }).toContain('curl')
+      parts = npm.pid === undefined ? [] : listTree(npm.pid)
+      expect(parts.length).toBeGreaterThan(5)
+      npm.kill('SIGTERM')
+      await ended
+      await expect.poll(() => parts.filter(isAlive), { timeout: 30_000 }).toEqual([])
+    } finally {
+      const hasEnded = npm.exitCode !== null || npm.signalCode !== null || npm.pid === undefined
+      const left = hasEnded ? parts.slice(1) : listTree(npm.pid)
+      for (const pid of left.filter(isAlive)) process.kill(pid, 'SIGKILL')
+    }
   })
 
   it('ends at once with the second signal, and takes every part along', async () => {

@@ -12,6 +12,7 @@ import {
   createAttestationVerifier,
   verifyAttestation,
 } from '../../../attestation/nitro/verify-attestation.ts'
+import { buildEntry } from '../../support/build-release.ts'
 import { buildChain, MADE_AT, partsOf } from '../../support/nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
@@ -237,7 +238,7 @@ describe('a policy that makes no sense', () => {
   const document = buildDocument({
     fields: { pcrs: new Map([...PCR_VALUES, [8, zeros]]), nonce: new Uint8Array(3) },
   })
-  const entry = { release: {}, accepted_from: null, accepted_until: null, revoked: null }
+  const entry = buildEntry()
   it.each<[string, object]>([
     ['no roots', { roots: [] }],
     ['a root that is no fingerprint', { roots: [new Uint8Array(31)] }],
@@ -285,7 +286,12 @@ describe('a policy that makes no sense', () => {
     ['releases that are no list, beside any measurement', { releases: new Set([entry]) }],
     ['a release that is no entry', { measurements: [], releases: [entry.release] }],
     ['an entry without a release', { measurements: [], releases: [{ ...entry, release: null }] }],
-    ['an entry without measurements', { measurements: [], releases: [entry] }],
+    ['an entry that is revoked by nothing', { measurements: [], releases: [{ ...entry, revoked: '' }] }],
+    [
+      'an entry of a release that measures nothing',
+      { measurements: [], releases: [{ ...entry, release: { ...entry.release, measurements: {} } }] },
+    ],
+    ['an entry without measurements', { measurements: [], releases: [{ ...entry, release: {} }] }],
     ['revoked certificates in hex', { revoked: [{ issuer: '30', serial: '01' }] }],
     ['revoked certificates of null', { revoked: null }],
     ['revoked certificates that are no list', { revoked: {} }],
