@@ -133,7 +133,7 @@ function digest(der: Uint8Array): string {
   return createHash('sha256').update(der).digest('hex')
 }
 
-/** A slow run is tried twice more, and the quickest counts: other programs on the machine are not our fault. */
+/** A slow run is tried again, and the quickest counts: other programs on the machine are not our fault. */
 async function timed(run: () => Promise<Verdict>): Promise<{ verdict: Verdict; tookMs: number }> {
   let tookMs = Number.POSITIVE_INFINITY
   let verdict: Verdict = { kind: 'failure', text: 'not run' }
