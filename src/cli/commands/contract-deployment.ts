@@ -20,7 +20,10 @@ const RECEIPT_POLL_MS = 1_000
 export type Deployment = {
   readonly address: string
   readonly chainId: number
-  /** The transaction that made it; null: it was there already, or somebody else's came first. */
+  /**
+   * The transaction that made it; null: it was there already, or another came first. One that this run sent may then
+   * still be waiting: it reverts, should it come into a block.
+   */
   readonly sent: { readonly txHash: string; readonly blockNumber: number; readonly gasUsed: number } | null
 }
 
@@ -160,10 +163,14 @@ async function lookFor({
   readonly chain: ChainSource
   readonly txHash: string
 }): Promise<Deployment['sent'] | string> {
-  const [receipt] = await fetchReceipts(rpc, [txHash])
-  if (!receipt) return 'it is in no block'
+  const [early] = await fetchReceipts(rpc, [txHash])
+  const isThere = await chain.hasContract(DEPLOYMENT.address)
+  // A block may have come between the two questions.
+  const [receipt] = isThere && !early ? await fetchReceipts(rpc, [txHash]) : [early]
+  // Without a receipt, ours was dropped or replaced, or another's was faster.
+  if (!receipt) return isThere ? null : 'it is in no block'
   const { blockNumber, succeeded, gasUsed } = receipt
-  if (await chain.hasContract(DEPLOYMENT.address)) return succeeded ? { txHash, blockNumber, gasUsed } : null
+  if (isThere) return succeeded ? { txHash, blockNumber, gasUsed } : null
   if (!succeeded) throw new CliError(`transaction ${txHash} reverted in block ${blockNumber}`)
   return `the code at ${DEPLOYMENT.address} is not the contract of this release`
 }

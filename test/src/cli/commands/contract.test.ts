@@ -1,12 +1,12 @@
 import { Wallet } from 'ethers'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { AFFIDAVIT } from '../../../../contracts/artifact.ts'
 import { DEPLOYMENT } from '../../../../contracts/deployment.ts'
 import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
 import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../../../src/local/free-port.ts'
 import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
-import { type ChainProxy, startChainProxy } from '../../../support/chain-proxy.ts'
+import { type ChainProxy, type ProxyAction, startChainProxy } from '../../../support/chain-proxy.ts'
 import { runCli } from '../../../support/run-cli.ts'
 
 const deployer = new Wallet(`0x${'d1'.repeat(32)}`)
@@ -26,12 +26,12 @@ beforeAll(async () => {
   anvil = await startAnvilProcess({ port, rpc, stateFile: null })
   await rpc.call('anvil_setBalance', [deployer.address, `0x${(10n ** 18n).toString(16)}`])
   proxy = await startChainProxy(url)
-})
+}, 60_000)
 afterAll(async () => {
   await proxy.stop()
   await rpc.close()
   await anvil.stop()
-})
+}, 60_000)
 beforeEach(async () => {
   before = await rpc.call('evm_snapshot', [])
   proxy.behave(() => ({ kind: 'pass' }))
@@ -46,7 +46,23 @@ const deploy = (
 ) => runCli(['contract', 'deploy', '--rpc', proxy.url, ...words], { variables })
 
 const code = () => rpc.call('eth_getCode', [DEPLOYMENT.address, 'latest'])
-const nonce = async () => Number(await rpc.call('eth_getTransactionCount', [deployer.address, 'latest']))
+const nonce = async (block = 'latest') =>
+  Number(await rpc.call('eth_getTransactionCount', [deployer.address, block]))
+
+/** What becomes of each exchange in which this method is called; others pass. */
+const behaveOn = (method: string, action: ProxyAction) =>
+  proxy.behave((methods) => (methods.includes(method) ? action : { kind: 'pass' }))
+
+/** Runs `during` while a transaction waits until it is dropped, or a block is asked for. */
+async function whileNothingIsMined(during: () => Promise<void>): Promise<void> {
+  await rpc.call('evm_setAutomine', [false])
+  try {
+    await during()
+  } finally {
+    await rpc.call('anvil_dropAllTransactions', [])
+    await rpc.call('evm_setAutomine', [true])
+  }
+}
 
 describe('contract deploy', () => {
   it('puts the contract of this release where it is on every chain, and tells where', async () => {
@@ -89,11 +105,7 @@ describe('contract deploy', () => {
   })
 
   it('does without a tip that the endpoint does not suggest', async () => {
-    proxy.behave((methods) =>
-      methods.includes('eth_maxPriorityFeePerGas')
-        ? { kind: 'alter', alter: refuseSecond }
-        : { kind: 'pass' },
-    )
+    behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: refuseSecond })
     expect((await deploy()).code).toBe(0)
   })
 })
@@ -142,9 +154,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
 
   it('a chain without a base fee', async () => {
     const rename = (answer: string) => answer.replace('baseFeePerGas', 'otherFeePerGas')
-    proxy.behave((methods) =>
-      methods.includes('eth_getBlockByNumber') ? { kind: 'alter', alter: rename } : { kind: 'pass' },
-    )
+    behaveOn('eth_getBlockByNumber', { kind: 'alter', alter: rename })
     expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('no base fee') })
   })
 
@@ -156,9 +166,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
 
   it('what the endpoint refuses', async () => {
     const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
-    proxy.behave((methods) =>
-      methods.includes('eth_sendRawTransaction') ? { kind: 'answer', body: refusal } : { kind: 'pass' },
-    )
+    behaveOn('eth_sendRawTransaction', { kind: 'answer', body: refusal })
     expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('not today') })
   })
 
@@ -172,11 +180,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
 
 describe('a deployment whose end is not seen', () => {
   it('may be repeated when it was not sent: then it is', async () => {
-    proxy.behave((methods) =>
-      methods.includes('eth_sendRawTransaction')
-        ? { kind: 'answer', status: 502, body: '' }
-        : { kind: 'pass' },
-    )
+    behaveOn('eth_sendRawTransaction', { kind: 'answer', status: 502, body: '' })
     expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('may have been sent') })
     expect(await nonce()).toBe(0)
     proxy.behave(() => ({ kind: 'pass' }))
@@ -184,9 +188,7 @@ describe('a deployment whose end is not seen', () => {
   })
 
   it('may be repeated after an answer that was lost: the contract is found', async () => {
-    proxy.behave((methods) =>
-      methods.includes('eth_sendRawTransaction') ? { kind: 'drop_answer' } : { kind: 'pass' },
-    )
+    behaveOn('eth_sendRawTransaction', { kind: 'drop_answer' })
     const lost = await deploy()
     expect([lost.code, lost.stderr]).toEqual([1, expect.stringContaining('may have been sent')])
     expect(await deploy()).toMatchObject({ code: 0, stderr: 'The contract is there already.\n' })
@@ -194,22 +196,16 @@ describe('a deployment whose end is not seen', () => {
   })
 
   it('is given up after --timeout while no block has it, naming the transaction', async () => {
-    await rpc.call('evm_setAutomine', [false])
-    try {
+    await whileNothingIsMined(async () => {
       const run = await deploy(['--timeout', '1'])
       expect(run.code).toBe(1)
       expect(run.stderr).toMatch(/transaction 0x[0-9a-f]{64} was sent, but after 1 s it is in no block: run/)
-      await rpc.call('anvil_dropAllTransactions', [])
-    } finally {
-      await rpc.call('evm_setAutomine', [true])
-    }
+    })
   })
 
   it('is not taken for done while other code is at the address', async () => {
     const other = (answer: string) => answer.replace(AFFIDAVIT.deployedBytecode, '0x6001')
-    proxy.behave((methods) =>
-      methods.includes('eth_getCode') ? { kind: 'alter', alter: other } : { kind: 'pass' },
-    )
+    behaveOn('eth_getCode', { kind: 'alter', alter: other })
     const run = await deploy(['--timeout', '1'])
     expect([run.code, run.stderr]).toEqual([
       1,
@@ -218,10 +214,36 @@ describe('a deployment whose end is not seen', () => {
   })
 
   it('is somebody else’s when theirs came first: ours reverted, and the contract is there', async () => {
-    proxy.behave((methods) =>
-      methods.includes('eth_getTransactionReceipt') ? { kind: 'alter', alter: reverted } : { kind: 'pass' },
-    )
+    behaveOn('eth_getTransactionReceipt', { kind: 'alter', alter: reverted })
     expect(await deploy()).toMatchObject({ code: 0, stdout: expect.not.stringContaining('transaction') })
+  })
+
+  it('is somebody else’s when ours was dropped: the contract is there', async () => {
+    await whileNothingIsMined(async () => {
+      const ours = deploy(['--json', '--timeout', '10'])
+      await vi.waitFor(async () => expect(await nonce('pending')).toBe(1), { timeout: 30_000 })
+      await rpc.call('anvil_dropAllTransactions', [])
+      const [from] = (await rpc.call('eth_accounts', [])) as readonly string[]
+      await rpc.call('eth_sendTransaction', [{ from, to: DEPLOYMENT.proxy, data: DEPLOYMENT.data }])
+      await rpc.call('evm_mine', [])
+      const run = await ours
+      expect(run.code, run.stderr).toBe(0)
+      expect(JSON.parse(run.stdout)).toMatchObject({ deployed: false, transaction: null })
+      expect(await nonce()).toBe(0)
+    })
+  })
+
+  it('is ours when its block comes between the question for the receipt and that for the code', async () => {
+    let asked = 0
+    proxy.behave((methods) =>
+      methods.includes('eth_getTransactionReceipt') && ++asked === 1
+        ? { kind: 'answer', body: '[{"jsonrpc":"2.0","id":0,"result":null}]' }
+        : { kind: 'pass' },
+    )
+    const run = await deploy(['--json'])
+    expect(run.code, run.stderr).toBe(0)
+    expect(JSON.parse(run.stdout)).toMatchObject({ deployed: true, block: expect.any(Number) })
+    expect(asked).toBe(2)
   })
 })
 
