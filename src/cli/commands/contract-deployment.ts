@@ -5,7 +5,7 @@ import { DEPLOYMENT } from '../../../contracts/deployment.ts'
 import { relayerAddress } from '../../chain/anchor-transaction.ts'
 import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../../chain/chain-reads.ts'
 import { type Rpc, RpcError } from '../../chain/rpc.ts'
-import { BigQuantity, readAs } from '../../chain/rpc-values.ts'
+import { BigQuantity, Hash, readAs } from '../../chain/rpc-values.ts'
 import { ConfigurationError } from '../../settings/read-settings.ts'
 import { ChainFault } from '../audit/chain-fault.ts'
 import { type ChainSource, openChainSource } from '../audit/chain-source.ts'
@@ -76,7 +76,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  const estimate = await rpc.call('eth_estimateGas', [{ from, to, data }])
+  // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it has the contract.
+  const estimate = await rpc.call('eth_estimateGas', [{ from, to, data }, 'latest'])
   // A quarter more: an estimate is for the newest block, and what is not used is not paid.
   const gasLimit = (toBigInt(estimate) * 5n) / 4n
   const balance = await fetchBalance(rpc, from)
@@ -115,6 +116,7 @@ function toBigInt(value: unknown): bigint {
   return BigInt(readAs(BigQuantity, { kind: 'result', value }))
 }
 
+/** Gives back when the endpoint has the transaction: it took it now, or from an earlier run. */
 async function send(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -122,12 +124,33 @@ async function send(
   try {
     await rpc.call('eth_sendRawTransaction', [raw])
   } catch (fault) {
-    if (!(fault instanceof RpcError) || fault.code === 'refused') throw fault
+    if (!(fault instanceof RpcError)) throw fault
+    if (fault.code !== 'refused')
+      throw new CliError(
+        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again, which sees to it`,
+      )
+    // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other fees another one.
+    if (await isKnown(rpc, txHash)) return
     throw new CliError(
-      `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again, which sees to it`,
+      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
+        'still be waiting for its block: run the command again later',
     )
   }
 }
+
+/** Whether the endpoint says that it has the transaction, in a block or waiting. False when it cannot be asked. */
+async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
+  try {
+    const value = await rpc.call('eth_getTransactionByHash', [txHash])
+    return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
+  } catch (fault) {
+    // The reader needs the refusal more than this.
+    if (fault instanceof RpcError) return false
+    throw fault
+  }
+}
+
+const KnownTransaction = z.object({ hash: Hash })
 
 /** Null when the contract is there, but not by this transaction. An endpoint that is away is asked again. */
 async function awaitContract({

@@ -167,7 +167,9 @@ describe('contract deploy refuses, and sends nothing,', () => {
   it('what the endpoint refuses', async () => {
     const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
     behaveOn('eth_sendRawTransaction', { kind: 'answer', body: refusal })
-    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('not today') })
+    const run = await deploy()
+    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('not today; the transaction of an')])
+    expect(run.stderr).toContain('may still be waiting for its block: run the command again later')
   })
 
   it.each([
@@ -200,6 +202,36 @@ describe('a deployment whose end is not seen', () => {
       const run = await deploy(['--timeout', '1'])
       expect(run.code).toBe(1)
       expect(run.stderr).toMatch(/transaction 0x[0-9a-f]{64} was sent, but after 1 s it is in no block: run/)
+    })
+  })
+
+  it('may be repeated while the first still waits: the same transaction is waited for', async () => {
+    await whileNothingIsMined(async () => {
+      const first = await deploy(['--timeout', '1'])
+      expect([first.code, first.stderr]).toEqual([1, expect.stringContaining('it is in no block')])
+      const mined: Promise<unknown>[] = []
+      proxy.behave((methods) => {
+        if (methods.includes('eth_getTransactionReceipt')) mined.push(rpc.call('evm_mine', []))
+        return { kind: 'pass' }
+      })
+      const second = await deploy(['--json', '--timeout', '10'])
+      await Promise.all(mined)
+      expect(second.code, second.stderr).toBe(0)
+      const { deployed, transaction } = JSON.parse(second.stdout)
+      expect([deployed, first.stderr]).toEqual([true, expect.stringContaining(transaction)])
+      expect(await nonce()).toBe(1)
+    })
+  })
+
+  it('is not waited for when the first, with other fees, stands in its way: that is said', async () => {
+    await whileNothingIsMined(async () => {
+      expect((await deploy(['--timeout', '1'])).code).toBe(1)
+      behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: lowerTipByOne })
+      const run = await deploy(['--timeout', '5'])
+      expect([run.code, run.stderr]).toEqual([
+        1,
+        expect.stringContaining('underpriced; the transaction of an'),
+      ])
     })
   })
 
@@ -246,6 +278,12 @@ describe('a deployment whose end is not seen', () => {
     expect(asked).toBe(2)
   })
 })
+
+/** A transaction that takes another's place must pay more; by how much, nodes differ. */
+function lowerTipByOne(answer: string): string {
+  const [block, tip] = JSON.parse(answer) as readonly [unknown, { readonly result: string }]
+  return JSON.stringify([block, { ...tip, result: `0x${(BigInt(tip.result) - 1n).toString(16)}` }])
+}
 
 function reverted(answer: string): string {
   return answer.replace('"status":"0x1"', '"status":"0x0"')
