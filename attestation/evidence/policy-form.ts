@@ -1,7 +1,5 @@
 import { HASH_BYTES } from '../bytes.ts'
-import { PCR_BYTES, PCRS_MAX } from '../nitro/document.ts'
-import { PolicyError } from '../nitro/policy.ts'
-import { checkReleaseEntry } from '../release/release-list.ts'
+import { checkMeasurementSet, checkRelease, PolicyError } from '../nitro/policy.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
 
 /**
@@ -98,27 +96,6 @@ function bytesOf(length: number | null): Form {
         name,
         `a Uint8Array${length === null ? '' : ` of ${length} bytes`}; of hex, decodeHex makes one`,
       )
-  }
-}
-
-/** A set of nothing would be found in every document. */
-function checkMeasurementSet(value: unknown, name: string): void {
-  if (!(value instanceof Map) || value.size === 0)
-    throw unfit(name, 'a Map, not empty, of measurements by register index')
-  for (const [index, measurement] of value) {
-    if (!isCount(index) || index >= PCRS_MAX) throw unfit(name, `by register index 0 to ${PCRS_MAX - 1}`)
-    bytesOf(PCR_BYTES)(measurement, `${name}, PCR${index}`)
-  }
-}
-
-function checkRelease(value: unknown, name: string): void {
-  try {
-    checkReleaseEntry(value)
-  } catch (fault) {
-    throw unfit(
-      name,
-      `an entry of a list of releases (${fault instanceof Error ? fault.message : 'unknown fault'})`,
-    )
   }
 }
 

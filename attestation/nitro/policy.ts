@@ -137,15 +137,21 @@ function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>)
 /** No sets at all are allowed here: beside releases they are usual, and alone they refuse every document. */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
   if (measurements === 'any') return
-  for (const set of listOf('measurements', measurements)) {
-    if (!(set instanceof Map) || set.size === 0)
-      throw new PolicyError("expected measurements to be 'any', or a list of Maps that are not empty")
-    for (const [index, value] of set) {
-      if (!Number.isInteger(index) || index < 0 || index >= PCRS_MAX || !isBytesOf(value, PCR_BYTES))
-        throw new PolicyError(
-          `expected measurements as Uint8Array of ${PCR_BYTES} bytes by index 0 to ${PCRS_MAX - 1}`,
-        )
-    }
+  for (const [at, set] of listOf('measurements', measurements).entries())
+    checkMeasurementSet(set, `measurements.${at}`)
+}
+
+/** Checks one set, called `name` in the message: a set of nothing would be found in every document. Throws PolicyError. */
+export function checkMeasurementSet(set: unknown, name: string): void {
+  if (!(set instanceof Map) || set.size === 0)
+    throw new PolicyError(`expected ${name} to be a Map, not empty, of measurements by register index`)
+  for (const [index, value] of set) {
+    if (!Number.isInteger(index) || index < 0 || index >= PCRS_MAX)
+      throw new PolicyError(`expected ${name} to be by register index 0 to ${PCRS_MAX - 1}`)
+    if (!isBytesOf(value, PCR_BYTES))
+      throw new PolicyError(
+        `expected ${name}, PCR${index}, to be a Uint8Array of ${PCR_BYTES} bytes; of hex, decodeHex makes one`,
+      )
   }
 }
 
@@ -153,18 +159,21 @@ function checkReleases(
   releases: readonly ReleaseEntry[],
   measurements: AttestationPolicy['measurements'],
 ): void {
-  for (const entry of listOf('releases', releases)) {
-    try {
-      checkReleaseEntry(entry)
-    } catch (fault) {
-      const reason = fault instanceof Error ? fault.message : 'unknown fault'
-      throw new PolicyError(
-        `expected releases as entries, from verifyRelease or verifyReleaseList (${reason})`,
-      )
-    }
-  }
+  for (const [at, entry] of listOf('releases', releases).entries()) checkRelease(entry, `releases.${at}`)
   if (measurements === 'any' && releases.length > 0)
     throw new PolicyError("expected no releases beside measurements of 'any'")
+}
+
+/** Checks one entry, called `name` in the message. Throws PolicyError. */
+export function checkRelease(entry: unknown, name: string): void {
+  try {
+    checkReleaseEntry(entry)
+  } catch (fault) {
+    const reason = fault instanceof Error ? fault.message : 'unknown fault'
+    throw new PolicyError(
+      `expected ${name} to be an entry, from verifyRelease or verifyReleaseList (${reason})`,
+    )
+  }
 }
 
 function checkRoots(roots: readonly Uint8Array[]): void {
