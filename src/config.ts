@@ -238,10 +238,9 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
 }
 
 function chainOf(settings: Settings): ChainConfig {
-  const { CHAIN_RPC_URL: rpcUrl, RELAYER_PRIVATE_KEY: key, CONTRACT_ADDRESS: contract } = settings
-  if (rpcUrl === undefined || key === undefined || contract === undefined)
+  const { CHAIN_RPC_URL: rpcUrl, RELAYER_PRIVATE_KEY: relayerKey, CONTRACT_ADDRESS: contract } = settings
+  if (rpcUrl === undefined || relayerKey === undefined || contract === undefined)
     return { kind: 'local', port: settings.CHAIN_PORT }
-  const relayerKey = `0x${key.replace(/^0x/, '').toLowerCase()}`
   return {
     kind: 'remote',
     rpcUrl,

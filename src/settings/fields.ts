@@ -50,10 +50,11 @@ export function form(pattern: RegExp, expected: string) {
 /** A credential: printable ASCII without blanks, because it travels in a header. */
 export const secret = form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters')
 
-/** A private key of secp256k1, 32 bytes in hex, 0x or not. The value is not repeated. */
+/** A private key of secp256k1, 32 bytes in hex, 0x or not; gives it with 0x, in lower case. The value is not repeated. */
 export const privateKey = z
   .string()
   .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
+  .transform((hex) => `0x${hex.replace(/^0x/, '').toLowerCase()}`)
 
 /** Gives a field for a list of texts with commas between them; blanks around each are dropped, empty ones too. */
 export function list({ itemsMax, lengthMax }: { readonly itemsMax: number; readonly lengthMax: number }) {

@@ -17,9 +17,7 @@ import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { chooseKey, type GatewayKey } from '../gateway-key.ts'
 import { parseBaseUrl } from '../gateway-options.ts'
 import { printable } from '../printable.ts'
-
-/** Longest that an answer may be waited for: an hour, and far within what a timer can hold. */
-export const TIMEOUT_SECONDS_MAX = 3600
+import { parseSeconds } from '../timeout-option.ts'
 
 type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly notary?: string
@@ -163,10 +161,4 @@ function parseNotary(text: string): string {
 function parseCount(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number')
   return Number(text)
-}
-
-function parseSeconds(text: string): number {
-  const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
-  if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
-  throw new InvalidArgumentError(`expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`)
 }

@@ -1,14 +1,13 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
 import { ChainFault } from '../audit/chain-fault.ts'
 import { parseRpcUrl } from '../bundle-options.ts'
 import { CliError } from '../exit-codes.ts'
 import { printable } from '../printable.ts'
+import { parseSeconds } from '../timeout-option.ts'
 import { readDeployerKey } from './contract/config.ts'
 import type { Deployment } from './contract-deployment.ts'
 
-/** Longest that a block may be waited for: an hour. */
-const TIMEOUT_SECONDS_MAX = 3600
 /** Fifteen of Ethereum's blocks. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
@@ -75,10 +74,4 @@ function formatText({ address, chainId, sent }: Deployment): string {
       `gas used     ${sent.gasUsed}`,
     )
   return `${lines.join('\n')}\n`
-}
-
-function parseSeconds(text: string): number {
-  const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
-  if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
-  throw new InvalidArgumentError(`expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`)
 }

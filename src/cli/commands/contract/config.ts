@@ -12,6 +12,5 @@ const schema = z.object({
 
 /** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
 export function readDeployerKey(environment: Environment = process.env): string | null {
-  const { DEPLOYER_PRIVATE_KEY: key } = readSettings(schema, environment)
-  return key === undefined ? null : `0x${key.replace(/^0x/, '').toLowerCase()}`
+  return readSettings(schema, environment).DEPLOYER_PRIVATE_KEY ?? null
 }
