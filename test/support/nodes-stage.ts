@@ -13,12 +13,15 @@ import {
   TEST_ACCOUNT,
 } from './memory-registry.ts'
 import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
+import { until } from './until.ts'
 
 export const TEST_KEY = 'test-key'
 export const OTHER_KEY = 'other-key'
 export const INFERENCE_KEY = 'inference-key'
 export const OTHER_ACCOUNT = '00000000-0000-4000-8000-000000000002'
 export const MODEL = 'model-a'
+/** Of the status of nodes when all is over: nothing was left behind. */
+export const NOTHING_HELD = { slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 } as const
 
 /** Limits in which everything happens within tenths of a second. */
 export const QUICK_LIMITS: NodeLimits = {
@@ -118,10 +121,4 @@ export function textOf(chunks: readonly JsonObject[]): string {
 }
 
 /** Waits until `isSo`, at most 5 s. */
-export async function eventually(isSo: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + 5_000
-  while (!isSo()) {
-    if (performance.now() > deadline) throw new Error(`not so within 5 s: ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
-}
+export const eventually = (isSo: () => boolean, what: string) => until(what, isSo, 5_000)

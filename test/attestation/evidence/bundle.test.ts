@@ -6,6 +6,7 @@ import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import { createBundle } from '../../../attestation/evidence/create-bundle.ts'
 import { redactBundle } from '../../../attestation/evidence/redact-bundle.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import { succeeds } from '../../support/succeeds.ts'
 import { buildRecord } from '../build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from './build-evidence.ts'
@@ -283,13 +284,4 @@ function isText(path: JsonPath, value: Json): boolean {
 /** Base64 of so many bytes of zero. */
 function base64OfBytes(count: number): string {
   return Buffer.alloc(count).toString('base64')
-}
-
-function succeeds(act: () => unknown): boolean {
-  try {
-    act()
-    return true
-  } catch {
-    return false
-  }
 }

@@ -5,6 +5,7 @@ import { FormatError } from '../../../attestation/errors.ts'
 import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { parseOrigin } from '../../../enclave/providers/parse-table.ts'
+import { succeeds } from '../../support/succeeds.ts'
 import { type JsonPath, replaceAt } from '../mutate-json.ts'
 import { buildEvidence } from './build-evidence.ts'
 import { isValid } from './check-schema.ts'
@@ -88,12 +89,3 @@ describe('the origin of the provider in a bundle', () => {
     )
   })
 })
-
-function succeeds(act: () => unknown): boolean {
-  try {
-    act()
-    return true
-  } catch {
-    return false
-  }
-}

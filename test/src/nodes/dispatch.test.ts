@@ -6,6 +6,7 @@ import { createFreeNode } from '../../support/free-node.ts'
 import {
   eventually,
   MODEL,
+  NOTHING_HELD,
   type NodesStage,
   openNodesStage,
   QUICK_LIMITS,
@@ -29,7 +30,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await stage.close()
-  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 })
+  expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
 const closing: AnswerScript = (_, node) => node.socket.terminate()

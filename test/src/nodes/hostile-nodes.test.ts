@@ -1,5 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { eventually, type NodesStage, openNodesStage, readAll, textOf } from '../../support/nodes-stage.ts'
+import {
+  eventually,
+  NOTHING_HELD,
+  type NodesStage,
+  openNodesStage,
+  readAll,
+  textOf,
+} from '../../support/nodes-stage.ts'
 import {
   type AnswerScript,
   answerSilence,
@@ -16,7 +23,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await stage.close()
-  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 })
+  expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
 /** An honest node still serves, whatever the other one did. */

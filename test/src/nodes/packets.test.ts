@@ -7,6 +7,7 @@ import { createNodeChunks, type NodeChunks } from '../../../src/services/node-an
 import {
   eventually,
   MODEL,
+  NOTHING_HELD,
   type NodesStage,
   openNodesStage,
   readAll,
@@ -27,7 +28,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await stage.close()
-  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 })
+  expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
 /** Sends frames of a run in one write. */
