@@ -6,8 +6,13 @@ import {
   mergeValue,
   replaceMember,
 } from './assemble-members.ts'
-import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
+
+/** The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream. */
+export type Assembly = {
+  readonly members: Map<string, Json>
+  readonly choices: Map<number, ChoiceAssembly>
+}
 
 /** One choice, as far as its chunks have come. Changed in place. */
 export type ChoiceAssembly = {
@@ -31,11 +36,11 @@ export function emptyChoice(): ChoiceAssembly {
   }
 }
 
-/** Adds one chunk's part of a choice. Throws FormatError `invalid_chunk`. */
+/** Adds one chunk's part of a choice, which checkChunk accepted: what has not the form it checks is left out. */
 export function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
-    if (value === null || RESERVED.has(name)) continue
-    if (name === 'delta') addDelta(assembly, objectOf(value, 'delta'))
+    if (value === null || name === 'index' || (name === 'finish_reason' && value === '')) continue
+    if (name === 'delta') addDelta(assembly, objectOf(value))
     else if (name === 'logprobs') addLogprobs(assembly, value)
     else assembly.members.set(name, value)
   }
@@ -54,12 +59,8 @@ export function finishChoice(index: number, assembly: ChoiceAssembly): JsonObjec
   return choice
 }
 
-/** Members of a chunk's choice that would take the place of what is assembled. */
-const RESERVED: ReadonlySet<string> = new Set(['index', 'message'])
-
 function addLogprobs(assembly: ChoiceAssembly, value: Json): void {
-  for (const [name, member] of Object.entries(objectOf(value, 'logprobs')))
-    mergeMember(assembly.logprobs, name, member)
+  for (const [name, member] of Object.entries(objectOf(value))) mergeMember(assembly.logprobs, name, member)
 }
 
 function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
@@ -68,27 +69,15 @@ function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
     if (value === null) continue
     if (name === 'role') replaceMember(message, name, value)
     else if (name === 'content') message.set(name, mergeContent(message.get(name), value))
-    else if (name === 'function_call') addFunction(message, name, objectOf(value, 'function_call'))
+    else if (name === 'function_call') addFunction(message, name, objectOf(value))
     else if (name === 'tool_calls') addToolCalls(assembly, value)
     else mergeMember(message, name, value)
   }
 }
 
-/** Text is appended. Models that also stream content parts may mix both: then each becomes a part in its turn. */
+/** Text and parts are appended. Empty text beside parts is nothing. */
 function mergeContent(known: MergedValue | undefined, value: Json): MergedValue {
-  if (typeof value === 'string' && Array.isArray(known)) return appendText(known, value)
-  if (isJsonArray(value) && typeof known === 'string' && known !== '')
-    return mergeValue([{ type: 'text', text: known }], value)
-  return mergeValue(known, value)
-}
-
-function appendText(parts: Json[], text: string): Json[] {
-  const last = parts.at(-1)
-  if (text === '') return parts
-  if (isJsonObject(last) && last.type === 'text' && typeof last.text === 'string')
-    parts[parts.length - 1] = { ...last, text: last.text + text }
-  else parts.push({ type: 'text', text })
-  return parts
+  return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
 
 /** A function's name is sent whole, its arguments piece by piece. */
@@ -103,34 +92,19 @@ function addFunction(owner: MergedMembers, name: string, call: JsonObject): void
 }
 
 function addToolCalls(assembly: ChoiceAssembly, calls: Json): void {
-  if (!isJsonArray(calls)) throw new FormatError('invalid_chunk', 'expected tool_calls to be an array')
-  for (const item of calls) {
-    const call = objectOf(item, 'each tool call')
-    const index = toolCallIndex(assembly, call)
-    const merged: MergedMembers = assembly.toolCalls.get(index) ?? new Map()
+  for (const item of isJsonArray(calls) ? calls : []) {
+    const call = objectOf(item)
+    if (typeof call.index !== 'number') continue
+    const merged: MergedMembers = assembly.toolCalls.get(call.index) ?? new Map()
     for (const [name, value] of Object.entries(call)) {
       if (value === null || name === 'index') continue
       if (name === 'id' || name === 'type') replaceMember(merged, name, value)
-      else if (name === 'function') addFunction(merged, name, objectOf(value, 'function'))
+      else if (name === 'function') addFunction(merged, name, objectOf(value))
       else mergeMember(merged, name, value)
     }
-    assembly.toolCalls.set(index, merged)
-    assembly.lastToolCall = Math.max(assembly.lastToolCall, index)
+    assembly.toolCalls.set(call.index, merged)
+    assembly.lastToolCall = Math.max(assembly.lastToolCall, call.index)
   }
-}
-
-/** Some providers leave the index out and send each call whole: then an id not seen before opens a new one. */
-function toolCallIndex(assembly: ChoiceAssembly, call: JsonObject): number {
-  const { index, id } = call
-  if (index === undefined || index === null) {
-    const last = assembly.lastToolCall
-    const isNew =
-      last < 0 || (typeof id === 'string' && id !== '' && assembly.toolCalls.get(last)?.get('id') !== id)
-    return isNew ? last + 1 : last
-  }
-  if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
-    throw new FormatError('invalid_chunk', 'expected the index of a tool call to be a whole number from 0')
-  return index
 }
 
 function finishMessage(assembly: ChoiceAssembly): JsonObject {
@@ -150,7 +124,6 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   return message
 }
 
-function objectOf(value: Json, what: string): JsonObject {
-  if (!isJsonObject(value)) throw new FormatError('invalid_chunk', `expected ${what} to be an object`)
-  return value
+function objectOf(value: Json): JsonObject {
+  return isJsonObject(value) ? value : {}
 }

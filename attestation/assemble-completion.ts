@@ -1,18 +1,12 @@
-import { addChoice, type ChoiceAssembly, emptyChoice, finishChoice } from './assemble-choice.ts'
+import { type Assembly, addChoice, emptyChoice, finishChoice } from './assemble-choice.ts'
+import { checkChunk } from './check-chunk.ts'
 import { isProofMember } from './completion-hash.ts'
-import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
-
-/** The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream. */
-export type Assembly = {
-  readonly members: Map<string, Json>
-  readonly choices: Map<number, ChoiceAssembly>
-}
 
 /**
  * The chat completion (interface 2.2) that a stream's chunks amount to: what a record of the stream holds, and what
- * a caller who kept the chunks recomputes the hash from. README.md, Assembling a stream, has the rules. Throws
- * FormatError `invalid_chunk`.
+ * a caller who kept the chunks recomputes the hash from. Only chunks that every reader makes the same of amount to
+ * one. README.md, Assembling a stream, has the rules. Throws FormatError as checkChunk.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   const assembly = emptyAssembly()
@@ -27,13 +21,14 @@ export function emptyAssembly(): Assembly {
 
 /**
  * Adds one chunk and gives the same assembly. It is changed in place: a copy for each chunk would make a long
- * stream with logprobs quadratic. Proof members are left out. Throws FormatError `invalid_chunk` on a chunk whose
- * choices, deltas or tool calls are not of the shape that interface 2.2 gives them, and then has added part of it.
+ * stream with logprobs quadratic. Proof members are left out. Throws FormatError as checkChunk, and then has added
+ * nothing.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
+  checkChunk(assembly, chunk)
   for (const [name, value] of Object.entries(chunk)) {
     if (name === 'choices') addChoices(assembly, value)
-    else if (name !== 'object' && value !== null && !isProofMember(name)) addMember(assembly, name, value)
+    else if (name !== 'object' && value !== null && !isProofMember(name)) assembly.members.set(name, value)
   }
   return assembly
 }
@@ -47,26 +42,12 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** Members of which the first value counts; of all others it is the last. */
-const FIRST_WINS: ReadonlySet<string> = new Set(['id', 'created', 'model'])
-
-function addMember(assembly: Assembly, name: string, value: Json): void {
-  const known = assembly.members.get(name)
-  // Some providers begin with a chunk of content filter results whose id and model are empty.
-  if (FIRST_WINS.has(name) && known !== undefined && known !== '') return
-  assembly.members.set(name, value)
-}
-
+/** The form of `choices` was checked; what is not of it is not there. */
 function addChoices(assembly: Assembly, choices: Json): void {
-  if (choices === null) return
-  if (!isJsonArray(choices)) throw new FormatError('invalid_chunk', 'expected choices to be an array')
-  for (const [position, choice] of choices.entries()) {
-    if (!isJsonObject(choice)) throw new FormatError('invalid_chunk', 'expected each choice to be an object')
-    const index = choice.index ?? position
-    if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
-      throw new FormatError('invalid_chunk', 'expected the index of a choice to be a whole number from 0')
-    const known = assembly.choices.get(index) ?? emptyChoice()
-    assembly.choices.set(index, known)
+  for (const choice of isJsonArray(choices) ? choices : []) {
+    if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
+    const known = assembly.choices.get(choice.index) ?? emptyChoice()
+    assembly.choices.set(choice.index, known)
     addChoice(known, choice)
   }
 }

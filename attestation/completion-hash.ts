@@ -1,3 +1,4 @@
+import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
@@ -6,7 +7,18 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from
  * Members that stand beside a completion's own in what a caller is given. They are about the completion, so they
  * are no part of what is hashed; a provider's members of these names never reach a caller.
  */
-export const PROOF_MEMBERS = ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt'] as const
+export const PROOF_MEMBERS = [
+  'hash',
+  'public_key',
+  'signature',
+  'tx_hash',
+  'attestation',
+  'receipt',
+  'log',
+] as const
+
+/** Version of a receipt, which says how its completion was hashed. */
+export type ReceiptVersion = 1 | 2
 
 /** The hashes of one completion (hex, no prefix) and the texts they are over. */
 export type CompletionHash = {
@@ -21,18 +33,36 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the request and the proof members of the
- * response are left out here, so that a caller's body, its stored echo, a create response and a stored response all
- * give the same hash. `digest` is SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
+ * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the request and the proof
+ * members of the response are left out here, so that a caller's body, its stored echo, a create response and a stored
+ * response all give the same hash. `version` is the receipt's: with version 1, `log` is no proof member. `digest` is
+ * SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
  *
  * A hash says nothing about who made it: see verifyCompletionSignature.
  */
 export function hashCompletion(
-  completion: { readonly request: JsonObject; readonly response: JsonObject },
+  completion: {
+    readonly request: JsonObject
+    readonly response: JsonObject
+    readonly version?: ReceiptVersion
+  },
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(completion.request))
-  const canonicalResponse = canonicalizeJson(stripProofMembers(completion.response))
+  return hashResponse({ canonicalRequest, ...completion }, digest)
+}
+
+/** As hashCompletion, with the canonical text of the request, for who has it already. */
+export function hashResponse(
+  completion: {
+    readonly canonicalRequest: string
+    readonly response: JsonObject
+    readonly version?: ReceiptVersion
+  },
+  digest: (data: Uint8Array) => Uint8Array = sha256,
+): CompletionHash {
+  const { canonicalRequest, response, version } = completion
+  const canonicalResponse = canonicalizeJson(stripProofMembers(response, version))
   const requestDigest = digest(encodeUtf8(canonicalRequest))
   const responseDigest = digest(encodeUtf8(canonicalResponse))
   return {
@@ -42,6 +72,21 @@ export function hashCompletion(
     canonicalRequest,
     canonicalResponse,
   }
+}
+
+/**
+ * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order, each as canonical
+ * JSON without its proof members and with a line feed after it.
+ */
+export function hashChunks(chunks: readonly JsonObject[]): string {
+  const hash = nobleSha256.create()
+  for (const chunk of chunks) hash.update(encodeUtf8(chunkLine(chunk)))
+  return encodeHex(hash.digest())
+}
+
+/** One chunk as it goes into hashChunks. Throws JsonError as canonicalizeJson. */
+export function chunkLine(chunk: JsonObject): string {
+  return `${canonicalizeJson(stripProofMembers(chunk))}\n`
 }
 
 /**
@@ -56,15 +101,15 @@ export function stripUnsetMembers(request: JsonObject): JsonObject {
   return withoutNulls(isSame ? request : { ...request, messages: stripped })
 }
 
-/** The response without the members of PROOF_MEMBERS. Gives `response` itself when it has none. */
-export function stripProofMembers(response: JsonObject): JsonObject {
+/** The response without its proof members. Gives `response` itself when it has none. */
+export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 2): JsonObject {
   if (!PROOF_MEMBERS.some((name) => Object.hasOwn(response, name))) return response
-  return filterMembers(response, (name) => !isProofMember(name))
+  return filterMembers(response, (name) => !isProofMember(name, version))
 }
 
-/** Whether `name` is one of PROOF_MEMBERS. */
-export function isProofMember(name: string): boolean {
-  return PROOF_NAMES.has(name)
+/** Whether `name` is one of PROOF_MEMBERS, as receipts of this version have them. */
+export function isProofMember(name: string, version: ReceiptVersion = 2): boolean {
+  return PROOF_NAMES.has(name) && (version === 2 || name !== 'log')
 }
 
 const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)

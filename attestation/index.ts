@@ -1,14 +1,21 @@
 /** What third parties use of this folder. README.md says what each check proves and what it does not. */
 export { addressOf, completionDigest, type SignatureFacts, verifyCompletionSignature } from './account.ts'
+export type { Assembly } from './assemble-choice.ts'
 export {
-  type Assembly,
   addChunk,
   assembleCompletion,
   emptyAssembly,
   finishAssembly,
 } from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
-export { type CompletionHash, hashCompletion, PROOF_MEMBERS, stripUnsetMembers } from './completion-hash.ts'
+export {
+  type CompletionHash,
+  hashChunks,
+  hashCompletion,
+  PROOF_MEMBERS,
+  type ReceiptVersion,
+  stripUnsetMembers,
+} from './completion-hash.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
 export { measureEif } from './eif/measure-eif.ts'
@@ -77,7 +84,7 @@ export {
   createAttestationVerifier,
   verifyAttestation,
 } from './nitro/verify-attestation.ts'
-export { parseReceipt, type Receipt, type ReceiptTls } from './receipt.ts'
+export { parseReceipt, type Receipt, type ReceiptTls, type ReceiptV2 } from './receipt.ts'
 export { type AcceptedMeasurements, acceptedMeasurements, nameRelease } from './release/accepted-releases.ts'
 export {
   parseRelease,
@@ -112,3 +119,4 @@ export {
   type RecordReport,
   verifyRecord,
 } from './verify-record.ts'
+export { splitEvents, verifyStream } from './verify-stream.ts'

@@ -1,9 +1,24 @@
 import { FormatError } from './errors.ts'
-import { hasExactMembers, isJsonObject, type Json } from './json/value.ts'
+import { hasExactMembers, isJsonObject, type Json, memberOf } from './json/value.ts'
 
-/** What the enclave states of one completion beyond the five proof fields (README.md of this folder, Receipt). */
-export type Receipt = {
-  readonly version: 1
+/**
+ * What the enclave states of one completion beyond the five proof fields (README.md of this folder, Receipt). Version 2
+ * is what enclaves make now; version 1 is in older records.
+ */
+export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2
+
+/** A receipt of version 2: what version 1 states, and three members more. */
+export type ReceiptV2 = ReceiptMembers & {
+  readonly version: 2
+  /** SHA-256 over the chunks that were given out (hashChunks); null when the answer was no stream. */
+  readonly stream_hash: string | null
+  /** How many times this log was asked for a completion of this request_hash lately, this time included. */
+  readonly attempt: number
+  /** Request and answer were encrypted end to end. */
+  readonly encrypted: boolean
+}
+
+type ReceiptMembers = {
   /** Index of the leaf in the notary's log. */
   readonly index: number
   readonly hash: string
@@ -32,16 +47,32 @@ export type ReceiptTls = {
 }
 
 /**
- * The receipt that `value` is: exactly these members, hashes as 64 lower-case hex digits, counts and times as whole
- * numbers from 0, `tls` null only with an http origin. Throws FormatError `invalid_receipt` naming the member.
+ * The receipt that `value` is: exactly the members of its version, hashes as 64 lower-case hex digits, counts and times
+ * as whole numbers from 0, `attempt` from 1, `tls` null only with an http origin. Throws FormatError `invalid_receipt`
+ * naming the member.
  *
  * Does NOT prove that an enclave made it: that takes the leaf in its log (verifyLogProof).
  */
 export function parseReceipt(value: Json): Receipt {
-  const receipt = membersOf(value, 'receipt', RECEIPT_MEMBERS)
-  if (receipt.version !== 1) throw invalid('version', 'the number 1')
+  const version = isJsonObject(value) ? memberOf(value, 'version') : undefined
+  if (version === 1) return { version: 1, ...parseMembers(membersOf(value, 'receipt', RECEIPT_MEMBERS)) }
+  if (version !== 2) throw invalid('version', 'the number 1 or 2')
+  const receipt = membersOf(value, 'receipt', RECEIPT_V2_MEMBERS)
+  const { stream_hash: streamHash, encrypted } = receipt
+  const attempt = parseCount(receipt.attempt, 'attempt')
+  if (attempt === 0) throw invalid('attempt', 'a whole number from 1')
+  if (typeof encrypted !== 'boolean') throw invalid('encrypted', 'a boolean')
   return {
-    version: 1,
+    version: 2,
+    ...parseMembers(receipt),
+    stream_hash: streamHash === null ? null : parseHash(streamHash, 'stream_hash'),
+    attempt,
+    encrypted,
+  }
+}
+
+function parseMembers(receipt: Readonly<Record<keyof ReceiptMembers, Json>>): ReceiptMembers {
+  return {
     index: parseCount(receipt.index, 'index'),
     hash: parseHash(receipt.hash, 'hash'),
     request_hash: parseHash(receipt.request_hash, 'request_hash'),
@@ -70,6 +101,8 @@ const RECEIPT_MEMBERS = [
   'started_at',
   'finished_at',
 ] as const
+
+const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encrypted'] as const
 
 const OUTCOMES: readonly Receipt['outcome'][] = ['complete', 'client_disconnected', 'upstream_error']
 

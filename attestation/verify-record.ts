@@ -1,6 +1,14 @@
 import { addressOf, type PointRecovery, verifyCompletionSignature } from './account.ts'
+import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
-import { type CompletionHash, hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
+import {
+  type CompletionHash,
+  hashChunks,
+  hashCompletion,
+  isProofMember,
+  PROOF_MEMBERS,
+  type ReceiptVersion,
+} from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
@@ -11,10 +19,11 @@ import { parseReceipt, type Receipt } from './receipt.ts'
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
   | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
+  | 'stream hash' //      the chunks are those that the enclave gave out, in their order and none left out
   | 'hash' //             both hash to the record's hash
   | 'public key' //       a secp256k1 point, in the one form it has
   | 'signature' //        by that key, over the recomputed hash
-  | 'receipt' //          well-formed, and of this completion
+  | 'receipt' //          of this completion; with a log, which binds all that it says
   | 'created_at' //       the second in which the receipt says the completion finished
   | 'attestation key' //  the attestation document names that key
   | 'receipt in log' //   the receipt, every member of it, is the leaf at its index of the notary's log
@@ -40,6 +49,11 @@ export type RecordOptions = {
   /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
   readonly request?: Json
   /**
+   * The chunks of a streamed answer, all of them, in order, the one with the proof included. `record` is then the
+   * proof-carrying chunk; its own members are checked as part of the chunks.
+   */
+  readonly chunks?: readonly JsonObject[]
+  /**
    * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence. Their own checks
    * are not made, the receipt's model of that part is not compared; all else is checked from the hashes.
    */
@@ -55,20 +69,21 @@ export type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
  * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt` and `log`), or,
- * when `options.request` is given, a create response (2.3). Never throws: whatever is missing or malformed fails
- * the check it is needed for.
+ * when `options.request` is given, a create response (2.3), whole or as `options.chunks`. Never throws: whatever is
+ * missing or malformed fails the check it is needed for.
  *
  * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or round.
  *
  * Does NOT prove: that the attestation document is genuine and of expected measurements (verifyAttestation); that
- * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; anything
- * of the receipt of a create response beyond its hashes and model, for it has no `log`.
+ * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; and of a
+ * create response without `log`, anything that its receipt says beyond hashes and models.
  */
 export function verifyRecord(record: Json, options: RecordOptions = {}): RecordReport {
   const subject = readSubject(record, options)
   const checks = [
     check('request hash', () => checkRequestHash(subject)),
     check('response hash', () => checkResponseHash(subject)),
+    check('stream hash', () => checkStreamHash(subject)),
     check('hash', () => checkHash(subject)),
     check('public key', () => `account ${addressOf(need(subject.publicKey))}`),
     check('signature', () => checkSignature(subject, options.recover)),
@@ -87,6 +102,11 @@ export function verifyRecord(record: Json, options: RecordOptions = {}): RecordR
 /** A record's parts as far as they could be read. Whatever needs an unreadable part fails with its fault. */
 type Subject = {
   readonly isStored: boolean
+  /** Null when the answer is no kept stream. */
+  readonly chunks: readonly JsonObject[] | null
+  /** Of a create response: whether it has the log proof that stored records have. */
+  readonly hasLog: boolean
+  readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
   readonly hashes: Attempt<Hashes>
@@ -103,38 +123,72 @@ type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 /** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
 type Finding = string | { readonly notChecked: string }
 
-function readSubject(record: Json, { request: createRequest, withheld = {} }: RecordOptions): Subject {
+function readSubject(record: Json, options: RecordOptions): Subject {
+  const { request: createRequest, chunks = null, withheld = {} } = options
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
+  const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
+  const version = 'value' in receipt ? receipt.value.version : 2
   const request = attempt(() =>
     parseObject(isStored ? memberOf(members, 'request') : createRequest, 'request'),
   )
-  const response = attempt(() => parseObject(isStored ? memberOf(members, 'response') : record, 'response'))
+  const response = attempt(() => readResponse(record, { isStored, chunks }))
+  const parts = { request, response, withheld, receipt, isStored, version }
   return {
-    isStored,
+    ...parts,
     members,
-    request,
-    response,
-    withheld,
-    hashes: attempt(() => hashParts({ request, response, withheld })),
+    chunks,
+    hasLog: memberOf(members, 'log') !== undefined,
+    hashes: attempt(() => hashParts({ ...parts, chunks })),
     publicKey: attempt(() => parseHex(members, 'public_key', PUBLIC_KEY_FORM)),
-    receipt: attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null)),
   }
 }
 
-function hashParts({
-  request,
-  response,
-  withheld,
-}: Pick<Subject, 'request' | 'response' | 'withheld'>): Hashes {
+function readResponse(
+  record: Json,
+  { isStored, chunks }: { readonly isStored: boolean; readonly chunks: readonly JsonObject[] | null },
+): JsonObject {
+  if (chunks !== null) return assembleCompletion(chunks)
+  const members = parseObject(record, isStored ? 'record' : 'response')
+  return isStored ? parseObject(memberOf(members, 'response'), 'response') : members
+}
+
+function hashParts(
+  subject: Pick<Subject, 'request' | 'response' | 'withheld' | 'receipt' | 'isStored' | 'version' | 'chunks'>,
+): Hashes {
+  const { request, response, withheld, isStored, version } = subject
   const computed = hashCompletion({
     request: withheld.request === undefined ? need(request) : {},
     response: withheld.response === undefined ? need(response) : {},
+    // A gateway adds the log to every answer; what a provider called so is hashed in stored records of version 1 alone.
+    version: isStored ? version : 2,
   })
-  const { request: requestHash = computed.requestHash, response: responseHash = computed.responseHash } =
-    withheld
+  const { request: requestHash = computed.requestHash } = withheld
+  const responseHash = withheld.response ?? responseHashOf(subject, computed.responseHash)
   const hash = encodeHex(sha256(concatBytes(decodeHex(requestHash), decodeHex(responseHash))))
   return { requestHash, responseHash, hash }
+}
+
+/**
+ * The recorded response has the usage even where the caller did not ask for it, and then his chunks have not. Such
+ * chunks are bound by the stream hash alone; the response is then known by the hash that the receipt has of it.
+ */
+function responseHashOf(
+  { chunks, receipt, request }: Pick<Subject, 'chunks' | 'receipt' | 'request'>,
+  computed: string,
+): string {
+  if (chunks === null || 'fault' in receipt || receipt.value.response_hash === computed) return computed
+  const isBound = isStreamOf(receipt.value, chunks) && !asksForUsage(need(request))
+  return isBound ? receipt.value.response_hash : computed
+}
+
+function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
+  return receipt.version === 2 && receipt.stream_hash === hashChunks(chunks)
+}
+
+function asksForUsage(request: JsonObject): boolean {
+  const options = memberOf(request, 'stream_options')
+  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
 function checkRequestHash(subject: Subject): Finding {
@@ -146,7 +200,9 @@ function checkRequestHash(subject: Subject): Finding {
 function checkResponseHash(subject: Subject): Finding {
   const isWithheld = subject.withheld.response !== undefined
   const response = isWithheld ? {} : need(subject.response)
-  const unhashed = PROOF_MEMBERS.find((name) => subject.isStored && Object.hasOwn(response, name))
+  const unhashed = PROOF_MEMBERS.find(
+    (name) => subject.isStored && isProofMember(name, subject.version) && Object.hasOwn(response, name),
+  )
   if (unhashed !== undefined)
     throw new FormatError(
       'unhashed_member',
@@ -159,8 +215,36 @@ function checkResponseHash(subject: Subject): Finding {
     "the receipt's response_hash",
     'the response',
   )
-  return isWithheld ? skip(withheldReason('response')) : `SHA-256 ${responseHash}`
+  if (isWithheld) return skip(withheldReason('response'))
+  if (subject.chunks !== null && hashAssembled(subject) !== responseHash) return skip(NO_USAGE)
+  return `SHA-256 ${responseHash}`
 }
+
+const NO_USAGE =
+  'the signed response has the usage, which was not asked for and is not in the chunks; the stream hash binds them'
+
+function hashAssembled({ response }: Subject): string {
+  return hashCompletion({ request: {}, response: need(response) }).responseHash
+}
+
+function checkStreamHash(subject: Subject): Finding {
+  const { chunks } = subject
+  const receipt = need(subject.receipt)
+  if (receipt.version === 1) return skip('a receipt of version 1 has none')
+  if (receipt.stream_hash === null) {
+    if (chunks !== null) throw new ProofError('not_streamed', 'expected an answer that was not streamed')
+    return skip('the answer was not streamed')
+  }
+  if (chunks === null) return skip('needs the chunks as they came')
+  if (isStreamOf(receipt, chunks)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
+  if (hashAssembled(subject) !== receipt.response_hash)
+    throw new ProofError('wrong_stream', 'expected the chunks that the enclave gave out, and no others')
+  return skip(REPEATED)
+}
+
+const REPEATED =
+  'these are other chunks than those first given out, as when an answer is repeated for its Idempotency-Key; ' +
+  'they say what the signed response says'
 
 function checkHash(subject: Subject): Finding {
   const { hash } = need(subject.hashes)
@@ -185,7 +269,17 @@ function checkReceipt(subject: Subject): Finding {
   requireEqual(receipt.request_hash, requestHash, "the receipt's request_hash", 'the request')
   requireEqual(receipt.response_hash, responseHash, "the receipt's response_hash", 'the response')
   checkModels(subject, receipt)
-  return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}`
+  checkForm(subject, receipt)
+  if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
+  const attempt = receipt.version === 2 && receipt.attempt > 1 ? `, attempt ${receipt.attempt}` : ''
+  return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${attempt}`
+}
+
+/** Whether it was streamed is the request's to say, too. */
+function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
+  if (withheld.request !== undefined || receipt.version === 1) return
+  if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))
+    throw new ProofError('wrong_stream', 'expected a stream_hash exactly where the request asks for a stream')
 }
 
 function checkModels({ request, response, withheld }: Subject, { model }: Receipt): void {
@@ -218,14 +312,14 @@ function checkAttestationKey(
 }
 
 function checkReceiptInLog(subject: Subject): Finding {
-  if (!subject.isStored) return skip(NO_LOG)
+  if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
   const log = memberOf(subject.members, 'log') ?? null
   const { index, size } = verifyReceiptInLog({ proof: parseLogProof(log), receipt: need(subject.receipt) })
   return `leaf ${index} of ${size}`
 }
 
 function checkTreeHead(subject: Subject, recover: PointRecovery | undefined): Finding {
-  if (!subject.isStored) return skip(NO_LOG)
+  if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
   const log = memberOf(subject.members, 'log') ?? null
   const proof = parseLogProof(log)
   verifyLogHead({ proof, publicKey: need(subject.publicKey) }, recover)
@@ -233,7 +327,7 @@ function checkTreeHead(subject: Subject, recover: PointRecovery | undefined): Fi
 }
 
 const NO_LOG =
-  "a create response has no log: nothing binds the receipt's index, forwarded_hash, received_hash, provider, outcome and times"
+  'the answer has no log: hashes and models are of this completion, but nothing binds what else the receipt says'
 
 function withheldReason(part: keyof Withheld): string {
   return `the ${part} was left out; only its hash is there, and it is the receipt's`

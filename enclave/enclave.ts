@@ -7,6 +7,7 @@ import { bootConfiguration, digestBootConfiguration } from './boot-configuration
 import type { CompletionCore } from './calls/serve-completion.ts'
 import type { EnclaveConfig } from './config.ts'
 import { listenOnSocket } from './listen-socket.ts'
+import { createAttempts } from './log/attempts.ts'
 import { NotaryLog } from './log/notary-log.ts'
 import { Space } from './log/space.ts'
 import type { Log } from './logger.ts'
@@ -53,6 +54,7 @@ export async function startEnclave(
 ): Promise<Enclave> {
   const { limits, chainId, contract } = config
   const account = await makeAccount(nsm.random)
+  const attempts = createAttempts({ key: await nsm.random(ATTEMPTS_KEY_BYTES), monotonic })
   const boot = bootConfiguration(config)
   const attestation = await keepAttestation({
     nsm,
@@ -70,6 +72,7 @@ export async function startEnclave(
     transport: createTransport({ cas: config.cas.pem, connectTimeoutMs: limits.connectTimeoutMs }),
     account,
     log: new NotaryLog({ account, domain: { chainId, contract }, space }),
+    attempts,
     space,
     attestation,
     now,
@@ -104,6 +107,8 @@ export async function startEnclave(
     },
   }
 }
+
+const ATTEMPTS_KEY_BYTES = 16
 
 /** How long answers that were just sent may take to be taken. */
 const CLOSE_MS = 500

@@ -1,6 +1,6 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
-import { stripUnsetMembers } from '../completion-hash.ts'
+import { type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof.ts'
@@ -21,7 +21,8 @@ export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 /** All that a check of one completion needs (README.md of this folder, Format). */
 export type EvidenceBundle = {
   readonly format: typeof BUNDLE_FORMAT
-  readonly version: 1
+  /** That of the record's receipt. */
+  readonly version: ReceiptVersion
   readonly record: BundleRecord
   /** What the attestation document's `user_data` is the digest of. */
   readonly boot_configuration: JsonObject
@@ -67,22 +68,23 @@ export type BundleBlock = {
 }
 
 /**
- * The bundle that attacker-controlled `json` is: exactly the members of version 1, each in its one form, hex in
- * lower case. Read its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
+ * The bundle that attacker-controlled `json` is: exactly the members it has, each in its one form, hex in lower
+ * case, with a receipt of its own version. Read its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
  * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
  *
  * Does NOT prove anything: see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
-  if (memberOf(members, 'format') !== BUNDLE_FORMAT || memberOf(members, 'version') !== 1)
-    throw new FormatError('unknown_bundle', `expected format to be ${BUNDLE_FORMAT} and version to be 1`)
+  const version = memberOf(members, 'version')
+  if (memberOf(members, 'format') !== BUNDLE_FORMAT || (version !== 1 && version !== 2))
+    throw new FormatError('unknown_bundle', `expected format to be ${BUNDLE_FORMAT} and version to be 1 or 2`)
   const bundle = membersOf(json, 'the bundle', BUNDLE_MEMBERS)
   parseBootConfiguration(bundle.boot_configuration)
   return {
     format: BUNDLE_FORMAT,
-    version: 1,
-    record: parseRecord(bundle.record),
+    version,
+    record: parseRecord(bundle.record, version),
     boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
     transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
     block: bundle.block === null ? null : parseBlock(bundle.block),
@@ -111,7 +113,7 @@ const BLOCK_MEMBERS = [
   'receipt_proof',
 ] as const
 
-function parseRecord(json: Json): BundleRecord {
+function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
   const given = objectOf(json, 'record')
   const request = Object.hasOwn(given, 'request') ? 'request' : 'request_hash'
   const response = Object.hasOwn(given, 'response') ? 'response' : 'response_hash'
@@ -124,14 +126,15 @@ function parseRecord(json: Json): BundleRecord {
     signature: hexOf(record.signature, 'record.signature', { exactly: SIGNATURE_BYTES }),
     tx_hash: hexOf(record.tx_hash, 'record.tx_hash', { exactly: HASH_BYTES }),
     attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
-    receipt: parseBundleReceipt(record.receipt),
+    receipt: parseBundleReceipt(record.receipt, version),
     created_at: countOf(record.created_at, 'record.created_at'),
     log: parseLogProof(record.log),
   }
 }
 
-function parseBundleReceipt(json: Json): Receipt {
+function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
   const receipt = parseReceipt(json)
+  if (receipt.version !== version) throw invalidBundle('record.receipt.version', `the bundle's, ${version}`)
   originOf(receipt.provider.origin, 'record.receipt.provider.origin')
   return receipt
 }

@@ -18,9 +18,10 @@ export function createBundle(parts: {
 }): EvidenceBundle {
   const { id: _, ...record } = parts.record
   const request: Json = memberOf(record, 'request') ?? null
+  const receipt = memberOf(record, 'receipt')
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
-    version: 1,
+    version: isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null,
     record: { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request },
     boot_configuration: parts.bootConfiguration,
     transaction: parts.transaction,

@@ -39,6 +39,9 @@ function redactRequest(record: BundleRecord): BundleRecord {
 function redactResponse(record: BundleRecord): BundleRecord {
   if (!('response' in record)) return record
   const { response, ...rest } = record
-  const part: ResponsePart = { response_hash: hashCompletion({ request: {}, response }).responseHash }
+  const { version } = record.receipt
+  const part: ResponsePart = {
+    response_hash: hashCompletion({ request: {}, response, version }).responseHash,
+  }
   return { ...part, ...rest }
 }

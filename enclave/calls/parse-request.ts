@@ -1,21 +1,34 @@
 import { createHash } from 'node:crypto'
+import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { JsonError, type JsonErrorCode } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  hasExactMembers,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
-import { setIncludeUsage } from './set-include-usage.ts'
+import { removeMember, setIncludeUsage } from './edit-body.ts'
 
 /** A caller's request, and what is sent on. */
 export type ParsedRequest = {
-  /** As the caller wrote it; what is hashed and echoed. */
+  /** As the caller wrote it. */
   readonly request: JsonObject
+  /** Canonical JSON text of it without unset members: what is hashed and echoed. */
+  readonly canonicalRequest: string
+  /** SHA-256 of that text. */
+  readonly requestDigest: Uint8Array
   readonly model: string
   readonly isStream: boolean
   /** The caller asked for usage in the stream himself. */
   readonly usageAsked: boolean
   /** `n`, 1 when it is missing. */
   readonly choicesAsked: number
-  /** The caller's own bytes, but for `stream_options.include_usage` on a stream. */
+  /** The caller's own bytes, but for `stream_options.include_usage` on a stream, and without `affidavit`. */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
   readonly forwardedHash: string
@@ -23,18 +36,24 @@ export type ParsedRequest = {
 
 /**
  * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents faithfully, an object with
- * a model and messages. Everything else in it is between caller and provider. Throws CallFault `invalid_request`.
+ * a model and messages. The member `affidavit` is the caller's word to the enclave, `{ nonce }`, and is not sent on.
+ * Everything else is between caller and provider. Throws CallFault `invalid_request`.
  */
 export function parseRequest(body: Uint8Array): ParsedRequest {
   const request = parseBody(body)
   const { model, messages, stream, stream_options: options, n } = request
   if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
   if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')
+  checkNonce(memberOf(request, NONCE_MEMBER) ?? null)
   const isStream = stream === true
   const usageAsked = isJsonObject(options) && options.include_usage === true
-  const forwarded = isStream && !usageAsked ? setIncludeUsage(body, options ?? null) : body
+  const own = removeMember(body, NONCE_MEMBER)
+  const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
+  const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
     request,
+    canonicalRequest,
+    requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     model,
     isStream,
     usageAsked,
@@ -42,6 +61,21 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
     forwarded,
     forwardedHash: createHash('sha256').update(forwarded).digest('hex'),
   }
+}
+
+/** Member of a request that holds the caller's nonce. */
+const NONCE_MEMBER = 'affidavit'
+
+const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
+
+/** Any other form is refused: a nonce that was not taken as one would leave its caller without what it is for. */
+function checkNonce(value: Json): void {
+  if (value === null) return
+  if (!isJsonObject(value) || !hasExactMembers(value, ['nonce']))
+    throw invalid(NONCE_MEMBER, 'expected affidavit to be an object of nonce alone')
+  const { nonce } = value
+  if (typeof nonce !== 'string' || !NONCE_FORM.test(nonce))
+    throw invalid(NONCE_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
 }
 
 function parseBody(body: Uint8Array): JsonObject {

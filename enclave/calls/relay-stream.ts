@@ -4,19 +4,22 @@ import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assem
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import { CallerGone, CallFault } from '../call-fault.ts'
+import { STREAM_EVENTS } from '../protocol/messages.ts'
 import { describeProviderError } from '../providers/refusal.ts'
 import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
 import {
   type ChunkState,
+  closingChunk,
   finishChunks,
   isFinished,
   NO_CHUNKS,
   normalizeChunk,
   type StreamTerms,
 } from '../stream/normalize-chunk.ts'
+import { settleDeltas } from '../stream/settle-deltas.ts'
 import { type BodyTerms, readPackets } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 import type { Watchdog } from './watchdog.ts'
@@ -39,6 +42,8 @@ export type RelayedStream = {
   readonly outcome: Receipt['outcome']
   /** The completion assembled from the chunks, as far as they came, with usage if it was stated. */
   readonly response: JsonObject
+  /** hashChunks (hex) over the chunks that were given out. */
+  readonly streamHash: string
   /** SHA-256 (hex) of the body bytes as far as they came. */
   readonly receivedHash: string
   /** Why the outcome is upstream_error; else null. */
@@ -46,11 +51,14 @@ export type RelayedStream = {
 }
 
 /**
- * Passes a provider's stream on, chunk by chunk, and says how it ended:
+ * Passes a provider's stream on, chunk by chunk, and says how it ended. A chunk with a finish_reason is held until the
+ * next event, so that the last one can be told as such (STREAM_EVENTS.last).
+ *
  *
  * - complete: `[DONE]` came, or the body ended cleanly with every choice asked for begun and finished;
  * - client_disconnected: the caller went away, or did not read, before that;
- * - upstream_error: anything else (an error event, no JSON, a wrong chunk, a stall, a lost connection, too many bytes).
+ * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous chunk, a stall, a lost connection, too
+ *   many bytes).
  *
  * Before the first chunk there is nothing to seal: then it throws the CallFault or CallerGone instead.
  */
@@ -60,6 +68,7 @@ export async function relayStream(input: RelayInput): Promise<RelayedStream> {
     await relay.readAll()
     return relay.finish(null)
   } catch (error) {
+    await relay.release()
     return relay.finish(error)
   }
 }
@@ -68,9 +77,15 @@ class StreamRelay {
   private readonly input: RelayInput
   private readonly parser = new EventParser()
   private readonly received = createHash('sha256')
+  private readonly given = createHash('sha256')
   private readonly assembly = emptyAssembly()
+  /** Events that are due. */
+  private text = ''
+  /** Canonical text of a chunk that may be the last. */
+  private held: string | null = null
   private state: ChunkState = NO_CHUNKS
   private hasData = false
+  private hasGiven = false
   private isDone = false
 
   constructor(input: RelayInput) {
@@ -87,10 +102,16 @@ class StreamRelay {
     if (!this.isDone) await this.relayEnd()
   }
 
+  /** Gives out what is due and what was held back: it was not the last of a whole stream. */
+  async release(): Promise<void> {
+    this.flush()
+    await this.send()
+  }
+
   /** The result after everything was read, or after `error` ended that. */
   finish(error: unknown): RelayedStream {
     if (this.isDone) return this.result('complete', null)
-    if (this.state.begun.size === 0) throw error
+    if (!this.hasGiven) throw error
     if (error instanceof CallerGone) return this.result('client_disconnected', null)
     if (error instanceof CallFault) return this.result('upstream_error', error)
     throw error
@@ -100,67 +121,91 @@ class StreamRelay {
     return {
       outcome,
       response: finishAssembly(this.assembly),
+      streamHash: this.given.digest('hex'),
       receivedHash: this.received.digest('hex'),
       fault,
     }
   }
 
-  /** Passes on what the events amount to; also what came before one of them turned out to be at fault. */
   private async relayEvents(parse: () => readonly ServerEvent[]): Promise<void> {
-    let text = ''
     try {
-      for (const event of parse()) if (!this.isDone) text += this.relayEvent(event)
+      for (const event of parse()) if (!this.isDone) this.relayEvent(event)
     } catch (error) {
-      await this.send(text)
       throw error instanceof EventTooLargeError
         ? new CallFault('answer_too_large', "An event of the provider's stream is too large.")
         : error
     }
-    await this.send(text)
+    await this.send()
   }
 
-  private relayEvent({ event, data }: ServerEvent): string {
+  private relayEvent({ event, data }: ServerEvent): void {
     const content = data.trim()
-    if (content === '') return ''
+    if (content === '') return
     this.noteData()
-    if (content === '[DONE]') return this.conclude()
+    if (content === '[DONE]') {
+      this.conclude()
+      return
+    }
     const chunk = parseChunk(content)
     if (event === 'error' || (chunk.error ?? null) !== null)
       throw providerError(`The provider broke off with an error: ${describeProviderError(chunk).message}`)
-    return this.addChunks(chunk)
+    this.relayChunk(chunk)
   }
 
-  private addChunks(chunk: JsonObject): string {
+  private relayChunk(chunk: JsonObject): void {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
-      // Tried apart from the rest first: one that does not fit must not be in the record, for it is not passed on.
-      for (const item of chunks) addChunk(emptyAssembly(), item)
-      for (const item of chunks) addChunk(this.assembly, item)
+      for (const item of chunks) this.give(settleDeltas(this.assembly, item))
       this.state = state
-      return chunks.map(encodeEvent).join('')
+      if (chunks.length > 0) this.hasGiven = true
     } catch (error) {
-      if (error instanceof FormatError) throw providerError('The provider sent a chunk of the wrong form.')
-      throw error
+      if (!(error instanceof FormatError)) throw error
+      // Until one was given out whole, the call can still fail with a status, and leave no record.
+      if (!this.hasGiven) this.discard()
+      throw providerError(WRONG_CHUNKS[error.code] ?? 'The provider sent a chunk of the wrong form.')
     }
   }
 
-  /** The stream is complete: gives the chunk that is still due, and waits no longer than LINGER_MS for the body's end. */
-  private conclude(): string {
-    if (this.state.begun.size === 0)
-      throw providerError('The provider ended its answer without a completion.')
-    const { visible, hidden } = finishChunks(this.input.stream, this.state)
-    const last = visible ?? hidden
-    if (last !== null) addChunk(this.assembly, last)
+  /** Whatever is given out is in the record, and the other way round. Throws FormatError, and then it is in neither. */
+  private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): void {
+    addChunk(this.assembly, chunk)
+    const text = canonicalizeJson(chunk)
+    this.given.update(text).update('\n')
+    this.flush()
+    if (mayBeLast) this.held = text
+    else this.text += encodeEvent(text)
+  }
+
+  private discard(): void {
+    this.text = ''
+    this.held = null
+  }
+
+  private flush(): void {
+    if (this.held !== null) this.text += encodeEvent(this.held)
+    this.held = null
+  }
+
+  /** The stream is complete: gives the last chunk, and waits no longer than LINGER_MS for the body's end. */
+  private conclude(): void {
+    const { stream, watchdog } = this.input
+    if (!this.hasGiven) throw providerError('The provider ended its answer without a completion.')
+    const { visible, hidden } = finishChunks(stream, this.state)
+    if (visible !== null) this.give(visible, true)
+    else if (this.held === null) this.give(closingChunk(stream, this.state), true)
+    if (hidden !== null) addChunk(this.assembly, hidden)
+    this.text += `event: ${STREAM_EVENTS.last}\n${encodeEvent(this.held ?? '')}`
+    this.held = null
     this.isDone = true
-    this.input.watchdog.expect('the end of its answer', LINGER_MS)
-    return visible === null ? '' : encodeEvent(visible)
+    watchdog.expect('the end of its answer', LINGER_MS)
   }
 
   /** The body ended cleanly without [DONE]. Some providers never send it; what they finished is complete. */
   private async relayEnd(): Promise<void> {
     if (!isFinished(this.input.stream, this.state))
       throw providerError('The provider ended its answer before it was complete.')
-    await this.send(this.conclude())
+    this.conclude()
+    await this.send()
   }
 
   private noteData(): void {
@@ -171,8 +216,10 @@ class StreamRelay {
   }
 
   /** While the gateway does not read, neither do we, so nothing is expected of the provider. */
-  private async send(text: string): Promise<void> {
+  private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
+    const { text } = this
+    this.text = ''
     if (text === '' || sink.write(text)) return
     watchdog.rest()
     await sink.drained()
@@ -190,8 +237,22 @@ function parseChunk(data: string): JsonObject {
   throw providerError('The provider sent an event that is no JSON object.')
 }
 
-function encodeEvent(chunk: JsonObject): string {
-  return `data: ${canonicalizeJson(chunk)}\n\n`
+function encodeEvent(data: string): string {
+  return `data: ${data}\n\n`
+}
+
+function hasFinishReason({ choices }: JsonObject): boolean {
+  return (
+    isJsonArray(choices) &&
+    choices.some((choice) => isJsonObject(choice) && typeof choice.finish_reason === 'string')
+  )
+}
+
+/** What the caller is told of a chunk that checkChunk refused. */
+const WRONG_CHUNKS: Readonly<Record<string, string>> = {
+  changed_type: 'The provider sent a chunk that goes on in another type than the stream began with.',
+  changed_name: 'The provider sent a second id or name for one call.',
+  changed_finish: 'The provider sent a second role, call type or finish_reason for one choice.',
 }
 
 function providerError(message: string): CallFault {

@@ -5,6 +5,7 @@ import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
 import { sendJson } from '../http-messages.ts'
+import type { Attempts } from '../log/attempts.ts'
 import type { NotaryLog } from '../log/notary-log.ts'
 import { type FinishedCompletion, sealCompletion } from '../log/seal.ts'
 import type { Reservation, Space } from '../log/space.ts'
@@ -34,6 +35,7 @@ export type CompletionCore = {
   readonly transport: Transport
   readonly account: Account
   readonly log: NotaryLog
+  readonly attempts: Attempts
   readonly space: Space
   readonly attestation: AttestationKeeper
   /** The enclave's clock, Unix milliseconds. */
@@ -73,6 +75,9 @@ export async function serveCompletion(
   const abandon = () => cancel.abort(new CallerGone('the gateway closed the connection'))
   response.once('close', abandon)
   try {
+    const attempt = core.attempts.count(parsed.requestDigest)
+    if (attempt === null) throw new CallFault('too_busy', 'Too many different requests within an hour.')
+    const startedAtMs = core.now()
     await askProvider({
       core,
       call,
@@ -82,7 +87,8 @@ export async function serveCompletion(
       cancel,
       watchdog,
       response,
-      startedAtMs: core.now(),
+      attempt,
+      startedAtMs,
     })
   } finally {
     response.off('close', abandon)
@@ -102,6 +108,8 @@ type RunningCall = {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly response: ServerResponse
+  /** How many times the log was asked for a completion of this request. */
+  readonly attempt: number
   readonly startedAtMs: number
 }
 
@@ -179,6 +187,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
   const completion = parseAnswer(body.bytes, makeFallback(running))
   const notice = seal(running, answer, {
     response: completion,
+    streamHash: null,
     receivedHash: body.hash,
     outcome: 'complete',
   })
@@ -213,9 +222,9 @@ function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
 }
 
 function seal(
-  { core, call, parsed, provider, startedAtMs }: RunningCall,
+  { core, call, parsed, provider, attempt, startedAtMs }: RunningCall,
   { tls }: ProviderAnswer,
-  result: Pick<FinishedCompletion, 'response' | 'receivedHash' | 'outcome'>,
+  result: Pick<FinishedCompletion, 'response' | 'streamHash' | 'receivedHash' | 'outcome'>,
 ): SealedNotice {
   const document = core.attestation.current()
   if (document === null) throw core.attestation.unavailable()
@@ -223,8 +232,10 @@ function seal(
   return sealCompletion(
     { account: core.account, log: core.log, document },
     {
-      request: parsed.request,
+      canonicalRequest: parsed.canonicalRequest,
       response: result.response,
+      streamHash: result.streamHash,
+      attempt,
       forwardedHash: parsed.forwardedHash,
       receivedHash: result.receivedHash,
       provider: answeredBy,

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
-import { hashCompletion } from '../../attestation/completion-hash.ts'
+import { hashResponse } from '../../attestation/completion-hash.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
+import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
 import type { Account } from '../account.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import type { SealedNotice } from '../protocol/messages.ts'
@@ -13,8 +13,13 @@ import type { NotaryLog } from './notary-log.ts'
 
 /** What the enclave knows of a completion when it is over. */
 export type FinishedCompletion = {
-  readonly request: JsonObject
+  /** Canonical JSON text of the request without unset members. */
+  readonly canonicalRequest: string
   readonly response: JsonObject
+  /** hashChunks over the chunks that were given out (hex); null when it was no stream. */
+  readonly streamHash: string | null
+  /** How many times the log was asked for a completion of this request, this time included. */
+  readonly attempt: number
   /** SHA-256 (hex) of the bytes that the provider was sent, and of the body bytes that it sent. */
   readonly forwardedHash: string
   readonly receivedHash: string
@@ -36,7 +41,7 @@ export function sealCompletion(
   finished: FinishedCompletion,
 ): SealedNotice {
   const { account, log, document } = notary
-  const hashes = hashCompletion(finished, sha256)
+  const hashes = hashResponse(finished, sha256)
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
   const signature = account.sign(completionDigest(decodeHex(hashes.hash)))
@@ -64,10 +69,10 @@ function makeReceipt(
   index: number,
   hashes: { readonly hash: string; readonly requestHash: string; readonly responseHash: string },
   finished: FinishedCompletion,
-): Receipt {
+): ReceiptV2 {
   const { model } = finished.response
   return {
-    version: 1,
+    version: 2,
     index,
     hash: hashes.hash,
     request_hash: hashes.requestHash,
@@ -79,5 +84,8 @@ function makeReceipt(
     outcome: finished.outcome,
     started_at: finished.startedAtMs,
     finished_at: finished.finishedAtMs,
+    stream_hash: finished.streamHash,
+    attempt: finished.attempt,
+    encrypted: false,
   }
 }

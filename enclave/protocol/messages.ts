@@ -8,8 +8,14 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * The version stands for what both must understand to work together at all, and is part of the boot configuration, whose
  * digest relying parties keep. A path that is added leaves it as it is: a gateway that asks an enclave without it gets
  * `invalid_call` (404) and does without; which code answers, the measurements tell.
+ *
+ * Version 2: streams end with the event `last`; receipts are of version 2. A gateway still works with an enclave of
+ * version 1, so that gateways are replaced first and nothing that an older enclave sealed is left behind.
  */
-export const PROTOCOL_VERSION = 1
+export const PROTOCOL_VERSION = 2
+
+/** Versions of enclaves that a gateway of this version works with. */
+export const PROTOCOL_VERSIONS: readonly number[] = [1, 2]
 
 /** Paths of the enclave's socket, by the call they serve. */
 export const ENCLAVE_PATHS = {
@@ -94,12 +100,13 @@ export type SealedNotice = {
 /**
  * Server-sent events of a streamed completion call, in order:
  * `data: <chunk>` any number of times (chunks exactly as the caller gets them, canonical JSON);
- * then either `event: sealed` with a SealedNotice (outcome complete),
+ * then either `event: last` with the last chunk, which is to carry the proof and is otherwise one as the others, and
+ * `event: sealed` with a SealedNotice (outcome complete),
  * or `event: fault` with an EnclaveFault followed by `event: sealed` (outcome upstream_error).
  * One that the enclave ends without `sealed` left no record. One that the gateway left, or did not read, after its first
  * chunk left one (outcome client_disconnected), which it finds with its next pull.
  */
-export const STREAM_EVENTS = { sealed: 'sealed', fault: 'fault' } as const
+export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
 /** Why a completion call gave no answer. `status` is what the caller of the gateway should see. */
 export type EnclaveFault = {

@@ -46,8 +46,8 @@ export const NO_CHUNKS: ChunkState = {
  * Brings a provider's chunk (any JSON object; attacker-controlled) into the form of interface 2.2 and part 6, as zero,
  * one or two chunks: one id, created and model throughout; the first chunk of a choice has role and empty content
  * and nothing else; later ones have no role; the one with the finish_reason has content, if only empty; logprobs and
- * finish_reason are null when missing; usage is null, and kept for finishChunks; members that only the enclave or the
- * gateway may speak (the proof's) are removed. A chunk without choices gives none, so no choice-less chunk comes before
+ * finish_reason are null when missing; usage is null, and kept for finishChunks; a choice's `message` and members that
+ * only the enclave or the gateway may speak (the proof's) are removed. A chunk without choices gives none, so no choice-less chunk comes before
  * the first one. Other unknown members pass.
  *
  * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape, or
@@ -84,8 +84,19 @@ export function finishChunks(
 ): { readonly visible: JsonObject | null; readonly hidden: JsonObject | null } {
   const { usage } = state
   if (usage === null) return { visible: null, hidden: null }
-  if (!terms.usageAsked) return { visible: null, hidden: { choices: [], usage } }
-  return { visible: makeChunk(fixIdentity(terms, state), state.carried, [], usage), hidden: null }
+  const identity = fixIdentity(terms, state)
+  if (!terms.usageAsked) return { visible: null, hidden: makeChunk(identity, {}, [], usage) }
+  return { visible: makeChunk(identity, state.carried, [], usage), hidden: null }
+}
+
+/**
+ * A last chunk that says nothing, for a stream whose last one had no finish_reason. With it, every whole stream ends with
+ * a chunk that was held back for the proof.
+ */
+export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
+  const [index = 0] = state.begun
+  const choice = { index, delta: { content: '' }, logprobs: null, finish_reason: null }
+  return makeChunk(fixIdentity(terms, state), {}, [choice], null)
 }
 
 /**
@@ -120,7 +131,9 @@ function parseChoices(choices: Json | undefined): readonly ParsedChoice[] {
 
 function parseChoice(choice: Json, position: number): ParsedChoice {
   if (!isJsonObject(choice)) throw invalid('expected each choice to be an object')
-  const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = choice
+  // No reader of a stream assembles a whole message, but some would show it.
+  const { message: _, ...read } = choice
+  const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = read
   const index = givenIndex ?? position
   if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
     throw invalid(`expected the index of a choice to be a whole number from 0 to ${CHOICES_MAX - 1}`)

@@ -1,5 +1,4 @@
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
-import { isProofMember } from '../../attestation/completion-hash.ts'
+import { FormatError } from '../../attestation/errors.ts'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import {
@@ -9,11 +8,19 @@ import {
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
+import { splitEvents } from '../../attestation/verify-stream.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
-/** One thing to check: a stored record, or an answer with the request that it answers. */
-export type Subject = { readonly record: Json; readonly request?: Json }
+/**
+ * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of a kept stream, all of
+ * them; `record` is then the one with the proof.
+ */
+export type Subject = {
+  readonly record: Json
+  readonly request?: Json
+  readonly chunks?: readonly JsonObject[]
+}
 
 /** What there is to check: an evidence bundle, of whatever version, or records. */
 export type Input =
@@ -27,8 +34,7 @@ export type Input =
  */
 export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
   if (isEventStream(input)) {
-    const request = readRequest(requestBody)
-    return { kind: 'records', subjects: [{ record: readStream(input, request), request }] }
+    return { kind: 'records', subjects: [readStream(input, readRequest(requestBody))] }
   }
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
@@ -63,34 +69,38 @@ function readRequest(body: Uint8Array | null): Json {
   )
 }
 
-/** The answer that a stream's chunks add up to, with the proof that its last chunk carries. */
-function readStream(input: Uint8Array, request: Json): JsonObject {
-  const data = readEventData(input)
-  if (data.at(-1) !== '[DONE]') throw new CliError('the stream is not whole: expected it to end with [DONE]')
-  const chunks = data.slice(0, -1).map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
+/**
+ * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are all that the enclave
+ * gave out, and what they say, is verifyStream's to check.
+ */
+function readStream(input: Uint8Array, request: Json): Subject {
+  const texts = readEvents(input)
+  const chunks = texts.map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
   if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
   const proof = chunks.at(-1)
-  if (proof === undefined || memberOf(proof, 'hash') === undefined)
+  if (proof === undefined || memberOf(proof, 'receipt') === undefined)
     throw new CliError('expected the last chunk before [DONE] to carry the proof')
-  if (!asksForUsage(request))
+  if (isOfVersion1(proof) && !asksForUsage(request))
     throw new CliError(
       'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
         `fetch the record of hash ${printable(String(proof.hash))} instead`,
     )
-  const proofMembers = Object.entries(proof).filter(([name]) => isProofMember(name))
-  return { ...assembleCompletion(chunks.slice(0, -1)), ...Object.fromEntries(proofMembers) }
+  return { record: proof, request, chunks }
 }
 
-/** Not by regular expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves as it is. */
-function readEventData(input: Uint8Array): readonly string[] {
-  const events = new TextDecoder().decode(input).split(/\r\n\r\n|\n\n|\r\r/)
-  return events.flatMap((event) => {
-    const lines = event.split(/\r\n|\n|\r/)
-    if (lines.some((line) => /^event: ?error/.test(line)))
-      throw new CliError('the stream ends with an error: its record, if any, is in the history')
-    const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.replace(/^data: ?/, ''))
-    return data.length === 0 ? [] : [data.join('\n')]
-  })
+function readEvents(input: Uint8Array): readonly string[] {
+  try {
+    return splitEvents(input)
+  } catch (fault) {
+    if (fault instanceof FormatError) throw new CliError(fault.message)
+    throw fault
+  }
+}
+
+/** Receipts of version 1 do not have the hash of the chunks. */
+function isOfVersion1(proof: JsonObject): boolean {
+  const receipt = memberOf(proof, 'receipt')
+  return isJsonObject(receipt) && memberOf(receipt, 'version') === 1
 }
 
 function asksForUsage(request: Json): boolean {

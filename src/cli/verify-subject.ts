@@ -12,10 +12,13 @@ import { judgeReport, type SubjectReport } from './verify-report.ts'
  * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
  */
 export async function verifySubject(
-  { record, request }: Subject,
+  { record, request, chunks }: Subject,
   policy: AttestationPolicy | null,
 ): Promise<SubjectReport> {
-  const given = request === undefined ? {} : { request }
+  const given = {
+    ...(request === undefined ? {} : { request }),
+    ...(chunks === undefined ? {} : { chunks }),
+  }
   const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
   return judgeReport(record, report, await checkAttestation(record, policy))
 }

@@ -45,19 +45,27 @@ export function claimOf(claimed: Claimed | null): Claim | null {
 }
 
 /**
- * Writes the stream of a completion (JSON text) that was streamed before, to its end: `last` stands before the terminator.
+ * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof` puts the proof of a
+ * verified one into its last chunk. Its chunks are others than before, so they must amount to the signed response,
+ * usage included: for a caller who asked for no usage chunk, it is in the last one.
  */
 export async function replayEvents(
   writer: EventWriter,
   completion: string,
-  { includesUsage, last = null }: { readonly includesUsage: boolean; readonly last?: string | null },
+  {
+    includesUsage,
+    withProof = null,
+  }: { readonly includesUsage: boolean; readonly withProof?: ((chunk: string) => string) | null },
 ): Promise<void> {
   const { chunks, usage } = replayChunks(JSON.parse(completion))
-  const texts = [...chunks, ...(includesUsage && usage !== null ? [usage] : [])].map((chunk) =>
-    JSON.stringify(chunk),
-  )
-  const all = [...texts, ...(last === null ? [] : [last]), '[DONE]']
-  writer.end(all.map((text) => `data: ${text}\n\n`).join(''))
+  const given = [...chunks, ...(includesUsage && usage !== null ? [usage] : [])]
+  const texts = given.map((chunk) => JSON.stringify(chunk))
+  const last = given.at(-1)
+  if (withProof !== null && last !== undefined) {
+    const whole = usage === null ? last : { ...last, usage: usage.usage ?? null }
+    texts.splice(-1, 1, withProof(JSON.stringify(whole)))
+  }
+  writer.end([...texts, '[DONE]'].map((text) => `data: ${text}\n\n`).join(''))
 }
 
 /** Runs a call under its claim, if it has one: what `run` gives is the answer to keep, null for one that left a record. */

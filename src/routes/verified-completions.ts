@@ -20,7 +20,7 @@ import { CREDENTIAL_HEADER, parseProviderCredential } from '../schemas/provider-
 import { isWithoutResult } from '../services/call-outcome.ts'
 import { usedTokensOf } from '../services/completion-usage.ts'
 import type { Claim, Idempotency } from '../services/idempotency.ts'
-import { createReplyText, proofChunkText } from '../services/record-text.ts'
+import { createReplyText, lastChunkText, proofChunkText } from '../services/record-text.ts'
 import type { VerifiedCall, VerifiedCompletions } from '../services/verified-completions.ts'
 import type { StoredRecord } from '../stores/records.ts'
 import { type EventStreamOptions, streamEvents } from './event-stream.ts'
@@ -137,8 +137,10 @@ async function writeEvents(
           await writer.write(event.bytes)
         } else if (event.kind === 'fault') fault = event.error
         else {
-          writer.end(`data: ${proofChunkText(event.record, request)}\n\ndata: [DONE]\n\n`)
-          return event.record
+          const { record, last } = event
+          const text = last === null ? proofChunkText(record, request) : lastChunkText(last, record)
+          writer.end(`data: ${text}\n\ndata: [DONE]\n\n`)
+          return record
         }
       }
       throw fault ?? new TypeError('expected a record or a fault at the end of a stream')
@@ -190,9 +192,9 @@ async function answerAgain(
     return
   }
   const { includesUsage } = request
-  const last = proofChunkText(record, request)
+  const withProof = (chunk: string) => lastChunkText(chunk, record)
   await streamEvents(context, options, (writer) =>
-    replayEvents(writer, record.response, { includesUsage, last }),
+    replayEvents(writer, record.response, { includesUsage, withProof }),
   )
 }
 

@@ -3,9 +3,13 @@ import { type EnclaveFault, type SealedNotice, STREAM_EVENTS } from '../../encla
 import { EnclaveError, enclaveErrorOf } from './enclave-error.ts'
 import { parseFault, parseSealedNotice } from './enclave-replies.ts'
 
-/** What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are passed on. */
+/**
+ * What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are passed on; `last` the
+ * canonical JSON text of the last chunk, which is to carry the proof. Enclaves of protocol version 1 send none.
+ */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
+  | { readonly kind: 'last'; readonly chunk: string }
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
@@ -98,10 +102,16 @@ function nextNamedEvent(events: Buffer, start: number): number {
 function readNamedEvent(text: string): EnclaveEvent {
   const [first = '', second = ''] = text.split('\n')
   const name = first.slice(NAMED_EVENT.length)
-  const value = readJson(second.startsWith('data: ') ? second.slice('data: '.length) : '')
+  const data = second.startsWith('data: ') ? second.slice('data: '.length) : ''
+  const value = readJson(data)
+  if (name === STREAM_EVENTS.last) {
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return { kind: 'last', chunk: data }
+    throw new EnclaveError('protocol', 'expected a chunk in the last event')
+  }
   if (name === STREAM_EVENTS.sealed) return { kind: 'sealed', notice: parseSealedNotice(value) }
   if (name === STREAM_EVENTS.fault) return { kind: 'fault', fault: parseFault(value) }
-  throw new EnclaveError('protocol', 'expected a sealed or fault event')
+  throw new EnclaveError('protocol', 'expected a last, sealed or fault event')
 }
 
 function readJson(text: string): unknown {

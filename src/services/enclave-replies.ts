@@ -3,7 +3,7 @@ import {
   type EnclaveFault,
   type HeadAttestationReply,
   type Identity,
-  PROTOCOL_VERSION,
+  PROTOCOL_VERSIONS,
   type PullReply,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
@@ -14,12 +14,15 @@ import { EnclaveError } from './enclave-error.ts'
  * All throw EnclaveError `protocol`.
  */
 
-/** Identity of an enclave that speaks this gateway's version of the protocol. */
+/** Identity of an enclave whose version of the protocol this gateway speaks. */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
-  if (version !== PROTOCOL_VERSION)
-    throw new EnclaveError('protocol', `expected protocol version ${PROTOCOL_VERSION}, got ${version}`)
+  if (!PROTOCOL_VERSIONS.includes(version))
+    throw new EnclaveError(
+      'protocol',
+      `expected a protocol version of ${PROTOCOL_VERSIONS.join(' and ')}, got ${version}`,
+    )
   return identity
 }
 

@@ -7,12 +7,14 @@ import { echoRequest } from './request-echo.ts'
  * verified, so none of them needs an escape.
  */
 
-/**
- * Create response (interface, 2.3): the response with the proof members after its own. No `log`: whoever strips the proof
- * members that the design names must be left with what was hashed.
- */
+/** Create response (interface, 2.3): the response with the proof members after its own, `receipt` and `log` too. */
 export function createReplyText(record: StoredRecord): string {
-  return withMembers(record.response, proofText(record))
+  return withMembers(record.response, `${proofText(record)},${logMember(record)}`)
+}
+
+/** The last chunk of a stream (canonical JSON text) with the same members after its own. */
+export function lastChunkText(chunk: string, record: StoredRecord): string {
+  return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
 /** Stored record (interface, 2.4), with `receipt` and `log`. */
@@ -20,12 +22,13 @@ export function recordText(record: StoredRecord): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record
   const members = `"id":"${id}","request":${request},"response":${response}`
-  return `{${members},${proofText(record)},"created_at":${createdAt},"log":${logText(record)}}`
+  return `{${members},${proofText(record)},"created_at":${createdAt},${logMember(record)}}`
 }
 
 /**
- * Last chunk of a stream, with empty choices and the proof members. Its `usage` is null as in all chunks; left out for
- * a caller who asked for usage, whose SDK would take the null over the usage that came before.
+ * A chunk of its own for the proof, with empty choices, for streams of enclaves of protocol version 1, which do not hold
+ * the last chunk back. Its `usage` is null as in all chunks; left out for a caller who asked for usage, whose SDK would
+ * take the null over the usage that came before.
  */
 export function proofChunkText(
   record: StoredRecord,
@@ -40,7 +43,7 @@ export function proofChunkText(
     choices: [],
     ...(includesUsage ? {} : { usage: null }),
   }
-  return withMembers(JSON.stringify(head), proofText(record))
+  return lastChunkText(JSON.stringify(head), record)
 }
 
 function withMembers(object: string, members: string): string {
@@ -53,7 +56,7 @@ function proofText(record: StoredRecord): string {
   return `${fields},"attestation":"${attestation}","receipt":${receipt}`
 }
 
-function logText({ logProof }: StoredRecord): string {
+function logMember({ logProof }: StoredRecord): string {
   const { size, root, signature, path, chainId, contract } = logProof
-  return JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })
+  return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }

@@ -26,11 +26,14 @@ export type VerifiedCall = {
   readonly abort: AbortController
 }
 
-/** What a streamed call gives, in order: chunks, then its record; or a fault, after which there is no record. */
+/**
+ * What a streamed call gives, in order: chunks, then its record with the last chunk, which is to carry the proof (canonical
+ * JSON text; null from an enclave that gave all of them out); or a fault, after which there is no record.
+ */
 export type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
   | { readonly kind: 'fault'; readonly error: ApiError }
-  | { readonly kind: 'record'; readonly record: StoredRecord }
+  | { readonly kind: 'record'; readonly record: StoredRecord; readonly last: string | null }
 
 /**
  * Verified completions: what the enclave sealed and the committer stored. Both methods throw ApiError, ValidationError
@@ -120,10 +123,12 @@ async function* relay(
   { events, chosen }: { readonly events: AsyncIterable<EnclaveEvent>; readonly chosen: ChosenCredential },
 ): AsyncGenerator<VerifiedEvent> {
   let notice: SealedNotice | null = null
+  let last: string | null = null
   let isFaulty = false
   try {
     for await (const event of events) {
       if (event.kind === 'chunks') yield event
+      else if (event.kind === 'last') last = event.chunk
       else if (event.kind === 'sealed') notice = event.notice
       else {
         isFaulty = true
@@ -134,7 +139,8 @@ async function* relay(
     throw toldError(options, call, error)
   }
   if (isFaulty) return
-  if (notice?.outcome === 'complete') yield { kind: 'record', record: await commitOf(options, call, notice) }
+  if (notice?.outcome === 'complete')
+    yield { kind: 'record', record: await commitOf(options, call, notice), last }
   else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
 }
 

@@ -7,7 +7,7 @@ import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
-import { type Identity, PROTOCOL_VERSION } from '../../enclave/protocol/messages.ts'
+import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/messages.ts'
 import { findReleaseFault } from '../enclaves/release-faults.ts'
 
 /** What an enclave has to be for this gateway. */
@@ -77,8 +77,10 @@ function untilOf(verified: Verified, atMs: number): number {
 
 function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): string[] {
   const faults: string[] = []
-  if (boot.protocol_version !== PROTOCOL_VERSION)
-    faults.push(`enclave: expected protocol version ${PROTOCOL_VERSION}, got ${boot.protocol_version}`)
+  if (!PROTOCOL_VERSIONS.includes(boot.protocol_version))
+    faults.push(
+      `enclave: expected a protocol version of ${PROTOCOL_VERSIONS.join(' and ')}, got ${boot.protocol_version}`,
+    )
   if (boot.chain_id !== domain.chainId)
     faults.push(`enclave: expected it to sign for chain ${domain.chainId}, got ${boot.chain_id}`)
   if (boot.contract !== domain.contract)

@@ -3,7 +3,7 @@ import canonicalize from 'canonicalize'
 import { TypedDataEncoder, Wallet } from 'ethers'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { LogProof } from '../../attestation/log-proof.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
+import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { createReference } from './merkle/reference.ts'
 
@@ -66,7 +66,11 @@ export type BuiltRecord = {
 export type RecordParts = {
   readonly request?: JsonObject
   readonly response?: JsonObject
-  readonly receipt?: Partial<Receipt>
+  readonly receipt?: Partial<ReceiptV2>
+  /** Of the receipt; default 2. */
+  readonly version?: 1 | 2
+  /** Of a stream: what the receipt says of its chunks. */
+  readonly streamHash?: string | null
   /** Leaves of other completions before and after this one. */
   readonly before?: number
   readonly after?: number
@@ -77,12 +81,11 @@ export type RecordParts = {
  * nothing it is checked with took part in making it.
  */
 export function buildRecord(parts: RecordParts = {}): BuiltRecord {
-  const { request = REQUEST, response = RESPONSE, before = 5, after = 3 } = parts
+  const { request = REQUEST, response = RESPONSE, before = 5, after = 3, version = 2 } = parts
   const requestHash = sha256(String(canonicalize(request)))
   const responseHash = sha256(String(canonicalize(response)))
   const hash = createHash('sha256').update(requestHash).update(responseHash).digest()
-  const receipt: Receipt = {
-    version: 1,
+  const stated = {
     index: before,
     hash: hash.toString('hex'),
     request_hash: requestHash.toString('hex'),
@@ -106,8 +109,12 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     outcome: 'complete',
     started_at: 1760000000123,
     finished_at: 1760000001999,
-    ...parts.receipt,
-  }
+  } as const
+  const more = { stream_hash: parts.streamHash ?? null, attempt: 1, encrypted: false }
+  const receipt: Receipt =
+    version === 1
+      ? { ...stated, ...parts.receipt, version }
+      : { ...stated, ...more, ...parts.receipt, version }
   const proof = {
     hash: hash.toString('hex'),
     public_key: NOTARY.signingKey.publicKey,
@@ -127,7 +134,7 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
       created_at: 1760000001,
       log: proveReceipt(receipt, after),
     },
-    created: { ...response, ...proof },
+    created: { ...response, ...proof, log: proveReceipt(receipt, after) },
   }
 }
 

@@ -21,9 +21,18 @@ describe('parseReceipt', () => {
     ['a provider that broke off', ['outcome'], 'upstream_error'],
     ['the first leaf', ['index'], 0],
     ['a clock that was set back', ['finished_at'], 1],
+    ['a stream', ['stream_hash'], HASH],
+    ['a second attempt', ['attempt'], 2],
+    ['an encrypted call', ['encrypted'], true],
   ])('accepts %s', (_, path, value) => {
     const changed = replaceAt(receipt, path, value)
     expect(parseReceipt(changed)).toEqual(changed)
+  })
+
+  it('gives a receipt of version 1, which has no stream_hash, attempt and encrypted', () => {
+    const first = valueAt(buildRecord({ version: 1 }).stored, ['receipt'])
+    expect(parseReceipt(first)).toEqual(first)
+    expect(() => parseReceipt(replaceAt(first, ['version'], 2))).toThrow(FormatError)
   })
 
   it('refuses a receipt without any one of its members, or with one more, at every level', () => {
@@ -38,7 +47,12 @@ describe('parseReceipt', () => {
   })
 
   it.each<[string, JsonPath, Json]>([
-    ['another version', ['version'], 2],
+    ['another version', ['version'], 3],
+    ['the version without its members', ['version'], 1],
+    ['an attempt of 0', ['attempt'], 0],
+    ['an attempt as text', ['attempt'], '1'],
+    ['a stream hash that is none', ['stream_hash'], 'abc'],
+    ['encrypted as a number', ['encrypted'], 0],
     ['a version as text', ['version'], '1'],
     ['a negative index', ['index'], -1],
     ['a fractional index', ['index'], 0.5],

@@ -20,6 +20,7 @@ const { request, stored, created } = buildRecord()
 const EVERY_CHECK: readonly RecordCheckName[] = [
   'request hash',
   'response hash',
+  'stream hash',
   'hash',
   'public key',
   'signature',
@@ -36,14 +37,15 @@ describe('verifyRecord', () => {
     const report = verifyRecord(stored)
     expect(report.ok).toBe(true)
     expect(report.checks.map(({ name }) => name)).toEqual(EVERY_CHECK)
-    expect(namesOf(report, 'passed')).toEqual(EVERY_CHECK.slice(0, -1))
-    expect(namesOf(report, 'not checked')).toEqual(['anchor'])
+    const notMade = ['stream hash', 'anchor']
+    expect(namesOf(report, 'passed')).toEqual(EVERY_CHECK.filter((name) => !notMade.includes(name)))
+    expect(namesOf(report, 'not checked')).toEqual(notMade)
   })
 
   it('passes a create response with its request, which has no created_at', () => {
     const report = verifyRecord(created, { request })
     expect(report.ok).toBe(true)
-    expect(namesOf(report, 'not checked')).toEqual(['created_at', 'receipt in log', 'tree head', 'anchor'])
+    expect(namesOf(report, 'not checked')).toEqual(['stream hash', 'created_at', 'anchor'])
   })
 
   it('passes at every place of logs of every small size', () => {
@@ -278,11 +280,21 @@ describe('what verifyRecord does not detect', () => {
     expect(verifyRecord({ ...stored, id: 'x', tx_hash: `0x${'00'.repeat(32)}`, note: 'added' }).ok).toBe(true)
   })
 
-  it('does not detect a changed receipt in a create response, and says that it did not look', () => {
+  it('does not detect a changed receipt in a create response without log, and says that it did not look', () => {
     const forged = replaceAt(created, ['receipt', 'provider', 'origin'], 'https://other.example')
-    const report = verifyRecord(forged, { request })
+    const { log: _, ...withoutLog } = forged as JsonObject
+    const report = verifyRecord(withoutLog, { request })
     expect(report.ok).toBe(true)
-    expect(namesOf(report, 'not checked')).toEqual(['created_at', 'receipt in log', 'tree head', 'anchor'])
+    expect(namesOf(report, 'not checked')).toEqual([
+      'stream hash',
+      'receipt',
+      'created_at',
+      'receipt in log',
+      'tree head',
+      'anchor',
+    ])
+    expect(report.checks.map(({ detail }) => detail).join()).not.toContain('provider demo')
+    expect(namesOf(verifyRecord(forged, { request }), 'failed')).toEqual(['receipt in log'])
   })
 
   it('does not detect that an attestation document with the right key is signed by nobody', () => {

@@ -6,8 +6,10 @@ import { dirname, join } from 'node:path'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { addressOf } from '../../attestation/account.ts'
 import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { hashChunks, stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { Account } from '../../enclave/account.ts'
@@ -38,8 +40,8 @@ export type ArrivedCall = {
   readonly response: ServerResponse
   /** Resolves when the gateway's connection is gone before the answer was whole. */
   readonly left: Promise<void>
-  /** Appends a completion with this response to the log, as the enclave does. */
-  seal(response: JsonObject, outcome?: Receipt['outcome']): SealedNotice
+  /** Appends a completion with this response, of a stream with these chunks, to the log, as the enclave does. */
+  seal(response: JsonObject, outcome?: Receipt['outcome'], chunks?: readonly JsonObject[]): SealedNotice
 }
 
 /** What a scripted enclave does with a completion call. */
@@ -118,8 +120,10 @@ export async function startScriptedEnclave(
     })
     const body = await readAll(request)
     const call = JSON.parse(Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString())
-    const seal: ArrivedCall['seal'] = (completion, outcome = 'complete') =>
-      sealCompletion({ account, log, document }, finishedCompletion(call, { body, completion, outcome }))
+    const seal: ArrivedCall['seal'] = (completion, outcome = 'complete', chunks = []) => {
+      const given = { body, completion, outcome, chunks }
+      return sealCompletion({ account, log, document }, finishedCompletion(call, given))
+    }
     const arrived = { call, body, response, left, seal }
     calls.push(arrived)
     await script(arrived)
@@ -245,12 +249,19 @@ function makeTestAccount(): Account {
 
 function finishedCompletion(
   call: CompletionCall,
-  given: { readonly body: Buffer; readonly completion: JsonObject; readonly outcome: Receipt['outcome'] },
+  given: {
+    readonly body: Buffer
+    readonly completion: JsonObject
+    readonly outcome: Receipt['outcome']
+    readonly chunks: readonly JsonObject[]
+  },
 ) {
   const request: JsonObject = JSON.parse(given.body.toString())
   return {
-    request,
+    canonicalRequest: canonicalizeJson(stripUnsetMembers(request)),
     response: given.completion,
+    streamHash: request.stream === true ? hashChunks(given.chunks) : null,
+    attempt: 1,
     forwardedHash: '00'.repeat(32),
     receivedHash: '11'.repeat(32),
     provider: { name: call.provider, origin: 'http://127.0.0.1:9', tls: null },

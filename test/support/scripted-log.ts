@@ -203,7 +203,7 @@ function finish(index: number, completion: Sealed) {
     requestId = `request-${index}`,
   } = completion
   return {
-    request: { model: 'demo/test', messages: [{ role: 'user', content: `question ${index}` }] },
+    canonicalRequest: `{"messages":[{"content":"question ${index}","role":"user"}],"model":"demo/test"}`,
     response: {
       id: `chatcmpl-${index}`,
       object: 'chat.completion',
@@ -211,6 +211,8 @@ function finish(index: number, completion: Sealed) {
       model: 'demo/test',
       choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop', logprobs: null }],
     },
+    streamHash: null,
+    attempt: 1,
     forwardedHash: 'a'.repeat(64),
     receivedHash: 'b'.repeat(64),
     provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },

@@ -95,7 +95,9 @@ describe('parseEvidenceBundle', () => {
       () => Array.from({ length: 55 }, () => '00'.repeat(32)),
     ],
     ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
-    ['another version', ['version'], () => 2],
+    ['another version', ['version'], () => 3],
+    ['the version of other receipts', ['version'], () => 1],
+    ['a receipt of another version', ['record', 'receipt', 'version'], () => 1],
     ['another format', ['format'], () => 'affidavit-evidence'],
   ])('refuses %s', (_, path, change) => {
     const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
@@ -267,8 +269,9 @@ function isItem(path: JsonPath): boolean {
 /** Whether another value of this kind is right in its form there. */
 function isAllowed(path: JsonPath, value: Json): boolean {
   const place = path.join('.')
-  if (place === 'block' || place === 'record.receipt.model.returned')
-    return value === null || isText(path, value)
+  if (place === 'record.receipt.encrypted') return typeof value === 'boolean'
+  if (place === 'block' || place === 'record.receipt.stream_hash') return value === null
+  if (place === 'record.receipt.model.returned') return value === null || isText(path, value)
   if (place === 'record.log.path') return isJsonArray(value) && value.length === 0
   return isText(path, value)
 }

@@ -49,6 +49,8 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
   maximum: ({ argument, value }) => typeof value !== 'number' || value <= Number(argument),
   minItems: ({ argument, value }) => !isJsonArray(value) || value.length >= Number(argument),
   maxItems: ({ argument, value }) => !isJsonArray(value) || value.length <= Number(argument),
+  maxProperties: ({ argument, value }) =>
+    !isJsonObject(value) || Object.keys(value).length <= Number(argument),
   items: ({ argument, value, valid }) => !isJsonArray(value) || value.every((item) => valid(argument, item)),
   required: ({ argument, value }) =>
     !isJsonObject(value) || listOf(argument).every((name) => Object.hasOwn(value, String(name))),
@@ -89,6 +91,8 @@ function isOfType(type: string, value: Json): boolean {
       return value === null
     case 'integer':
       return Number.isInteger(value)
+    case 'boolean':
+      return typeof value === 'boolean'
     case 'string':
       return typeof value === 'string'
     default:

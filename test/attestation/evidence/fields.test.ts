@@ -44,6 +44,9 @@ const FIELDS: readonly Row[] = [
   ['record.receipt.outcome', () => 'upstream_error', LEAF],
   ['record.receipt.started_at', add, LEAF],
   ['record.receipt.finished_at', add, ['created_at', ...LEAF]],
+  ['record.receipt.stream_hash', () => '00'.repeat(32), ['receipt', ...LEAF]],
+  ['record.receipt.attempt', add, LEAF],
+  ['record.receipt.encrypted', () => true, LEAF],
   // The path from this leaf has the same form in a log of one leaf more: the head's signature gives it away.
   ['record.log.size', add, ['tree head', 'anchor', 'anchor outcome']],
   ['record.log.root', flip, [...LEAF, 'tree head', 'anchor', 'anchor outcome']],

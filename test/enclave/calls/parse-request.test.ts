@@ -41,6 +41,34 @@ describe('parseRequest', () => {
     expect(parsed.usageAsked).toBe(true)
   })
 
+  it("keeps the caller's nonce from the provider, and hashes it", () => {
+    const nonce = 'ab'.repeat(16)
+    const parsed = parse(`{"model":"m","affidavit":{"nonce":"${nonce}"},"messages":[], "stream":true}`)
+    expect(Buffer.from(parsed.forwarded).toString()).toBe(
+      '{"model":"m","messages":[], "stream":true,"stream_options":{"include_usage":true}}',
+    )
+    expect(parsed.canonicalRequest).toContain(`"affidavit":{"nonce":"${nonce}"}`)
+    const without = parse('{"model":"m","messages":[],"stream":true}')
+    expect(parsed.requestDigest).not.toEqual(without.requestDigest)
+    expect(parse('{"model":"m","affidavit":null,"messages":[]}').forwarded).toEqual(
+      Buffer.from('{"model":"m","messages":[]}'),
+    )
+  })
+
+  it.each([
+    ['no object', '"ab"'],
+    ['without nonce', '{}'],
+    ['with another member', `{"nonce":"${'ab'.repeat(16)}","x":1}`],
+    ['a short nonce', `{"nonce":"${'ab'.repeat(15)}"}`],
+    ['a long nonce', `{"nonce":"${'ab'.repeat(65)}"}`],
+    ['half a byte', `{"nonce":"${'ab'.repeat(16)}a"}`],
+    ['upper case', `{"nonce":"${'AB'.repeat(16)}"}`],
+    ['no text', '{"nonce":1}'],
+  ])('refuses an affidavit member that is %s', (_, affidavit) => {
+    const fault = faultOf(`{"model":"m","messages":[],"affidavit":${affidavit}}`)
+    expect(fault).toMatchObject({ status: 422, code: 'invalid_request', loc: ['body', 'affidavit'] })
+  })
+
   it('streams for true alone', () => {
     expect(parse('{"model":"m","messages":[],"stream":"true"}').isStream).toBe(false)
   })

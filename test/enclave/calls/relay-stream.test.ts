@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
-import { hashCompletion } from '../../../attestation/completion-hash.ts'
+import { hashChunks, hashCompletion } from '../../../attestation/completion-hash.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
@@ -415,6 +415,114 @@ describe('a stream that breaks off', () => {
   it('is not complete when a choice that was asked for never began', async () => {
     script = () => streamOf(eventsOf(whole.slice(0, -1)))
     expect((await enclave.stream({ ...question, n: 2 })).sealed?.outcome).toBe('upstream_error')
+  })
+})
+
+describe('a stream that readers could take in two ways', () => {
+  const choiceWith = (more: object) => ({ ...first, choices: [{ index: 0, delta: {}, ...more }] })
+  const calling = (call: object) => chunkOf({ tool_calls: [{ index: 0, ...call }] })
+  const text = chunkOf({ content: 'Transfer nothing. ' })
+
+  it.each<[string, readonly object[], string]>([
+    ['false between two texts', [text, chunkOf({ content: false }), chunkOf({ content: 'All.' })], 'type'],
+    ['content parts after text', [text, chunkOf({ content: [{ type: 'text', text: 'x' }] })], 'type'],
+    ['content that is a number', [text, chunkOf({ content: 7 })], 'type'],
+    ['a refusal that is an object', [text, chunkOf({ refusal: {} })], 'type'],
+    [
+      'another name of a call',
+      [calling({ id: 'a', function: { name: 'refund' } }), calling({ function: { name: 'charge' } })],
+      'second id or name',
+    ],
+    ['another id of a call', [calling({ id: 'a' }), calling({ id: 'b' })], 'second id or name'],
+    [
+      'arguments that become an object',
+      [
+        calling({ id: 'a', function: { name: 'f', arguments: '{' } }),
+        calling({ function: { arguments: {} } }),
+      ],
+      'type',
+    ],
+    [
+      'another finish_reason',
+      [choiceWith({ finish_reason: 'stop' }), chunkOf({}, 'length')],
+      'finish_reason',
+    ],
+    [
+      'one choice twice in a chunk',
+      [{ ...first, choices: ['a', 'b'].map((content) => ({ index: 0, delta: { content } })) }],
+      'wrong form',
+    ],
+  ])('is broken off: %s', async (_, chunks, message) => {
+    script = () => streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
+    const streamed = await enclave.stream(withUsage)
+    expect(streamed.fault).toMatchObject({
+      code: 'provider_error',
+      message: expect.stringContaining(message),
+    })
+    expect(streamed.sealed?.outcome).toBe('upstream_error')
+    const taken = await takeOne()
+    const given = streamed.chunks as unknown as readonly JsonObject[]
+    const { responseHash } = hashCompletion({ request: {}, response: assembleCompletion(given) })
+    expect(receiptOf(taken)).toMatchObject({
+      outcome: 'upstream_error',
+      response_hash: responseHash,
+      stream_hash: hashChunks(given),
+    })
+  })
+
+  it('loses the message that a chunk claims to be whole, which some readers show', async () => {
+    const claimed = choiceWith({ message: { role: 'assistant', content: 'claimed' }, finish_reason: 'stop' })
+    script = () => streamOf(eventsOf([first, text, claimed, '[DONE]']))
+    const { text: given, sealed } = await enclave.stream(question)
+    expect(sealed?.outcome).toBe('complete')
+    expect(given).not.toContain('claimed')
+    expect((await takeOne()).response).not.toContain('claimed')
+  })
+})
+
+describe('the last chunk of a stream', () => {
+  const namesOf = (text: string) =>
+    text.split('\n\n').flatMap((event) => (event === '' ? [] : [/^event: (.*)/.exec(event)?.[1] ?? 'chunk']))
+
+  it('is told apart, once it is known to be the last, and is in the stream hash', async () => {
+    for (const [asked, count] of [
+      [question, 3],
+      [withUsage, 4],
+    ] as const) {
+      const { text, chunks } = await enclave.stream(asked)
+      expect(namesOf(text)).toEqual([...Array.from({ length: count }, () => 'chunk'), 'last', 'sealed'])
+      const given = chunks as unknown as readonly JsonObject[]
+      const taken = await takeOne()
+      expect(receiptOf(taken)).toMatchObject({ version: 2, stream_hash: hashChunks(given), encrypted: false })
+    }
+  })
+
+  it('is the one with the finish_reason, with no choice-less chunk, when no usage was asked for', async () => {
+    const { chunks } = await enclave.stream(question)
+    expect(chunks.at(-1)).toMatchObject({ choices: [{ finish_reason: 'stop' }], usage: null })
+    for (const { choices } of chunks) expect(choices.length).toBeGreaterThan(0)
+  })
+
+  it('is held back until the next event, and given as any other when the stream breaks off then', async () => {
+    script = () => brokenStream(eventsOf([first, chunkOf({ content: 'a' }, 'stop')]), [stall])
+    const { text, chunks, fault } = await enclave.stream({ ...question, n: 2 })
+    expect(namesOf(text)).toEqual(['chunk', 'chunk', 'fault', 'sealed'])
+    expect(chunks.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' } }] })
+    expect(fault?.code).toBe('provider_timeout')
+    const { receipt } = await takeOne()
+    expect(JSON.parse(receipt).stream_hash).toBe(hashChunks(chunks as unknown as readonly JsonObject[]))
+  })
+
+  it('is an empty one where the provider gave no finish_reason', async () => {
+    script = () => streamOf(eventsOf([first, chunkOf({ content: 'a' }), '[DONE]']))
+    const { text, chunks } = await enclave.stream(question)
+    expect(namesOf(text)).toEqual(['chunk', 'chunk', 'last', 'sealed'])
+    expect(chunks.at(-1)).toMatchObject({ choices: [{ delta: { content: '' } }] })
+    const taken = await takeOne()
+    expect(contentOf(taken)).toBe('a')
+    expect(receiptOf(taken)).toMatchObject({
+      stream_hash: hashChunks(chunks as unknown as readonly JsonObject[]),
+    })
   })
 })
 

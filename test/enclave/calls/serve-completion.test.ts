@@ -170,6 +170,34 @@ describe('a completion', () => {
   })
 })
 
+describe('the receipt of a call', () => {
+  const nonced = (nonce: string) => ({ ...question, affidavit: { nonce: nonce.repeat(32) } })
+
+  it('says how many times the log was asked for it, also when nothing came of the other times', async () => {
+    const attemptOf = async () => receiptOf(await takeOne())
+    await enclave.complete(nonced('a'))
+    expect(await attemptOf()).toMatchObject({ version: 2, attempt: 1, stream_hash: null, encrypted: false })
+    await enclave.complete(nonced('b'))
+    expect(await attemptOf()).toMatchObject({ attempt: 1 })
+    script = () => [send('HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n')]
+    await enclave.complete(nonced('a'))
+    expect(await enclave.takeAll()).toEqual([])
+    script = () => [ok(completionOf('Hello'))]
+    await enclave.complete(JSON.stringify({ affidavit: nonced('a').affidavit, user: null, ...question }))
+    expect(await attemptOf()).toMatchObject({ attempt: 3 })
+  })
+
+  it("has the caller's nonce in the request hash, and not in what the provider was sent", async () => {
+    await enclave.complete(nonced('c'))
+    const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
+    expect(JSON.parse(forwarded.toString())).toEqual(question)
+    const sealed = await takeOne()
+    expect(JSON.parse(sealed.request)).toEqual(nonced('c'))
+    const hashes = { request_hash: sha256(sealed.request), forwarded_hash: sha256(forwarded) }
+    expect(receiptOf(sealed)).toMatchObject(hashes)
+  })
+})
+
 describe('a call that cannot be made', () => {
   it.each([
     ['a body that is no JSON', '{', 422, 'invalid_request'],

@@ -11,13 +11,10 @@ import { Space } from '../../../enclave/log/space.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
 const finished: FinishedCompletion = {
-  request: {
-    model: 'm',
-    messages: [{ role: 'user', content: 'Hi', name: null }],
-    temperature: 1,
-    user: null,
-  },
-  response: { id: 'x', model: 'made', choices: [], hash: 'forged', note: '\u0000😀' },
+  canonicalRequest: '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}',
+  response: { id: 'x', model: 'made', choices: [], hash: 'forged', log: 'forged', note: '\u0000😀' },
+  streamHash: hex('stream'),
+  attempt: 3,
   forwardedHash: hex('forwarded'),
   receivedHash: hex('received'),
   provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
@@ -44,7 +41,7 @@ describe('sealCompletion', () => {
       outcome: 'complete',
     })
     const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
-    const request = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'
+    const request = finished.canonicalRequest
     const response = '{"choices":[],"id":"x","model":"made","note":"\\u0000😀"}'
     const requestHash = hex(request)
     const responseHash = hex(response)
@@ -59,7 +56,7 @@ describe('sealCompletion', () => {
       context: 'context',
     })
     expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
-      version: 1,
+      version: 2,
       index: 0,
       hash,
       request_hash: requestHash,
@@ -71,6 +68,9 @@ describe('sealCompletion', () => {
       outcome: 'complete',
       started_at: 1_700_000_000_000,
       finished_at: 1_700_000_001_000,
+      stream_hash: hex('stream'),
+      attempt: 3,
+      encrypted: false,
     })
     const signature = decodeHex(sealed?.signature ?? '')
     const { publicKey } = notary.account

@@ -35,7 +35,7 @@ export type Answer = {
 export type StreamAnswer = {
   readonly status: number
   readonly text: string
-  /** Data of the events without a name: the chunks. */
+  /** Data of the events without a name, and of the last: the chunks. */
   readonly chunks: readonly ChunkShape[]
   readonly fault: EnclaveFault | null
   readonly sealed: SealedNotice | null
@@ -191,5 +191,5 @@ function readStream({ status, text }: Answer): StreamAnswer {
   const named = (name: string) =>
     events.filter(({ event }) => event === name).map(({ data }) => JSON.parse(data))
   const fault = status === 200 ? (named('fault')[0] ?? null) : JSON.parse(text)
-  return { status, text, chunks: named(''), fault, sealed: named('sealed')[0] ?? null }
+  return { status, text, chunks: [...named(''), ...named('last')], fault, sealed: named('sealed')[0] ?? null }
 }

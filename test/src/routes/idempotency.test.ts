@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
+import { verifyStream } from '../../../attestation/verify-stream.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerFault, answerWhole, namedEvent, send } from '../../support/scripted-enclave.ts'
@@ -43,11 +44,14 @@ const CHUNKS = [
   { ...CHUNK, ...choice({}, 'stop') },
 ]
 
+const USAGE_CHUNK = { ...CHUNK, choices: [], usage: { total_tokens: 3 } }
+
 function streamChunks(): void {
   gateway.enclave.setScript(({ response, seal }) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' })
-    for (const chunk of CHUNKS) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
-    response.end(namedEvent('sealed', seal(assembleCompletion(CHUNKS))))
+    for (const chunk of CHUNKS.slice(0, -1)) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
+    response.write(namedEvent('last', CHUNKS.at(-1) ?? {}))
+    response.end(namedEvent('sealed', seal(assembleCompletion([...CHUNKS, USAGE_CHUNK]), 'complete', CHUNKS)))
   })
 }
 
@@ -197,8 +201,14 @@ describe('a verified completion with an Idempotency-Key', () => {
       const again = chunksOf(text)
       expect(reply.headers.get('content-type')).toContain('text/event-stream')
       expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
-      expect(again.at(-1)).toEqual(first.at(-1))
-      expect(canonicalizeJson(assembleCompletion(again))).toBe(canonicalizeJson(assembleCompletion(first)))
+      const proofOf = ({ hash, tx_hash, receipt }: JsonObject = {}) => ({ hash, tx_hash, receipt })
+      expect(proofOf(again.at(-1))).toEqual(proofOf(first.at(-1)))
+      const { usage, ...said } = assembleCompletion(again)
+      expect(usage).toEqual({ total_tokens: 3 })
+      expect(canonicalizeJson(said)).toBe(canonicalizeJson(assembleCompletion(first)))
+      const report = verifyStream(again, { request: body })
+      expect(report.ok).toBe(true)
+      expect(report.checks.find(({ name }) => name === 'response hash')?.outcome).toBe('passed')
       expect(again[0]).toMatchObject({
         choices: [{ delta: { role: 'assistant', content: '' } }],
         usage: null,

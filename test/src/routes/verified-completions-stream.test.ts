@@ -2,8 +2,7 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { verifyStream } from '../../../attestation/verify-stream.ts'
 import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { connectRaw } from '../../support/raw-http.ts'
@@ -50,11 +49,15 @@ function begin({ response }: ArrivedCall): void {
   response.flushHeaders()
 }
 
+/** What ends a stream whose other chunks were given out. */
+function endOf({ seal }: ArrivedCall, chunks: readonly JsonObject[] = CHUNKS): string {
+  const sealed = seal(assembleCompletion(chunks), 'complete', chunks)
+  return namedEvent('last', chunks.at(-1) ?? {}) + namedEvent('sealed', sealed)
+}
+
 function streamAll(arrived: ArrivedCall, chunks: readonly JsonObject[] = CHUNKS): void {
   begin(arrived)
-  arrived.response.end(
-    chunks.map(encode).join('') + namedEvent('sealed', arrived.seal(assembleCompletion(chunks))),
-  )
+  arrived.response.end(chunks.slice(0, -1).map(encode).join('') + endOf(arrived, chunks))
 }
 
 /** Pings come between events whenever their time is there. */
@@ -76,7 +79,7 @@ async function linesOf(requestId: string): Promise<readonly Record<string, unkno
 }
 
 describe('a verified stream', () => {
-  it('passes the chunks on byte for byte, then the proof, then [DONE]', async () => {
+  it('passes the chunks on byte for byte, the last with the proof, then [DONE]', async () => {
     const reply = await postChat(gateway, REQUEST, { headers: { 'x-request-id': 'abc' } })
     expect(reply.status).toBe(200)
     expect(Object.fromEntries(reply.headers)).toMatchObject({
@@ -87,28 +90,38 @@ describe('a verified stream', () => {
       'openai-processing-ms': expect.stringMatching(/^\d+$/),
     })
     const text = withoutPings(await reply.text())
-    expect(text.startsWith(CHUNKS.map(encode).join(''))).toBe(true)
+    expect(text.startsWith(CHUNKS.slice(0, -1).map(encode).join(''))).toBe(true)
     expect(text.endsWith('\n\ndata: [DONE]\n\n')).toBe(true)
-    expect(dataOf(text).at(-1)).toMatchObject({
-      id: 'chatcmpl-9',
-      object: 'chat.completion.chunk',
-      created: 1_700_000_000,
-      model: 'demo/echo',
-      choices: [],
-      usage: null,
+    const given = dataOf(text)
+    expect(given).toHaveLength(CHUNKS.length)
+    expect(given.at(-1)).toMatchObject({
+      ...CHUNKS.at(-1),
       tx_hash: expect.stringMatching(/^0x/),
+      log: { size: expect.any(Number), path: expect.any(Array) },
     })
+    for (const { choices } of given) expect(choices).not.toEqual([])
   })
 
   it('can be checked by a caller who kept the chunks', async () => {
     const chunks = dataOf(await (await postChat(gateway, REQUEST)).text())
-    const { id, object, created, model, choices, usage, ...proof } = chunks.at(-1) ?? {}
-    const options = { request: REQUEST, decodeAttestation: decodeAttestationPayload }
-    const { checks } = verifyRecord({ ...assembleCompletion(chunks), ...proof }, options)
+    const { checks } = verifyStream(chunks, { request: REQUEST })
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
-    expect(checks.find(({ name }) => name === 'signature')?.outcome).toBe('passed')
-    const altered = verifyRecord({ ...assembleCompletion(chunks.slice(0, -2)), ...proof }, options)
-    expect(altered.ok).toBe(false)
+    const passed = checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name)
+    expect(passed).toEqual(
+      expect.arrayContaining(['stream hash', 'signature', 'receipt', 'receipt in log', 'tree head']),
+    )
+    expect(verifyStream(chunks.toSpliced(1, 1), { request: REQUEST }).ok).toBe(false)
+  })
+
+  it('of an enclave before protocol version 2 has the proof in a chunk of its own', async () => {
+    gateway.enclave.setScript((arrived) => {
+      begin(arrived)
+      const sealed = arrived.seal(assembleCompletion(CHUNKS), 'complete', CHUNKS)
+      arrived.response.end(CHUNKS.map(encode).join('') + namedEvent('sealed', sealed))
+    })
+    const text = withoutPings(await (await postChat(gateway, REQUEST)).text())
+    expect(text.startsWith(CHUNKS.map(encode).join(''))).toBe(true)
+    expect(dataOf(text).at(-1)).toMatchObject({ choices: [], usage: null, hash: expect.any(String) })
   })
 
   it('shows usage once to a caller who asked for it, and does not take it back', async () => {
@@ -116,8 +129,7 @@ describe('a verified stream', () => {
     const request = { ...REQUEST, stream_options: { include_usage: true } }
     const chunks = dataOf(await (await postChat(gateway, request)).text())
     expect(chunks.filter(({ usage }) => (usage ?? null) !== null)).toHaveLength(1)
-    expect(chunks.at(-1)).toHaveProperty('hash')
-    expect(chunks.at(-1)).not.toHaveProperty('usage')
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 3 }, hash: expect.any(String) })
   })
 
   it('is read whole by the official SDK, with its usage', async () => {

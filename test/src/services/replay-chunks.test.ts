@@ -1,6 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import {
+  addChunk,
+  assembleCompletion,
+  emptyAssembly,
+  finishAssembly,
+} from '../../../attestation/assemble-completion.ts'
+import { FormatError } from '../../../attestation/errors.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { replayChunks } from '../../../src/services/replay-chunks.ts'
@@ -56,20 +62,21 @@ const chunk = fc.record(
   {
     id: fc.constant('chatcmpl-1'),
     created: fc.constant(5),
-    model: text,
+    object: fc.constant('chat.completion.chunk'),
+    model: fc.constant('m'),
     choices: fc.array(choice, { maxLength: 3 }),
     system_fingerprint: fc.oneof(text, fc.constant(null)),
     usage: fc.oneof(fc.constant(null), fc.record({ total_tokens: fc.nat() })),
     x_provider: fc.oneof(text, fc.array(fc.nat(), { maxLength: 2 }), fc.record({ a: text })),
   },
-  { requiredKeys: ['id', 'created', 'model', 'choices'] },
+  { requiredKeys: ['id', 'created', 'object', 'model', 'choices'] },
 )
 
 describe('chunks of a replayed stream', () => {
   it('amount to the very completion that was assembled from the first ones', () => {
     fc.assert(
       fc.property(fc.array(chunk, { minLength: 1, maxLength: 6 }), (chunks) => {
-        const completion = assembleCompletion(chunks as readonly JsonObject[])
+        const completion = assembleFitting(chunks as readonly JsonObject[])
         expect(canonicalizeJson(replay(completion))).toBe(canonicalizeJson(completion))
       }),
       { numRuns: 2_000 },
@@ -106,3 +113,18 @@ describe('chunks of a replayed stream', () => {
     expect(usage).toEqual({ ...head, choices: [], usage: { total_tokens: 3 } })
   })
 })
+
+/** The completion of those chunks that make no ambiguity with the ones before. */
+function assembleFitting(chunks: readonly JsonObject[]): JsonObject {
+  const assembly = addChunk(emptyAssembly(), {
+    ...{ id: 'chatcmpl-1', created: 5, object: 'chat.completion.chunk', model: 'm' },
+    choices: [],
+  })
+  for (const one of chunks)
+    try {
+      addChunk(assembly, one)
+    } catch (error) {
+      if (!(error instanceof FormatError)) throw error
+    }
+  return finishAssembly(assembly)
+}

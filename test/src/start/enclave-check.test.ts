@@ -58,7 +58,9 @@ describe('findEnclaveFaults', () => {
   it('names another protocol, chain and contract together', async () => {
     const faults = await faultsOf({ protocol_version: 99, chain_id: 8, contract: `0x${'cd'.repeat(20)}` })
     expect(faults).toHaveLength(3)
-    expect(faults.join()).toMatch(/protocol version \d+, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/)
+    expect(faults.join()).toMatch(
+      /protocol version of 1 and 2, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
+    )
   })
 
   it('refuses a simulated security module in production, and says what it may be', async () => {

@@ -10,13 +10,33 @@ import { isJsonObject } from '../../attestation/json/value.ts'
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })
-  const range = findMember(body, 'stream_options')
-  if (range) return splice(body, range, value)
+  const member = findMember(body, 'stream_options')
+  if (member) return splice(body, { start: member.valueStart, end: member.end }, value)
   const end = body.lastIndexOf(CLOSE_BRACE)
   return splice(body, { start: end, end }, `,"stream_options":${value}`)
 }
 
+/**
+ * The body without the top-level member `name` and with every other byte as it was. `body` is a JSON object that
+ * parseStrictJson accepted. Gives `body` itself when it has no such member.
+ */
+export function removeMember(body: Uint8Array, name: string): Uint8Array {
+  const member = findMember(body, name)
+  if (member === null) return body
+  const { start, end, commaBefore } = member
+  if (body[end] === COMMA) return splice(body, { start, end: end + 1 }, '')
+  return splice(body, { start: commaBefore ?? start, end }, '')
+}
+
 type Range = { readonly start: number; readonly end: number }
+
+/** Where a member stands: from its name's quote to before the comma or brace that ends it. */
+type Member = Range & {
+  /** Where its value begins, with the white space before it. */
+  readonly valueStart: number
+  /** Where the comma before it stands; null for the first. */
+  readonly commaBefore: number | null
+}
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
@@ -25,25 +45,27 @@ const OPENERS: ReadonlySet<number> = new Set([0x7b, 0x5b])
 const CLOSERS: ReadonlySet<number> = new Set([0x7d, 0x5d])
 const CLOSE_BRACE = 0x7d
 
-/** Where the value of the top-level member `name` stands in the text of a valid JSON object, or null. */
-function findMember(body: Uint8Array, name: string): Range | null {
+/** Where the top-level member `name` stands in the text of a valid JSON object, or null. */
+function findMember(body: Uint8Array, name: string): Member | null {
   let depth = 0
   let isName = false
-  let valueStart = -1
+  let commaBefore: number | null = null
+  let found: Omit<Member, 'end'> | null = null
   for (let index = 0; index < body.length; index++) {
     const byte = body[index] ?? 0
     if (byte === QUOTE) {
       const end = endOfString(body, index)
       if (depth === 1 && isName && decodeString(body.subarray(index, end)) === name)
-        valueStart = body.indexOf(COLON, end) + 1
+        found = { start: index, valueStart: body.indexOf(COLON, end) + 1, commaBefore }
       isName = false
       index = end - 1
     } else if (OPENERS.has(byte)) {
       depth++
       isName = depth === 1
     } else if ((byte === COMMA && depth === 1) || (CLOSERS.has(byte) && --depth === 0)) {
-      if (valueStart >= 0) return { start: valueStart, end: index }
+      if (found !== null) return { ...found, end: index }
       isName = true
+      commaBefore = index
     }
   }
   return null

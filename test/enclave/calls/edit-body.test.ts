@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Json } from '../../../attestation/json/value.ts'
-import { setIncludeUsage } from '../../../enclave/calls/set-include-usage.ts'
+import { removeMember, setIncludeUsage } from '../../../enclave/calls/edit-body.ts'
 
 function set(body: string): string {
   const { stream_options: options = null } = JSON.parse(body) as { readonly stream_options?: Json }
@@ -62,6 +62,42 @@ describe('setIncludeUsage', () => {
           expect(after).toEqual(
             JSON.parse(JSON.stringify({ ...object, stream_options: { ...value, include_usage: true } })),
           )
+        },
+      ),
+      { numRuns: 500 },
+    )
+  })
+})
+
+describe('removeMember', () => {
+  const remove = (body: string) => Buffer.from(removeMember(Buffer.from(body), 'affidavit')).toString('utf8')
+
+  it.each([
+    ['first', '{ "affidavit" : {"nonce":"ab"} , "a": 1.0}', '{  "a": 1.0}'],
+    ['in the middle', '{"a":1.0,"affidavit":[{}],"b":"é"}', '{"a":1.0,"b":"é"}'],
+    ['last', '{"a":1.0 ,"affidavit":null }\n', '{"a":1.0 }\n'],
+    ['alone', '{"affidavit":1}', '{}'],
+    ['escaped in its name', '{"a":1,"affidavi\\u0074":{"nonce":"}"}}', '{"a":1}'],
+  ])('takes out the member that stands %s, and no other byte', (_, body, expected) => {
+    expect(remove(body)).toBe(expected)
+  })
+
+  it('is not misled by the name in a nested object, in a value, or in a string', () => {
+    const body = '{"a":{"affidavit":{}},"b":"affidavit","c":"\\"affidavit\\":{},"}'
+    expect(remove(body)).toBe(body)
+  })
+
+  it('leaves every other member as it was, in any object and any layout', () => {
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.jsonValue(),
+        fc.constantFrom(0, 1, '\t'),
+        (before, after, value, space) => {
+          const { affidavit: _, ...rest } = { ...before, ...after }
+          const body = JSON.stringify({ ...before, affidavit: value, ...after }, null, space)
+          expect(JSON.parse(remove(body))).toEqual(JSON.parse(JSON.stringify(rest)))
         },
       ),
       { numRuns: 500 },
