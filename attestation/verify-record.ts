@@ -2,7 +2,6 @@ import { addressOf, type PointRecovery, verifyCompletionSignature } from './acco
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import {
-  type CompletionHash,
   hashChunks,
   hashCompletion,
   isProofMember,
@@ -109,14 +108,12 @@ type Subject = {
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  readonly hashes: Attempt<Hashes>
+  readonly hashes: Readonly<Record<'requestHash' | 'responseHash' | 'hash', Attempt<string>>>
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
   readonly request: Attempt<JsonObject>
   readonly response: Attempt<JsonObject>
 }
-
-type Hashes = Pick<CompletionHash, 'requestHash' | 'responseHash' | 'hash'>
 
 type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
@@ -139,7 +136,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     members,
     chunks,
     hasLog: memberOf(members, 'log') !== undefined,
-    hashes: attempt(() => hashParts({ ...parts, chunks })),
+    hashes: hashParts({ ...parts, chunks }),
     publicKey: attempt(() => parseHex(members, 'public_key', PUBLIC_KEY_FORM)),
   }
 }
@@ -155,17 +152,21 @@ function readResponse(
 
 function hashParts(
   subject: Pick<Subject, 'request' | 'response' | 'withheld' | 'receipt' | 'isStored' | 'version' | 'chunks'>,
-): Hashes {
-  const { request, response, withheld, isStored, version } = subject
-  const computed = hashCompletion({
-    request: withheld.request === undefined ? need(request) : {},
-    response: withheld.response === undefined ? need(response) : {},
+): Subject['hashes'] {
+  const { withheld, isStored } = subject
+  const requestHash = attempt(
+    () => withheld.request ?? hashCompletion({ request: need(subject.request), response: {} }).requestHash,
+  )
+  const responseHash = attempt(() => {
+    if (withheld.response !== undefined) return withheld.response
     // A gateway adds the log to every answer; what a provider called so is hashed in stored records of version 1 alone.
-    version: isStored ? version : 2,
+    const version = isStored ? subject.version : 2
+    const computed = hashCompletion({ request: {}, response: need(subject.response), version })
+    return responseHashOf(subject, computed.responseHash)
   })
-  const { request: requestHash = computed.requestHash } = withheld
-  const responseHash = withheld.response ?? responseHashOf(subject, computed.responseHash)
-  const hash = encodeHex(sha256(concatBytes(decodeHex(requestHash), decodeHex(responseHash))))
+  const hash = attempt(() =>
+    encodeHex(sha256(concatBytes(decodeHex(need(requestHash)), decodeHex(need(responseHash))))),
+  )
   return { requestHash, responseHash, hash }
 }
 
@@ -192,7 +193,7 @@ function asksForUsage(request: JsonObject): boolean {
 }
 
 function checkRequestHash(subject: Subject): Finding {
-  const { requestHash } = need(subject.hashes)
+  const requestHash = need(subject.hashes.requestHash)
   requireEqual(need(subject.receipt).request_hash, requestHash, "the receipt's request_hash", 'the request')
   return subject.withheld.request === undefined ? `SHA-256 ${requestHash}` : skip(withheldReason('request'))
 }
@@ -208,7 +209,7 @@ function checkResponseHash(subject: Subject): Finding {
       'unhashed_member',
       `expected no ${unhashed} in the response: it is not hashed there`,
     )
-  const { responseHash } = need(subject.hashes)
+  const responseHash = need(subject.hashes.responseHash)
   requireEqual(
     need(subject.receipt).response_hash,
     responseHash,
@@ -247,14 +248,14 @@ const REPEATED =
   'they say what the signed response says'
 
 function checkHash(subject: Subject): Finding {
-  const { hash } = need(subject.hashes)
+  const hash = need(subject.hashes.hash)
   requireEqual(memberOf(subject.members, 'hash'), hash, "the record's hash", 'request and response')
   return `SHA-256 ${hash}`
 }
 
 function checkSignature(subject: Subject, recover: PointRecovery | undefined): Finding {
   const signed = {
-    hash: decodeHex(need(subject.hashes).hash),
+    hash: decodeHex(need(subject.hashes.hash)),
     signature: parseHex(subject.members, 'signature', SIGNATURE_FORM),
     publicKey: need(subject.publicKey),
   }
@@ -264,10 +265,10 @@ function checkSignature(subject: Subject, recover: PointRecovery | undefined): F
 
 function checkReceipt(subject: Subject): Finding {
   const receipt = need(subject.receipt)
-  const { hash, requestHash, responseHash } = need(subject.hashes)
-  requireEqual(receipt.hash, hash, "the receipt's hash", 'request and response')
-  requireEqual(receipt.request_hash, requestHash, "the receipt's request_hash", 'the request')
-  requireEqual(receipt.response_hash, responseHash, "the receipt's response_hash", 'the response')
+  const { hash, requestHash, responseHash } = subject.hashes
+  requireEqual(receipt.hash, need(hash), "the receipt's hash", 'request and response')
+  requireEqual(receipt.request_hash, need(requestHash), "the receipt's request_hash", 'the request')
+  requireEqual(receipt.response_hash, need(responseHash), "the receipt's response_hash", 'the response')
   checkModels(subject, receipt)
   checkForm(subject, receipt)
   if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)

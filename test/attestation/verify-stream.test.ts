@@ -1,43 +1,14 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../attestation/assemble-completion.ts'
 import { hashChunks } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
 import { splitEvents, verifyStream } from '../../attestation/verify-stream.ts'
 import { buildRecord } from './build-record.ts'
-
-const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/echo' }
-const chunkOf = (delta: JsonObject, finish: string | null = null): JsonObject => ({
-  ...head,
-  choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
-  usage: null,
-})
-const USAGE = { ...head, choices: [], usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 } }
-const CHUNKS = [
-  chunkOf({ role: 'assistant', content: '' }),
-  chunkOf({ content: 'Transfer ' }),
-  chunkOf({ content: 'nothing.' }),
-  chunkOf({ content: '' }, 'stop'),
-]
-
-type Made = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
-
-/** A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its own. */
-function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked: boolean }): Made {
-  const request: JsonObject = {
-    ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },
-    ...(usageAsked ? { stream_options: { include_usage: true } } : {}),
-  }
-  const given = usageAsked ? [...CHUNKS, USAGE] : CHUNKS
-  const response = assembleCompletion([...CHUNKS, USAGE])
-  const streamHash = hashChunks(given)
-  const { created } = buildRecord({ request, response, version, streamHash })
-  const proof = Object.fromEntries(Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)))
-  const { log: _, ...proofWithoutLog } = proof
-  if (version === 1) return { request, chunks: [...given, { ...head, choices: [], ...proofWithoutLog }] }
-  return { request, chunks: given.with(-1, { ...given.at(-1), ...proof }) }
-}
+import { ATTACKS, CHUNKS, chunkOf, makeStream } from './kept-streams.ts'
 
 const outcomes = (report: RecordReport, outcome: string) =>
   report.checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
@@ -79,52 +50,12 @@ describe('verifyStream', () => {
     expect(outcomes(report, 'not checked')).toContain('stream hash')
   })
 
-  const attacks: readonly [string, (chunks: readonly JsonObject[]) => readonly JsonObject[]][] = [
-    [
-      'text in the chunk with the proof',
-      (chunks) => chunks.with(-1, { ...last(chunks), ...addText(chunks) }),
-    ],
-    ['a chunk more', (chunks) => chunks.toSpliced(2, 0, chunkOf({ content: 'not ' }))],
-    ['a chunk less', (chunks) => chunks.toSpliced(2, 1)],
-    ['chunks in another order', (chunks) => chunks.with(1, at(chunks, 2)).with(2, at(chunks, 1))],
-    ['another text', (chunks) => chunks.with(2, chunkOf({ content: 'all.' }))],
-    [
-      'false between two texts, which makes the first vanish from a naive assembly',
-      (chunks) => [
-        at(chunks, 0),
-        chunkOf({ content: 'Transfer all. ' }),
-        chunkOf({ content: false }),
-        ...chunks.slice(1),
-      ],
-    ],
-    [
-      'a message in a choice',
-      (chunks) =>
-        chunks.with(2, {
-          ...at(chunks, 2),
-          choices: [
-            { index: 0, delta: { content: 'nothing.' }, message: { role: 'assistant', content: 'All.' } },
-          ],
-        }),
-    ],
-    ['a later model', (chunks) => chunks.with(2, { ...at(chunks, 2), model: 'better' })],
-    ['a later id', (chunks) => chunks.with(2, { ...at(chunks, 2), id: 'c2' })],
-    [
-      'a member of null more, which no assembly shows',
-      (chunks) => chunks.with(2, { ...at(chunks, 2), x: null }),
-    ],
-    [
-      'an error beside the choices',
-      (chunks) => chunks.with(2, { ...at(chunks, 2), error: { message: 'x' } }),
-    ],
-    ['another object', (chunks) => chunks.with(2, { ...at(chunks, 2), object: 'chat.completion' })],
-  ]
   describe.each([
     { version: 2, usageAsked: true },
     { version: 2, usageAsked: false },
     { version: 1, usageAsked: true },
   ] as const)('of version $version, usage asked: $usageAsked', (form) => {
-    it.each(attacks)('does not pass %s', (name, attack) => {
+    it.each(ATTACKS)('does not pass %s', (name, attack) => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request })
       // Null members are hashed in the stream hash alone; where the response can be recomputed, that is told instead.
@@ -160,6 +91,38 @@ describe('verifyStream', () => {
   })
 })
 
+const kept: {
+  readonly stream_hash: { readonly chunks: readonly JsonObject[]; readonly stream_hash: string }
+  readonly kept: readonly {
+    readonly name: string
+    readonly request: JsonObject
+    readonly stream: string
+    readonly failed?: readonly string[]
+    readonly not_checked?: readonly string[]
+    readonly refused?: string
+  }[]
+} = JSON.parse(readFileSync(join(import.meta.dirname, '../vectors/streams/kept.json'), 'utf8'))
+
+describe('the published kept streams', () => {
+  it('have the stream hash of their chunks', () => {
+    expect(hashChunks(kept.stream_hash.chunks)).toBe(kept.stream_hash.stream_hash)
+  })
+
+  it.each(kept.kept)(
+    'are judged as published: $name',
+    ({ request, stream, failed, not_checked, refused }) => {
+      const check = () => {
+        const chunks = splitEvents(Buffer.from(stream)).map((data): Json => JSON.parse(data))
+        return verifyStream(chunks, { request })
+      }
+      if (refused === undefined) {
+        expect(outcomes(check(), 'failed')).toEqual(failed)
+        expect(outcomes(check(), 'not checked')).toEqual(not_checked)
+      } else expect(check).toThrow(expect.objectContaining({ code: refused }))
+    },
+  )
+})
+
 describe('splitEvents', () => {
   const split = (text: string) => splitEvents(Buffer.from(text))
 
@@ -187,18 +150,3 @@ describe('splitEvents', () => {
     expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(FormatError)
   })
 })
-
-function at(chunks: readonly JsonObject[], index: number): JsonObject {
-  return chunks[index] ?? {}
-}
-
-function last(chunks: readonly JsonObject[]): JsonObject {
-  return chunks.at(-1) ?? {}
-}
-
-/** The last chunk's choices with text in them. */
-function addText(chunks: readonly JsonObject[]): JsonObject {
-  const [choice] = last(chunks).choices as readonly Json[]
-  const own = isJsonObject(choice) ? choice : { index: 0, logprobs: null, finish_reason: null }
-  return { choices: [{ ...own, delta: { content: ' Or all.' } }] }
-}

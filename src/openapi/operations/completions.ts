@@ -21,6 +21,18 @@ const credential = z
   .optional()
 
 const body = { name: 'ChatCompletionRequest', schema: chatRequest }
+const verifiedBody = {
+  name: 'VerifiedChatCompletionRequest',
+  schema: chatRequest.safeExtend({
+    affidavit: z
+      .strictObject({ nonce: z.string().regex(/^([0-9a-f]{2}){16,64}$/) })
+      .describe(
+        'A nonce of the caller, 16 to 64 bytes in hex: hashed with the request, not sent to the provider. ' +
+          "The receipt's `attempt` then says how often this very call was made.",
+      )
+      .nullish(),
+  }),
+}
 const events = { name: 'ChatCompletionChunk', schema: chatChunk }
 const record = { name: 'StoredCompletion', schema: storedRecord }
 
@@ -56,11 +68,12 @@ export const completionOperations: readonly Operation[] = [
     tag: 'Verified chat',
     summary: 'Complete a chat at an external provider, with evidence',
     description:
-      'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk.',
+      'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
+      'This gateway reads request, answer and provider credential: the evidence shows that these words were exchanged, not who asked.',
     isKeyed: true,
     scope: 'inference',
     headers: z.object({ 'Idempotency-Key': idempotencyKey, 'Fine-Tune-Authorization': credential }),
-    body,
+    body: verifiedBody,
     reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
     events,
     errors: [

@@ -9,8 +9,7 @@ export const hexBytes = z.string().regex(/^0x([0-9a-f]{2})+$/)
 export const base64 = z.base64()
 export const unixSeconds = z.int().min(0)
 
-const receipt = z.strictObject({
-  version: z.literal(1),
+const receiptMembers = {
   index: z.int().min(0),
   hash: digest,
   request_hash: digest,
@@ -33,7 +32,29 @@ const receipt = z.strictObject({
   outcome: z.enum(['complete', 'client_disconnected', 'upstream_error']),
   started_at: z.int().min(0).describe("Unix milliseconds of the enclave's clock"),
   finished_at: z.int().min(0),
-})
+}
+
+const receipt = z.union([
+  z.strictObject({
+    version: z.literal(2),
+    ...receiptMembers,
+    stream_hash: digest.nullable().describe('Over the chunks that were given out; null when not streamed'),
+    attempt: z.int().min(1).describe('How many times the log was asked for a completion of this request'),
+    encrypted: z.boolean(),
+  }),
+  z.strictObject({ version: z.literal(1), ...receiptMembers }),
+])
+
+const log = z
+  .strictObject({
+    size: z.int(),
+    root: digest,
+    signature: hexBytes,
+    path: z.array(digest),
+    chain_id: z.int(),
+    contract: address,
+  })
+  .describe('Inclusion of the receipt in the signed tree head that is anchored')
 
 const proof = {
   hash: digest.describe('SHA-256 of request hash and response hash'),
@@ -42,6 +63,7 @@ const proof = {
   tx_hash: hash32.describe('Transaction of the anchor'),
   attestation: base64.describe('Attestation document of the enclave'),
   receipt,
+  log,
 }
 
 /** Verified completion (interface, 2.3). */
@@ -54,16 +76,6 @@ export const storedRecord = z.strictObject({
   response: chatCompletion,
   ...proof,
   created_at: unixSeconds,
-  log: z
-    .strictObject({
-      size: z.int(),
-      root: digest,
-      signature: hexBytes,
-      path: z.array(digest),
-      chain_id: z.int(),
-      contract: address,
-    })
-    .describe('Inclusion of the receipt in the signed tree head that is anchored'),
 })
 
 /** A page of the history. */

@@ -1,0 +1,133 @@
+import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { hashChunks } from '../../attestation/completion-hash.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import { buildRecord } from './build-record.ts'
+
+const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/echo' }
+export const chunkOf = (delta: JsonObject, finish: string | null = null): JsonObject => ({
+  ...head,
+  choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+  usage: null,
+})
+const USAGE = { ...head, choices: [], usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 } }
+export const CHUNKS = [
+  chunkOf({ role: 'assistant', content: '' }),
+  chunkOf({ content: 'Transfer ' }),
+  chunkOf({ content: 'nothing.' }),
+  chunkOf({ content: '' }, 'stop'),
+]
+
+export type KeptStream = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
+
+/** A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its own. */
+export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked: boolean }): KeptStream {
+  const request: JsonObject = {
+    ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },
+    ...(usageAsked ? { stream_options: { include_usage: true } } : {}),
+  }
+  const given = usageAsked ? [...CHUNKS, USAGE] : CHUNKS
+  const response = assembleCompletion([...CHUNKS, USAGE])
+  const streamHash = hashChunks(given)
+  const { created } = buildRecord({ request, response, version, streamHash })
+  const proof = Object.fromEntries(Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)))
+  const { log: _, ...proofWithoutLog } = proof
+  if (version === 1) return { request, chunks: [...given, { ...head, choices: [], ...proofWithoutLog }] }
+  return { request, chunks: given.with(-1, { ...given.at(-1), ...proof }) }
+}
+
+/** What somebody in between may do to the chunks of a kept stream. */
+export const ATTACKS: readonly [string, (chunks: readonly JsonObject[]) => readonly JsonObject[]][] = [
+  ['text in the chunk with the proof', (chunks) => chunks.with(-1, { ...last(chunks), ...addText(chunks) })],
+  ['a chunk more', (chunks) => chunks.toSpliced(2, 0, chunkOf({ content: 'not ' }))],
+  ['a chunk less', (chunks) => chunks.toSpliced(2, 1)],
+  ['chunks in another order', (chunks) => chunks.with(1, at(chunks, 2)).with(2, at(chunks, 1))],
+  ['another text', (chunks) => chunks.with(2, chunkOf({ content: 'all.' }))],
+  [
+    'false between two texts, which makes the first vanish from a naive assembly',
+    (chunks) => [
+      at(chunks, 0),
+      chunkOf({ content: 'Transfer all. ' }),
+      chunkOf({ content: false }),
+      ...chunks.slice(1),
+    ],
+  ],
+  [
+    'a message in a choice',
+    (chunks) =>
+      chunks.with(2, {
+        ...at(chunks, 2),
+        choices: [
+          { index: 0, delta: { content: 'nothing.' }, message: { role: 'assistant', content: 'All.' } },
+        ],
+      }),
+  ],
+  ['a later model', (chunks) => chunks.with(2, { ...at(chunks, 2), model: 'better' })],
+  ['a later id', (chunks) => chunks.with(2, { ...at(chunks, 2), id: 'c2' })],
+  [
+    'a member of null more, which no assembly shows',
+    (chunks) => chunks.with(2, { ...at(chunks, 2), x: null }),
+  ],
+  ['an error beside the choices', (chunks) => chunks.with(2, { ...at(chunks, 2), error: { message: 'x' } })],
+  ['another object', (chunks) => chunks.with(2, { ...at(chunks, 2), object: 'chat.completion' })],
+]
+
+/** The streams and the attacks on them as texts, for the published vectors. */
+export function keptStreams(): readonly {
+  readonly name: string
+  readonly request: JsonObject
+  readonly text: string
+}[] {
+  const forms = [
+    { version: 2, usageAsked: true },
+    { version: 2, usageAsked: false },
+    { version: 1, usageAsked: true },
+  ] as const
+  const whole = forms.flatMap((form) => {
+    const { request, chunks } = makeStream(form)
+    const name = `version ${form.version}, usage ${form.usageAsked ? 'asked for' : 'not asked for'}`
+    const attacked = ATTACKS.map(([attack, change]) => ({
+      name: `${name}: ${attack}`,
+      chunks: change(chunks),
+    }))
+    return [{ name, chunks }, ...attacked].map((one) => ({
+      name: one.name,
+      request,
+      text: textOf(one.chunks),
+    }))
+  })
+  const { request, chunks } = makeStream({ version: 2, usageAsked: true })
+  const text = textOf(chunks)
+  return [
+    ...whole,
+    {
+      name: 'carriage returns, comments and ids',
+      request,
+      text: text.replaceAll('\n\n', '\r\n: ping\r\nid: 1\r\n\r\n'),
+    },
+    { name: 'no [DONE]', request, text: text.replace('data: [DONE]\n\n', '') },
+    { name: 'a chunk after [DONE]', request, text: `${text}data: ${JSON.stringify(CHUNKS[1])}\n\n` },
+    { name: 'an event with a name', request, text: `event: note\n${text}` },
+    { name: 'no proof', request, text: textOf(CHUNKS) },
+  ]
+}
+
+function textOf(chunks: readonly JsonObject[]): string {
+  return [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]']
+    .map((data) => `data: ${data}\n\n`)
+    .join('')
+}
+
+function at(chunks: readonly JsonObject[], index: number): JsonObject {
+  return chunks[index] ?? {}
+}
+
+function last(chunks: readonly JsonObject[]): JsonObject {
+  return chunks.at(-1) ?? {}
+}
+
+/** The last chunk's choices with text in them. */
+function addText(chunks: readonly JsonObject[]): JsonObject {
+  const [choice] = last(chunks).choices as readonly Json[]
+  const own = isJsonObject(choice) ? choice : { index: 0, logprobs: null, finish_reason: null }
+  return { choices: [{ ...own, delta: { content: ' Or all.' } }] }
+}
