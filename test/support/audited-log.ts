@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { Wallet } from 'ethers'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
@@ -22,6 +23,14 @@ export type Anchoring = {
   readonly chain: Pick<TestChain, 'chainId' | 'contract' | 'relayerKey' | 'rpc'> | null
   /** The relayer's next nonce, counted up. */
   nonce: number
+}
+
+/** A relayer of one gateway alone, which the chain gave coins. */
+export async function fundRelayer(chain: NonNullable<Anchoring['chain']>): Promise<Anchoring> {
+  const { address, privateKey } = Wallet.createRandom()
+  await chain.rpc.call('anvil_setBalance', [address, '0x56bc75e2d63100000'])
+  const { chainId, contract, rpc } = chain
+  return { chain: { chainId, contract, rpc, relayerKey: privateKey }, nonce: 0 }
 }
 
 /** A notary with its security module, as an enclave has them. */

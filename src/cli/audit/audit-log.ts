@@ -18,6 +18,7 @@ import { openLeafReader } from './leaf-reader.ts'
 import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
 import { auditConfigurationSource, auditContract, auditIdentity } from './log-identity.ts'
 import { type WalkOutcome, walkLog } from './log-walk.ts'
+import type { Payers } from './payers.ts'
 import { auditProofs } from './proof-audit.ts'
 import { createRecordAudit, type RecordAudit } from './record-audit.ts'
 import { createDocumentJudge } from './record-documents.ts'
@@ -50,6 +51,7 @@ export type AuditTools = {
   /** First block whose events are read. */
   readonly fromBlock: number
   readonly verifier: AttestationVerifier
+  readonly payers: Payers
   readonly random: Random
   /** Unix milliseconds. */
   readonly nowMs: number
@@ -145,7 +147,7 @@ class LogRun {
     const chain = await auditContract(log, { ledger, chain: tools.chain })
     const given = { gateway: tools.gateway, ledger }
     if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false
-    const anchors = createAnchorAudit(log, { ledger, chain, nowMs: tools.nowMs })
+    const anchors = createAnchorAudit(log, { ...tools, ledger, chain })
     await anchors.check(saved.waiting)
     const records = this.openRecords()
     const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved.head })

@@ -17,7 +17,13 @@ export const AUDIT_CHECKS = {
   measurements: 'every document has the expected measurements',
 } as const satisfies Readonly<Record<string, string>>
 
-export type AuditCheckName = keyof typeof AUDIT_CHECKS
+/** What a gateway as a whole is audited for, beyond its logs one by one. */
+export const GATEWAY_CHECKS = {
+  'logs in the contract': 'no relayer of this gateway paid for a log that the gateway does not list',
+  'transactions of relayers': 'every transaction of those relayers is accounted for',
+} as const satisfies Readonly<Record<string, string>>
+
+export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
  * `contradiction`: two things that were said cannot both be true, and one of them is signed or on the chain.
@@ -58,6 +64,8 @@ export const FINDING_KINDS = {
   contract_unknown: contradicts('anchors on chain'),
   wrong_chain: contradicts('anchors on chain'),
   hidden_anchor: contradicts('heads on chain'),
+  hidden_log: contradicts('logs in the contract'),
+  relayer_transaction: misses('transactions of relayers'),
   head_attestation_invalid: contradicts('time attestations'),
   head_attestation_mismatch: contradicts('time attestations'),
   head_attestation_order: contradicts('time attestations'),
