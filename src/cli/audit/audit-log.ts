@@ -4,6 +4,7 @@ import type { AttestationVerifier } from '../../../attestation/nitro/verify-atte
 import { createAnchorAudit } from './anchor-audit.ts'
 import type { ServedLog } from './answers.ts'
 import { createAttestationAudit } from './attestation-audit.ts'
+import { auditBootStatement, type NamedHeads } from './boot-audit.ts'
 import { ChainFault } from './chain-fault.ts'
 import type { ChainSource } from './chain-source.ts'
 import { auditClaims, auditSameLog } from './claims-audit.ts'
@@ -37,6 +38,8 @@ export type LogReport = {
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
+  /** The newest head that the leaves were compared with. */
+  readonly matched: SignedHead | null
   /** It came to its end; otherwise nothing counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
@@ -52,6 +55,8 @@ export type AuditTools = {
   readonly fromBlock: number
   readonly verifier: AttestationVerifier
   readonly payers: Payers
+  /** Heads that enclaves say they were shown. */
+  readonly named: NamedHeads
   readonly random: Random
   /** Unix milliseconds. */
   readonly nowMs: number
@@ -89,9 +94,9 @@ export async function auditLog(
     await run.end()
   }
   if (!isComplete) ledger.skipAll('the audit of this log did not come to its end')
-  const { startSize, endSize, headCount } = run
+  const { startSize, endSize, headCount, matched } = run
   const { notary, size } = log
-  const counts = { startSize, endSize, headCount, isComplete }
+  const counts = { startSize, endSize, headCount, matched, isComplete }
   return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }
 
@@ -139,11 +144,16 @@ class LogRun {
     return this.walkedSize
   }
 
+  get matched(): SignedHead | null {
+    return this.state.head
+  }
+
   /** Whether it came to its end. */
   async audit(): Promise<boolean> {
     const { log, ledger, tools } = this
     const saved = this.state
     auditIdentity(log, { ledger, scope: tools.scope })
+    await auditBootStatement(log, { ...tools, ledger })
     const chain = await auditContract(log, { ledger, chain: tools.chain })
     const given = { gateway: tools.gateway, ledger }
     if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false

@@ -2,6 +2,7 @@
 export const AUDIT_CHECKS = {
   'boot configuration':
     'the key, chain and contract of the log are those of its configuration, an expected one',
+  'boot statement': 'the enclave stated which heads of other logs it was shown before its first leaf',
   'head signatures': 'the notary signed every head, for that chain and contract',
   growth: 'every head has more leaves than the one before, up to the size that the log claims',
   leaves: 'the leaves, without a gap, hash to the root of every head',
@@ -20,6 +21,7 @@ export const AUDIT_CHECKS = {
 /** What a gateway as a whole is audited for, beyond its logs one by one. */
 export const GATEWAY_CHECKS = {
   'logs in the contract': 'no relayer of this gateway paid for a log that the gateway does not list',
+  'earlier logs': 'the logs that enclaves were shown when they began are listed, and went on from there',
   'transactions of relayers': 'every transaction of those relayers is accounted for',
 } as const satisfies Readonly<Record<string, string>>
 
@@ -44,6 +46,7 @@ export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
   configuration_mismatch: contradicts('boot configuration'),
   configuration_unexpected: contradicts('boot configuration'),
+  boot_statement_invalid: contradicts('boot statement'),
   head_signature_invalid: contradicts('head signatures'),
   sizes_not_growing: contradicts('growth'),
   head_reused: contradicts('growth'),
@@ -65,6 +68,8 @@ export const FINDING_KINDS = {
   wrong_chain: contradicts('anchors on chain'),
   hidden_anchor: contradicts('heads on chain'),
   hidden_log: contradicts('logs in the contract'),
+  earlier_log_hidden: contradicts('earlier logs'),
+  earlier_log_mismatch: contradicts('earlier logs'),
   relayer_transaction: misses('transactions of relayers'),
   head_attestation_invalid: contradicts('time attestations'),
   head_attestation_mismatch: contradicts('time attestations'),

@@ -1,8 +1,10 @@
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import type { ServedLog } from './answers.ts'
 import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
+import { collectNamedHeads } from './boot-audit.ts'
 import { ChainFault } from './chain-fault.ts'
 import type { ChainSource } from './chain-source.ts'
+import { auditEarlierLogs } from './earlier-logs.ts'
 import type { Finding } from './findings.ts'
 import type { Gateway } from './gateway.ts'
 import { auditContracts } from './gateway-audit.ts'
@@ -25,13 +27,14 @@ export type AuditReport = {
  * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
  */
 export async function runAudit(
-  tools: Omit<AuditTools, 'verifier' | 'payers'>,
+  tools: Omit<AuditTools, 'verifier' | 'payers' | 'named'>,
   given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
   const verifier = createAttestationVerifier()
   const { payers } = state
+  const named = collectNamedHeads()
   const logs: LogReport[] = []
   // Before the logs are asked for: what the chain has by then, they must have.
   const newestBlock = await findNewestBlock(tools.chain, ledger)
@@ -45,7 +48,7 @@ export async function runAudit(
     }
     const saved = state.find(log.notary)
     try {
-      logs.push(await auditLog(log, { ...tools, verifier, payers }, { saved, events }))
+      logs.push(await auditLog(log, { ...tools, verifier, payers, named }, { saved, events }))
     } finally {
       await state.flush()
       progress.stop()
@@ -55,6 +58,7 @@ export async function runAudit(
   if (found !== null) {
     const notaries = [...found.map((log) => log.notary), ...state.notaries()]
     const audited = { found, reports: logs, notaries, newestBlock, isOneLog: notary !== null }
+    await auditEarlierLogs(named, { ...tools, ...audited, listed: new Set(notaries), ledger })
     await auditContracts(audited, { ...tools, payers, ledger })
   }
   return { logs, checks: ledger.checks(), findings: ledger.findings() }
