@@ -91,6 +91,7 @@ export { type AttestationCode, AttestationError } from './nitro/attestation-erro
 export { type AttestationDocument, decodeAttestationPayload } from './nitro/document.ts'
 export type { AttestationFacts } from './nitro/facts.ts'
 export { type AttestationPolicy, type MeasurementSet, PolicyError } from './nitro/policy.ts'
+export type { RevocationList } from './nitro/revocation-list.ts'
 export { AWS_ROOT_SHA256, parseRoots } from './nitro/roots.ts'
 export {
   type AttestationVerifier,

@@ -87,6 +87,7 @@ export const FINDING_KINDS = {
   attestation_digest_mismatch: contradicts('attestation documents'),
   measurements_unexpected: contradicts('measurements'),
   no_log: NOTHING_TO_AUDIT,
+  revocation_list_unused: FAULT,
   gateway_unreachable: FAULT,
   answer_refused: FAULT,
   answer_invalid: FAULT,

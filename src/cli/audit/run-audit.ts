@@ -1,4 +1,6 @@
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { createListingVerifier } from '../revocation/listing-verifier.ts'
+import type { ParsedList } from '../revocation/parse-list.ts'
 import type { ServedLog } from './answers.ts'
 import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
 import { collectNamedHeads } from './boot-audit.ts'
@@ -27,12 +29,18 @@ export type AuditReport = {
  * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
  */
 export async function runAudit(
-  tools: Omit<AuditTools, 'verifier' | 'payers' | 'named'>,
+  {
+    lists,
+    ...tools
+  }: Omit<AuditTools, 'verifier' | 'payers' | 'named'> & {
+    /** Revocation lists that certificates are looked up in. */
+    readonly lists: readonly ParsedList[]
+  },
   given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
-  const verifier = createAttestationVerifier()
+  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne: false })
   const { payers } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
@@ -61,6 +69,8 @@ export async function runAudit(
     await auditEarlierLogs(named, { ...tools, ...audited, listed: new Set(notaries), ledger })
     await auditContracts(audited, { ...tools, payers, ledger })
   }
+  for (const { message } of verifier.unused())
+    ledger.find('revocation_list_unused', { where: '--crl', message })
   return { logs, checks: ledger.checks(), findings: ledger.findings() }
 }
 
