@@ -83,7 +83,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()
-  return `lists of ${lists.length} issuers in the chain, as of ${made} or later; what others issued was not looked up`
+  return `${lists.length} lists of issuers in the chain, as of ${made} or later; what others issued was not looked up`
 }
 
 function skipped(detail: string): Verdict {

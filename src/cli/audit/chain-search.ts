@@ -16,21 +16,20 @@ export async function findDeployment(
 }
 
 /**
- * Gives the hash and block of the transaction that an account sent with a nonce, which is in a block of the range. Null when
- * the endpoint keeps no state of blocks that old. Throws ChainFault.
+ * Gives the hash and block of the transaction that took a nonce of an account, which happened in the range; no hash when that block
+ * has none of the account's with it. Null when the endpoint keeps no state of blocks that old. Throws ChainFault.
  */
 export async function findSent(
   chain: Pick<ChainSource, 'countSent' | 'findInBlock'>,
   sent: { readonly from: string; readonly nonce: number },
   range: BlockRange,
-): Promise<{ readonly txHash: string; readonly block: number } | null> {
+): Promise<{ readonly txHash: string | null; readonly block: number } | null> {
   const block = await findFirst(range, async (at) => {
     const count = await chain.countSent(sent.from, at)
     return count === null ? null : count > sent.nonce
   })
   if (block === null) return null
-  const txHash = await chain.findInBlock(block, sent)
-  return txHash === null ? null : { txHash, block }
+  return { txHash: await chain.findInBlock(block, sent), block }
 }
 
 /** The first block of which it holds: once it does, it goes on to. Null when it cannot be told of one that matters. */

@@ -69,15 +69,12 @@ function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
 }
 
 async function judge(
-  { txHash, block }: { readonly txHash: string; readonly block: number },
+  { txHash, block }: { readonly txHash: string | null; readonly block: number },
   given: RelayerParts & { readonly relayer: string; readonly nonce: number },
 ): Promise<void> {
   const { chain, ledger, notaries, relayer, nonce } = given
-  const [transaction] = await chain.fetchAnchors([txHash])
-  const purpose =
-    transaction === null || transaction === undefined
-      ? ({ kind: 'unknown' } as const)
-      : purposeOf(transaction, given)
+  const [transaction = null] = txHash === null ? [] : await chain.fetchAnchors([txHash])
+  const purpose: Purpose = transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
   switch (purpose.kind) {
     case 'accounted':
       return ledger.note('transactions of relayers', purpose.words)
@@ -85,13 +82,16 @@ async function judge(
       // Whether its head is served, the audit of that log tells.
       if (notaries.listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
-      const anchor = { notary, size, address, blockNumber: block, txHash }
+      const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
       return reportHidden(anchor, { ledger, hidden: notaries.hidden, sender: relayer })
     }
     case 'unknown':
       return ledger.find('relayer_transaction', {
         where: `block ${block}`,
-        message: `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is no anchor of a served head, and whose data may be anything`,
+        message:
+          txHash === null
+            ? `nonce ${nonce} of the gateway's relayer ${relayer} was taken there, and not by a transaction of its own`
+            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is no anchor of a served head, and whose data may be anything`,
       })
   }
 }
