@@ -25,6 +25,13 @@ export { type AnchorCall, decodeAnchorCall } from './evidence/anchor-call.ts'
 export { type AnchorTransaction, decodeAnchorTransaction } from './evidence/anchor-transaction.ts'
 export { type BlockHeader, decodeBlockHeader } from './evidence/block-header.ts'
 export { digestBootConfiguration } from './evidence/boot-configuration.ts'
+export {
+  BOOT_STATEMENT_FORMAT,
+  type BootHead,
+  type BootStatement,
+  bootStatementUserData,
+  parseBootStatement,
+} from './evidence/boot-statement.ts'
 export { buildTrieProof } from './evidence/build-trie.ts'
 export {
   BUNDLE_FORMAT,
@@ -50,6 +57,12 @@ export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.
 export { type RedactablePart, redactBundle } from './evidence/redact-bundle.ts'
 export { decodeTransactionReceipt, hasAnchoredEvent } from './evidence/transaction-receipt.ts'
 export { verifyTrieProof } from './evidence/trie-proof.ts'
+export {
+  type BootStatementCheckName,
+  type BootStatementFacts,
+  type BootStatementReport,
+  verifyBootStatement,
+} from './evidence/verify-boot-statement.ts'
 export { verifyBundle } from './evidence/verify-bundle.ts'
 export {
   type AttestedLog,
@@ -78,6 +91,7 @@ export { type AttestationCode, AttestationError } from './nitro/attestation-erro
 export { type AttestationDocument, decodeAttestationPayload } from './nitro/document.ts'
 export type { AttestationFacts } from './nitro/facts.ts'
 export { type AttestationPolicy, type MeasurementSet, PolicyError } from './nitro/policy.ts'
+export type { RevocationList } from './nitro/revocation-list.ts'
 export { AWS_ROOT_SHA256, parseRoots } from './nitro/roots.ts'
 export {
   type AttestationVerifier,

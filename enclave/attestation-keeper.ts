@@ -45,7 +45,7 @@ export type AttestationKeeper = {
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
-    readonly nonce: Uint8Array
+    readonly nonce: Uint8Array | null
   }) => Promise<string>
   readonly stop: () => void
 }
@@ -107,7 +107,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   }
 
   async function attestFresh(
-    { userData, nonce }: { readonly userData: Uint8Array; readonly nonce: Uint8Array },
+    { userData, nonce }: { readonly userData: Uint8Array; readonly nonce: Uint8Array | null },
     calls: Calls,
   ): Promise<string> {
     if (calls.running >= FRESH_CALLS_MAX)

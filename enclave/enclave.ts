@@ -4,6 +4,7 @@ import { encodeHex } from '../attestation/bytes.ts'
 import { makeAccount } from './account.ts'
 import { keepAttestation } from './attestation-keeper.ts'
 import { bootConfiguration, digestBootConfiguration } from './boot-configuration.ts'
+import { keepBootStatement } from './boot-statement.ts'
 import type { CompletionCore } from './calls/serve-completion.ts'
 import type { EnclaveConfig } from './config.ts'
 import { listenOnSocket } from './listen-socket.ts'
@@ -56,31 +57,35 @@ export async function startEnclave(
   const account = await makeAccount(nsm.random)
   const attempts = createAttempts({ key: await nsm.random(ATTEMPTS_KEY_BYTES), monotonic })
   const boot = bootConfiguration(config)
+  const configuration = digestBootConfiguration(boot)
   const attestation = await keepAttestation({
     nsm,
     publicKey: account.publicKey,
-    userData: digestBootConfiguration(boot),
+    userData: configuration,
     renewMs: config.attestationRenewMs,
     now,
     monotonic,
     log,
   })
+  const domain = { chainId, contract }
   const space = new Space(limits.pendingBytesMax)
   const core: CompletionCore = {
     providers: config.providers,
     limits,
     transport: createTransport({ cas: config.cas.pem, connectTimeoutMs: limits.connectTimeoutMs }),
     account,
-    log: new NotaryLog({ account, domain: { chainId, contract }, space }),
+    log: new NotaryLog({ account, domain, space }),
     attempts,
     space,
     attestation,
     now,
     makeId: () => `chatcmpl-${randomUUID().replaceAll('-', '')}`,
   }
+  const { notary } = account
+  const bootStatement = keepBootStatement({ notary, domain, configuration, log: core.log, attestation })
   const gate: Gate = { running: 0, isClosed: false }
   const publicKey = `0x${encodeHex(account.publicKey)}`
-  const server = createEnclaveServer({ core, boot, gate, publicKey, log })
+  const server = createEnclaveServer({ core, boot, bootStatement, gate, publicKey, log })
   const closeAll = async () => {
     attestation.stop()
     const closed = new Promise((resolve) => server.close(resolve))

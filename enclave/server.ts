@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { decodeHex, encodeHex } from '../attestation/bytes.ts'
 import { headAttestationUserData } from '../attestation/evidence/head-statement.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
+import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
 import { CallerGone, CallFault, ProviderRefusal } from './call-fault.ts'
 import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/decode-call.ts'
 import { parseRequest } from './calls/parse-request.ts'
@@ -40,6 +41,7 @@ export type Gate = { running: number; isClosed: boolean }
 export type ServerOptions = {
   readonly core: CompletionCore
   readonly boot: BootConfiguration
+  readonly bootStatement: BootStatementKeeper
   readonly gate: Gate
   readonly publicKey: string
   readonly log: Log
@@ -72,6 +74,10 @@ async function serve(
       return pull(options, request, response)
     case `POST ${ENCLAVE_PATHS.attestHead}`:
       return sendJson(response, 200, await attestHead(options, request))
+    case `POST ${ENCLAVE_PATHS.bootStatement}`: {
+      const body = await readRequest(request, BOOT_STATEMENT_BYTES_MAX)
+      return sendJson(response, 200, await options.bootStatement.state(body))
+    }
     case `GET ${ENCLAVE_PATHS.identity}`:
       return sendJson(response, 200, describeIdentity(options))
     case `GET ${ENCLAVE_PATHS.attestation}`: {

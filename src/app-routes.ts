@@ -38,6 +38,7 @@ import { createNetworkStats } from './services/network-stats.ts'
 import { createOwnedNodes } from './services/nodes.ts'
 import { createReadiness, type ReadinessChecks } from './services/readiness.ts'
 import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './services/verified-completions.ts'
+import type { BootStatementsStore } from './stores/boot-statements.ts'
 import type { InferencesStore } from './stores/inferences.ts'
 import type { LogsStore } from './stores/logs.ts'
 import type { NodesStore } from './stores/nodes.ts'
@@ -51,6 +52,7 @@ export type AppDependencies = {
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
+  readonly bootStatements: Pick<BootStatementsStore, 'find'>
   /** How the parts are asked whether they can serve, besides enclave and committer. */
   readonly checks: Pick<ReadinessChecks, 'database' | 'attestation' | 'chain'>
   readonly evidence: EvidenceSources
@@ -126,8 +128,7 @@ export function addRoutes(
   dependencies: AppDependencies,
   signals: CallSignals,
 ): void {
-  const { enclaves, committer, records, logs, headAttestations, credentials, settings, log, now } =
-    dependencies
+  const { enclaves, committer, records, credentials, settings, log, now } = dependencies
   const { keys, limiter, idempotency } = dependencies
   const authenticated = authenticate(keys, 'inference')
   addServiceRoutes(router, createAttestations({ enclaves, now }))
@@ -147,7 +148,7 @@ export function addRoutes(
     authenticated,
   })
   addLogRoutes(router, {
-    logs: createLogs({ logs, headAttestations, records, isOpen: settings.isHistoryOpen }),
+    logs: createLogs({ ...dependencies, isOpen: settings.isHistoryOpen }),
     authenticated,
   })
   const { bodyBytesMax, keepAliveMs } = settings

@@ -6,12 +6,11 @@ import type { ChainCache, LinkedChain } from './chain-cache.ts'
 import { checkLinks } from './chain-links.ts'
 import type { AttestationDocument } from './document.ts'
 import { importPoint, type P384Key, verifyP384 } from './p384.ts'
-import type { RevokedCertificate } from './policy.ts'
+import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
+import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
 /** What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints. */
-export type ChainExpectation = {
-  readonly roots: readonly Uint8Array[]
-  readonly revoked: readonly RevokedCertificate[]
+export type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLists' | 'mode'> & {
   readonly atMs: number
   readonly cache: ChainCache | null
 }
@@ -25,7 +24,7 @@ export type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
-  { roots, revoked, atMs, cache }: ChainExpectation,
+  { roots, revoked, revocationLists: lists, mode, atMs, cache }: ChainExpectation,
 ): Promise<VerifiedChain> {
   checkRoot(cabundle, roots)
   const ders = [...cabundle, certificate]
@@ -33,6 +32,7 @@ export async function verifyChain(
   const certificates = known?.certificates ?? parseChain(ders)
   checkValidity(certificates, atMs)
   checkRevocation(certificates, revoked)
+  checkRevocationLists(certificates, { lists, mode, atMs })
   const leafKey = known?.leafKey ?? (await verifyLinks(certificates))
   if (!known) cache?.set(ders, { certificates, leafKey })
   return { certificates, leafKey, leaf: lastOf(certificates) }
@@ -73,15 +73,10 @@ function checkRevocation(certificates: readonly Certificate[], revoked: readonly
   const found = certificates.find(({ issuer, serial }) =>
     revoked.some(
       (entry) =>
-        equalBytes(entry.issuer, issuer.encoding) && equalBytes(trimmed(entry.serial), trimmed(serial)),
+        equalBytes(entry.issuer, issuer.encoding) && equalBytes(trimSerial(entry.serial), trimSerial(serial)),
     ),
   )
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
-}
-
-function trimmed(serial: Uint8Array): Uint8Array {
-  const start = serial.findIndex((byte) => byte !== 0)
-  return start < 0 ? new Uint8Array() : serial.subarray(start)
 }
 
 /** Links verified at a time: two make use of a second core, and more would only serve who sends forgeries. */

@@ -1,5 +1,6 @@
 import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts'
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
+import { isRevocationList, type RevocationList } from './revocation-list.ts'
 import { AWS_ROOT_SHA256 } from './roots.ts'
 
 /** A document may be as old as its leaf can be: AWS's leaves live three hours and some seconds. */
@@ -49,6 +50,11 @@ export type AttestationPolicy = {
   readonly roots?: readonly Uint8Array[]
   /** Certificates to refuse. Default: none known, so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
+  /**
+   * Verified lists of what authorities took back: each must be of an issuer in the document's chain, and in force, or the
+   * document is refused. Default: none.
+   */
+  readonly revocationLists?: readonly RevocationList[]
 }
 
 /** The caller's policy, or time, makes no sense; no document was looked at. Fix the call. */
@@ -68,6 +74,7 @@ export type ResolvedPolicy = {
   readonly allowDebug: boolean
   readonly roots: readonly Uint8Array[]
   readonly revoked: readonly RevokedCertificate[]
+  readonly revocationLists: readonly RevocationList[]
 }
 
 /**
@@ -77,7 +84,7 @@ export type ResolvedPolicy = {
 export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
   checkMembers(policy)
   const { measurements, releases = [], mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
-  const { allowDebug = false, roots = [AWS_ROOT_SHA256], revoked = [] } = policy
+  const { allowDebug = false, roots = [AWS_ROOT_SHA256], revoked = [], revocationLists = [] } = policy
   checkMode({ mode, maxAgeMs, futureSkewMs })
   checkMeasurementForm(measurements)
   checkReleases(releases, measurements)
@@ -86,6 +93,8 @@ export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
   if (typeof allowDebug !== 'boolean') throw new PolicyError('expected allowDebug to be true or false')
   checkRoots(roots)
   checkRevoked(revoked)
+  if (!listOf('revocationLists', revocationLists).every(isRevocationList))
+    throw new PolicyError('expected revocationLists of issuer, issuerKey, serials and times')
   return {
     measurements,
     releases,
@@ -96,6 +105,7 @@ export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
     allowDebug,
     roots,
     revoked,
+    revocationLists,
   }
 }
 
@@ -112,6 +122,7 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
   allowDebug: true,
   roots: true,
   revoked: true,
+  revocationLists: true,
 }
 
 /** An option that is named has a value: a nonce that was looked up and not found must not count as none asked for. */

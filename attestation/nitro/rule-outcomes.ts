@@ -63,10 +63,12 @@ function listRules(judge: (rule: RuleNumber) => Verdict): readonly RuleOutcome[]
 const RULE_NUMBERS = Object.keys(RULES).map(Number) as readonly RuleNumber[]
 
 function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
-  const { mode, revoked, nonce, measurements, allowDebug } = policy
+  const { mode, revoked, revocationLists, nonce, measurements, allowDebug } = policy
   if (rule === 18 && mode === 'historical') {
     return { outcome: 'passed', detail: "at the document's own time (historical)" }
   }
+  if (rule === 19 && revocationLists.length > 0)
+    return { outcome: 'passed', detail: describeLists(revocationLists) }
   if (rule === 19 && revoked.length === 0) return skipped('no revoked certificates were given')
   if (rule === 21 && mode === 'historical') {
     return { outcome: 'passed', detail: 'made within the life of its leaf; age not checked (historical)' }
@@ -75,6 +77,13 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   if (rule === 23 && allowDebug) return skipped('debug mode was allowed')
   if (rule === 24 && measurements === 'any') return skipped('any measurement is accepted')
   return { outcome: 'passed', detail: '' }
+}
+
+/** What they do not say anything of was not checked: of instances and leaves there are no lists. */
+function describeLists(lists: ResolvedPolicy['revocationLists']): string {
+  const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
+  const made = new Date(oldestMs).toISOString()
+  return `${lists.length} lists of issuers in the chain, as of ${made} or later; what others issued was not looked up`
 }
 
 function skipped(detail: string): Verdict {

@@ -1,3 +1,4 @@
+import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
@@ -29,6 +30,8 @@ export const ENCLAVE_PATHS = {
   attestation: '/v1/attestation',
   /** POST HeadAttestationRequest → HeadAttestationReply */
   attestHead: '/v1/log/attest',
+  /** POST BootStatementRequest → BootStatementReply */
+  bootStatement: '/v1/boot-statement',
 } as const
 
 /** Request header of a completion call: base64url of the JSON of a CompletionCall. */
@@ -190,5 +193,18 @@ export type HeadAttestationReply = {
   /** Hex without prefix. */
   readonly root: string
   /** Attestation document, base64: over the key, the block's hash as nonce, and headAttestationUserData. */
+  readonly document: string
+}
+
+/**
+ * Shows an enclave whose log is empty the newest heads of the logs that there are, each signed by its notary for the enclave's own
+ * chain and contract; at most BOOT_HEADS_MAX, in ascending order of their notaries. Which there are is the gateway's word.
+ */
+export type BootStatementRequest = { readonly heads: readonly BootHead[] }
+
+/** The first statement that the enclave made, whoever asks: it makes no other. */
+export type BootStatementReply = {
+  readonly heads: readonly BootHead[]
+  /** Attestation document, base64: over the key, no nonce, and bootStatementUserData. */
   readonly document: string
 }

@@ -6,14 +6,16 @@ import { parseRoots } from '../../attestation/nitro/roots.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { readSource } from './read-source.ts'
 import { addReleaseOptions, type ReleaseOptions, readExpectedReleases } from './release/release-options.ts'
+import { addRevocationOption, type RevocationOptions } from './revocation/read-lists.ts'
 
 /** What a user demands of an attestation document, as commander gives it. */
-export type AttestationOptions = ReleaseOptions & {
-  readonly pcr?: ReadonlyMap<number, Uint8Array>
-  readonly anyMeasurement?: boolean
-  readonly allowDebug?: boolean
-  readonly root?: readonly string[]
-}
+export type AttestationOptions = ReleaseOptions &
+  RevocationOptions & {
+    readonly pcr?: ReadonlyMap<number, Uint8Array>
+    readonly anyMeasurement?: boolean
+    readonly allowDebug?: boolean
+    readonly root?: readonly string[]
+  }
 
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
@@ -22,13 +24,13 @@ export function addAttestationOptions(command: Command): Command {
     .option('--any-measurement', 'accept whatever code runs in the enclave')
     .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
     .option('--root <file>', "trust this root (PEM or DER) instead of AWS's; may be repeated", collectText)
-  return addReleaseOptions(command)
+  return addReleaseOptions(addRevocationOption(command))
 }
 
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
-  const { pcr, anyMeasurement, allowDebug, root, release } = options
-  return [pcr, anyMeasurement, allowDebug, root, release].some((option) => option !== undefined)
+  const { pcr, anyMeasurement, allowDebug, root, release, crl } = options
+  return [pcr, anyMeasurement, allowDebug, root, release, crl].some((option) => option !== undefined)
 }
 
 /**

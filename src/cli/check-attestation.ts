@@ -3,7 +3,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attest
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../../attestation/nitro/policy.ts'
-import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import type { AttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import type { Check, Holder } from './verify-report.ts'
 
@@ -16,6 +16,7 @@ import type { Check, Holder } from './verify-report.ts'
 export async function checkAttestation(
   record: Json,
   policy: AttestationPolicy | null,
+  verifier: AttestationVerifier,
 ): Promise<{ readonly check: Check; readonly holder: Holder }> {
   const give = (outcome: Check['outcome'], detail: string, holder: Holder = null) => ({
     check: { name: 'attestation', outcome, detail },
@@ -24,7 +25,7 @@ export async function checkAttestation(
   if (policy === null) return give('not checked', 'no expected measurements given')
   try {
     const members = isJsonObject(record) ? record : {}
-    const facts = await verifyAttestation(documentOf(members), { ...policy, mode: 'historical' }, new Date(0))
+    const facts = await verifier.verify(documentOf(members), { ...policy, mode: 'historical' }, new Date(0))
     checkLifetime(members, facts)
     return give('passed', describe(facts, policy), {
       code: policy.measurements === 'any' ? 'any' : 'expected',

@@ -1,5 +1,6 @@
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { type AttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
 import { checkAttestation } from './check-attestation.ts'
 import type { Subject } from './read-subjects.ts'
@@ -14,11 +15,12 @@ import { judgeReport, type SubjectReport } from './verify-report.ts'
 export async function verifySubject(
   { record, request, chunks }: Subject,
   policy: AttestationPolicy | null,
+  verifier: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<SubjectReport> {
   const given = {
     ...(request === undefined ? {} : { request }),
     ...(chunks === undefined ? {} : { chunks }),
   }
   const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
-  return judgeReport(record, report, await checkAttestation(record, policy))
+  return judgeReport(record, report, await checkAttestation(record, policy, verifier))
 }

@@ -41,6 +41,8 @@ export type SeatOptions = {
   readonly check: (identity: Identity) => Promise<readonly string[]>
   /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
+  /** Tells an accepted enclave of the logs that there are, before it gets a call; done at once when it knows. */
+  readonly introduce: (identity: Identity, client: EnclaveClient) => Promise<void>
   readonly follow: (enclave: FollowedEnclave) => Following
   /** How long after the last call its enclave may still seal it, milliseconds. */
   readonly settleMs: number
@@ -209,6 +211,7 @@ export class Seat {
       const identity = await this.client.identity()
       const { notary } = identity
       const faults = await this.options.check(identity)
+      if (faults.length === 0) await this.options.introduce(identity, this.client)
       const isKnown = notary !== this.current.notary && (await this.options.isKnownLog(notary))
       this.notaries.add(notary)
       this.known = identity

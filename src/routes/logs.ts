@@ -62,6 +62,10 @@ export function addLogRoutes(
     '/v1/log/:notary',
     open((context) => logs.find(notaryOf(context))),
   )
+  router.get(
+    '/v1/log/:notary/boot-statement',
+    open((context) => logs.bootStatement(notaryOf(context))),
+  )
   router.get('/v1/log/:notary/heads', openPart(parseHeadsQuery, logs.heads))
   router.get('/v1/log/:notary/inclusion', openPart(parseInclusionQuery, logs.inclusion))
   router.get('/v1/log/:notary/consistency', openPart(parseConsistencyQuery, logs.consistency))

@@ -1,5 +1,8 @@
 import { type buildConnector, Pool } from 'undici'
+import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import {
+  type BootStatementReply,
+  type BootStatementRequest,
   CALL_HEADER,
   type CompletionCall,
   ENCLAVE_PATHS,
@@ -16,6 +19,7 @@ import { EnclaveError, enclaveErrorOf } from './enclave-error.ts'
 import { type EnclaveEvent, readEnclaveEvents } from './enclave-events.ts'
 import {
   parseAttestationReply,
+  parseBootStatementReply,
   parseFault,
   parseHeadAttestationReply,
   parseIdentity,
@@ -43,6 +47,8 @@ export type EnclaveClient = {
   attestation(nonce: string): Promise<string>
   /** All leaves that the log has now, their root, and a document over both and the block's hash (0x, lower case). */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply>
+  /** What the enclave states of heads of other logs: these, when nobody showed it any before. */
+  stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply>
   /** Ends all connections; calls under way fail. */
   close(): Promise<void>
 }
@@ -117,7 +123,18 @@ export function createEnclaveClient(options: {
       forgetting(async () =>
         parseAttestationReply(await fetchControl(control, `${ENCLAVE_PATHS.attestation}?nonce=${nonce}`)),
       ),
-    attestHead: (blockHash, signal) => forgetting(() => sendAttestHead(control, blockHash, signal)),
+    attestHead: (blockHash, signal) =>
+      forgetting(async () => {
+        const request: HeadAttestationRequest = { block_hash: blockHash }
+        return parseHeadAttestationReply(
+          await postControl(control, ENCLAVE_PATHS.attestHead, { request, signal }),
+        )
+      }),
+    stateBoot: (heads) =>
+      forgetting(async () => {
+        const request: BootStatementRequest = { heads }
+        return parseBootStatementReply(await postControl(control, ENCLAVE_PATHS.bootStatement, { request }))
+      }),
     close: async () => {
       await Promise.all([completions.destroy(), control.destroy()])
     },
@@ -179,22 +196,21 @@ async function sendPull(pool: Pool, request: PullRequest, signal: AbortSignal): 
   return parsePullReply(await readSuccess(reply, REPLY_BYTES_MAX, signal))
 }
 
-async function sendAttestHead(
+async function postControl(
   pool: Pool,
-  blockHash: string,
-  signal: AbortSignal,
-): Promise<HeadAttestationReply> {
-  const request: HeadAttestationRequest = { block_hash: blockHash }
+  path: string,
+  { request, signal }: { readonly request: object; readonly signal?: AbortSignal },
+): Promise<unknown> {
   const reply = await send(pool, {
     method: 'POST',
-    path: ENCLAVE_PATHS.attestHead,
+    path,
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(request),
     headersTimeout: CONTROL_TIMEOUT_MS,
     bodyTimeout: CONTROL_TIMEOUT_MS,
-    signal,
+    ...(signal === undefined ? {} : { signal }),
   })
-  return parseHeadAttestationReply(await readSuccess(reply, SMALL_REPLY_BYTES_MAX, signal))
+  return readSuccess(reply, SMALL_REPLY_BYTES_MAX, signal)
 }
 
 async function fetchControl(pool: Pool, path: string): Promise<unknown> {

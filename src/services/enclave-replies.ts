@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import {
+  type BootStatementReply,
   type EnclaveFault,
   type HeadAttestationReply,
   type Identity,
@@ -53,6 +54,11 @@ export function parseHeadAttestationReply(value: unknown): HeadAttestationReply 
   return parse<HeadAttestationReply>(headAttestationSchema, value, 'a head attestation')
 }
 
+/** A boot statement. Throws EnclaveError `protocol`. */
+export function parseBootStatementReply(value: unknown): BootStatementReply {
+  return parse<BootStatementReply>(bootStatementSchema, value, 'a boot statement')
+}
+
 function parse<Value>(schema: z.ZodType, value: unknown, expected: string): Value {
   const { error } = schema.safeParse(value)
   const issue = error?.issues[0]
@@ -82,6 +88,18 @@ const identitySchema = z.object({
 const headAttestationSchema = z.object({
   size: index,
   root: z.string().regex(/^[0-9a-f]{64}$/),
+  document: z.base64().min(1),
+})
+
+const bootStatementSchema = z.object({
+  heads: z.array(
+    z.strictObject({
+      notary: z.string().regex(/^0x[0-9a-f]{40}$/),
+      size: z.int().min(1),
+      root: z.string().regex(/^[0-9a-f]{64}$/),
+      signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+    }),
+  ),
   document: z.base64().min(1),
 })
 

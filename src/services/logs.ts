@@ -1,5 +1,6 @@
 import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { ApiError, ValidationError } from '../errors.ts'
+import type { BootStatementsStore } from '../stores/boot-statements.ts'
 import type { StoredHeadAttestation } from '../stores/head-attestations.ts'
 import type { LogsStore, StoredHead, StoredLog } from '../stores/logs.ts'
 import type { RecordsStore } from '../stores/records.ts'
@@ -18,6 +19,8 @@ export const LEAVES_MAX = 10_000
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
+  /** What the notary's enclave stated of the logs before its own. */
+  bootStatement(notary: string): Promise<object>
   heads(notary: string, query: { readonly limit: number; readonly cursor: number | null }): Promise<object>
   inclusion(notary: string, query: { readonly index: number; readonly size: number | null }): Promise<object>
   consistency(notary: string, query: { readonly from: number; readonly to: number | null }): Promise<object>
@@ -33,10 +36,11 @@ export type Logs = {
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
+  readonly bootStatements: Pick<BootStatementsStore, 'find'>
   readonly records: Pick<RecordsStore, 'listFrom'>
   readonly isOpen: boolean
 }): Logs {
-  const { logs, headAttestations, records, isOpen } = options
+  const { logs, headAttestations, bootStatements, records, isOpen } = options
 
   async function open(notary: string): Promise<StoredLog> {
     const log = await logs.find(notary)
@@ -53,6 +57,16 @@ export function createLogs(options: {
       return { logs: page.logs.map(describeLog), cursor }
     },
     find: async (notary) => describeLog(await open(notary)),
+    async bootStatement(notary) {
+      await open(notary)
+      const stored = await bootStatements.find(notary)
+      const statement = stored && {
+        heads: JSON.parse(stored.heads),
+        created_at: stored.createdAt,
+        document: encodeBase64(stored.document),
+      }
+      return { notary, statement }
+    },
     async heads(notary, query) {
       const { logId } = await open(notary)
       const page = await readHeadPage({ logs, headAttestations }, { logId, ...query })

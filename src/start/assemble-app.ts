@@ -7,6 +7,7 @@ import type { Logger } from '../logger.ts'
 import type { ApiKeys } from '../services/api-keys.ts'
 import { createAttestationCheck } from '../services/attestation-check.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
+import { createBootStatementsStore } from '../stores/boot-statements.ts'
 import { createDatabaseCheck } from '../stores/database-check.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createLogsStore } from '../stores/logs.ts'
@@ -57,6 +58,7 @@ export function assembleApp(
     records: createRecordsStore(database),
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
+    bootStatements: createBootStatementsStore(database),
     evidence,
     checks: {
       database: createDatabaseCheck(database),

@@ -8,11 +8,13 @@ import type { Following, SeatOptions } from '../enclaves/seat.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../logger.ts'
 import type { Meter } from '../metrics/meter.ts'
+import { createBootStatements } from '../services/boot-statements.ts'
 import { createEnclaveClient } from '../services/enclave-client.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
 import { SETTLE_SECONDS } from '../services/idempotency.ts'
 import { createRelayerNonces } from '../services/relayer-nonces.ts'
 import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
+import { createBootStatementsStore } from '../stores/boot-statements.ts'
 import { createCommitsStore } from '../stores/commits.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createLogsStore } from '../stores/logs.ts'
@@ -101,6 +103,12 @@ function createSeats(
   const nonces = createRelayerNonces({ commits: createCommitsStore(database), relayer: relayerOf(chain) })
   const store = createHeadAttestationsStore(database)
   const logs = createLogsStore(database)
+  const { chainId, contract } = chain
+  const boots = createBootStatements({
+    store: createBootStatementsStore(database),
+    domain: { chainId, contract },
+    log,
+  })
   const follow: SeatOptions['follow'] = (enclave): Following => {
     const { pull, expectEnd } = pullUntilEnd(enclave)
     ends.push(expectEnd)
@@ -123,6 +131,7 @@ function createSeats(
     openClient: (isExpected) =>
       createEnclaveClient({ socketPath, callsMax: CALLS_MAX, isExpected, now: Date.now }),
     check: createEnclaveCheck({ domain: chain, isProduction, releases: entries, now: Date.now }),
+    introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow,
     settleMs: SETTLE_SECONDS * 1000,

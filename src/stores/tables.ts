@@ -17,6 +17,7 @@ export type Tables = {
   readonly anchor_blocks: AnchorBlockRow
   readonly relayers: RelayerRow
   readonly head_attestations: HeadAttestationRow
+  readonly boot_statements: BootStatementRow
   readonly nodes: NodeRow
   readonly node_benchmarks: NodeBenchmarkRow
   readonly inferences: InferenceRow
@@ -101,6 +102,14 @@ type RecordRow = {
   readonly created_at: number
   /** Of the call that asked for it, unlike request_id never the caller's to choose. */
   readonly call_id: string | null
+}
+
+type BootStatementRow = {
+  readonly notary: string
+  /** JSON. */
+  readonly heads: string
+  readonly document: Uint8Array
+  readonly created_at: number
 }
 
 type AnchorRow = {

@@ -102,11 +102,17 @@ describe('the command line, against a whole service', () => {
     process.kill(enclave, 'SIGKILL')
     await expect.poll(() => ask('of the next enclave').catch(() => ''), { timeout: 30_000 }).not.toBe('')
     const { code, stdout } = await cli('audit', service.url, ...expected, '--rpc', service.rpcUrl, '--json')
-    const { logs, findings } = JSON.parse(stdout)
+    const { logs, findings, checks } = JSON.parse(stdout)
     expect({ code, findings, sizes: logs.map(({ size }: { size: number }) => size) }).toEqual({
       code: 0,
       findings: [],
       sizes: [expect.any(Number), CALLS + 5],
     })
+    // The next enclave was shown the log of the one that was killed, and one relayer paid for both.
+    expect(checks.map(({ name, outcome }: Record<string, string>) => [name, outcome])).toEqual([
+      ['logs in the contract', 'passed'],
+      ['earlier logs', 'passed'],
+      ['transactions of relayers', 'passed'],
+    ])
   })
 })

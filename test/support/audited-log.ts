@@ -1,7 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { Wallet } from 'ethers'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import {
+  type BootHead,
+  type BootStatement,
+  bootStatementUserData,
+} from '../../attestation/evidence/boot-statement.ts'
 import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
@@ -22,6 +28,14 @@ export type Anchoring = {
   readonly chain: Pick<TestChain, 'chainId' | 'contract' | 'relayerKey' | 'rpc'> | null
   /** The relayer's next nonce, counted up. */
   nonce: number
+}
+
+/** A relayer of one gateway alone, which the chain gave coins. */
+export async function fundRelayer(chain: NonNullable<Anchoring['chain']>): Promise<Anchoring> {
+  const { address, privateKey } = Wallet.createRandom()
+  await chain.rpc.call('anvil_setBalance', [address, '0x56bc75e2d63100000'])
+  const { chainId, contract, rpc } = chain
+  return { chain: { chainId, contract, rpc, relayerKey: privateKey }, nonce: 0 }
 }
 
 /** A notary with its security module, as an enclave has them. */
@@ -56,6 +70,8 @@ export type BuiltLog = {
   /** Stored records as they are served, by index. */
   readonly records: readonly JsonObject[]
   readonly attestations: readonly HeadAttestation[]
+  /** What the enclave stated of the logs before its own; null: nothing is served. */
+  readonly bootStatement: BootStatement | null
   readonly reference: ReturnType<typeof createReference>
   /** Attestation document of the records, standard base64. */
   readonly document: string
@@ -106,6 +122,8 @@ export async function buildLog(
     readonly finishedAtMs?: number
     /** Another history that this one begins with, up to its so manieth head. */
     readonly after?: { readonly log: BuiltLog; readonly heads: number }
+    /** Logs whose newest heads the enclave was shown. Default: none. */
+    readonly shown?: readonly BuiltLog[]
   },
 ): Promise<BuiltLog> {
   const { anchoring, salt = '', after, attestedSizes = [] } = options
@@ -142,6 +160,7 @@ export async function buildLog(
     heads,
     reference,
     document,
+    bootStatement: await stateBoot(notary, options.shown ?? []),
     records: [...(after?.log.records.slice(0, keptSize) ?? []), ...records],
     attestations: await attestHeads(
       notary,
@@ -149,6 +168,30 @@ export async function buildLog(
       anchoring,
     ),
   }
+}
+
+/** States that the enclave was shown the newest heads of these logs. */
+export async function stateBoot(notary: TestNotary, shown: readonly BuiltLog[]): Promise<BootStatement> {
+  const heads = shown.flatMap(newestHead).toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
+  const configuration = digestBootConfiguration(notary.bootConfiguration)
+  const userData = bootStatementUserData({ configuration, notary: notary.account.notary, heads })
+  const document = await attest(notary, userData, null)
+  const createdAt = Math.floor(decodeAttestationPayload(document).timestampMs / 1000)
+  return { heads, created_at: createdAt, document: document.toString('base64') }
+}
+
+function newestHead({ notary, heads }: BuiltLog): readonly BootHead[] {
+  const head = heads.at(-1)
+  if (head === undefined) return []
+  const { size, root, signature } = head
+  return [
+    {
+      notary: notary.account.notary,
+      size,
+      root: encodeHex(root),
+      signature: `0x${encodeHex(signature)}`,
+    },
+  ]
 }
 
 /** Signs heads, has the chain mine their anchors, and gives them as confirmed. */

@@ -142,6 +142,10 @@ function answer({ resource, number }: Question, log: BuiltLog | undefined): Json
       )
       return { notary, heads: heads.map(describeHead), attestations: [...attestations], cursor }
     }
+    case 'log/boot-statement': {
+      const { bootStatement } = log
+      return { notary, statement: bootStatement && JSON.parse(JSON.stringify(bootStatement)) }
+    }
     case 'log/leaves': {
       const start = number('start') ?? 0
       const end = Math.min(number('end') ?? size, start + PAGE.leaves)

@@ -15,6 +15,7 @@ import { type Committer, createCommitter } from '../../src/services/committer.ts
 import { createEnclaveClient } from '../../src/services/enclave-client.ts'
 import { openLimits } from '../../src/start/limits.ts'
 import { createAnchorBlocksStore } from '../../src/stores/anchor-blocks.ts'
+import { createBootStatementsStore } from '../../src/stores/boot-statements.ts'
 import { createCommitsStore } from '../../src/stores/commits.ts'
 import { openDatabase } from '../../src/stores/database.ts'
 import { createDatabaseCheck } from '../../src/stores/database-check.ts'
@@ -128,6 +129,7 @@ export async function startGateway(
         createEnclaveClient({ socketPath, callsMax: 512, isExpected, now: Date.now }),
       check: async () => [],
       isKnownLog: async () => false,
+      introduce: async () => undefined,
       follow,
       settleMs: 0,
       log,
@@ -151,6 +153,7 @@ export async function startGateway(
     records,
     logs: createLogsStore(database),
     headAttestations: createHeadAttestationsStore(database),
+    bootStatements: createBootStatementsStore(database),
     evidence: {
       anchors: createAnchorBlocksStore(database),
       proofs: { prove: async () => null },

@@ -6,6 +6,7 @@ import type { ServedHead, ServedLog } from './answers.ts'
 import { decodeAnchorEvent } from './chain-forms.ts'
 import type { ChainAnchor, ChainReceipt, ChainSource } from './chain-source.ts'
 import type { Ledger } from './ledger.ts'
+import type { Payers } from './payers.ts'
 import { isoOf } from './timeline.ts'
 
 /** Longest that a head may wait for its anchor without being reported, milliseconds: chains take minutes. */
@@ -30,9 +31,15 @@ export type AttestedAt = (size: number) => number | null
 /** Gives the audit of the anchors of `log`. Without a chain, only what the gateway itself says is looked at. */
 export function createAnchorAudit(
   log: ServedLog,
-  given: { readonly ledger: Ledger; readonly chain: ChainSource | null; readonly nowMs: number },
+  given: {
+    readonly ledger: Ledger
+    readonly chain: ChainSource | null
+    /** Told who paid for each anchor that is in a block, whatever else is wrong with it. */
+    readonly payers: Pick<Payers, 'note'>
+    readonly nowMs: number
+  },
 ): AnchorAudit {
-  const { ledger, chain, nowMs } = given
+  const { ledger, chain, payers, nowMs } = given
   const waiting: ServedHead[] = []
 
   /** The head's own time is the gateway's word: it may say that a head is always young. */
@@ -73,6 +80,7 @@ export function createAnchorAudit(
         })
       return
     }
+    payers.note({ address: found.from, nonce: found.nonce })
     const faults = compareAnchor(head, { found, receipt, log })
     if (receipt.status !== 1)
       ledger.find('anchor_reverted', {

@@ -4,17 +4,21 @@ import { ChainFault } from './chain-fault.ts'
 import { type AnchorEvent, decodeAnchorEvent, EVENT_TOPICS, LogForm } from './chain-forms.ts'
 import type { EventQuery } from './chain-source.ts'
 
+/** Blocks of one question, at most: over more, some endpoints do not refuse, but take too long. */
+export const BLOCKS_PER_QUESTION_MAX = 1_000_000
+
 /**
- * Gives the contract's events of a notary, page by page. Endpoints bound how many blocks or events one question may cover,
- * each in another way: a question that is refused is asked of half the blocks, and of twice as many again after that.
+ * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks or events one question may
+ * cover, each in another way: a question that is refused is asked of half the blocks, and of twice as many again after that.
  * Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,
   { contract, notary, fromBlock, toBlock }: EventQuery,
 ): AsyncGenerator<readonly AnchorEvent[]> {
-  const topics = [[EVENT_TOPICS.anchored, EVENT_TOPICS.equivocation], `0x${'0'.repeat(24)}${notary.slice(2)}`]
-  let span = toBlock - fromBlock + 1
+  const kinds = [EVENT_TOPICS.anchored, EVENT_TOPICS.equivocation]
+  const topics = notary === null ? [kinds] : [kinds, `0x${'0'.repeat(24)}${notary.slice(2)}`]
+  let span = Math.min(toBlock - fromBlock + 1, BLOCKS_PER_QUESTION_MAX)
   for (let from = fromBlock; from <= toBlock; ) {
     const to = Math.min(from + span - 1, toBlock)
     const filter = { address: contract, topics, fromBlock: hex(from), toBlock: hex(to) }
@@ -26,7 +30,7 @@ export async function* readEventPages(
     }
     yield readEvents(entries, { contract, notary })
     from = to + 1
-    span *= 2
+    span = Math.min(span * 2, BLOCKS_PER_QUESTION_MAX)
   }
 }
 
@@ -41,7 +45,7 @@ function readEvents(
   return parsed.data
     .map(decodeAnchorEvent)
     .filter((event) => event !== null)
-    .filter((event) => event.address === contract && event.notary === notary)
+    .filter((event) => event.address === contract && (notary === null || event.notary === notary))
 }
 
 function asRefusal(fault: unknown): RpcError {

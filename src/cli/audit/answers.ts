@@ -81,6 +81,11 @@ export function parseLog(log: JsonObject, where: string): ServedLog {
   }
 }
 
+export function parseBootAnswer(answer: JsonObject, where: string, notary: string): Json | null {
+  requireNotary(answer, where, notary)
+  return memberOf(answer, 'statement') ?? null
+}
+
 export function parseHeadPage(answer: JsonObject, where: string, notary: string): HeadPage {
   const read = readAnswer(where)
   requireNotary(answer, where, notary)

@@ -4,6 +4,7 @@ import type { AttestationVerifier } from '../../../attestation/nitro/verify-atte
 import { createAnchorAudit } from './anchor-audit.ts'
 import type { ServedLog } from './answers.ts'
 import { createAttestationAudit } from './attestation-audit.ts'
+import { auditBootStatement, type NamedHeads } from './boot-audit.ts'
 import { ChainFault } from './chain-fault.ts'
 import type { ChainSource } from './chain-source.ts'
 import { auditClaims, auditSameLog } from './claims-audit.ts'
@@ -18,6 +19,7 @@ import { openLeafReader } from './leaf-reader.ts'
 import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
 import { auditConfigurationSource, auditContract, auditIdentity } from './log-identity.ts'
 import { type WalkOutcome, walkLog } from './log-walk.ts'
+import type { Payers } from './payers.ts'
 import { auditProofs } from './proof-audit.ts'
 import { createRecordAudit, type RecordAudit } from './record-audit.ts'
 import { createDocumentJudge } from './record-documents.ts'
@@ -36,6 +38,8 @@ export type LogReport = {
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
+  /** The newest head that the leaves were compared with. */
+  readonly matched: SignedHead | null
   /** It came to its end; otherwise nothing counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
@@ -50,6 +54,9 @@ export type AuditTools = {
   /** First block whose events are read. */
   readonly fromBlock: number
   readonly verifier: AttestationVerifier
+  readonly payers: Payers
+  /** Heads that enclaves say they were shown. */
+  readonly named: NamedHeads
   readonly random: Random
   /** Unix milliseconds. */
   readonly nowMs: number
@@ -87,9 +94,9 @@ export async function auditLog(
     await run.end()
   }
   if (!isComplete) ledger.skipAll('the audit of this log did not come to its end')
-  const { startSize, endSize, headCount } = run
+  const { startSize, endSize, headCount, matched } = run
   const { notary, size } = log
-  const counts = { startSize, endSize, headCount, isComplete }
+  const counts = { startSize, endSize, headCount, matched, isComplete }
   return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }
 
@@ -137,15 +144,20 @@ class LogRun {
     return this.walkedSize
   }
 
+  get matched(): SignedHead | null {
+    return this.state.head
+  }
+
   /** Whether it came to its end. */
   async audit(): Promise<boolean> {
     const { log, ledger, tools } = this
     const saved = this.state
     auditIdentity(log, { ledger, scope: tools.scope })
+    await auditBootStatement(log, { ...tools, ledger })
     const chain = await auditContract(log, { ledger, chain: tools.chain })
     const given = { gateway: tools.gateway, ledger }
     if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false
-    const anchors = createAnchorAudit(log, { ledger, chain, nowMs: tools.nowMs })
+    const anchors = createAnchorAudit(log, { ...tools, ledger, chain })
     await anchors.check(saved.waiting)
     const records = this.openRecords()
     const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved.head })

@@ -3,6 +3,7 @@ import { hintAtRoot } from '../root-hint.ts'
 import { formatCheck } from '../verify-report.ts'
 import type { LogReport } from './audit-log.ts'
 import type { AuditCheckName, Finding } from './findings.ts'
+import type { AuditCheck } from './ledger.ts'
 import type { AuditReport } from './run-audit.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
@@ -13,9 +14,9 @@ export function isClean({ logs, findings }: AuditReport): boolean {
 /** Gives the report of an audit for people. */
 export function printAuditText(report: AuditReport): string {
   const logs = report.logs.map(formatLog)
-  const own = report.findings.length === 0 ? [] : [`gateway\n${report.findings.map(formatFinding).join('')}`]
+  const own = `gateway\n${formatChecks(report.checks)}${report.findings.map(formatFinding).join('')}`
   const hint = hintAtRoot(report.logs.flatMap((log) => log.findings.map(({ message }) => message)))
-  return [...logs, ...own, `${conclude(report)}\n${hint}`].join('\n')
+  return [...logs, own, `${conclude(report)}\n${hint}`].join('\n')
 }
 
 /** Gives the report of an audit as one JSON object, for programs. */
@@ -27,11 +28,16 @@ export function printAuditJson(report: AuditReport): string {
     to: log.endSize,
     heads: log.headCount,
     complete: log.isComplete,
-    checks: log.checks.map(({ name, outcome, detail }) => ({ name, outcome, detail })),
+    checks: log.checks.map(checkObject),
     findings: log.findings.map(findingObject),
   }))
+  const checks = report.checks.map(checkObject)
   const findings = report.findings.map(findingObject)
-  return `${JSON.stringify({ ok: isClean(report), conclusion: conclude(report), logs, findings }, null, 2)}\n`
+  return `${JSON.stringify({ ok: isClean(report), conclusion: conclude(report), logs, checks, findings }, null, 2)}\n`
+}
+
+function checkObject({ name, outcome, detail }: AuditCheck) {
+  return { name, outcome, detail }
 }
 
 function findingObject({ isEarlier, ...finding }: Finding) {
@@ -39,10 +45,14 @@ function findingObject({ isEarlier, ...finding }: Finding) {
 }
 
 function formatLog(log: LogReport): string {
-  const width = Math.max(...log.checks.map(({ name }) => name.length))
   const range = log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
   const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
-  return `${head}${log.checks.map((check) => formatCheck(check, width)).join('')}${log.findings.map(formatFinding).join('')}`
+  return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
+}
+
+function formatChecks(checks: readonly AuditCheck[]): string {
+  const width = Math.max(...checks.map(({ name }) => name.length))
+  return checks.map((check) => formatCheck(check, width)).join('')
 }
 
 function formatFinding({ code, severity, where, message, isEarlier }: Finding): string {
@@ -63,7 +73,8 @@ function conclude(report: AuditReport): string {
   ] as const
   const named = told.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`)
   if (named.length > 0) return `FOUND: ${named.join(', ')}.`
-  const open = new Set(logs.flatMap(listOpen))
+  const own = report.checks.filter(({ outcome, isMoot }) => outcome === 'not checked' && !isMoot)
+  const open = new Set([...logs.flatMap(listOpen), ...own.map(({ name }) => name)])
   const rest = open.size === 0 ? '' : ` Not checked, or not in full: ${[...open].join(', ')}.`
   return `${concludeLogs(logs)}${rest}`
 }

@@ -15,7 +15,18 @@ const Bytes = HexBytes.transform((text) => decodeHex(text))
 
 export const BlockForm = z.object({ hash: Hash, timestamp: Quantity })
 
-export const TransactionForm = z.object({ hash: Hash, to: Address.nullable(), input: Bytes })
+export const TransactionForm = z.object({
+  hash: Hash,
+  from: Address,
+  nonce: Quantity,
+  to: Address.nullable(),
+  input: Bytes,
+})
+
+/** A block with its transactions, of each as much as finds one. */
+export const FullBlockForm = z.object({
+  transactions: z.array(z.object({ hash: Hash, from: Address, nonce: Quantity })),
+})
 
 export const LogForm = z.object({
   address: Address,
@@ -30,6 +41,8 @@ export const ReceiptForm = z.object({
   blockNumber: Quantity,
   blockHash: Hash,
   status: Quantity,
+  /** The contract that it created itself. */
+  contractAddress: Address.nullish(),
   logs: z.array(LogForm),
 })
 

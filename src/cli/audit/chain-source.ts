@@ -4,15 +4,18 @@ import { type Rpc, type RpcCall, RpcError, type RpcReply } from '../../chain/rpc
 import { readEventPages } from './anchor-events.ts'
 import { ChainFault } from './chain-fault.ts'
 import type { AnchorEvent } from './chain-forms.ts'
-import { BlockForm, HexBytes, Quantity, ReceiptForm, TransactionForm } from './chain-forms.ts'
+import { BlockForm, FullBlockForm, HexBytes, Quantity, ReceiptForm, TransactionForm } from './chain-forms.ts'
 
 /** How often the endpoint is asked before the audit gives up. */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_FIRST_MS = 250
 
-/** What the chain has under a transaction's hash. */
+/** What the chain has under a transaction's hash. Addresses are 0x, lower case. */
 export type ChainAnchor = {
-  /** Called account: 0x, lower case; null when a contract is created. */
+  /** Who signed it, and paid for it. */
+  readonly from: string
+  readonly nonce: number
+  /** Called account; null when a contract is created. */
   readonly to: string | null
   readonly input: Uint8Array
   /** Null while it is in no block. */
@@ -30,15 +33,24 @@ export type ChainSource = {
   fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]>
   /** Blocks by number; a number that the chain does not reach is left out. */
   fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>>
-  /** Events of a notary in the contract, in pages, in the order of the chain. */
+  /** Senders in the order of the hashes; null for a transaction that the endpoint does not know. */
+  fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]>
+  /** Events of a notary in the contract, or of all, in pages, in the order of the chain. */
   eventPages(query: EventQuery): AsyncIterable<readonly AnchorEvent[]>
   /** Whether the contract of this release stands at the address. */
   hasContract(address: string): Promise<boolean>
+  /** Whether there was code at the address after this block. Null when the endpoint keeps no state of that time. */
+  hadCode(address: string, block: number): Promise<boolean | null>
+  /** How many transactions an account had sent after this block; null as hadCode. */
+  countSent(address: string, block: number): Promise<number | null>
+  /** Hash of the transaction of this account and nonce in the block; null when it is not there. */
+  findInBlock(block: number, sent: { readonly from: string; readonly nonce: number }): Promise<string | null>
 }
 
 export type EventQuery = {
   readonly contract: string
-  readonly notary: string
+  /** Null: of every notary. */
+  readonly notary: string | null
   /** Inclusive. */
   readonly fromBlock: number
   readonly toBlock: number
@@ -68,8 +80,18 @@ export async function openChainSource(
       if (transaction === null) return null
       if (transaction.hash !== hash || (receipt !== null && receipt.transactionHash !== hash))
         throw new ChainFault(`the endpoint gave another transaction than ${hash}`)
-      return { to: transaction.to, input: transaction.input, receipt }
+      const { from, nonce, to, input } = transaction
+      return { from, nonce, to, input, receipt }
     })
+  }
+
+  /** Null when the endpoint refuses: most keep the state of the last blocks alone. */
+  async function readState<Value>(
+    form: z.ZodType<Value>,
+    { method, address, block }: { readonly method: string; readonly address: string; readonly block: number },
+  ): Promise<Value | null> {
+    const [reply] = await batch([{ method, params: [address, quantity(block)] }])
+    return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
   return {
@@ -77,6 +99,22 @@ export async function openChainSource(
     fetchNewestBlock: async () =>
       readAs(Quantity, { kind: 'result', value: await call('eth_blockNumber', []) }),
     fetchAnchors,
+    async fetchSenders(txHashes) {
+      const replies = await batch(
+        txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] })),
+      )
+      return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
+    },
+    async hadCode(address, block) {
+      const code = await readState(HexBytes, { method: 'eth_getCode', address, block })
+      return code === null ? null : code !== '0x'
+    },
+    countSent: (address, block) => readState(Quantity, { method: 'eth_getTransactionCount', address, block }),
+    async findInBlock(block, { from, nonce }) {
+      const found = await call('eth_getBlockByNumber', [quantity(block), true])
+      const { transactions } = readAs(FullBlockForm, { kind: 'result', value: found })
+      return transactions.find((one) => one.from === from && one.nonce === nonce)?.hash ?? null
+    },
     async fetchBlocks(numbers) {
       const replies = await batch(
         numbers.map((number) => ({ method: 'eth_getBlockByNumber', params: [quantity(number), false] })),

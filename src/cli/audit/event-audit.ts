@@ -98,7 +98,8 @@ async function lookUp(
   else ledger.pass('heads on chain')
 }
 
-async function isConsistent(
+/** Whether the gateway proves that the larger head's log begins with the smaller one's. Throws GatewayFault. */
+export async function isConsistent(
   one: TreeHead,
   other: TreeHead,
   { gateway, notary }: { readonly gateway: Pick<Gateway, 'fetchConsistency'>; readonly notary: string },

@@ -2,6 +2,7 @@
 export const AUDIT_CHECKS = {
   'boot configuration':
     'the key, chain and contract of the log are those of its configuration, an expected one',
+  'boot statement': 'the enclave stated which heads of other logs it was shown before its first leaf',
   'head signatures': 'the notary signed every head, for that chain and contract',
   growth: 'every head has more leaves than the one before, up to the size that the log claims',
   leaves: 'the leaves, without a gap, hash to the root of every head',
@@ -17,7 +18,14 @@ export const AUDIT_CHECKS = {
   measurements: 'every document has the expected measurements',
 } as const satisfies Readonly<Record<string, string>>
 
-export type AuditCheckName = keyof typeof AUDIT_CHECKS
+/** What a gateway as a whole is audited for, beyond its logs one by one. */
+export const GATEWAY_CHECKS = {
+  'logs in the contract': 'no relayer of this gateway paid for a log that the gateway does not list',
+  'earlier logs': 'the logs that enclaves were shown when they began are listed, and went on from there',
+  'transactions of relayers': 'every transaction of those relayers is accounted for',
+} as const satisfies Readonly<Record<string, string>>
+
+export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
  * `contradiction`: two things that were said cannot both be true, and one of them is signed or on the chain.
@@ -38,6 +46,7 @@ export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
   configuration_mismatch: contradicts('boot configuration'),
   configuration_unexpected: contradicts('boot configuration'),
+  boot_statement_invalid: contradicts('boot statement'),
   head_signature_invalid: contradicts('head signatures'),
   sizes_not_growing: contradicts('growth'),
   head_reused: contradicts('growth'),
@@ -58,6 +67,10 @@ export const FINDING_KINDS = {
   contract_unknown: contradicts('anchors on chain'),
   wrong_chain: contradicts('anchors on chain'),
   hidden_anchor: contradicts('heads on chain'),
+  hidden_log: contradicts('logs in the contract'),
+  earlier_log_hidden: contradicts('earlier logs'),
+  earlier_log_mismatch: contradicts('earlier logs'),
+  relayer_transaction: misses('transactions of relayers'),
   head_attestation_invalid: contradicts('time attestations'),
   head_attestation_mismatch: contradicts('time attestations'),
   head_attestation_order: contradicts('time attestations'),
@@ -74,6 +87,7 @@ export const FINDING_KINDS = {
   attestation_digest_mismatch: contradicts('attestation documents'),
   measurements_unexpected: contradicts('measurements'),
   no_log: NOTHING_TO_AUDIT,
+  revocation_list_unused: FAULT,
   gateway_unreachable: FAULT,
   answer_refused: FAULT,
   answer_invalid: FAULT,

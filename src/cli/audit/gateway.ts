@@ -4,6 +4,7 @@ import {
   PAGE_ENTRIES_MAX,
   PAGE_LEAVES_MAX,
   PAGE_RECORDS_MAX,
+  parseBootAnswer,
   parseConsistency,
   parseHeadPage,
   parseInclusion,
@@ -24,6 +25,7 @@ export const LOGS_MAX = 10_000
 export const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
   heads: 128 * 1024 * 1024,
+  bootStatement: 1024 * 1024,
   leaves: 1024 * 1024,
   proof: 16 * 1024,
   records: 128 * 1024 * 1024,
@@ -37,6 +39,8 @@ export type Gateway = {
   /** All of its logs, newest first. */
   listLogs(): Promise<readonly ServedLog[]>
   fetchLog(notary: string): Promise<ServedLog>
+  /** What the notary's enclave stated of the logs before its own, as it came; null when none is served. */
+  fetchBootStatement(notary: string): Promise<Json | null>
   /** Pages of heads of more leaves than `after` (null: from the first), ascending. */
   headPages(notary: string, after: number | null): AsyncIterable<HeadPage>
   /** The head of exactly this size, or null. */
@@ -71,6 +75,17 @@ export function openGateway(http: GatewayHttp): Gateway {
       const log = parseLog(await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.logs }), path)
       if (log.notary === notary) return log
       throw new GatewayFault('answer_invalid', { where: path, message: `expected the log of ${notary}` })
+    },
+    async fetchBootStatement(notary) {
+      const path = `/v1/log/${notary}/boot-statement`
+      try {
+        const answer = await http.fetchObject(path, { bytesMax: ANSWER_BYTES_MAX.bootStatement })
+        return parseBootAnswer(answer, path, notary)
+      } catch (fault) {
+        // A gateway of an earlier version has no such path.
+        if (fault instanceof GatewayFault && fault.status === 404) return null
+        throw fault
+      }
     },
     async *headPages(notary, after) {
       let cursor = after

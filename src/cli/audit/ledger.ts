@@ -5,9 +5,10 @@ import {
   FINDINGS_PER_CODE_MAX,
   type Finding,
   type FindingCode,
+  GATEWAY_CHECKS,
 } from './findings.ts'
 
-/** One line of a log's report. Not checked is not passed. */
+/** One line of a report, of a log or of the gateway. Not checked is not passed. */
 export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
@@ -16,7 +17,7 @@ export type AuditCheck = {
   readonly isMoot: boolean
 }
 
-/** What was found of one log, and how much was looked at: written while the audit goes on. */
+/** What was found of one log, or of the gateway as a whole, and how much was looked at: written while the audit goes on. */
 export type Ledger = {
   /** So many things were checked in this respect, and nothing was wrong with them. */
   pass(check: AuditCheckName, count?: number): void
@@ -36,8 +37,11 @@ export type Ledger = {
   checks(): readonly AuditCheck[]
 }
 
-/** Gives an empty ledger of a log, or one that goes on from the findings of an earlier run. */
+/**
+ * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the findings of an earlier run.
+ */
 export function openLedger(notary: string | null, earlier: readonly Finding[] = []): Ledger {
+  const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
   const passed = new Map<AuditCheckName, number>()
   const reasons = new Map<AuditCheckName, Set<string>>()
   const lacks = new Map<AuditCheckName, string>()
@@ -78,7 +82,7 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       notes.set(check, (notes.get(check) ?? new Set()).add(text))
     },
     skipAll: (reason) => {
-      for (const check of NAMES) skip(check, reason)
+      for (const check of names) skip(check, reason)
     },
     pass(check, count = 1) {
       passed.set(check, (passed.get(check) ?? 0) + count)
@@ -98,8 +102,9 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
     findings: () => kept,
-    checks: () => NAMES.map(judge),
+    checks: () => names.map(judge),
   }
 }
 
-const NAMES = Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[]
+const LOG_NAMES = Object.keys(AUDIT_CHECKS) as readonly AuditCheckName[]
+const GATEWAY_NAMES = Object.keys(GATEWAY_CHECKS) as readonly AuditCheckName[]

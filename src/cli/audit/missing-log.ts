@@ -21,6 +21,6 @@ export function reportMissingLog(
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge
   const findings = ledger.findings()
-  const counts = { startSize: size, endSize: size, headCount: 0, isComplete: false }
+  const counts = { startSize: size, endSize: size, headCount: 0, matched: saved.head, isComplete: false }
   return { report: { notary, size, ...counts, checks: ledger.checks(), findings }, findings }
 }

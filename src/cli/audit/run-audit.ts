@@ -1,10 +1,17 @@
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { createListingVerifier } from '../revocation/listing-verifier.ts'
+import type { ParsedList } from '../revocation/parse-list.ts'
 import type { ServedLog } from './answers.ts'
 import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
+import { collectNamedHeads } from './boot-audit.ts'
+import { ChainFault } from './chain-fault.ts'
+import type { ChainSource } from './chain-source.ts'
+import { auditEarlierLogs } from './earlier-logs.ts'
 import type { Finding } from './findings.ts'
 import type { Gateway } from './gateway.ts'
+import { auditContracts } from './gateway-audit.ts'
 import { GatewayFault } from './gateway-fault.ts'
-import { openLedger } from './ledger.ts'
+import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
 import { reportMissingLog } from './missing-log.ts'
 import type { AuditProgress } from './progress.ts'
 import type { AuditState } from './state-file.ts'
@@ -12,7 +19,8 @@ import type { AuditState } from './state-file.ts'
 /** What became of an audit. */
 export type AuditReport = {
   readonly logs: readonly LogReport[]
-  /** Findings of the gateway as a whole. */
+  /** Checks and findings of the gateway as a whole. */
+  readonly checks: readonly AuditCheck[]
   readonly findings: readonly Finding[]
 }
 
@@ -21,13 +29,23 @@ export type AuditReport = {
  * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
  */
 export async function runAudit(
-  tools: Omit<AuditTools, 'verifier'>,
+  {
+    lists,
+    ...tools
+  }: Omit<AuditTools, 'verifier' | 'payers' | 'named'> & {
+    /** Revocation lists that certificates are looked up in. */
+    readonly lists: readonly ParsedList[]
+  },
   given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
-  const verifier = createAttestationVerifier()
+  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne: false })
+  const { payers } = state
+  const named = collectNamedHeads()
   const logs: LogReport[] = []
+  // Before the logs are asked for: what the chain has by then, they must have.
+  const newestBlock = await findNewestBlock(tools.chain, ledger)
   const found = await findLogs(tools.gateway, notary, (fault) => ledger.find(fault.code, fault))
   if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
   for (const log of found ?? []) {
@@ -38,18 +56,38 @@ export async function runAudit(
     }
     const saved = state.find(log.notary)
     try {
-      logs.push(await auditLog(log, { ...tools, verifier }, { saved, events }))
+      logs.push(await auditLog(log, { ...tools, verifier, payers, named }, { saved, events }))
     } finally {
       await state.flush()
       progress.stop()
     }
   }
   if (found !== null && logs.length === 0) ledger.find('no_log', NO_LOG)
-  return { logs, findings: ledger.findings() }
+  if (found !== null) {
+    const notaries = [...found.map((log) => log.notary), ...state.notaries()]
+    const audited = { found, reports: logs, notaries, newestBlock, isOneLog: notary !== null }
+    await auditEarlierLogs(named, { ...tools, ...audited, listed: new Set(notaries), ledger })
+    await auditContracts(audited, { ...tools, payers, ledger })
+  }
+  for (const { message } of verifier.unused())
+    ledger.find('revocation_list_unused', { where: '--crl', message })
+  return { logs, checks: ledger.checks(), findings: ledger.findings() }
 }
 
 /** An audit that checked nothing found no history clean. */
 const NO_LOG = { where: 'logs', message: 'the gateway lists no log: nothing was checked' }
+
+/** Null without a chain, or when it does not say. */
+async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promise<number | null> {
+  try {
+    return chain === null ? null : await chain.fetchNewestBlock()
+  } catch (fault) {
+    if (!(fault instanceof ChainFault)) throw fault
+    ledger.find('chain_unreachable', { where: 'chain', message: fault.message })
+    ledger.skipAll('the chain did not say which block is its newest')
+    return null
+  }
+}
 
 /** Logs that an earlier run came to, and that are not there any more. */
 async function auditMissing(found: readonly ServedLog[], state: AuditState): Promise<readonly LogReport[]> {

@@ -4,7 +4,7 @@ import { AttestationError } from '../../../attestation/nitro/attestation-error.t
 import { FIELD_BYTES_MAX } from '../../../attestation/nitro/document.ts'
 import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitro/policy.ts'
 import { outcomesOfRefusal } from '../../../attestation/nitro/rule-outcomes.ts'
-import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import {
   type AttestationOptions,
   addAttestationOptions,
@@ -18,6 +18,8 @@ import {
 import { decodeDocumentFile } from '../document-encoding.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { readSource } from '../read-source.ts'
+import { createListingVerifier } from '../revocation/listing-verifier.ts'
+import { readRevocationLists } from '../revocation/read-lists.ts'
 
 type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array
@@ -68,9 +70,12 @@ export function registerAttestation(program: Command): void {
 
 async function validateFile(file: string, options: AttestationCommandOptions): Promise<AttestationReport> {
   const policy = await readPolicy(options)
+  const at = options.at ?? new Date()
+  const lists = await readRevocationLists(options, at.getTime())
+  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne: true })
   const document = decodeDocumentFile(await readSource(file, { apiKey: null, stdin: process.stdin }))
   try {
-    const facts = await verifyAttestation(document, policy, options.at ?? new Date())
+    const facts = await verifier.verify(document, policy, at)
     return { valid: true, facts }
   } catch (error) {
     if (!(error instanceof AttestationError)) throw error

@@ -17,6 +17,7 @@ import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { chooseKey, type GatewayKey } from '../gateway-key.ts'
 import { parseBaseUrl } from '../gateway-options.ts'
 import { printable } from '../printable.ts'
+import { readRevocationLists } from '../revocation/read-lists.ts'
 import { parseSeconds } from '../timeout-option.ts'
 
 type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
@@ -76,6 +77,7 @@ export function registerAudit(program: Command): void {
 async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   const key = options.records ? chooseKey(url, options) : null
   const scope = await readScope(options, explainNoRecords(key))
+  const lists = await readRevocationLists(options, Date.now())
   const state = await openAuditState(options.state ?? null, { scope: digestScope(scope), now: Date.now })
   const interrupt = new AbortController()
   const stop = () =>
@@ -101,6 +103,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
         gateway: openGateway(http),
         chain: chain.source,
         scope,
+        lists,
         fromBlock: options.fromBlock ?? 0,
         random: drawRandom,
         nowMs: Date.now(),

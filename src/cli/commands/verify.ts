@@ -5,6 +5,7 @@ import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { demandsAttestation, readAttestationPolicy } from '../attestation-options.ts'
 import {
   addBundleOptions,
@@ -19,6 +20,8 @@ import { chooseKey } from '../gateway-key.ts'
 import { addGatewayOptions, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
 import { isUrl, readSource } from '../read-source.ts'
 import { readInput, type Subject } from '../read-subjects.ts'
+import { createListingVerifier, type ListingVerifier } from '../revocation/listing-verifier.ts'
+import { readRevocationLists } from '../revocation/read-lists.ts'
 import { printJson, printText, type SubjectReport } from '../verify-report.ts'
 import { verifySubject } from '../verify-subject.ts'
 
@@ -62,6 +65,7 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
   // Before anything is fetched: what is wrong with the command is told first.
   const expected = await readAttestationPolicy(options)
   const policy = await completeBundlePolicy(expected, options)
+  const lists = await readRevocationLists(options, Date.now())
   const place = isHash(source) ? evidenceUrl(source, options) : source
   // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
   const key = isUrl(place) ? chooseKey(place, options) : NO_KEY
@@ -71,11 +75,13 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
       ? null
       : await readSource(options.request, { ...NO_KEY, stdin: process.stdin })
   const input = readInput(bytes, body)
+  const isOfOne = input.kind === 'bundle' || input.subjects.length === 1
+  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne })
   switch (input.kind) {
     case 'bundle':
-      return await reportBundle(input.bundle, policy, options)
+      return await reportBundle(input.bundle, { policy, verifier }, options)
     case 'records':
-      return await reportRecords(input.subjects, expected, options)
+      return await reportRecords(input.subjects, { expected, verifier }, options)
   }
 }
 
@@ -83,7 +89,7 @@ const NO_KEY = { apiKey: null } as const
 
 async function reportBundle(
   bundle: JsonObject,
-  policy: BundlePolicy,
+  { policy, verifier }: { readonly policy: BundlePolicy; readonly verifier: ListingVerifier },
   options: VerifyOptions,
 ): Promise<Outcome> {
   if (options.confirmations !== undefined && options.rpc === undefined)
@@ -91,7 +97,10 @@ async function reportBundle(
   if (options.request !== undefined)
     throw new CliError('expected no --request: a bundle holds its request', EXIT_CODES.usage)
   const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
-  const report: BundleReport = await verifyBundle(bundle, policy, chain === null ? {} : { chain })
+  const report: BundleReport = await verifyBundle(bundle, policy, {
+    attestations: verifier,
+    ...(chain === null ? {} : { chain }),
+  })
   return {
     output: options.json ? printBundleJson(report, options.require) : printBundleText(report),
     isOk: isAccepted(report, options.require),
@@ -109,7 +118,7 @@ function blockNumberOf(bundle: JsonObject): number | null {
 
 async function reportRecords(
   subjects: readonly Subject[],
-  expected: AttestationPolicy,
+  { expected, verifier }: { readonly expected: AttestationPolicy; readonly verifier: ListingVerifier },
   options: VerifyOptions,
 ): Promise<Outcome> {
   const [unfit] = bundleOnlyOptions(options)
@@ -120,8 +129,10 @@ async function reportRecords(
     )
   const policy = demandsAttestation(options) ? expected : null
   const reports: readonly SubjectReport[] = await Promise.all(
-    subjects.map((subject) => verifySubject(subject, policy)),
+    subjects.map((subject) => verifySubject(subject, policy, verifier)),
   )
+  const [unused] = verifier.unused()
+  if (subjects.length > 1 && unused !== undefined) throw unused
   return {
     output: options.json ? printJson(reports) : printText(reports),
     isOk: reports.every((report) => report.ok),

@@ -9,6 +9,7 @@ import {
 } from '../../schemas/log-query.ts'
 import type { Operation } from '../operation.ts'
 import {
+  bootStatement,
   consistencyProof,
   headList,
   inclusionProof,
@@ -39,6 +40,12 @@ export const logOperations: readonly Operation[] = [
     reply: { name: 'LogList', schema: logList },
   },
   { ...ofLog, path: '/v1/log/:notary', summary: 'One log', reply: { name: 'Log', schema: log } },
+  {
+    ...ofLog,
+    path: '/v1/log/:notary/boot-statement',
+    summary: 'What its enclave stated of the logs before it',
+    reply: { name: 'BootStatement', schema: bootStatement },
+  },
   {
     ...ofLog,
     path: '/v1/log/:notary/heads',

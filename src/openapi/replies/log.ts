@@ -39,6 +39,20 @@ export const log = z.strictObject({
 
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
+/** Heads of other logs that the enclave was shown while this log was empty; null of an enclave that stated nothing. */
+export const bootStatement = z.strictObject({
+  notary: address,
+  statement: z
+    .strictObject({
+      heads: z.array(
+        z.strictObject({ notary: address, size: z.int().min(1), root: digest, signature: hexBytes }),
+      ),
+      created_at: unixSeconds,
+      document: base64,
+    })
+    .nullable(),
+})
+
 /** Signed heads, and what the enclave attested of the log's state. */
 export const headList = z.strictObject({
   notary: address,

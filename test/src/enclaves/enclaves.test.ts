@@ -66,6 +66,7 @@ function open(...names: readonly string[]): void {
       ...{ socketPath, follow, settleMs: 50, log },
       openClient: (isExpected) => createEnclaveClient({ socketPath, callsMax: 8, isExpected, now: Date.now }),
       check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
+      introduce: async () => undefined,
       isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     }),
   })

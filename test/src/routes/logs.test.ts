@@ -325,7 +325,7 @@ describe('reads of logs by everybody', () => {
     const router = new Router<RequestState>()
     const logs = { list: wait, find: wait, heads: wait, inclusion: wait, consistency: wait, leaves: wait }
     addLogRoutes(router, {
-      logs: { ...logs, records: async () => '{}' },
+      logs: { ...logs, bootStatement: wait, records: async () => '{}' },
       authenticated: async (_, next) => next(),
     })
     const koa = new Koa<RequestState>()

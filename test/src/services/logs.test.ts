@@ -42,7 +42,10 @@ function createTestLogs() {
     },
     weighHeadAttestations: async () => [{ size: 9, bytes: 3 }],
   }
-  const service = createLogs({ logs, headAttestations, records: { listFrom: refuse }, isOpen: true })
+  const service = createLogs({
+    ...{ logs, headAttestations, bootStatements: { find: refuse } },
+    ...{ records: { listFrom: refuse }, isOpen: true },
+  })
   return { service, asked }
 }
 

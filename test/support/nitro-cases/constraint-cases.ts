@@ -1,3 +1,4 @@
+import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
 import {
   authorityConstraints,
   buildCertificate,
@@ -78,6 +79,26 @@ export const constraintAcceptances: readonly Acceptance[] = [
     name: 'the same serial of another issuer',
     document: buildDocument(),
     policy: { revoked: [{ issuer: nameOf('other'), serial: Uint8Array.of(0x70, 0x04) }] },
+  },
+  {
+    rule: 19,
+    name: 'lists of two issuers, in the first and the last millisecond of them',
+    document: buildDocument(),
+    policy: {
+      revocationLists: [
+        listOf(0, { thisUpdateMs: MADE_AT.getTime() }),
+        listOf(1, { nextUpdateMs: MADE_AT.getTime() }),
+      ],
+    },
+  },
+  {
+    rule: 19,
+    name: 'in historical mode, a list made after the document, while the certificate lived',
+    document: buildDocument(),
+    policy: {
+      mode: 'historical',
+      revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 2 * 86_400_000 })],
+    },
   },
 ]
 
@@ -199,6 +220,45 @@ export const constraintRefusals: readonly Refusal[] = [
   },
   {
     code: 'certificate_revoked',
+    name: 'an intermediate, by a list of its issuer',
+    document: buildDocument(),
+    policy: { revocationLists: [listOf(1, { serials: [Uint8Array.of(0, 0x70, 0x02)] })] },
+  },
+  {
+    code: 'revocation_list_foreign',
+    name: 'a list of another issuer',
+    document: buildDocument(),
+    policy: { revocationLists: [listOf(1, { issuer: nameOf('other') })] },
+  },
+  {
+    code: 'revocation_list_foreign',
+    name: 'a list of the issuer by name, with another key',
+    document: buildDocument(),
+    policy: { revocationLists: [listOf(1, { issuerKey: listOf(2).issuerKey })] },
+  },
+  {
+    code: 'revocation_list_not_yet_valid',
+    name: 'a list that begins a millisecond later',
+    document: buildDocument(),
+    policy: { revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 1 })] },
+  },
+  {
+    code: 'revocation_list_not_yet_valid',
+    name: 'in historical mode, a list made after the certificate ended',
+    document: buildDocument(),
+    policy: {
+      mode: 'historical',
+      revocationLists: [listOf(1, { thisUpdateMs: MADE_AT.getTime() + 4 * 86_400_000 })],
+    },
+  },
+  {
+    code: 'revocation_list_expired',
+    name: 'a list that ended a millisecond ago',
+    document: buildDocument(),
+    policy: { revocationLists: [listOf(1, { nextUpdateMs: MADE_AT.getTime() - 1 })] },
+  },
+  {
+    code: 'certificate_revoked',
     name: 'the root',
     document: buildDocument(),
     policy: { revoked: [{ issuer: partsOf(0).issuer, serial: Uint8Array.of(0x70, 0x00) }] },
@@ -217,4 +277,16 @@ function deeperAuthority(): Uint8Array<ArrayBuffer> {
       extension('1.3.6.1.4.1.99999.1', { critical: false, value: integer(1) }),
     ],
   })
+}
+
+/** An empty list by the CA certificate of a level, in force at MADE_AT. */
+function listOf(level: number, changed: Partial<RevocationList> = {}): RevocationList {
+  return {
+    issuer: partsOf(level).subject,
+    issuerKey: new Uint8Array(publicKeyInfo(keyAt(level)).subarray(-97)),
+    serials: [],
+    thisUpdateMs: MADE_AT.getTime() - 3_600_000,
+    nextUpdateMs: MADE_AT.getTime() + 86_400_000 * 7,
+    ...changed,
+  }
 }

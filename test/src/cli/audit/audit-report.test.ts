@@ -7,6 +7,7 @@ import { openStage, type Stage } from './stage.ts'
 
 const OPTIONS = { anchoring: { chain: null, nonce: 0 }, batches: [1, 4, 2], attestedSizes: [5] }
 const OF_CHAIN = 'anchors on chain, heads on chain, blocks of attestations'
+const OF_GATEWAY = 'logs in the contract, transactions of relayers'
 
 let stage: Stage
 let notary: TestNotary
@@ -40,12 +41,12 @@ describe('the conclusion of an audit', () => {
   it('leaves out what empty logs have nothing of, and counts them', async () => {
     const alone = await audit([log])
     expect(alone.report.conclusion).toBe(
-      `CLEAN: nothing missing or contradictory was found in the log. Not checked, or not in full: ${OF_CHAIN}, measurements.`,
+      `CLEAN: nothing missing or contradictory was found in the log. Not checked, or not in full: ${OF_CHAIN}, measurements, ${OF_GATEWAY}.`,
     )
     const { code, report } = await audit([fresh, attested, log])
     expect(code).toBe(0)
     expect(report.conclusion).toBe(
-      `CLEAN: nothing missing or contradictory was found in 3 logs, of which 2 are empty. Not checked, or not in full: ${OF_CHAIN}, measurements.`,
+      `CLEAN: nothing missing or contradictory was found in 3 logs, of which 2 are empty. Not checked, or not in full: ${OF_CHAIN}, measurements, ${OF_GATEWAY}.`,
     )
   })
 
@@ -74,7 +75,7 @@ describe('the conclusion of an audit', () => {
       expect([code, codes, report.ok]).toEqual([0, [], true])
       expect(report.conclusion).toMatch(
         new RegExp(
-          `^NOTHING TO CHECK: ${words}\\. Not checked, or not in full: ${OF_CHAIN}, measurements\\.$`,
+          `^NOTHING TO CHECK: ${words}\\. Not checked, or not in full: ${OF_CHAIN}, measurements, ${OF_GATEWAY}\\.$`,
         ),
       )
     }

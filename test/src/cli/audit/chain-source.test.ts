@@ -4,6 +4,7 @@ import { ChainFault } from '../../../../src/cli/audit/chain-fault.ts'
 import { CHAIN_ATTEMPTS_MAX, openChainSource } from '../../../../src/cli/audit/chain-source.ts'
 
 const hashOf = (at: number) => `0x${at.toString(16).padStart(64, '0')}`
+const ADDRESS = `0x${'ab'.repeat(20)}`
 const HASHES = Array.from({ length: 10 }, (_, at) => hashOf(at))
 
 /** An endpoint that answers no batch of over so many calls, and counts what it is asked. */
@@ -26,7 +27,9 @@ function endpoint({ callsMax = 100, fault = null as RpcError | null } = {}) {
       return asked.map(({ method, params: [hash] }) => ({
         kind: 'result',
         value:
-          method === 'eth_getTransactionByHash' ? { hash, to: `0x${'ab'.repeat(20)}`, input: '0x' } : null,
+          method === 'eth_getTransactionByHash'
+            ? { hash, from: ADDRESS, nonce: '0x1', to: ADDRESS, input: '0x' }
+            : null,
       }))
     },
   }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { signAnchorTransaction } from '../../../../src/chain/anchor-transaction.ts'
 import {
   type Anchoring,
@@ -7,6 +7,7 @@ import {
   type BuiltLog,
   buildLog,
   createTestNotary,
+  fundRelayer,
   type TestNotary,
 } from '../../../support/audited-log.ts'
 import { startTestChain, TEST_FEES, type TestChain } from '../../../support/chain.ts'
@@ -22,8 +23,11 @@ let anchoring: Anchoring
 beforeAll(async () => {
   stage = await openStage()
   chain = await startTestChain()
-  anchoring = { chain, nonce: 0 }
 }, 60_000)
+// Logs of a relayer that the gateway does not list are hidden.
+beforeEach(async () => {
+  anchoring = await fundRelayer(chain)
+})
 afterAll(async () => {
   await stage.close()
   await chain.dispose()
@@ -216,7 +220,13 @@ async function anchorAgain(log: BuiltLog, at: number): Promise<void> {
 /** A transaction with a signature that the contract refuses. */
 async function sendFailing(): Promise<string> {
   const head = { size: 9, root: new Uint8Array(32), signature: new Uint8Array(65) }
-  const { raw, hash } = signAnchorTransaction({ ...chain, head, nonce: anchoring.nonce++, fees: TEST_FEES })
+  const { raw, hash } = signAnchorTransaction({
+    ...chain,
+    ...anchoring.chain,
+    head,
+    nonce: anchoring.nonce++,
+    fees: TEST_FEES,
+  })
   await chain.rpc.call('eth_sendRawTransaction', [raw])
   while ((await chain.rpc.call('eth_getTransactionReceipt', [hash])) === null)
     await new Promise((resolve) => setTimeout(resolve, 5))

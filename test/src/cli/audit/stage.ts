@@ -22,6 +22,8 @@ export type AuditRun = {
   }[]
   /** What became of each check of the first log. */
   readonly outcomes: Readonly<Record<string, string>>
+  /** What became of each check of the gateway as a whole. */
+  readonly gateway: Readonly<Record<string, { readonly outcome: string; readonly detail: string }>>
   readonly logs: readonly {
     readonly from: number
     readonly to: number
@@ -68,6 +70,12 @@ export async function openStage(): Promise<Stage> {
         codes: [...new Set(findings.map((finding) => finding.code))].sort(),
         outcomes: Object.fromEntries(
           checks.map(({ name, outcome }: Record<string, string>) => [name, outcome]),
+        ),
+        gateway: Object.fromEntries(
+          (report.checks ?? []).map((check: { name: string; outcome: string; detail: string }) => [
+            check.name,
+            check,
+          ]),
         ),
         logs: report.logs,
       }

@@ -1,0 +1,134 @@
+import type { PointRecovery } from '../account.ts'
+import { decodeBase64, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
+import { FormatError, ProofError } from '../errors.ts'
+import { canonicalizeJson } from '../json/canonical.ts'
+import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts'
+import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle.ts'
+import { attempt } from './finding.ts'
+
+/** What `format` is in a boot statement. */
+export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
+
+/** Heads of one statement. A gateway with more logs shows the newest of them. */
+export const BOOT_HEADS_MAX = 1_000
+
+/** A head of another notary's log that an enclave was shown, with that notary's signature. */
+export type BootHead = {
+  /** 0x, lower case. */
+  readonly notary: string
+  /** At least 1. */
+  readonly size: number
+  /** Hex without prefix. */
+  readonly root: string
+  /** 0x and 65 bytes of hex. */
+  readonly signature: string
+}
+
+/** A boot statement as it is served with its log. */
+export type BootStatement = {
+  readonly heads: readonly BootHead[]
+  /** The second of the document's timestamp, Unix seconds. */
+  readonly created_at: number
+  /** Attestation document, standard base64. */
+  readonly document: string
+}
+
+/**
+ * The heads that attacker-controlled `json` is: at most BOOT_HEADS_MAX, each with exactly its members in their one form, in
+ * ascending order of their notaries, each notary once. Throws FormatError `invalid_boot_statement`.
+ *
+ * Does NOT prove that anybody signed them: see verifyBootHeads.
+ */
+export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
+  if (!isJsonArray(json) || json.length > BOOT_HEADS_MAX)
+    throw invalid(`heads to be at most ${BOOT_HEADS_MAX}`)
+  const heads = json.map(parseHead)
+  if (heads.some(({ notary }, at) => at > 0 && notary <= (heads[at - 1]?.notary ?? '')))
+    throw invalid('heads in ascending order of their notaries, each once')
+  return heads
+}
+
+/** The boot statement that attacker-controlled `json` is. Throws FormatError `invalid_boot_statement` naming the member. */
+export function parseBootStatement(json: Json): BootStatement {
+  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS)) throw invalid(`exactly ${MEMBERS.join(', ')}`)
+  const { created_at: createdAt, document } = json
+  if (!isCount(createdAt)) throw invalid('created_at to be a whole number from 0 to 2^53-1')
+  const bytes = attempt(() => (typeof document === 'string' ? decodeBase64(document) : new Uint8Array()))
+  const length = 'fault' in bytes ? 0 : bytes.value.length
+  if (typeof document !== 'string' || length === 0 || length > BUNDLE_DOCUMENT_BYTES_MAX)
+    throw invalid(`document to be standard base64 of 1 to ${BUNDLE_DOCUMENT_BYTES_MAX} bytes`)
+  return { heads: parseBootHeads(json.heads), created_at: createdAt, document }
+}
+
+/**
+ * Verifies that each head was signed by its notary for this chain and contract. `recover` as recoverPublicKey has it. Throws
+ * ProofError `wrong_signer` and FormatError, naming the notary.
+ */
+export function verifyBootHeads(
+  heads: readonly BootHead[],
+  domain: LogDomain,
+  recover?: PointRecovery,
+): void {
+  for (const { notary, size, root, signature } of heads) {
+    const head = { size, root: decodeHex(root) }
+    const verified = attempt(() =>
+      verifyTreeHead({ domain, head, signature: decodeHex(signature), notary }, recover),
+    )
+    if ('fault' in verified)
+      throw new ProofError('wrong_signer', `expected ${notary} to have signed its head`)
+  }
+}
+
+/**
+ * What `user_data` of a boot statement's document is, 32 bytes: SHA-256 of the canonical JSON of the statement. Its `format` is
+ * neither a head attestation's nor a boot configuration's, which has none: no document passes for another kind. Throws
+ * FormatError `invalid_boot_statement`.
+ */
+export function bootStatementUserData({
+  configuration,
+  notary,
+  heads,
+}: {
+  /** Digest of the enclave's boot configuration, 32 bytes (digestBootConfiguration). */
+  readonly configuration: Uint8Array
+  /** The enclave's own log: its notary's address, 0x and lower case. */
+  readonly notary: string
+  /** As parseBootHeads gives them. */
+  readonly heads: readonly BootHead[]
+}): Uint8Array {
+  if (configuration.length !== HASH_BYTES) throw invalid(`a configuration of ${HASH_BYTES} bytes`)
+  if (!ADDRESS_FORM.test(notary)) throw invalid('an address in lower case')
+  const statement = {
+    format: BOOT_STATEMENT_FORMAT,
+    version: 1,
+    boot_configuration: encodeHex(configuration),
+    notary,
+    heads: heads.map(({ notary, size, root, signature }): JsonObject => ({ notary, size, root, signature })),
+  }
+  return sha256(encodeUtf8(canonicalizeJson(statement)))
+}
+
+const MEMBERS = ['heads', 'created_at', 'document'] as const
+const HEAD_MEMBERS = ['notary', 'size', 'root', 'signature'] as const
+const ADDRESS_FORM = /^0x[0-9a-f]{40}$/
+
+function parseHead(json: Json): BootHead {
+  if (!isJsonObject(json) || !hasExactMembers(json, HEAD_MEMBERS))
+    throw invalid(`a head of exactly ${HEAD_MEMBERS.join(', ')}`)
+  const { notary, size, root, signature } = json
+  if (typeof notary !== 'string' || !ADDRESS_FORM.test(notary)) throw invalid('notary in lower case')
+  if (!isCount(size) || size === 0) throw invalid('size from 1 to 2^53-1')
+  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root)) throw invalid('root to be 32 bytes of hex')
+  if (typeof signature !== 'string' || !/^0x[0-9a-f]{130}$/.test(signature))
+    throw invalid('signature to be 0x and 65 bytes of hex')
+  return { notary, size, root, signature }
+}
+
+function isCount(json: Json | undefined): json is number {
+  return typeof json === 'number' && Number.isSafeInteger(json) && json >= 0
+}
+
+function invalid(expectation: string): FormatError {
+  return new FormatError('invalid_boot_statement', `boot statement: expected ${expectation}`)
+}

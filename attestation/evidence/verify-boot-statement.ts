@@ -1,0 +1,151 @@
+import { addressOf, type PointRecovery } from '../account.ts'
+import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
+import { ProofError } from '../errors.ts'
+import type { Json } from '../json/value.ts'
+import { decodeAttestationPayload } from '../nitro/document.ts'
+import type { Release } from '../release/release.ts'
+import { type BootFacts, digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
+import {
+  type BootHead,
+  bootStatementUserData,
+  parseBootStatement,
+  verifyBootHeads,
+} from './boot-statement.ts'
+import {
+  checkExpectedConfiguration,
+  checkExpectedMeasurements,
+  describeDocument,
+  findExpectedCode,
+  verifyDocument,
+} from './document-checks.ts'
+import { attempt, check, need, reasonOf } from './finding.ts'
+import type { BundleContext, BundlePolicy } from './policy.ts'
+import { checkContextForm, checkPolicyForm } from './policy-form.ts'
+import {
+  type Check,
+  type CheckTable,
+  type Judgement,
+  judgeChecks,
+  orderChecks,
+  refuseForm,
+} from './verdict.ts'
+import type { AttestedLog } from './verify-head-attestation.ts'
+
+/** What a boot statement is checked for, in the order of the report. */
+export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
+
+/** Every check, and when `verified` needs it. */
+export const BOOT_STATEMENT_CHECKS = {
+  /** The statement and the log's boot configuration have their form. When it fails nothing else is checked. */
+  format: 'always',
+  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  'attestation document': 'always',
+  /** The document names the notary's key. */
+  'attestation key': 'always',
+  /** Each head was signed by its notary, for the chain and contract of the configuration. */
+  'head signatures': 'always',
+  /** The document is over exactly these heads, by this log, under this boot configuration. */
+  statement: 'always',
+  /** The second in which the document was made. */
+  created_at: 'always',
+  /** The document, when it is genuine, has the measurements that the caller expects. */
+  measurements: 'always',
+  /** The boot configuration is one that the caller expects. */
+  'expected configuration': 'always',
+} as const satisfies CheckTable<string>
+
+/** Outcome of verifyBootStatement. */
+export type BootStatementReport = Judgement<BootStatementCheckName> & {
+  readonly checks: readonly Check<BootStatementCheckName>[]
+  /** What the statement says; null when it is invalid. */
+  readonly facts: BootStatementFacts | null
+}
+
+/** What a boot statement that is not invalid says, as far as the checks of its report passed. */
+export type BootStatementFacts = {
+  /** Of the enclave that was shown the heads. */
+  readonly notary: string
+  readonly heads: readonly BootHead[]
+  /** Unix milliseconds, the security module's clock. */
+  readonly timestampMs: number
+  /** All PCR values of the document, 48 bytes each by index. */
+  readonly measurements: ReadonlyMap<number, Uint8Array>
+  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  readonly release: Release | null
+}
+
+/**
+ * Checks what a boot statement shows, with no network and no clock. `json` and `log` are attacker-controlled: read their text
+ * with parseExactJson. Never rejects for anything in them. Rejects with PolicyError, before anything is checked, when policy
+ * or context is not of its form; `recover` as recoverPublicKey has it.
+ *
+ * When verified, an enclave of the expected code and configuration, which holds the notary's key, was shown these heads before
+ * its log had a leaf, and each was signed by its notary by then.
+ *
+ * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose what to show); that the other
+ * notaries are enclaves; that the logs are as they were (prove that with verifyConsistency).
+ */
+export async function verifyBootStatement(
+  json: Json,
+  log: AttestedLog,
+  policy: BundlePolicy,
+  { recover, ...context }: BundleContext & { readonly recover?: PointRecovery } = {},
+): Promise<BootStatementReport> {
+  checkPolicyForm(policy)
+  checkContextForm(context)
+  const parsed = attempt(() => ({
+    statement: parseBootStatement(json),
+    domain: domainOf(parseBootConfiguration(log.bootConfiguration)),
+  }))
+  if ('fault' in parsed) {
+    const detail = reasonOf(parsed.fault)
+    return { ...refuseForm(BOOT_STATEMENT_CHECKS, { subject: 'the boot statement', detail }), facts: null }
+  }
+  const { statement, domain } = parsed.value
+  const { heads, created_at: createdAt } = statement
+  const { notary } = log
+  const configuration = digestBootConfiguration(log.bootConfiguration)
+  const bytes = attempt(() => decodeBase64(statement.document))
+  const document = attempt(() => decodeAttestationPayload(need(bytes)))
+  const facts = await verifyDocument(bytes, policy, context.attestations)
+  const made: readonly Check<BootStatementCheckName>[] = [
+    { name: 'format', outcome: 'passed', detail: 'version 1' },
+    check('attestation document', () => describeDocument(need(facts))),
+    check('attestation key', () => {
+      const { publicKey } = need(document)
+      if (publicKey !== null && addressOf(publicKey) === notary) return `the key of ${notary}`
+      throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
+    }),
+    check('head signatures', () => {
+      verifyBootHeads(heads, domain, recover)
+      return `${heads.length} heads, each signed by its notary`
+    }),
+    check('statement', () => {
+      const { userData, nonce } = need(document)
+      const expected = bootStatementUserData({ configuration, notary, heads })
+      if (userData === null || nonce !== null || !equalBytes(userData, expected))
+        throw new ProofError(
+          'wrong_statement',
+          "expected the document's user_data to be of these heads, by this log under this boot configuration, and no nonce",
+        )
+      return `${heads.length} heads, configuration ${encodeHex(configuration)}`
+    }),
+    check('created_at', () => {
+      const second = Math.floor(need(document).timestampMs / 1000)
+      if (createdAt === second) return `Unix second ${second}`
+      throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
+    }),
+    check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
+    check('expected configuration', () => checkExpectedConfiguration(configuration, policy)),
+  ]
+  const checks = orderChecks(made, BOOT_STATEMENT_CHECKS)
+  const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS, hasChain: false })
+  if (judgement.verdict === 'invalid') return { ...judgement, checks, facts: null }
+  const { timestampMs, pcrs: measurements } = need(document)
+  const release = findExpectedCode(need(document), policy)?.release ?? null
+  return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
+}
+
+function domainOf({ chainId, contract }: BootFacts) {
+  return { chainId, contract }
+}

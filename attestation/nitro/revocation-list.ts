@@ -1,0 +1,91 @@
+import { equalBytes } from '../bytes.ts'
+import { AttestationError } from './attestation-error.ts'
+import type { Certificate } from './certificate.ts'
+import { POINT_BYTES } from './p384.ts'
+
+/**
+ * What a certificate revocation list (RFC 5280 section 5) says, once whoever gives it has verified that the key signed it, that its
+ * extensions are understood, and that it is whole: neither a delta nor indirect, and for the certificates that the issuer issued here.
+ */
+export type RevocationList = {
+  /** DER of the issuer's name. */
+  readonly issuer: Uint8Array
+  /** The key that signed it: an uncompressed point on P-384, 97 bytes. A name may be used by several keys. */
+  readonly issuerKey: Uint8Array
+  /** Serials that were taken back: big-endian; leading zeros do not matter. */
+  readonly serials: readonly Uint8Array[]
+  /** Unix milliseconds, inclusive. */
+  readonly thisUpdateMs: number
+  readonly nextUpdateMs: number
+}
+
+/** Whether a value that is said to be a revocation list has the form of one. */
+export function isRevocationList(value: unknown): value is RevocationList {
+  if (typeof value !== 'object' || value === null) return false
+  const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs } = value as Partial<RevocationList>
+  return (
+    issuer instanceof Uint8Array &&
+    issuerKey instanceof Uint8Array &&
+    issuerKey.length === POINT_BYTES &&
+    Array.isArray(serials) &&
+    Array.from(serials).every((serial) => serial instanceof Uint8Array) &&
+    isTime(thisUpdateMs) &&
+    isTime(nextUpdateMs)
+  )
+}
+
+/**
+ * Refuses a chain (root first) of which a list names a certificate (rule 19), and lists that say nothing of it: each must be by
+ * the key of one of its CA certificates, and in force. At the caller's time that is between its two updates. At the document's own time
+ * (historical) a list may be newer than the document, when it knows more, but not newer than the end of the certificate that it is to
+ * speak of: authorities leave out what has expired. Throws AttestationError.
+ */
+export function checkRevocationLists(
+  certificates: readonly Certificate[],
+  {
+    lists,
+    mode,
+    atMs,
+  }: {
+    readonly lists: readonly RevocationList[]
+    readonly mode: 'current' | 'historical'
+    readonly atMs: number
+  },
+): void {
+  for (const list of lists) {
+    const at = certificates.findIndex((certificate) => isIssuer(certificate, list))
+    const issued = at < 0 ? undefined : certificates[at + 1]
+    if (issued === undefined)
+      throw new AttestationError(
+        'revocation_list_foreign',
+        'expected revocation lists of issuers in the chain',
+      )
+    const { where, serial, notAfterMs } = issued
+    if (list.thisUpdateMs > (mode === 'current' ? atMs : notAfterMs))
+      throw new AttestationError(
+        'revocation_list_not_yet_valid',
+        `the revocation list for ${where} begins after ${mode === 'current' ? 'the time' : 'the certificate ended'}`,
+      )
+    if (list.nextUpdateMs < atMs)
+      throw new AttestationError('revocation_list_expired', `the revocation list for ${where} has expired`)
+    if (list.serials.some((one) => equalBytes(trimSerial(one), trimSerial(serial))))
+      throw new AttestationError('certificate_revoked', `${where} is revoked, says its issuer's list`)
+  }
+}
+
+/** A serial without its leading zeros: serials compare as numbers. */
+export function trimSerial(serial: Uint8Array): Uint8Array {
+  const start = serial.findIndex((byte) => byte !== 0)
+  return start < 0 ? new Uint8Array() : serial.subarray(start)
+}
+
+/** ECMAScript's largest time, milliseconds from 1970 to either side. */
+const TIME_MS_MAX = 8_640_000_000_000_000
+
+function isTime(value: unknown): boolean {
+  return typeof value === 'number' && Math.abs(value) <= TIME_MS_MAX
+}
+
+function isIssuer({ subject, point }: Certificate, { issuer, issuerKey }: RevocationList): boolean {
+  return equalBytes(subject.encoding, issuer) && equalBytes(point, issuerKey)
+}

@@ -1,0 +1,82 @@
+import { recover } from 'tiny-secp256k1'
+import type { PointRecovery } from '../attestation/account.ts'
+import { FormatError, ProofError } from '../attestation/errors.ts'
+import {
+  type BootHead,
+  bootStatementUserData,
+  parseBootHeads,
+  verifyBootHeads,
+} from '../attestation/evidence/boot-statement.ts'
+import { parseStrictJson } from '../attestation/json/parse-strict.ts'
+import { hasExactMembers, isJsonObject } from '../attestation/json/value.ts'
+import type { LogDomain } from '../attestation/tree-head.ts'
+import type { AttestationKeeper } from './attestation-keeper.ts'
+import { CallFault } from './call-fault.ts'
+import type { BootStatementReply } from './protocol/messages.ts'
+
+/** Body of a request: heads in JSON, 320 bytes each at most. */
+export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
+
+/** What an enclave states of the logs that it was shown before its own had a leaf. */
+export type BootStatementKeeper = {
+  /**
+   * States, once, the heads that the body of a request brings: while the log is empty. Whoever asks later gets the first
+   * statement, whatever they bring, so that it is not lost with the gateway that asked for it. Throws CallFault
+   * `invalid_call`, `log_conflict` when the log had leaves before anybody asked, and what attestStatement throws.
+   */
+  state(body: Uint8Array): Promise<BootStatementReply>
+}
+
+/** Keeps the statement of one enclave. */
+export function keepBootStatement(given: {
+  readonly notary: string
+  readonly domain: LogDomain
+  /** Digest of the boot configuration. */
+  readonly configuration: Uint8Array
+  readonly log: { readonly size: number }
+  readonly attestation: Pick<AttestationKeeper, 'attestStatement'>
+}): BootStatementKeeper {
+  const { notary, domain, configuration, log, attestation } = given
+  let first: Promise<BootStatementReply> | null = null
+
+  async function make(heads: readonly BootHead[]): Promise<BootStatementReply> {
+    const userData = bootStatementUserData({ configuration, notary, heads })
+    return { heads, document: await attestation.attestStatement({ userData, nonce: null }) }
+  }
+
+  return {
+    async state(body) {
+      if (first !== null) return first
+      if (log.size > 0) throw new CallFault('log_conflict', 'The log has leaves: it is too late for this.')
+      const made = make(decodeHeads(body, domain))
+      first = made
+      // What the module did not make was not stated.
+      made.catch(() => {
+        first = null
+      })
+      return made
+    },
+  }
+}
+
+function decodeHeads(body: Uint8Array, domain: LogDomain): readonly BootHead[] {
+  try {
+    const value = parseStrictJson(body)
+    if (!isJsonObject(value) || !hasExactMembers(value, ['heads']))
+      throw new CallFault('invalid_call', 'expected heads alone')
+    const heads = parseBootHeads(value.heads)
+    verifyBootHeads(heads, domain, recoverPoint)
+    return heads
+  } catch (fault) {
+    if (fault instanceof FormatError || fault instanceof ProofError)
+      throw new CallFault('invalid_call', fault.message)
+    throw fault
+  }
+}
+
+/** The same library that signs: a thousand heads take a tenth of a second. */
+const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
+  const point = recover(digest, compact, recoveryBit, false)
+  if (point === null) throw new Error('expected r to be the x coordinate of a point')
+  return point
+}

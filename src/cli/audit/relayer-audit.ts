@@ -1,0 +1,139 @@
+import { addressOf, recoverPublicKey } from '../../../attestation/account.ts'
+import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-call.ts'
+import { treeHeadDigest } from '../../../attestation/tree-head.ts'
+import { DEPLOYMENT } from '../../../contracts/deployment.ts'
+import { recoverPoint } from '../../services/recover-point.ts'
+import { findSent } from './chain-search.ts'
+import type { ChainAnchor, ChainSource } from './chain-source.ts'
+import { type Notaries, reportHidden } from './hidden-logs.ts'
+import type { Ledger } from './ledger.ts'
+import type { Payers } from './payers.ts'
+
+/** Transactions of one relayer that are looked up. Who anchors alone has a few others. */
+export const TRANSACTIONS_LOOKED_UP_MAX = 200
+
+/** What the transactions of relayers are judged with. */
+export type RelayerParts = {
+  readonly chain: ChainSource
+  readonly ledger: Ledger
+  readonly payers: Payers
+  readonly notaries: Notaries
+  /** Contracts of the listed logs. */
+  readonly contracts: ReadonlySet<string>
+  /** The newest block when the audit began: what was sent later may be served later. */
+  readonly toBlock: number
+}
+
+/**
+ * Accounts for every nonce of the relayers: each was taken by a transaction, and one that is no served anchor may be what a
+ * hidden log is anchored by, in this contract or another. Throws ChainFault.
+ */
+export async function auditRelayers(parts: RelayerParts): Promise<void> {
+  const { ledger, payers } = parts
+  if (payers.addresses().length === 0)
+    ledger.lack('transactions of relayers', 'no head that is served is anchored')
+  for (const relayer of payers.addresses()) await auditRelayer(relayer, parts)
+}
+
+async function auditRelayer(relayer: string, parts: RelayerParts): Promise<void> {
+  const { chain, ledger, payers, toBlock } = parts
+  const sent = await chain.countSent(relayer, toBlock)
+  if (sent === null) skipOld(ledger, `how many transactions ${relayer} had sent by block ${toBlock}`)
+  let fromBlock = 0
+  let lookups = 0
+  for (const { start, end } of payers.gapsBelow(relayer, sent ?? payers.endOf(relayer))) {
+    for (let nonce = start; nonce < end; nonce++) {
+      if (lookups === TRANSACTIONS_LOOKED_UP_MAX) return reportRest(relayer, nonce, ledger)
+      lookups++
+      const found = await findSent(chain, { from: relayer, nonce }, { fromBlock, toBlock })
+      if (found === null)
+        return skipOld(ledger, `what ${relayer} sent with nonce ${nonce}, for no served head`)
+      fromBlock = found.block
+      await judge(found, { ...parts, relayer, nonce })
+    }
+  }
+  ledger.pass('transactions of relayers')
+}
+
+function skipOld(ledger: Ledger, what: string): void {
+  ledger.skip('transactions of relayers', `the endpoint keeps no state that old, so it cannot say ${what}`)
+}
+
+function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
+  ledger.find('relayer_transaction', {
+    where: relayer,
+    message: `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, those looked up here, were sent for no served head; the rest, from nonce ${nonce} on, were not looked at`,
+  })
+}
+
+async function judge(
+  { txHash, block }: { readonly txHash: string | null; readonly block: number },
+  given: RelayerParts & { readonly relayer: string; readonly nonce: number },
+): Promise<void> {
+  const { chain, ledger, notaries, relayer, nonce } = given
+  const [transaction = null] = txHash === null ? [] : await chain.fetchAnchors([txHash])
+  const purpose: Purpose = transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
+  switch (purpose.kind) {
+    case 'accounted':
+      return ledger.note('transactions of relayers', purpose.words)
+    case 'anchor': {
+      // Whether its head is served, the audit of that log tells.
+      if (notaries.listed.has(purpose.notary)) return
+      const { notary, size, contract: address } = purpose
+      const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
+      return reportHidden(anchor, { ledger, hidden: notaries.hidden, sender: relayer })
+    }
+    case 'unknown':
+      return ledger.find('relayer_transaction', {
+        where: `block ${block}`,
+        message:
+          txHash === null
+            ? `nonce ${nonce} of the gateway's relayer ${relayer} was taken there, and not by a transaction of its own`
+            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is no anchor of a served head, and whose data may be anything`,
+      })
+  }
+}
+
+type Purpose =
+  | { readonly kind: 'accounted'; readonly words: string }
+  | { readonly kind: 'anchor'; readonly notary: string; readonly size: number; readonly contract: string }
+  | { readonly kind: 'unknown' }
+
+/** What a transaction was for, by its own data alone. */
+function purposeOf(
+  { to, input, receipt }: ChainAnchor,
+  { contracts, chain }: Pick<RelayerParts, 'contracts' | 'chain'>,
+): Purpose {
+  // Without data it brings no head to anybody.
+  if (to !== null && input.length === 0) return { kind: 'accounted', words: 'some transfers of coins alone' }
+  const made = receipt?.contractAddress ?? null
+  const isDeployment =
+    (to === null && made !== null && contracts.has(made)) ||
+    (to === DEPLOYMENT.proxy &&
+      equalBytes(input, decodeHex(DEPLOYMENT.data)) &&
+      contracts.has(DEPLOYMENT.address))
+  if (isDeployment) return { kind: 'accounted', words: 'the deployment of the contract' }
+  const call = to === null ? null : attempt(() => decodeAnchorCall(input))
+  if (to === null || call === null) return { kind: 'unknown' }
+  const notary = signerOf(call, { chainId: chain.chainId, contract: to })
+  return notary === null ? { kind: 'unknown' } : { kind: 'anchor', notary, size: call.size, contract: to }
+}
+
+function signerOf(
+  { size, root, signature }: AnchorCall,
+  domain: { readonly chainId: number; readonly contract: string },
+): string | null {
+  const digest = treeHeadDigest(domain, { size, root })
+  return attempt(() => addressOf(recoverPublicKey({ digest, signature }, recoverPoint)))
+}
+
+function attempt<Value>(run: () => Value): Value | null {
+  try {
+    return run()
+  } catch (fault) {
+    if (fault instanceof FormatError || fault instanceof ProofError) return null
+    throw fault
+  }
+}

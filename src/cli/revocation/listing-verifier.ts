@@ -1,0 +1,100 @@
+import { hash } from 'node:crypto'
+import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
+import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { findListOfChain, type ListOfChain } from './list-of-chain.ts'
+import type { ParsedList } from './parse-list.ts'
+import { RevocationListError } from './revocation-list-error.ts'
+
+/** Chains that are remembered with what each list says of them: enclaves of one host share theirs for hours. */
+const CHAINS_MAX = 64
+
+/** A verifier that looks certificates up in lists. */
+export type ListingVerifier = AttestationVerifier & {
+  /** Why lists said nothing of any document so far; empty when each said something of one. */
+  unused(): readonly RevocationListError[]
+}
+
+/**
+ * Gives a verifier of documents of which no certificate is in the lists. `isOfOne`: it is for one document, and a list that says nothing
+ * of that is thrown as RevocationListError, or refused by the library. For several documents, at their own times, a list is
+ * left out where it says nothing, and `unused` tells those that were left out everywhere.
+ */
+export function createListingVerifier(
+  verifier: AttestationVerifier,
+  lists: readonly ParsedList[],
+  { isOfOne }: { readonly isOfOne: boolean },
+): ListingVerifier {
+  const silent = new Map<ParsedList, RevocationListError>()
+  const used = new Set<ParsedList>()
+  const known = new Map<string, Promise<readonly ListOfChain[]>>()
+
+  async function chooseLists(document: ReadDocument): Promise<readonly RevocationList[]> {
+    const found = await remember(document)
+    const chosen: RevocationList[] = []
+    for (const [at, parsed] of lists.entries()) {
+      const one = found[at]
+      if (one === undefined) continue
+      const error = one.kind === 'silent' ? one.error : isOfOne ? null : explainTime(parsed, one, document)
+      if (error !== null && isOfOne) throw error
+      if (error !== null) silent.set(parsed, error)
+      if (error !== null || one.kind === 'silent') continue
+      used.add(parsed)
+      chosen.push(one.list)
+    }
+    return chosen
+  }
+
+  function remember({ ders }: ReadDocument): Promise<readonly ListOfChain[]> {
+    const key = ders.map((der) => hash('sha256', der)).join()
+    const found = known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
+    known.set(key, found)
+    const [oldest] = known.keys()
+    if (known.size > CHAINS_MAX && oldest !== undefined) known.delete(oldest)
+    return found
+  }
+
+  return {
+    async verify(bytes, policy, at) {
+      const document = lists.length === 0 ? null : tryRead(bytes)
+      if (document === null) return verifier.verify(bytes, policy, at)
+      return verifier.verify(bytes, { ...policy, revocationLists: await chooseLists(document) }, at)
+    },
+    unused: () =>
+      lists.flatMap((parsed) => (used.has(parsed) ? [] : [silent.get(parsed) ?? nothingRead(parsed)])),
+  }
+}
+
+type ReadDocument = { readonly ders: readonly Uint8Array<ArrayBuffer>[]; readonly timestampMs: number }
+
+/** Null of a document that the library will refuse. */
+function tryRead(bytes: Uint8Array): ReadDocument | null {
+  try {
+    const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
+    return { ders: [...cabundle, certificate], timestampMs }
+  } catch (fault) {
+    if (fault instanceof AttestationError) return null
+    throw fault
+  }
+}
+
+/** As the library has it in historical mode; null when the list is in force. */
+function explainTime(
+  { source, thisUpdateMs, nextUpdateMs }: ParsedList,
+  { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,
+  { timestampMs }: ReadDocument,
+): RevocationListError | null {
+  if (nextUpdateMs >= timestampMs && thisUpdateMs <= notAfterMs) return null
+  const message = `expected a list in force when documents were made, got one of ${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
+  return new RevocationListError('unused', { source, message })
+}
+
+function nothingRead({ source }: ParsedList): RevocationListError {
+  const message = 'expected a list of an issuer of some document, and no document was read'
+  return new RevocationListError('unused', { source, message })
+}
+
+function isoOf(timeMs: number): string {
+  return new Date(timeMs).toISOString()
+}

@@ -1,0 +1,144 @@
+import { createHash, randomBytes } from 'node:crypto'
+import http from 'node:http'
+import { join } from 'node:path'
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../attestation/bytes.ts'
+import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
+import { verifyBootStatement } from '../../attestation/evidence/verify-boot-statement.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { treeHeadDigest } from '../../attestation/tree-head.ts'
+import { makeAccount } from '../../enclave/account.ts'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+import { type BootStatementReply, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
+import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
+import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
+import { DOMAIN, readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
+
+let provider: HostileProvider
+let nsm: Nsm
+let isModuleAway = false
+let started: TestEnclave
+let heads: readonly BootHead[]
+
+async function headOf(domain = DOMAIN): Promise<BootHead> {
+  const account = await makeAccount(async (length) => randomBytes(length))
+  const head = { size: 5, root: randomBytes(32) }
+  const signature = account.sign(treeHeadDigest(domain, head))
+  return {
+    notary: account.notary,
+    size: head.size,
+    root: encodeHex(head.root),
+    signature: `0x${encodeHex(signature)}`,
+  }
+}
+
+const ascending = (list: readonly BootHead[]) =>
+  list.toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
+
+beforeAll(async () => {
+  nsm = await openSoftwareNsm({
+    rootFile: null,
+    measuredRoot: join(import.meta.dirname, '../..'),
+    now: Date.now,
+  })
+  heads = ascending(await Promise.all([headOf(), headOf(), headOf()]))
+})
+
+beforeEach(async () => {
+  isModuleAway = false
+  provider = await startHostileProvider({
+    answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))],
+  })
+  const providers = [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }]
+  const attest: Nsm['attest'] = async (input) => {
+    if (isModuleAway) throw new Error('away')
+    return nsm.attest(input)
+  }
+  started = await startTestEnclave({ providers, nsm: { ...nsm, attest, close: () => undefined } })
+})
+
+afterEach(async () => {
+  await started.stop()
+  await provider.close()
+})
+
+function ask(body: string | object) {
+  const { socketPath } = started
+  const request = http.request({ socketPath, method: 'POST', path: ENCLAVE_PATHS.bootStatement })
+  request.end(typeof body === 'string' ? body : JSON.stringify(body))
+  return readAnswer(request)
+}
+
+async function state(shown = heads): Promise<BootStatementReply> {
+  const { status, text } = await ask({ heads: shown })
+  expect(status).toBe(200)
+  return JSON.parse(text) as BootStatementReply
+}
+
+/** The verdict of an outsider who knows the log's notary and boot configuration. */
+async function verify(reply: BootStatementReply) {
+  const { notary, boot_configuration: boot } = await started.identity()
+  const { cabundle, timestampMs } = decodeAttestationPayload(Buffer.from(reply.document, 'base64'))
+  const root = createHash('sha256')
+    .update(cabundle[0] ?? '')
+    .digest()
+  const json = JSON.parse(JSON.stringify({ ...reply, created_at: Math.floor(timestampMs / 1000) }))
+  const log = { notary, bootConfiguration: JSON.parse(JSON.stringify(boot)) }
+  return verifyBootStatement(json, log, { roots: [root] })
+}
+
+describe('the boot statement call', () => {
+  it('states the heads that it was shown, over its key and configuration', async () => {
+    const reply = await state()
+    expect(reply.heads).toEqual(heads)
+    expect(await verify(reply)).toMatchObject({
+      verdict: 'consistent',
+      open: ['measurements', 'expected configuration'],
+      facts: { heads },
+    })
+    expect(await verify({ ...reply, heads: heads.slice(1) })).toMatchObject({ verdict: 'invalid' })
+  })
+
+  it('states that it was shown none', async () => {
+    const reply = await state([])
+    expect(await verify(reply)).toMatchObject({ verdict: 'consistent', facts: { heads: [] } })
+  })
+
+  it('makes one statement alone, which it gives to whoever asks later', async () => {
+    const [first, second] = await Promise.all([state(), state(heads.slice(1))])
+    expect(second).toEqual(first)
+    await started.complete({ model: 'hostile', messages: [] })
+    expect(await state([])).toEqual(first)
+  })
+
+  it('makes none once its log has a leaf', async () => {
+    await started.complete({ model: 'hostile', messages: [] })
+    expect((await ask({ heads })).json).toMatchObject({ status: 409, code: 'log_conflict' })
+  })
+
+  it('may be asked again when the module failed', async () => {
+    isModuleAway = true
+    expect((await ask({ heads })).json).toMatchObject({ status: 503, code: 'not_ready' })
+    isModuleAway = false
+    expect((await state()).heads).toEqual(heads)
+  })
+
+  it('refuses a head that its notary did not sign, or signed for another chain', async () => {
+    const [one, two] = heads
+    const swapped = ascending([{ ...one, root: two?.root } as BootHead])
+    const foreign = [await headOf({ ...DOMAIN, chainId: 1 })]
+    for (const shown of [swapped, foreign])
+      expect((await ask({ heads: shown })).json).toMatchObject({ status: 400, code: 'invalid_call' })
+  })
+
+  it.each<[string, () => string | object, object]>([
+    ['heads out of order', () => ({ heads: heads.toReversed() }), { code: 'invalid_call' }],
+    ['a head twice', () => ({ heads: [heads[0], heads[0]] }), { code: 'invalid_call' }],
+    ['a member of the gateway’s own', () => ({ heads, boot_configuration: '00' }), { code: 'invalid_call' }],
+    ['no JSON', () => 'heads', { code: 'invalid_call' }],
+    ['a body that is too long', () => 'x'.repeat(600_000), { status: 413 }],
+  ])('refuses %s', async (_, body, fault) => {
+    expect((await ask(body())).json).toMatchObject(fault)
+  })
+})
