@@ -146,7 +146,7 @@ export const NODE_LIMITS: NodeLimits = {
   failuresMax: 3,
   asideMs: 10_000,
   asideMaxMs: 300_000,
-  refusalsMax: 3,
+  refusalsMax: 5,
 
   tokensPerSecondMin: 1,
   probeFirstTokenMs: 20_000,

@@ -26,6 +26,8 @@ export type ImageRequest = {
   readonly model: string
   readonly n: number
   readonly size: (typeof IMAGE_SIZES)[number]
+  /** Whether the caller asked for that size, and did not leave it out. */
+  readonly isSizeAsked: boolean
   readonly responseFormat: 'url' | 'b64_json'
   readonly user: string | null
 }
@@ -95,6 +97,7 @@ function requestOf({ prompt, model, n, size, response_format, user }: z.infer<ty
     model,
     n: typeof n === 'number' ? n : IMAGES_DEFAULT,
     size: size ?? IMAGE_SIZE_DEFAULT,
+    isSizeAsked: typeof size === 'string',
     responseFormat: response_format ?? RESPONSE_FORMAT_DEFAULT,
     user: user ?? null,
   }

@@ -77,7 +77,7 @@ const HOSTILE: readonly (readonly [string, DrawScript, string])[] = [
   ['sends what is no base64', drawWith(['???']), 'node_error'],
   ['sends too many images', drawWith(squares(3, 256)), 'node_error'],
   ['sends none', drawWith([]), 'node_error'],
-  ['sends another size', drawWith(squares(1, 512)), 'node_error'],
+  ['sends a dot', drawWith(squares(1, 8)), 'node_error'],
   ['sends numbers', drawWith([1, 2, 3]), 'node_error'],
   ['sends an error with its images', drawWith(squares(1, 256), 'sorry'), 'node_error'],
   ['sends an object for an error', drawWith([], { code: 1 }), 'node_error'],

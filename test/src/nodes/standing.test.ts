@@ -94,11 +94,11 @@ describe('a running node', () => {
     expect(standing.isProbeDue()).toBe(true)
   })
 
-  it('is probed after three refusals in a row, and not when an answer was between them', () => {
+  it('is probed after five refusals in a row, and not when an answer was between them', () => {
     const { standing } = stand('RUNNING')
-    for (let count = 0; count < 2; count++) standing.refused()
+    for (let count = 0; count < 4; count++) standing.refused()
     standing.succeeded()
-    for (let count = 0; count < 2; count++) standing.refused()
+    for (let count = 0; count < 4; count++) standing.refused()
     expect(standing.isProbeDue()).toBe(false)
     standing.refused()
     expect(standing.isProbeDue()).toBe(true)
