@@ -55,7 +55,9 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: FaultDetail[] = []
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
-  for (const { name, filename, bytes } of parts) {
+  for (const { name: given, filename, bytes } of parts) {
+    // OpenAI's clients send a list of images so, also one of a single image.
+    const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))
       faults.push(fault(name, 'Field is given twice', 'value_error'))
