@@ -113,7 +113,10 @@ export type FaultDetail = {
   readonly type: string
 }
 
-/** Code of a request that fails validation, beside its `detail`. No rule of ERROR_RULES: its body is another one. */
+/**
+ * Code of a request that fails validation, beside its `detail`. No rule of ERROR_RULES: its body is
+ * another one.
+ */
 export const VALIDATION_CODE = 'validation_failed'
 
 /** A request that fails validation; answered 422 with `detail` (interface, part 7). */
@@ -163,8 +166,8 @@ export type ErrorReply = {
 }
 
 /**
- * Longest wait that is told, seconds. OpenAI's SDKs honour up to a minute, and take a longer wait for none: they would try again
- * within a second.
+ * Longest wait that is told, seconds. OpenAI's SDKs honour up to a minute, and take a longer wait
+ * for none: they would try again within a second.
  */
 export const RETRY_AFTER_SECONDS_MAX = 60
 
@@ -177,8 +180,8 @@ export function errorReply(error: unknown): ErrorReply {
 }
 
 /**
- * JSON text of the error envelope; also the data of a stream's `event: error`. `type` and `param` are OpenAI's: its SDKs, and what
- * is built on them, show `message` only of an `error` object.
+ * JSON text of the error envelope; also the data of a stream's `event: error`. `type` and `param`
+ * are OpenAI's: its SDKs, and what is built on them, show `message` only of an `error` object.
  */
 export function errorEnvelope({ status, code, message, providerCode, param }: ApiError): string {
   const more = providerCode === null ? {} : { provider_code: providerCode }

@@ -1,7 +1,10 @@
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { type ImageRequest, parseImageRequest } from './image-frames.ts'
 
-/** Largest frame that is sent, but for images, bytes. Source: what the gateway takes (src/nodes/limits.ts). */
+/**
+ * Largest frame that is sent, but for images, bytes. Source: what the gateway takes
+ * (src/nodes/limits.ts).
+ */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /** Largest frame that is taken, bytes: what `large-frames` stands for (src/nodes/README.md). */
 export const TAKEN_FRAME_BYTES_MAX = 16 * 1024 * 1024

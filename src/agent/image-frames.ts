@@ -27,7 +27,10 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
   return JSON.stringify({ request_id: requestId, images, error: null })
 }
 
-/** Gives the frame that answers with an error. Its status goes along where it says more than that; other gateways than ours read `error` alone. */
+/**
+ * Gives the frame that answers with an error. Its status goes along where it says more than that;
+ * other gateways than ours read `error` alone.
+ */
 export function encodeImageFailure(
   requestId: string,
   { statusCode, message, retryAfterSeconds }: RunFault,

@@ -13,17 +13,18 @@ export type AskedImages = {
 }
 
 /**
- * Edges of an image that a stranger may draw, pixels. Diffusion pipelines draw from 64 (the smallest latent) to 1,536; what is larger is decoded
- * to no end.
+ * Edges of an image that a stranger may draw, pixels. Diffusion pipelines draw from 64 (the
+ * smallest latent) to 1,536; what is larger is decoded to no end.
  */
 export const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * The images that a stranger sent in base64, when they are what was asked for: so many, each whole. Throws FormatError. A PNG
- * is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their last bytes. One of another size is made to fit (`fit-image.ts`), for
- * the public node client draws what its pipeline draws, whatever it is asked for. What they show is not looked at:
- * whether it has to do with the prompt, nobody here can tell.
+ * The images that a stranger sent in base64, when they are what was asked for: so many, each whole.
+ * Throws FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their
+ * last bytes. One of another size is made to fit (`fit-image.ts`), for the public node client draws
+ * what its pipeline draws, whatever it is asked for. What they show is not looked at: whether it
+ * has to do with the prompt, nobody here can tell.
  */
 export async function checkImages(
   images: readonly string[],

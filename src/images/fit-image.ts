@@ -5,7 +5,8 @@ import type { ImageType } from './image-facts.ts'
 /** An image's bytes, and the kind that they were found to be. */
 type Picture = { readonly bytes: Uint8Array; readonly type: ImageType }
 
-// One image at a time has one thread of the pool, and nothing of it is kept: what is drawn is never asked for again.
+// One image at a time has one thread of the pool, and nothing of it is kept: what is drawn is never
+// asked for again.
 sharp.concurrency(1)
 sharp.cache(false)
 // The bytes are a stranger's: of the library's many decoders these three alone may see them.
@@ -15,9 +16,9 @@ sharp.unblock({
 })
 
 /**
- * The image in another size, `512x512`, as a file of the same kind and without metadata. It is scaled until it covers that size, and what stands
- * out is cut off on both sides. Decodes in the thread pool, at most `pixelsMax`. Throws FormatError `image_pixels` for what
- * cannot be decoded.
+ * The image in another size, `512x512`, as a file of the same kind and without metadata. It is
+ * scaled until it covers that size, and what stands out is cut off on both sides. Decodes in the
+ * thread pool, at most `pixelsMax`. Throws FormatError `image_pixels` for what cannot be decoded.
  */
 export async function fitImage(
   { bytes, type }: Picture,

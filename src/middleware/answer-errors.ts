@@ -6,9 +6,10 @@ import { noteFailure } from './note-failure.ts'
 import { noteProcessingTime } from './open-request.ts'
 
 /**
- * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What is not ours is
- * logged and answered with a 500 that says nothing. Where the answer has begun, the connection is cut: half an answer
- * must not look whole. `now` gives milliseconds; `paths` are the router's patterns, for whoever asks for another one.
+ * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What
+ * is not ours is logged and answered with a 500 that says nothing. Where the answer has begun, the
+ * connection is cut: half an answer must not look whole. `now` gives milliseconds; `paths` are the
+ * router's patterns, for whoever asks for another one.
  */
 export function answerErrors(options: {
   readonly now: () => number
@@ -59,9 +60,12 @@ function unanswered({ status, response, path }: ApiContext, paths: readonly stri
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
-/** Says what there is beside a path that is absent: the patterns that have its first two segments or more in common. */
+/**
+ * Says what there is beside a path that is absent: the patterns that have its first two segments or
+ * more in common.
+ */
 function absenceText(path: string, paths: readonly string[]): string {
-  const segments = path.split('/')
+  const segments = path.split('/', SHARED_MAX + 1)
   for (let shared = segments.length - 1; shared > SHARED_MIN; shared--) {
     const start = `${segments.slice(0, shared).join('/')}/`
     const beside = [...new Set(paths)].filter((pattern) => pattern.startsWith(start))
@@ -73,6 +77,8 @@ function absenceText(path: string, paths: readonly string[]): string {
 
 /** Below `/v1` alone there is nearly everything. */
 const SHARED_MIN = 2
+/** No pattern has more segments, and a caller's path may have thousands. */
+const SHARED_MAX = 8
 
 /** As the API's description has it: `/v1/models/{model}`. */
 function shownPath(pattern: string): string {

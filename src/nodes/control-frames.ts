@@ -88,7 +88,10 @@ function isNonce(nonce: Json | undefined): nonce is string {
   return typeof nonce === 'string' && nonce.length <= NONCE_LENGTH_MAX
 }
 
-/** Not used. The public client sends one for each of its own rounds since the last PING, also of hours that it was away. */
+/**
+ * Not used. The public client sends one for each of its own rounds since the last PING, also of
+ * hours that it was away.
+ */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true
   return isJsonArray(times) && times.every((time) => time === null || typeof time === 'number')

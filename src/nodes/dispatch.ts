@@ -12,8 +12,9 @@ type ChatParts = DispatchParts & {
 }
 
 /**
- * Dispatcher.dispatch: the call for a node, one after the other until one answers. A node that fails before its first token is
- * replaced (`try-nodes.ts`). Each is sent the members that it takes, and none a frame that is too large for it.
+ * Dispatcher.dispatch: the call for a node, one after the other until one answers. A node that
+ * fails before its first token is replaced (`try-nodes.ts`). Each is sent the members that it
+ * takes, and none a frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: ChatParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -24,7 +25,10 @@ export async function dispatchCall(call: NodeCall, parts: ChatParts): Promise<No
 
 type Frames = { readonly whole: ChatFrame; readonly for: (node: NodeConnection) => ChatFrame }
 
-/** The frame with every member, and the one with those that every node takes. Each is written once, the second one when it is needed. */
+/**
+ * The frame with every member, and the one with those that every node takes. Each is written once,
+ * the second one when it is needed.
+ */
 function framesOf({ model, request }: NodeCall): Frames {
   const whole = chatFrame(model, request)
   const known = withKnownMembers(request)
@@ -39,7 +43,10 @@ function framesOf({ model, request }: NodeCall): Frames {
   }
 }
 
-/** Size of a frame that not every node takes; null for one that does. Throws DispatchError when no node of the model does. */
+/**
+ * Size of a frame that not every node takes; null for one that does. Throws DispatchError when no
+ * node of the model does.
+ */
 function largeBytesOf(
   { frameBytes }: ChatFrame,
   model: string,

@@ -50,7 +50,10 @@ export type DispatchCode =
   | 'request_too_large'
   /** The node's backend refuses the request (`status` is the backend's): the caller's fault. With images it may be the node's. */
   | 'node_refused'
-  /** The node or its backend failed, or what it sent was no answer. With a `status` the node said so itself. */
+  /**
+   * The node or its backend failed, or what it sent was no answer. With a `status` the node said so
+   * itself.
+   */
   | 'node_failed'
   /** The node's backend is at its limit, and may have said for how long (`retryAfterSeconds`). */
   | 'node_busy'
@@ -67,7 +70,10 @@ export type DispatchCode =
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
-  /** The status code a node told; null for every code but `node_refused`, `node_failed` and `node_busy`, and where it told none. */
+  /**
+   * The status code a node told; null for every code but `node_refused`, `node_failed` and
+   * `node_busy`, and where it told none.
+   */
   readonly status: number | null
   /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null

@@ -5,7 +5,10 @@ import { isJsonObject } from '../../attestation/json/value.ts'
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
-  /** After how many seconds the backend wants to be asked again, as our own agent tells; null: not told. */
+  /**
+   * After how many seconds the backend wants to be asked again, as our own agent tells; null: not
+   * told.
+   */
   readonly retryAfterSeconds: number | null
 }
 

@@ -26,7 +26,10 @@ export type ImageFrame = {
   readonly images: readonly string[] | null
   /** What went wrong, in the node's words, printable; null: nothing. */
   readonly error: string | null
-  /** Status of that, and after how many seconds to come again, as our own agent tells them; null: not told. */
+  /**
+   * Status of that, and after how many seconds to come again, as our own agent tells them; null:
+   * not told.
+   */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }

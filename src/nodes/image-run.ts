@@ -121,7 +121,10 @@ export class ImageRun {
   }
 }
 
-/** Without a status nobody knows whose fault it is: another node is asked, and this one is not blamed alone. */
+/**
+ * Without a status nobody knows whose fault it is: another node is asked, and this one is not
+ * blamed alone.
+ */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageFrame, words: string): DispatchError {
   return statusCode === null
     ? new DispatchError('node_refused', 'The node could not draw', {

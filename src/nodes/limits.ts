@@ -18,9 +18,15 @@ export type NodeLimits = {
   readonly imageBytesMax: number
   /** One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all its runs. */
   readonly requestBytesMax: number
-  /** The same of a node that announced `large-frames`: a body of 10 MiB with pictures, and what writing it out again may add. */
+  /**
+   * The same of a node that announced `large-frames`: a body of 10 MiB with pictures, and what
+   * writing it out again may add.
+   */
   readonly largeRequestBytesMax: number
-  /** What may wait in memory for one node to read it, beside one large frame; beyond it the node counts as lost. */
+  /**
+   * What may wait in memory for one node to read it, beside one large frame; beyond it the node
+   * counts as lost.
+   */
   readonly sendBytesMax: number
   /** Frames nobody asked for cost 1 and 1 more per KiB; a node may spend this much at once… */
   readonly strayBurst: number
@@ -65,8 +71,8 @@ export type NodeLimits = {
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * Errors that a node told of callers' requests, in a row, without one answer between, after which it is probed: they may be the requests'
-   * doing, and a probe is a request of ours.
+   * Errors that a node told of callers' requests, in a row, without one answer between, after which
+   * it is probed: they may be the requests' doing, and a probe is a request of ours.
    */
   readonly refusalsMax: number
 

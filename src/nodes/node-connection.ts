@@ -91,7 +91,10 @@ export class NodeConnection {
     return !this.isGone
   }
 
-  /** Whether it takes a large frame now, and would not count as lost for what waits for it to be read. */
+  /**
+   * Whether it takes a large frame now, and would not count as lost for what waits for it to be
+   * read.
+   */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }

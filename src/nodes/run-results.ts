@@ -24,14 +24,18 @@ export function concludeRun(
 }
 
 /**
- * Whether the request may be the cause of what the node told. A member that the node's library does not know, or a tool that its backend
- * cannot use, is a 500 as often as a 400; whether another node could serve it shows nothing of this one. A probe will.
+ * Whether the request may be the cause of what the node told. A member that the node's library does
+ * not know, or a tool that its backend cannot use, is a 500 as often as a 400; whether another node
+ * could serve it shows nothing of this one. A probe will.
  */
 export function isMaybeRequests({ code, status }: DispatchError): boolean {
   return code === 'node_refused' || (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
 }
 
-/** A backend that refuses its node's key, or does not have the model: no request of a caller does that. */
+/**
+ * A backend that refuses its node's key, or does not have the model: no request of a caller does
+ * that.
+ */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /** What speaks against a node. So does a lost connection, but once for all its runs: the connection notes it. */

@@ -26,10 +26,12 @@ export function checkCall({ model, signal }: Wanted, index: Pick<NodeIndex, 'isK
 }
 
 /**
- * Gives a call, which was checked, to one node after the other until one answers. `attempt` resolves with the answer, or with what went wrong with
- * its node, and gives the slot back; what it throws ends the call. A node that fails is replaced, `retriesMax` times. One that
- * blames the request is not believed alone while another is free: only when that one blames it too, or none is there, the caller
- * is told so. When the other one answers, nothing is held against the first: its backend may well lack what this request needs.
+ * Gives a call, which was checked, to one node after the other until one answers. `attempt`
+ * resolves with the answer, or with what went wrong with its node, and gives the slot back; what it
+ * throws ends the call. A node that fails is replaced, `retriesMax` times. One that blames the
+ * request is not believed alone while another is free: only when that one blames it too, or none is
+ * there, the caller is told so. When the other one answers, nothing is held against the first: its
+ * backend may well lack what this request needs.
  */
 export async function tryNodes<Answer>(
   wanted: Wanted,

@@ -47,15 +47,18 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
 }
 
 /**
- * The most tokens that a request can have as a prompt; `requestBytes` are those without its media (`mediaBytesOf`). A limit of the caller's is
- * charged with what a node claims.
+ * The most tokens that a request can have as a prompt; `requestBytes` are those without its media
+ * (`mediaBytesOf`). A limit of the caller's is charged with what a node claims.
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
   return requestBytes + (parts.length === 0 ? PROMPT_TOKENS_EXTRA : parts.length * MEDIA_TOKENS_EXTRA)
 }
 
-/** Bytes of a request that are pictures and sounds written into it: their tokens have nothing to do with their size. */
+/**
+ * Bytes of a request that are pictures and sounds written into it: their tokens have nothing to do
+ * with their size.
+ */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }

@@ -18,8 +18,9 @@ export type Waiting = {
 /** Callers that wait for a node, first come first served for each model. */
 export type WaitQueue = {
   /**
-   * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes` at the deadline or when
-   * too many wait, or with the signal's reason. The slot belongs to the caller.
+   * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
+   * at the deadline or when too many wait, or with the signal's reason. The slot belongs to the
+   * caller.
    */
   enter(waiting: Waiting): Promise<HeldLane>
   /** A node may have become free: gives its slots to those who waited longest. */

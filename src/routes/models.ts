@@ -6,8 +6,9 @@ import type { Models } from '../services/models.ts'
 import { credentialHeaderOf } from './verified-completions.ts'
 
 /**
- * `GET /v1/models`: what can be asked for, and `…/{model}`, as OpenAI's clients ask for one; `GET /v1/verified/models`: what can be verified, with the
- * same below it. An id may have slashes, as they are or in percents. None needs a key (interface, part 4).
+ * `GET /v1/models`: what can be asked for, and `…/{model}`, as OpenAI's clients ask for one; `GET
+ * /v1/verified/models`: what can be verified, with the same below it. An id may have slashes, as
+ * they are or in percents. None needs a key (interface, part 4).
  */
 export function addModelRoutes(router: Router<RequestState>, models: Models): void {
   const list: RouteHandler = async (context) => sendJson(context, await models.list())

@@ -1,12 +1,16 @@
 import { ApiError } from '../errors.ts'
 import type { VerifiedCall, VerifiedCompletions, VerifiedEvent } from './verified-completions.ts'
 
-/** Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten. */
+/**
+ * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
+ */
 export const OUTCOMES_MAX = 1_000
 /** How long a provider's word that it does not have a model is held against it. */
 export const MISSING_MS = 10 * 60_000
 
-/** What became of calls with the operator's credentials, by model. Lasts as long as this process. */
+/**
+ * What became of calls with the operator's credentials, by model. Lasts as long as this process.
+ */
 export type ModelOutcomes = {
   /** A completion of the model was made. */
   noteServed(model: string): void
@@ -43,7 +47,10 @@ function keepNewest(models: Map<string, number>, model: string, atMs: number): v
   if (models.size > OUTCOMES_MAX && oldest !== undefined) models.delete(oldest)
 }
 
-/** The same completions, whose outcomes are noted. A call with its caller's own credential says nothing of the operator's. */
+/**
+ * The same completions, whose outcomes are noted. A call with its caller's own credential says
+ * nothing of the operator's.
+ */
 export function noteOutcomes(completions: VerifiedCompletions, outcomes: ModelOutcomes): VerifiedCompletions {
   const isOperators = ({ callerCredential }: VerifiedCall) => callerCredential === null
 

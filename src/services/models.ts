@@ -46,8 +46,8 @@ export type Models = {
   /** JSON text of one model of that list; null when it is not there. */
   find(id: string): Promise<string | null>
   /**
-   * JSON text of the list of those that can be verified now: that a provider serves whose credential is there, or of every provider with a caller's
-   * own. Empty while the enclave is away.
+   * JSON text of the list of those that can be verified now: that a provider serves whose
+   * credential is there, or of every provider with a caller's own. Empty while the enclave is away.
    */
   listVerified(callerCredential: string | null): Promise<string>
   /** JSON text of one model of that list; null when it is not there. */

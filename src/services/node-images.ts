@@ -6,8 +6,10 @@ import { callErrorOf } from './dispatch-refusals.ts'
 import { mostServed } from './models.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were asked for, and made to fit the size where the
- * caller asked for one (`images/checked-images.ts`); a node that sends anything else has failed. Their frame has no place for quality, style and user: these stay here.
+ * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were
+ * asked for, and made to fit the size where the caller asked for one (`images/checked-images.ts`);
+ * a node that sends anything else has failed. Their frame has no place for quality, style and user:
+ * these stay here.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

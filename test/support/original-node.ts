@@ -3,9 +3,10 @@ import type { DrawScript } from './drawing-node.ts'
 import { type AnswerScript, answerError, answerWith } from './scripted-node.ts'
 
 /**
- * What the public node client (0.0.19) does with a chat request, as far as it differs from its protocol: it calls its library with the
- * request's members as named arguments. One that the library does not know is a TypeError, told as 500; four are arguments of the library
- * itself, here those that a caller could do harm with.
+ * What the public node client (0.0.19) does with a chat request, as far as it differs from its
+ * protocol: it calls its library with the request's members as named arguments. One that the
+ * library does not know is a TypeError, told as 500; four are arguments of the library itself, here
+ * those that a caller could do harm with.
  */
 export function answerAsLibrary(text: string): AnswerScript {
   return (call, node) => {

@@ -16,7 +16,10 @@ export const errorReply = z.looseObject({
   }),
 })
 
-/** A request that fails validation (interface, part 7), and its first fault in the form that OpenAI's clients read. */
+/**
+ * A request that fails validation (interface, part 7), and its first fault in the form that
+ * OpenAI's clients read.
+ */
 export const validationFault = z.strictObject({
   detail: z
     .array(
