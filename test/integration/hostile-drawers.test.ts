@@ -82,7 +82,7 @@ const HOSTILE: readonly (readonly [string, DrawScript, string])[] = [
   ['sends an error with its images', drawWith(squares(1, 256), 'sorry'), 'node_error'],
   ['sends an object for an error', drawWith([], { code: 1 }), 'node_error'],
   ['sends a frame beyond all bounds', beginFrame(40 * MIB, 0), 'node_error'],
-  ['sends a frame beyond what was asked for', beginFrame(31 * MIB, 6 * MIB), 'node_error'],
+  ['sends a frame beyond what was asked for', beginFrame(31 * MIB, 14 * MIB), 'node_error'],
   ['stops within its frame', beginFrame(MIB, 1_000), 'node_timeout'],
   ['never answers', drawNothing, 'node_timeout'],
   ['answers no request', sendText(() => '{"images":[]}'), 'node_timeout'],

@@ -15,7 +15,8 @@ export function expectRefusal(reply: Pick<ApiReply, 'status' | 'value'>, status:
 
 /** The error envelope, with any message. */
 export function envelopeOf(status: number, code: string) {
-  const words = { message: expect.any(String), type: expect.any(String) }
+  const param = code === 'unsupported_model' ? 'model' : null
+  const words = { message: expect.any(String), type: expect.any(String), param }
   const error = { status_code: status, code, ...words }
   return { response: 'NOK', error }
 }
