@@ -33,6 +33,7 @@ import { createHistory } from './services/history.ts'
 import type { Idempotency } from './services/idempotency.ts'
 import { createLogs } from './services/logs.ts'
 import { createManagedKeys } from './services/managed-keys.ts'
+import { createModelOutcomes, type ModelOutcomes, noteOutcomes } from './services/model-outcomes.ts'
 import { createModels } from './services/models.ts'
 import { createNetworkStats } from './services/network-stats.ts'
 import { createOwnedNodes } from './services/nodes.ts'
@@ -153,18 +154,21 @@ export function addRoutes(
   })
   const { bodyBytesMax, keepAliveMs } = settings
   const calls = { authenticated, limiter, idempotency, signals, bodyBytesMax, keepAliveMs, now, log }
+  const outcomes = createModelOutcomes(dependencies.now)
+  const completions = createVerifiedCompletions({
+    enclaves,
+    committer,
+    credentials,
+    commitTimeoutMs: COMMIT_TIMEOUT_MS,
+    log,
+  })
   addVerifiedCompletionRoutes(router, {
     ...calls,
-    completions: createVerifiedCompletions({
-      enclaves,
-      committer,
-      credentials,
-      commitTimeoutMs: COMMIT_TIMEOUT_MS,
-      log,
-    }),
+    completions: noteOutcomes(completions, outcomes),
     admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
   })
   addNodeServedRoutes(router, dependencies, calls)
+  addModels(router, dependencies, outcomes)
   addUpstreamRoutes(router, dependencies.upstream, calls)
   addRegistryRoutes(router, dependencies)
   addAccountRoutes(router, dependencies)
@@ -184,7 +188,7 @@ function addAccountRoutes(router: Router<RequestState>, { keys, limiter, now }: 
 /** What contributed nodes serve. */
 function addNodeServedRoutes(
   router: Router<RequestState>,
-  { nodes: { dispatcher }, enclaves, upstream, settings, log, now, makeId }: AppDependencies,
+  { nodes: { dispatcher }, log, now, makeId }: AppDependencies,
   calls: Omit<ChatRouteOptions, 'completions' | 'admission'>,
 ): void {
   addChatCompletionRoutes(router, {
@@ -192,18 +196,21 @@ function addNodeServedRoutes(
     completions: createChatCompletions({ dispatcher, log, now, makeId }),
     admission: createAdmission({ callsMax: CHAT_CALLS_MAX, bytesMax: CHAT_BYTES_MAX }),
   })
-  const { providerModels } = settings
-  const startedAt = Math.floor(now() / 1000)
-  addModelRoutes(
-    router,
-    createModels({
-      dispatcher,
-      enclaves,
-      providerModels,
-      listUpstream: () => listUpstreamModels(upstream),
-      startedAt,
-    }),
-  )
+}
+
+/** What can be asked for. */
+function addModels(
+  router: Router<RequestState>,
+  { nodes: { dispatcher }, enclaves, upstream, credentials, settings, now }: AppDependencies,
+  outcomes: ModelOutcomes,
+): void {
+  const models = createModels({
+    ...{ dispatcher, enclaves, credentials, outcomes },
+    providerModels: settings.providerModels,
+    listUpstream: () => listUpstreamModels(upstream),
+    startedAt: Math.floor(now() / 1000),
+  })
+  addModelRoutes(router, models)
 }
 
 /** What owners of nodes, and their agents, ask. */

@@ -104,7 +104,7 @@ function createKoa(
   koa.use(observeCalls({ observers, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
-  koa.use(answerErrors({ now, log }))
+  koa.use(answerErrors({ now, log, paths: listRoutes(router).map(({ path }) => path) }))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())
   koa.use(router.allowedMethods())

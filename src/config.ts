@@ -109,8 +109,9 @@ const schema = z.object({
   OPENROUTER_API_KEY: secret.optional(),
 
   /**
-   * Ids of models that `GET /v1/models` lists as providers' besides those the enclave's provider table names in full, comma-separated. Default
-   * none: a table has patterns (`gpt-*`), and what a provider offers under one is the operator's to say.
+   * Ids of models that `GET /v1/models` and `GET /v1/verified/models` list as providers' besides
+   * those the enclave's provider table names in full, comma-separated. Default none: a table has
+   * patterns (`gpt-*`), and what a provider offers under one is the operator's to say.
    */
   PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
 

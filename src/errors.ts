@@ -5,6 +5,8 @@ type ErrorRule = {
   readonly retryAfterSeconds?: number
   /** Sent as `x-should-retry`, which the official SDKs obey: false where a retry costs money and cannot help. */
   readonly shouldRetry?: false
+  /** Member of the request that it is about. */
+  readonly param?: string
 }
 
 /** Every code that leaves the gateway in the error envelope, and its HTTP status. The only such table. */
@@ -18,7 +20,7 @@ export const ERROR_RULES = {
   limit_reached: { status: 403 },
   insufficient_scope: { status: 403 },
   not_found: { status: 404 },
-  unsupported_model: { status: 404 },
+  unsupported_model: { status: 404, param: 'model' },
   method_not_allowed: { status: 405 },
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
@@ -86,6 +88,8 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
   readonly providerCode: string | null
+  /** Member of the request that it is about; null for none in particular. */
+  readonly param: string | null
   /** Whether it is certain that no answer was made. False says nothing. */
   readonly leavesNoResult: boolean
 
@@ -97,6 +101,7 @@ export class ApiError extends Error {
     this.retryAfterSeconds = details.retryAfterSeconds ?? rule.retryAfterSeconds ?? null
     this.shouldRetry = (details.shouldRetry ?? rule.shouldRetry) !== false
     this.providerCode = details.providerCode ?? null
+    this.param = rule.param ?? null
     this.leavesNoResult = details.leavesNoResult ?? false
   }
 }
@@ -107,6 +112,12 @@ export type FaultDetail = {
   readonly msg: string
   readonly type: string
 }
+
+/**
+ * Code of a request that fails validation, beside its `detail`. No rule of ERROR_RULES: its body is
+ * another one.
+ */
+export const VALIDATION_CODE = 'validation_failed'
 
 /** A request that fails validation; answered 422 with `detail` (interface, part 7). */
 export class ValidationError extends Error {
@@ -136,6 +147,16 @@ export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
 }
 
+/** What `error.type` may be. */
+export const ERROR_TYPES = [
+  'invalid_request_error',
+  'authentication_error',
+  'permission_error',
+  'rate_limit_error',
+  'server_error',
+] as const
+type ErrorType = (typeof ERROR_TYPES)[number]
+
 /** An error as the caller sees it. */
 export type ErrorReply = {
   readonly status: number
@@ -144,18 +165,50 @@ export type ErrorReply = {
   readonly body: string
 }
 
+/**
+ * Longest wait that is told, seconds. OpenAI's SDKs honour up to a minute, and take a longer wait
+ * for none: they would try again within a second.
+ */
+export const RETRY_AFTER_SECONDS_MAX = 60
+
 /** Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs it. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
-    return { status: 422, headers: {}, body: JSON.stringify({ detail: error.detail }) }
+    return { status: 422, headers: {}, body: JSON.stringify(validationBody(error)) }
   const known = asApiError(error)
   return { status: known.status, headers: headersOf(known), body: errorEnvelope(known) }
 }
 
-/** JSON text of the error envelope; also the data of a stream's `event: error`, whose clients read error.message. */
-export function errorEnvelope({ status, code, message, providerCode }: ApiError): string {
+/**
+ * JSON text of the error envelope; also the data of a stream's `event: error`. `type` and `param`
+ * are OpenAI's: its SDKs, and what is built on them, show `message` only of an `error` object.
+ */
+export function errorEnvelope({ status, code, message, providerCode, param }: ApiError): string {
   const more = providerCode === null ? {} : { provider_code: providerCode }
-  return JSON.stringify({ response: 'NOK', error: { status_code: status, code, message, ...more } })
+  const error = { status_code: status, code, message, type: errorTypeOf(status), param, ...more }
+  return JSON.stringify({ response: 'NOK', error })
+}
+
+/** The `type` that OpenAI's API has for errors of a status. */
+function errorTypeOf(status: number): ErrorType {
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  if (status === 429) return 'rate_limit_error'
+  return status < 500 ? 'invalid_request_error' : 'server_error'
+}
+
+/** `detail` is the interface's; `error` repeats the first fault for readers of OpenAI's form. */
+function validationBody({ detail }: ValidationError): object {
+  const [first, ...others] = detail
+  const param = first === undefined ? '' : first.loc.slice(1).join('.')
+  const place = first === undefined ? 'request' : first.loc.join('.')
+  const more = others.length === 0 ? '' : ` (and ${others.length} more: see detail)`
+  const message = `${place}: ${first?.msg ?? 'The request fails validation'}${more}`
+  const type: ErrorType = 'invalid_request_error'
+  return {
+    detail,
+    error: { message, type, param: param === '' ? null : param, code: VALIDATION_CODE },
+  }
 }
 
 /** The error itself when it is one a caller is told about, `not_ready` while the database is away, else a 500 that says nothing. */
@@ -174,11 +227,18 @@ export function asError(thrown: unknown): Error {
 }
 
 function headersOf(error: ApiError): Readonly<Record<string, string>> {
+  const { retryAfterSeconds } = error
   return {
-    ...(error.retryAfterSeconds === null ? {} : { 'retry-after': String(error.retryAfterSeconds) }),
+    ...(retryAfterSeconds === null ? {} : retryHeaders(retryAfterSeconds)),
     ...(error.shouldRetry ? {} : { 'x-should-retry': 'false' }),
     ...(error.code === 'authorization_missing' || error.code === 'invalid_credentials'
       ? { 'www-authenticate': 'Bearer' }
       : {}),
   }
+}
+
+/** Both headers that clients read; the one in milliseconds is OpenAI's. */
+function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
+  const seconds = Math.min(retryAfterSeconds, RETRY_AFTER_SECONDS_MAX)
+  return { 'retry-after': String(seconds), 'retry-after-ms': String(seconds * 1000) }
 }

@@ -131,16 +131,21 @@ function parseChunk(data: string): JsonObject {
 }
 
 /** Gives the error that a backend's body tells, in OpenAI's form or the simpler ones of local servers. */
-export function readBackendError(body: Json | undefined, status: number): BackendError {
+export function readBackendError(
+  body: Json | undefined,
+  status: number,
+  retryAfterSeconds: number | null = null,
+): BackendError {
   const object = isJsonObject(body) ? body : {}
   const error = memberOf(object, 'error') ?? object
-  if (typeof error === 'string') return new BackendError(error, status)
+  if (typeof error === 'string') return new BackendError(error, status, retryAfterSeconds)
   const details = isJsonObject(error) ? error : {}
   const code = memberOf(details, 'code')
   const message = memberOf(details, 'message') ?? memberOf(details, 'detail')
   return new BackendError(
     typeof message === 'string' ? message : `the backend answered with status ${status}`,
     status === 500 && typeof code === 'number' ? code : status,
+    retryAfterSeconds,
   )
 }
 

@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici'
+import { readRetryAfter } from '../upstream/refusal.ts'
 
 /** Bytes of an answer that may wait to be read before its connection is paused. */
 export const WAITING_BYTES_MAX = 256 * 1024
@@ -10,6 +11,8 @@ const TAIL_TIMEOUT_MS = 1_000
 /** One answer of a backend, packet by packet. Belongs to one reader. */
 export type BackendAnswer = {
   readonly status: number
+  /** `retry-after` in seconds; null where it is not told so. */
+  readonly retryAfterSeconds: number | null
   /** The next packet; null after the last. Rejects, when what came before was read, with the connection's fault, or the signal's reason. */
   next(): Promise<Uint8Array | null>
   /**
@@ -37,6 +40,7 @@ export function openAnswer(
 class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   readonly opened = Promise.withResolvers<BackendAnswer>()
   status = 0
+  retryAfterSeconds: number | null = null
   private readonly signal: AbortSignal
   private readonly onAbort = () => {
     this.packets = []
@@ -88,10 +92,15 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     if (this.phase === 'ended') controller.abort(LEFT)
   }
 
-  onResponseStart(_: Dispatcher.DispatchController, status: number): void {
+  onResponseStart(
+    _: Dispatcher.DispatchController,
+    status: number,
+    headers: Readonly<Record<string, unknown>>,
+  ): void {
     // 1xx are no answer yet.
     if (status < 200) return
     this.status = status
+    this.retryAfterSeconds = readRetryAfter(headers['retry-after'])
     this.opened.resolve(this)
   }
 

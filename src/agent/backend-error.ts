@@ -9,12 +9,15 @@ export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of STATUS_CODES. */
   readonly statusCode: number
+  /** After how many seconds the backend wants to be asked again; null: not told. */
+  readonly retryAfterSeconds: number | null
 
   /** `status` is the backend's HTTP status or error code, if it gave one; what the frames do not know is a 500. */
-  constructor(message: string, status = 500) {
+  constructor(message: string, status = 500, retryAfterSeconds: number | null = null) {
     super(
       message.length > ERROR_MESSAGE_LENGTH_MAX ? `${message.slice(0, ERROR_MESSAGE_LENGTH_MAX)}…` : message,
     )
     this.statusCode = STATUS_CODES.has(status) ? status : 500
+    this.retryAfterSeconds = retryAfterSeconds
   }
 }

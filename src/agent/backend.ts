@@ -1,5 +1,6 @@
 import { Pool } from 'undici'
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import { readRetryAfter } from '../upstream/refusal.ts'
 import { type AnswerChunk, AnswerParser, parseJson, readBackendError } from './answer-chunks.ts'
 import { type BackendAnswer, openAnswer } from './backend-answer.ts'
 import { BackendError } from './backend-error.ts'
@@ -104,7 +105,7 @@ export function createBackend(options: {
     try {
       if (answer.status !== 200) {
         const text = await readText(packetsOf(answer), limits.bodyBytesMax)
-        throw readBackendError(parseJson(text), answer.status)
+        throw readBackendError(parseJson(text), answer.status, answer.retryAfterSeconds)
       }
       const parser = new AnswerParser()
       for (let isOver = false; !isOver; ) {
@@ -130,7 +131,8 @@ export function createBackend(options: {
       signal,
     })
     const answer = parseJson(await readText(reply.body, limits.imagesBytesMax))
-    if (reply.statusCode !== 200) throw readBackendError(answer, reply.statusCode)
+    if (reply.statusCode !== 200)
+      throw readBackendError(answer, reply.statusCode, readRetryAfter(reply.headers['retry-after']))
     return readImageAnswer(answer)
   }
 

@@ -2,7 +2,7 @@ import { WebSocket } from 'ws'
 import type { Logger } from '../logger.ts'
 import type { Backend } from './backend.ts'
 import { encodeDrain, NODE_FEATURES } from './control-frames.ts'
-import { FRAME_BYTES_MAX } from './frames.ts'
+import { TAKEN_FRAME_BYTES_MAX } from './frames.ts'
 import { watchLiveness } from './liveness.ts'
 import type { Load } from './load.ts'
 import type { NodeType } from './node-type.ts'
@@ -164,7 +164,7 @@ function dial({
       ...(others.length === 0 ? {} : { 'node-models': others.join(', ') }),
     },
     handshakeTimeout: timings.handshakeTimeoutMs,
-    maxPayload: FRAME_BYTES_MAX,
+    maxPayload: TAKEN_FRAME_BYTES_MAX,
     // Chunks are too small to gain by it, and each connection would keep a compressor.
     perMessageDeflate: false,
     followRedirects: false,

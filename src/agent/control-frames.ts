@@ -19,7 +19,7 @@ const RECONNECT = 3
 export const NONCE_LENGTH_MAX = 256
 
 /** Features that the agent announces in the handshake (src/nodes/README.md). */
-export const NODE_FEATURES = ['cancel', 'drain'] as const
+export const NODE_FEATURES = ['cancel', 'drain', 'extra-members', 'large-frames'] as const
 
 /**
  * Gives what a control frame asks, or null when it asks nothing of this node: an unknown protocol, version or type, a

@@ -1,8 +1,13 @@
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { type ImageRequest, parseImageRequest } from './image-frames.ts'
 
-/** Largest frame in either direction, but for images that are sent, bytes. Source: the public node client takes no larger ones. */
+/**
+ * Largest frame that is sent, but for images, bytes. Source: what the gateway takes
+ * (src/nodes/limits.ts).
+ */
 export const FRAME_BYTES_MAX = 1024 * 1024
+/** Largest frame that is taken, bytes: what `large-frames` stands for (src/nodes/README.md). */
+export const TAKEN_FRAME_BYTES_MAX = 16 * 1024 * 1024
 /** Longest id of a request that is answered, characters: the agent echoes it in every frame. */
 export const REQUEST_ID_LENGTH_MAX = 256
 
@@ -75,15 +80,23 @@ export function encodeDone(requestId: string): string {
   return JSON.stringify({ request_id: requestId, error: null, chunk: null, status: DONE })
 }
 
+/** What goes wrong with a run. */
+export type RunFault = {
+  readonly statusCode: number
+  readonly message: string
+  /** Seconds; null or left out: not told. */
+  readonly retryAfterSeconds?: number | null
+}
+
 /** Gives the frame that ends a run with an error. */
 export function encodeFailure(
   requestId: string,
-  error: { readonly statusCode: number; readonly message: string },
+  { statusCode, message, retryAfterSeconds }: RunFault,
 ): string {
-  const { statusCode, message } = error
+  const wait = typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
   return JSON.stringify({
     request_id: requestId,
-    error: { status_code: statusCode, message },
+    error: { status_code: statusCode, message, ...wait },
     chunk: null,
     status: FAILED,
   })

@@ -1,4 +1,5 @@
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import type { RunFault } from './frames.ts'
 
 /** Largest frame with images that is sent, bytes. Source: what the gateway takes of a node that it asked (src/nodes/limits.ts). */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
@@ -26,7 +27,17 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
   return JSON.stringify({ request_id: requestId, images, error: null })
 }
 
-/** Gives the frame that answers with an error. */
-export function encodeImageFailure(requestId: string, message: string): string {
-  return JSON.stringify({ request_id: requestId, images: [], error: message })
+/**
+ * Gives the frame that answers with an error. Its status goes along where it says more than that;
+ * other gateways than ours read `error` alone.
+ */
+export function encodeImageFailure(
+  requestId: string,
+  { statusCode, message, retryAfterSeconds }: RunFault,
+): string {
+  return JSON.stringify({
+    ...{ request_id: requestId, images: [], error: message },
+    ...(statusCode === 500 ? {} : { status_code: statusCode }),
+    ...(typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}),
+  })
 }

@@ -31,7 +31,7 @@ export async function runImages(
   } catch (error) {
     if (signal.aborted) return endAborted(id, signal, send)
     const fault = error instanceof BackendError ? error : new BackendError('the node failed')
-    await send(encodeImageFailure(id, fault.message))
+    await send(encodeImageFailure(id, fault))
     return { kind: 'failed', statusCode: fault.statusCode }
   }
 }
@@ -42,6 +42,7 @@ async function endAborted(
   send: (frame: string) => void | Promise<void>,
 ): Promise<RunOutcome> {
   const kind = signal.reason === 'cancelled' || signal.reason === 'stopped' ? signal.reason : 'lost'
-  if (kind !== 'lost') await send(encodeImageFailure(id, `the request was ${kind}`))
+  if (kind !== 'lost')
+    await send(encodeImageFailure(id, { statusCode: 500, message: `the request was ${kind}` }))
   return { kind }
 }

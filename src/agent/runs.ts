@@ -75,7 +75,7 @@ export function createRuns({
       const refusal = refusalOf(frame, model)
       if (refusal !== null) {
         const isChat = frame.kind === 'chat'
-        void send(isChat ? encodeFailure(id, refusal) : encodeImageFailure(id, refusal.message))
+        void send(isChat ? encodeFailure(id, refusal) : encodeImageFailure(id, refusal))
         return
       }
       const controller = new AbortController()

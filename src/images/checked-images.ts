@@ -1,4 +1,5 @@
 import { FormatError } from '../../attestation/errors.ts'
+import { fitImage } from './fit-image.ts'
 import { readImageFacts } from './image-facts.ts'
 import type { MadeImage } from './image-source.ts'
 import { decodeImage } from './made-images.ts'
@@ -7,14 +8,23 @@ import { checkPngPixels } from './png-pixels.ts'
 /** What was asked for. */
 export type AskedImages = {
   readonly n: number
-  /** Width and height, `512x512`. */
-  readonly size: string
+  /** Width and height, `512x512`; null for whatever size is drawn. */
+  readonly size: string | null
 }
 
 /**
- * The images that a stranger sent in base64, when they are what was asked for: so many, of that size, each whole. Throws
- * FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their last bytes. What they show is
- * not looked at: whether it has to do with the prompt, nobody here can tell.
+ * Edges of an image that a stranger may draw, pixels. Diffusion pipelines draw from 64 (the
+ * smallest latent) to 1,536; what is larger is decoded to no end.
+ */
+export const DRAWN_EDGE_MIN = 64
+export const DRAWN_EDGE_MAX = 2_048
+
+/**
+ * The images that a stranger sent in base64, when they are what was asked for: so many, each whole.
+ * Throws FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their
+ * last bytes. One of another size is made to fit (`fit-image.ts`), for the public node client draws
+ * what its pipeline draws, whatever it is asked for. What they show is not looked at: whether it
+ * has to do with the prompt, nobody here can tell.
  */
 export async function checkImages(
   images: readonly string[],
@@ -27,15 +37,19 @@ export async function checkImages(
   return checked
 }
 
-async function checkImage(base64: string, size: string): Promise<MadeImage> {
+async function checkImage(base64: string, size: AskedImages['size']): Promise<MadeImage> {
   const image = decodeImage(base64)
   const facts = image === null ? null : readImageFacts(image.bytes)
   if (image === null || facts === null)
     throw new FormatError('image_type', 'expected PNG, JPEG or WebP images in base64')
-  if (`${facts.width}x${facts.height}` !== size)
-    throw new FormatError('image_size', `expected images of ${size} pixels`)
+  const { width, height } = facts
+  if (Math.min(width, height) < DRAWN_EDGE_MIN || Math.max(width, height) > DRAWN_EDGE_MAX)
+    throw new FormatError('image_size', `expected edges of ${DRAWN_EDGE_MIN} to ${DRAWN_EDGE_MAX} pixels`)
   await checkWhole(image)
-  return { ...image, revisedPrompt: null }
+  const isFitting = size === null || `${width}x${height}` === size
+  const pixelsMax = DRAWN_EDGE_MAX * DRAWN_EDGE_MAX
+  const fitted = isFitting ? image : await fitImage(image, { size, pixelsMax })
+  return { ...fitted, revisedPrompt: null }
 }
 
 async function checkWhole({ bytes, type }: Pick<MadeImage, 'bytes' | 'type'>): Promise<void> {

@@ -11,7 +11,15 @@ export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
 /** Headers of answers that scripts may read, beyond those that every script may. */
 export const EXPOSED_HEADERS: readonly string[] = [
-  ...['x-request-id', 'openai-processing-ms', 'retry-after', 'x-should-retry', 'www-authenticate', 'allow'],
+  ...[
+    'x-request-id',
+    'openai-processing-ms',
+    'retry-after',
+    'retry-after-ms',
+    'x-should-retry',
+    'www-authenticate',
+    'allow',
+  ],
   'idempotent-replayed',
   ...['requests', 'tokens'].flatMap((kind) =>
     ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${kind}`),

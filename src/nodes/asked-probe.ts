@@ -10,5 +10,5 @@ export type AskedProbe = {
   readonly limits: NodeLimits
 }
 
-/** Errors after which a probe showed nothing. */
-export const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'stopping'])
+/** Errors after which a probe showed nothing: also of a node whose backend is at its limit. */
+export const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])

@@ -5,8 +5,6 @@ export const PROTOCOL_VERSION = '1.0'
 
 /** Most GPUs whose load is read from one health answer. */
 export const GPUS_MAX = 64
-/** Most ping times that a PONG may report; they are not used. */
-export const PING_TIMES_MAX = 64
 
 /** What the gateway's last pings gave; sent along because the protocol asks for it. */
 export type PingFigures = {
@@ -90,13 +88,13 @@ function isNonce(nonce: Json | undefined): nonce is string {
   return typeof nonce === 'string' && nonce.length <= NONCE_LENGTH_MAX
 }
 
+/**
+ * Not used. The public client sends one for each of its own rounds since the last PING, also of
+ * hours that it was away.
+ */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true
-  return (
-    isJsonArray(times) &&
-    times.length <= PING_TIMES_MAX &&
-    times.every((time) => time === null || typeof time === 'number')
-  )
+  return isJsonArray(times) && times.every((time) => time === null || typeof time === 'number')
 }
 
 function parseHealth({ message_type: type, nonce, gpus, ...load }: JsonObject): ControlAnswer {

@@ -50,8 +50,13 @@ export type DispatchCode =
   | 'request_too_large'
   /** The node's backend refuses the request (`status` is the backend's): the caller's fault. With images it may be the node's. */
   | 'node_refused'
-  /** The node or its backend failed, or what it sent was no answer. */
+  /**
+   * The node or its backend failed, or what it sent was no answer. With a `status` the node said so
+   * itself.
+   */
   | 'node_failed'
+  /** The node's backend is at its limit, and may have said for how long (`retryAfterSeconds`). */
+  | 'node_busy'
   | 'first_token_timeout'
   | 'token_timeout'
   /** The node's connection ended. */
@@ -65,20 +70,30 @@ export type DispatchCode =
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
-  /** The status code a node's backend gave; null for every code but `node_refused` and `node_failed`, and for images. */
+  /**
+   * The status code a node told; null for every code but `node_refused`, `node_failed` and
+   * `node_busy`, and where it told none.
+   */
   readonly status: number | null
   /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null
+  /** Seconds that the node's backend asked to be left alone; null where it told none. */
+  readonly retryAfterSeconds: number | null
 
   constructor(
     code: DispatchCode,
     message: string,
-    details: { readonly status?: number | null; readonly nodeMessage?: string | null } = {},
+    details: {
+      readonly status?: number | null
+      readonly nodeMessage?: string | null
+      readonly retryAfterSeconds?: number | null
+    } = {},
   ) {
     super(message)
     this.code = code
     this.status = details.status ?? null
     this.nodeMessage = details.nodeMessage ?? null
+    this.retryAfterSeconds = details.retryAfterSeconds ?? null
   }
 }
 

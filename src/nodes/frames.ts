@@ -2,7 +2,15 @@ import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /** What a node reports of a run's end by failure: attacker-controlled, bounded. */
-export type NodeFault = { readonly statusCode: number; readonly message: string }
+export type NodeFault = {
+  readonly statusCode: number
+  readonly message: string
+  /**
+   * After how many seconds the backend wants to be asked again, as our own agent tells; null: not
+   * told.
+   */
+  readonly retryAfterSeconds: number | null
+}
 
 /**
  * A frame from a node. `stray`: an object that is no frame of the protocol; ignored, but held against the node.
@@ -69,16 +77,30 @@ const STATUSES: ReadonlyMap<Json | undefined, 'running' | 'done' | 'failed' | 'n
 /** An error of any form is one: a node that says it failed is believed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
-  if (!isJsonObject(error)) return { statusCode: 500, message: '' }
-  const { status_code: code, message } = error
+  if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
+  const { status_code: code, message, retry_after: retryAfter } = error
   return {
-    statusCode: typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : 500,
+    statusCode: statusCodeOf(code) ?? 500,
     message: typeof message === 'string' ? printable(message) : '',
+    retryAfterSeconds: retryAfterOf(retryAfter),
   }
 }
 
+/** A status that a node may tell; null for what is none. */
+export function statusCodeOf(code: Json | undefined): number | null {
+  return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
+}
+
+/** Seconds that a node may ask for, at most a day; null for what is no such number. */
+export function retryAfterOf(value: Json | undefined): number | null {
+  const isWait = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+  return isWait ? Math.min(value, RETRY_AFTER_SECONDS_MAX) : null
+}
+
+const RETRY_AFTER_SECONDS_MAX = 86_400
+
 /** Attacker-controlled text that may end in a log or an error message: no control characters, no lone surrogates. */
-function printable(text: string): string {
+export function printable(text: string): string {
   return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
 }
 

@@ -13,7 +13,7 @@ export type NodeHello = {
 }
 
 /** Extensions that our own agent announces (README). */
-export const NODE_FEATURES = ['cancel', 'drain', 'trace'] as const
+export const NODE_FEATURES = ['cancel', 'drain', 'trace', 'extra-members', 'large-frames'] as const
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /** A node that may connect. */

@@ -14,19 +14,25 @@ export type ImageBudget = {
 
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
+/**
+ * What the public client's pipelines draw, whatever the size that they are asked for (SDXL: 1,024
+ * pixels).
+ */
+const DRAWN_PIXELS = 1_024 * 1_024
 /** File headers and metadata of an image, and the frame around it. */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * What an answer may take, bytes: `n` images of the size asked for, not even compressed, in base64; at most `frameBytesMax`, into which
- * ten of 1,024 pixels go as PNG commonly compresses them (2.4 MB each).
+ * What an answer may take, bytes: `n` images of the size asked for, or of DRAWN_PIXELS if that is
+ * more, not even compressed, in base64; at most `frameBytesMax`, into which ten of 1,024 pixels go
+ * as PNG commonly compresses them (2.4 MB each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
   frameBytesMax: number,
 ): number {
   const [width = 0, height = 0] = size.split('x').map(Number)
-  const imageBytes = (width * height * PIXEL_BYTES * 4) / 3 + MARGIN_BYTES
+  const imageBytes = (Math.max(width * height, DRAWN_PIXELS) * PIXEL_BYTES * 4) / 3 + MARGIN_BYTES
   return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
 }
 

@@ -1,13 +1,15 @@
 import type { ConnectionHost } from './connection-host.ts'
 import { cancelFrame } from './control-frames.ts'
-import { DispatchError } from './dispatcher.ts'
+import type { DispatchError } from './dispatcher.ts'
 import { createEndedRuns } from './ended-runs.ts'
+import { lostError } from './fault-error.ts'
 import { type FrameMeter, meterFrames, type PacketSource } from './frame-meter.ts'
 import type { NodeFrame } from './frames.ts'
 import { answerBytesOf } from './image-budget.ts'
 import { decodeImageFrame, type ImageFrame, type ImageRequest, imageFrame } from './image-frames.ts'
 import { ImageRun, type ImageRunHooks, type ImageRunOptions } from './image-run.ts'
 import type { NodeConnection } from './node-connection.ts'
+import { isMaybeRequests } from './run-results.ts'
 
 /** What it takes to ask for images. The slot is the run's from then on. */
 export type ImageStart = Pick<ImageRunOptions, 'lane' | 'slot' | 'signal' | 'isProbe'> & {
@@ -52,10 +54,11 @@ export function createImageDesk(
   let meter: FrameMeter | null = null
 
   const hooks: ImageRunHooks = {
-    onFailed(run, { code }) {
+    onFailed(run, error) {
+      const { code } = error
       // Probes are judged by who asked.
       if (run.options.isProbe) return
-      if (code === 'node_refused') node.standing.refused()
+      if (isMaybeRequests(error)) node.standing.refused()
       else if (code === 'node_failed' || code === 'first_token_timeout') node.standing.failed()
     },
     onDraining(run) {
@@ -111,9 +114,4 @@ export function createImageDesk(
     isAnswering: () => [...runs.values()].some((run) => run.isWaiting() && !run.options.isProbe),
     size: () => runs.size,
   }
-}
-
-/** The error of a run whose connection ended. */
-function lostError(): DispatchError {
-  return new DispatchError('node_lost', 'The connection to the node ended')
 }

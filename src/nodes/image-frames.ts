@@ -1,5 +1,12 @@
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
-import { decodeFrame, FAULT_MESSAGE_LENGTH_MAX, type NodeFrame, REQUEST_ID_LENGTH_MAX } from './frames.ts'
+import {
+  decodeFrame,
+  type NodeFrame,
+  printable,
+  REQUEST_ID_LENGTH_MAX,
+  retryAfterOf,
+  statusCodeOf,
+} from './frames.ts'
 
 /** What a DIFFUSION node is asked to draw. */
 export type ImageRequest = {
@@ -19,6 +26,12 @@ export type ImageFrame = {
   readonly images: readonly string[] | null
   /** What went wrong, in the node's words, printable; null: nothing. */
   readonly error: string | null
+  /**
+   * Status of that, and after how many seconds to come again, as our own agent tells them; null:
+   * not told.
+   */
+  readonly statusCode: number | null
+  readonly retryAfterSeconds: number | null
 }
 
 /** The frame that asks for images (facts of the public client, Images). The model is the connection's. */
@@ -56,12 +69,14 @@ export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFram
   if (!isJsonObject(value) || typeof value.request_id !== 'string')
     return isLarge ? { kind: 'malformed', reason: 'Expected a request_id' } : decodeFrame(bytes)
   if (value.request_id.length > REQUEST_ID_LENGTH_MAX) return { kind: 'stray' }
-  const { request_id: requestId, images, error } = value
+  const { request_id: requestId, images, error, status_code: code, retry_after: retryAfter } = value
   return {
     kind: 'image',
     requestId,
     images: isTexts(images) ? images : null,
-    error: error === null || error === undefined ? null : messageOf(error),
+    error: error === null || error === undefined ? null : printable(typeof error === 'string' ? error : ''),
+    statusCode: statusCodeOf(code),
+    retryAfterSeconds: retryAfterOf(retryAfter),
   }
 }
 
@@ -75,11 +90,6 @@ function decodeJson(text: string): Json | undefined {
 
 function isTexts(value: Json | undefined): value is readonly string[] {
   return isJsonArray(value) && value.every((item) => typeof item === 'string')
-}
-
-function messageOf(error: Json): string {
-  const text = typeof error === 'string' ? error : ''
-  return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
 }
 
 const QUOTE = 0x22

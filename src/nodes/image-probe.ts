@@ -5,7 +5,10 @@ import { DispatchError } from './dispatcher.ts'
 import type { ImageDesk } from './image-desk.ts'
 import type { ProbeOutcome } from './node-state.ts'
 
-/** The question of a probe: the smallest image that callers can ask for. */
+/**
+ * The question of a probe: the smallest image that callers can ask for. The public client draws one
+ * of its own size all the same.
+ */
 export const IMAGE_PROBE = { prompt: 'A red circle on white.', image: null, n: 1, size: '256x256' } as const
 
 /**
@@ -21,7 +24,7 @@ export async function probeImages(
   try {
     const images = await run.answer
     const tookMs = run.options.now() - run.startedAtMs
-    await checkImages(images, IMAGE_PROBE)
+    await checkImages(images, { n: IMAGE_PROBE.n, size: null })
     return tookMs > limits.probeImageMs ? 'slow' : 'healthy'
   } catch (error) {
     if (error instanceof DispatchError) return BROKEN_OFF.has(error.code) ? null : 'failed'

@@ -1,4 +1,5 @@
 import { DispatchError } from './dispatcher.ts'
+import { faultError } from './fault-error.ts'
 import type { ImageReservation } from './image-budget.ts'
 import type { ImageFrame } from './image-frames.ts'
 import type { NodeLimits } from './limits.ts'
@@ -63,14 +64,9 @@ export class ImageRun {
   }
 
   /** Takes the node's answer. */
-  receive({ images, error }: ImageFrame): void {
-    if (error !== null)
-      // Without a status nobody knows whose fault it is: another node is asked, and this one is not blamed alone.
-      this.settle(
-        new DispatchError('node_refused', 'The node could not draw', {
-          nodeMessage: error === '' ? null : error,
-        }),
-      )
+  receive(frame: ImageFrame): void {
+    const { images, error } = frame
+    if (error !== null) this.settle(refusalOf(frame, error))
     else this.settle(images ?? new DispatchError('node_failed', 'The node sent no images'))
     this.close()
   }
@@ -123,4 +119,16 @@ export class ImageRun {
     this.options.slot.release()
     this.options.hooks.onClosed(this)
   }
+}
+
+/**
+ * Without a status nobody knows whose fault it is: another node is asked, and this one is not
+ * blamed alone.
+ */
+function refusalOf({ statusCode, retryAfterSeconds }: ImageFrame, words: string): DispatchError {
+  return statusCode === null
+    ? new DispatchError('node_refused', 'The node could not draw', {
+        nodeMessage: words === '' ? null : words,
+      })
+    : faultError({ statusCode, retryAfterSeconds, message: words })
 }

@@ -18,7 +18,15 @@ export type NodeLimits = {
   readonly imageBytesMax: number
   /** One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all its runs. */
   readonly requestBytesMax: number
-  /** What may wait in memory for one node to read it; beyond it the node counts as lost. */
+  /**
+   * The same of a node that announced `large-frames`: a body of 10 MiB with pictures, and what
+   * writing it out again may add.
+   */
+  readonly largeRequestBytesMax: number
+  /**
+   * What may wait in memory for one node to read it, beside one large frame; beyond it the node
+   * counts as lost.
+   */
   readonly sendBytesMax: number
   /** Frames nobody asked for cost 1 and 1 more per KiB; a node may spend this much at once… */
   readonly strayBurst: number
@@ -62,7 +70,10 @@ export type NodeLimits = {
   /** For how long at first; doubled with every probe that fails, up to `asideMaxMs`. */
   readonly asideMs: number
   readonly asideMaxMs: number
-  /** Refusals of callers' requests in a row, without one answer between, after which a node is probed. */
+  /**
+   * Errors that a node told of callers' requests, in a row, without one answer between, after which
+   * it is probed: they may be the requests' doing, and a probe is a request of ours.
+   */
   readonly refusalsMax: number
 
   /** Benchmark a node must have stored to connect, and the speed below which it is degraded; tokens per second. */
@@ -115,6 +126,7 @@ export const NODE_LIMITS: NodeLimits = {
   imageFrameBytesMax: 32 * 1024 * 1024,
   imageBytesMax: 512 * 1024 * 1024,
   requestBytesMax: 1024 * 1024,
+  largeRequestBytesMax: 16 * 1024 * 1024,
   sendBytesMax: 8 * 1024 * 1024,
   strayBurst: 2_000,
   strayPerSecond: 200,

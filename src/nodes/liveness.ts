@@ -1,4 +1,5 @@
-import type { NodeHealth } from './control-frames.ts'
+import type { WebSocket } from 'ws'
+import { healthFrame, type NodeHealth, pingFrame, reconnectFrame } from './control-frames.ts'
 import type { NodeLimits } from './limits.ts'
 
 /** What keeps watch of one connection; it owns no timer, and acts when it is tended. */
@@ -30,6 +31,21 @@ export type LivenessActions = {
   askReconnect(nonce: string): void
   /** The node is gone without a word: nothing is sent any more. */
   lose(why: string): void
+}
+
+/** These for the node at the other end of `socket`. */
+export function reachNode(
+  socket: Pick<WebSocket, 'ping' | 'send'>,
+  nodeId: string,
+  lose: (why: string) => void,
+): LivenessActions {
+  return {
+    lose,
+    socketPing: () => socket.ping(),
+    ping: (nonce, figures) => socket.send(pingFrame(nodeId, nonce, figures)),
+    askHealth: (nonce) => socket.send(healthFrame(nodeId, nonce)),
+    askReconnect: (nonce) => socket.send(reconnectFrame(nodeId, nonce)),
+  }
 }
 
 export type LivenessOptions = {

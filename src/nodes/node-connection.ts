@@ -1,22 +1,17 @@
 import type { WebSocket } from 'ws'
 import { currentTraceparent } from '../telemetry/call-scope.ts'
+import { awaitPong } from './await-pong.ts'
 import { CLOSE_CODES } from './close-codes.ts'
 import type { ConnectionHost } from './connection-host.ts'
-import {
-  cancelFrame,
-  healthFrame,
-  type NodeHealth,
-  parseControl,
-  pingFrame,
-  reconnectFrame,
-} from './control-frames.ts'
-import { DispatchError } from './dispatcher.ts'
+import { cancelFrame, type NodeHealth, parseControl } from './control-frames.ts'
+import type { DispatchError } from './dispatcher.ts'
 import { createEndedRuns } from './ended-runs.ts'
+import { lostError } from './fault-error.ts'
 import { decodeFrame, type NodeFrame } from './frames.ts'
 import type { AcceptedNode } from './handshake.ts'
 import { createImageDesk, type ImageDesk } from './image-desk.ts'
 import type { ImageFrame } from './image-frames.ts'
-import { createLiveness, type Liveness } from './liveness.ts'
+import { createLiveness, type Liveness, reachNode } from './liveness.ts'
 import { type Lane, openLane } from './node-index.ts'
 import { NodeRun, type RunHooks } from './node-run.ts'
 import type { RunStart } from './run-start.ts'
@@ -35,6 +30,11 @@ export class NodeConnection {
   readonly standing: Standing
   /** Its image runs; null for a node that chats. */
   readonly desk: ImageDesk | null
+  /** Whether it takes members of a request that the public client would stumble over. */
+  readonly takesExtraMembers: boolean
+  readonly takesLargeFrames: boolean
+  /** What may wait for it to be read. */
+  private readonly waitingBytesMax: number
   private readonly host: ConnectionHost
   private readonly socket: WebSocket
   private readonly liveness: Liveness
@@ -48,6 +48,10 @@ export class NodeConnection {
   constructor(socket: WebSocket, accepted: AcceptedNode, host: ConnectionHost) {
     this.socket = socket
     this.accepted = accepted
+    this.takesExtraMembers = accepted.features.has('extra-members')
+    this.takesLargeFrames = accepted.features.has('large-frames')
+    const { sendBytesMax, largeRequestBytesMax } = host.limits
+    this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
     this.host = host
     this.lanes = accepted.models.map((model) => openLane(this, model))
     this.slots = createSlots(capacityOf(accepted.vramMb, host.limits), {
@@ -64,7 +68,10 @@ export class NodeConnection {
       },
     })
     this.strays = createStrayBudget(host.limits)
-    this.liveness = createLiveness({ ...host, actions: this.livenessActions() })
+    this.liveness = createLiveness({
+      ...host,
+      actions: reachNode(socket, this.nodeId, (why) => this.terminate(why)),
+    })
     this.hooks = this.runHooks()
     const draws = accepted.modelType === 'DIFFUSION'
     this.desk = draws ? createImageDesk(this, host, (why) => this.expel(CLOSE_CODES.policy, why)) : null
@@ -82,6 +89,14 @@ export class NodeConnection {
 
   isConnected(): boolean {
     return !this.isGone
+  }
+
+  /**
+   * Whether it takes a large frame now, and would not count as lost for what waits for it to be
+   * read.
+   */
+  hasRoomFor(frameBytes: number): boolean {
+    return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
   /** Whether it can be given a call now. */
@@ -106,14 +121,14 @@ export class NodeConnection {
     this.runs.set(started.id, started)
     this.host.onOpened(started)
     this.post(frameOf(started.id, this.traceparent()))
-    if (this.isGone) started.fail(new DispatchError('node_lost', 'The connection to the node ended'))
+    if (this.isGone) started.fail(lostError())
     return started
   }
 
   /** Sends a frame. Ends the connection of a node that is closing, or does not read what it is sent. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
-    else if (this.isGone || this.socket.bufferedAmount > this.host.limits.sendBytesMax)
+    else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
       this.close(CLOSE_CODES.policy, 'Frames are not read')
     else this.socket.send(frame)
   }
@@ -132,18 +147,8 @@ export class NodeConnection {
   }
 
   /** Resolves with whether the node's socket answers a ping in time. */
-  isAlive(timeoutMs: number): Promise<boolean> {
-    const { promise, resolve } = Promise.withResolvers<boolean>()
-    const onPong = () => resolve(true)
-    const onClose = () => resolve(false)
-    const timer = setTimeout(onClose, timeoutMs)
-    this.socket.on('pong', onPong).on('close', onClose)
-    if (this.isGone || this.isClosing()) onClose()
-    else this.socket.ping()
-    return promise.finally(() => {
-      clearTimeout(timer)
-      this.socket.off('pong', onPong).off('close', onClose)
-    })
+  async isAlive(timeoutMs: number): Promise<boolean> {
+    return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
   /** Ends the connection with a reason for the node. */
@@ -171,10 +176,8 @@ export class NodeConnection {
   }
 
   private isAnswering(): boolean {
-    const isChatting = [...this.runs.values()].some(
-      ({ result, options }) => result === null && !options.isProbe,
-    )
-    return isChatting || this.desk?.isAnswering() === true
+    const runs = [...this.runs.values()]
+    return runs.some(isWaitedFor) || this.desk?.isAnswering() === true
   }
 
   private free(): void {
@@ -188,7 +191,7 @@ export class NodeConnection {
     this.host.onChange(this)
     // Once for all its calls: a cut is one event. Without any, coming and going is no fault.
     if (this.isAnswering()) this.standing.failed()
-    this.failRuns(new DispatchError('node_lost', 'The connection to the node ended'))
+    this.failRuns(lostError())
     this.host.onGone(this, why)
   }
 
@@ -261,18 +264,6 @@ export class NodeConnection {
     this.socket.pause()
   }
 
-  private livenessActions() {
-    const { socket, nodeId } = this
-    return {
-      socketPing: () => socket.ping(),
-      ping: (nonce: string, figures: Parameters<typeof pingFrame>[2]) =>
-        socket.send(pingFrame(nodeId, nonce, figures)),
-      askHealth: (nonce: string) => socket.send(healthFrame(nodeId, nonce)),
-      askReconnect: (nonce: string) => socket.send(reconnectFrame(nodeId, nonce)),
-      lose: (why: string) => this.terminate(why),
-    }
-  }
-
   private runHooks(): RunHooks {
     const { host } = this
     return {
@@ -293,4 +284,8 @@ export class NodeConnection {
       },
     }
   }
+}
+
+function isWaitedFor({ result, options }: NodeRun): boolean {
+  return result === null && !options.isProbe
 }

@@ -23,13 +23,15 @@ export type NodeIndex = {
   /** To be told whenever a node's state, slots or circuit changed. */
   update(node: NodeConnection): void
   /** The lane with the best expected time among few; among many, the better of two picked at random. */
-  pick(model: string, excluded: ReadonlySet<NodeConnection>): Lane | null
+  pick(model: string, isExcluded: (node: NodeConnection) => boolean): Lane | null
   /** Whether a node of the model is or was connected, or had offered it before this process began. */
   isKnown(model: string): boolean
   /** Whether a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
   /** Connected nodes of the model, in whatever state. */
   connected(model: string): number
+  /** Of these, those that take large frames. */
+  connectedLarge(model: string): number
   /** Models with nodes that are RUNNING and not set aside, by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
@@ -39,7 +41,7 @@ export const COMPARED_MAX = 4
 /** Models remembered that no connected node has any more. */
 export const IDLE_MODELS_MAX = 10_000
 
-type ModelLanes = { connected: number; running: number; readonly available: Lane[] }
+type ModelLanes = { connected: number; large: number; running: number; readonly available: Lane[] }
 
 /** An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to below 1. */
 export function createNodeIndex({
@@ -55,7 +57,7 @@ export function createNodeIndex({
   function lanesOf(model: string): ModelLanes {
     const known = models.get(model)
     if (known !== undefined) return known
-    const made = { connected: 0, running: 0, available: [] }
+    const made = { connected: 0, large: 0, running: 0, available: [] }
     models.set(model, made)
     return made
   }
@@ -74,6 +76,7 @@ export function createNodeIndex({
       for (const { model } of node.lanes) {
         const lanes = lanesOf(model)
         lanes.connected++
+        if (node.takesLargeFrames) lanes.large++
         // Newest last, so that the model that was longest unused is forgotten first.
         models.delete(model)
         models.set(model, lanes)
@@ -82,21 +85,26 @@ export function createNodeIndex({
     },
     remove(node) {
       update(node)
-      for (const { model } of node.lanes) lanesOf(model).connected--
+      for (const { model } of node.lanes) {
+        const lanes = lanesOf(model)
+        lanes.connected--
+        if (node.takesLargeFrames) lanes.large--
+      }
       forgetIdle(models)
     },
     update,
-    pick(model, excluded) {
+    pick(model, isExcluded) {
       const available = models.get(model)?.available ?? []
       if (available.length > COMPARED_MAX) {
-        const picked = better(draw(available, excluded, random), draw(available, excluded, random))
+        const picked = better(draw(available, isExcluded, random), draw(available, isExcluded, random))
         if (picked !== null) return picked
       }
-      return bestOf(available, excluded)
+      return bestOf(available, isExcluded)
     },
     isKnown: (model) => models.has(model),
     isServed: (model) => (models.get(model)?.running ?? 0) > 0,
     connected: (model) => models.get(model)?.connected ?? 0,
+    connectedLarge: (model) => models.get(model)?.large ?? 0,
     models: () =>
       [...models]
         .filter(([, { running }]) => running > 0)
@@ -130,21 +138,21 @@ function placeLane(available: Lane[], lane: Lane, isAvailable: boolean): void {
 /** A handful of draws: at most two nodes are excluded, so failing all is rare, and then all lanes are looked at. */
 function draw(
   available: readonly Lane[],
-  excluded: ReadonlySet<NodeConnection>,
+  isExcluded: (node: NodeConnection) => boolean,
   random: () => number,
 ): Lane | null {
   for (let attempt = 0; attempt < DRAWS_MAX; attempt++) {
     const lane = available[Math.floor(random() * available.length)]
-    if (lane !== undefined && !excluded.has(lane.node)) return lane
+    if (lane !== undefined && !isExcluded(lane.node)) return lane
   }
   return null
 }
 
 const DRAWS_MAX = 8
 
-function bestOf(available: readonly Lane[], excluded: ReadonlySet<NodeConnection>): Lane | null {
+function bestOf(available: readonly Lane[], isExcluded: (node: NodeConnection) => boolean): Lane | null {
   let best: Lane | null = null
-  for (const lane of available) if (!excluded.has(lane.node)) best = better(best, lane)
+  for (const lane of available) if (!isExcluded(lane.node)) best = better(best, lane)
   return best
 }
 

@@ -1,5 +1,6 @@
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import type { Inference } from '../stores/inferences.ts'
+import type { DispatchError } from './dispatcher.ts'
 import { measurementAfter, measurementAfterSilence, TEXT_LENGTH_PER_TOKEN } from './measurements.ts'
 import type { NodeConnection } from './node-connection.ts'
 import type { NodeRun, RunResult } from './node-run.ts'
@@ -18,9 +19,24 @@ export function concludeRun(
   // Probes are judged by who asked.
   if (isProbe || result.kind === 'left') return
   if (result.kind === 'done') node.standing.succeeded()
-  else if (result.error.code === 'node_refused') node.standing.refused()
+  else if (isMaybeRequests(result.error)) node.standing.refused()
   else if (FAILURES.has(result.error.code)) node.standing.failed()
 }
+
+/**
+ * Whether the request may be the cause of what the node told. A member that the node's library does
+ * not know, or a tool that its backend cannot use, is a 500 as often as a 400; whether another node
+ * could serve it shows nothing of this one. A probe will.
+ */
+export function isMaybeRequests({ code, status }: DispatchError): boolean {
+  return code === 'node_refused' || (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
+}
+
+/**
+ * A backend that refuses its node's key, or does not have the model: no request of a caller does
+ * that.
+ */
+const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /** What speaks against a node. So does a lost connection, but once for all its runs: the connection notes it. */
 const FAILURES: ReadonlySet<string> = new Set(['node_failed', 'first_token_timeout', 'token_timeout'])

@@ -18,7 +18,10 @@ export type Standing = {
   succeeded(): void
   /** A run failed through the node. */
   failed(): void
-  /** The node's backend blamed the request. Once that is nothing; again and again it is the node. */
+  /**
+   * The node told an error that the request may have caused. Once that is nothing; again and again
+   * it is for a probe to say.
+   */
   refused(): void
   isProbeDue(): boolean
   probeBegins(): void

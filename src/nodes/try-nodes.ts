@@ -12,10 +12,12 @@ export type DispatchParts = {
 }
 
 /** What nodes are chosen by. */
-type Wanted = { readonly model: string; readonly signal: AbortSignal }
-
-/** A node that blamed the request, until another one confirms or refutes it. */
-type Refusal = { readonly error: DispatchError; readonly node: NodeConnection }
+type Wanted = {
+  readonly model: string
+  readonly signal: AbortSignal
+  /** Size of a frame that not every node takes; null, or left out, for one that does. */
+  readonly largeBytes?: number | null
+}
 
 /** Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the model. */
 export function checkCall({ model, signal }: Wanted, index: Pick<NodeIndex, 'isKnown'>): void {
@@ -24,10 +26,12 @@ export function checkCall({ model, signal }: Wanted, index: Pick<NodeIndex, 'isK
 }
 
 /**
- * Gives a call, which was checked, to one node after the other until one answers. `attempt` resolves with the answer, or with what went wrong with
- * its node, and gives the slot back; what it throws ends the call. A node that fails is replaced, `retriesMax` times. One that
- * blames the request is not believed alone while another is free: only when that one blames it too, or none is there, the caller
- * is told so; when the other one answers, the first has failed.
+ * Gives a call, which was checked, to one node after the other until one answers. `attempt`
+ * resolves with the answer, or with what went wrong with its node, and gives the slot back; what it
+ * throws ends the call. A node that fails is replaced, `retriesMax` times. One that blames the
+ * request is not believed alone while another is free: only when that one blames it too, or none is
+ * there, the caller is told so. When the other one answers, nothing is held against the first: its
+ * backend may well lack what this request needs.
  */
 export async function tryNodes<Answer>(
   wanted: Wanted,
@@ -36,7 +40,7 @@ export async function tryNodes<Answer>(
 ): Promise<Answer> {
   const tried = new Set<NodeConnection>()
   let failure: DispatchError | null = null
-  let refusal: Refusal | null = null
+  let refusal: DispatchError | null = null
   while (tried.size <= parts.limits.retriesMax) {
     const held = await holdLane(wanted, tried, { ...parts, failure, isConfirming: refusal !== null })
     if (held === null) break
@@ -47,22 +51,20 @@ export async function tryNodes<Answer>(
       throw wanted.signal.reason
     }
     const outcome = await attempt(held)
-    if (!(outcome instanceof DispatchError)) {
-      refusal?.node.standing.failed()
-      return outcome
-    }
+    if (!(outcome instanceof DispatchError)) return outcome
     if (outcome.code === 'node_refused') {
       if (refusal !== null) throw outcome
-      refusal = { error: outcome, node: held.lane.node }
+      refusal = outcome
     }
-    failure = outcome
+    // Of several, the one that says when to come again.
+    if (failure?.code !== 'node_busy') failure = outcome
   }
-  throw refusal?.error ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
+  throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
 /** A free lane, now or within the wait; null when there is nothing left to try. Rejects when nothing was tried at all. */
 async function holdLane(
-  { model, signal }: Wanted,
+  { model, signal, largeBytes = null }: Wanted,
   tried: ReadonlySet<NodeConnection>,
   {
     index,
@@ -73,13 +75,16 @@ async function holdLane(
     isConfirming,
   }: DispatchParts & { readonly failure: DispatchError | null; readonly isConfirming: boolean },
 ): Promise<HeldLane | null> {
-  const lane = index.pick(model, tried)
+  const isExcluded = (node: NodeConnection) =>
+    tried.has(node) || (largeBytes !== null && !node.hasRoomFor(largeBytes))
+  const lane = index.pick(model, isExcluded)
   const slot = lane?.node.slots.acquire() ?? null
   if (lane !== null && slot !== null) return { lane, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length
-  if (isConfirming || index.connected(model) <= triedHere) return null
+  const connected = largeBytes === null ? index.connected(model) : index.connectedLarge(model)
+  if (isConfirming || connected <= triedHere) return null
   try {
-    return await queue.enter({ model, excluded: tried, signal, deadlineMs: now() + limits.waitMs })
+    return await queue.enter({ model, isExcluded, signal, deadlineMs: now() + limits.waitMs })
   } catch (error) {
     // What went wrong with a node says more than that there was no second one.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null

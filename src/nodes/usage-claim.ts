@@ -18,7 +18,7 @@ export type RunEvidence = {
 
 /** What chat templates may add to a prompt beyond a token per byte. */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** And images and sounds, which may stand in a request as a short address. */
+/** And each image or sound, which may stand in a request as a short address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** UTF-8 bytes per UTF-16 unit at most; and no token of text is shorter than a byte. */
 const BYTES_PER_UNIT = 3
@@ -46,20 +46,47 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
   }
 }
 
-/** The most tokens that a request of so many bytes can have as a prompt. A limit of the caller's is charged with what a node claims. */
+/**
+ * The most tokens that a request can have as a prompt; `requestBytes` are those without its media
+ * (`mediaBytesOf`). A limit of the caller's is charged with what a node claims.
+ */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
-  return requestBytes + (hasMedia(request) ? MEDIA_TOKENS_EXTRA : PROMPT_TOKENS_EXTRA)
+  const parts = mediaOf(request)
+  return requestBytes + (parts.length === 0 ? PROMPT_TOKENS_EXTRA : parts.length * MEDIA_TOKENS_EXTRA)
 }
 
-function hasMedia(request: JsonObject): boolean {
+/**
+ * Bytes of a request that are pictures and sounds written into it: their tokens have nothing to do
+ * with their size.
+ */
+export function mediaBytesOf(request: JsonObject): number {
+  return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
+}
+
+/** Content parts that are no text. */
+function mediaOf(request: JsonObject): readonly Json[] {
   const messages = memberOf(request, 'messages')
-  return (
-    isJsonArray(messages) && messages.some((message) => isJsonObject(message) && isMedia(message.content))
-  )
+  if (!isJsonArray(messages)) return []
+  return messages.flatMap((message) => {
+    const content = isJsonObject(message) ? message.content : undefined
+    return isJsonArray(content) ? content.filter((part) => !(isJsonObject(part) && part.type === 'text')) : []
+  })
 }
 
-function isMedia(content: Json | undefined): boolean {
-  return isJsonArray(content) && content.some((part) => !(isJsonObject(part) && part.type === 'text'))
+/** Base64 alone, which has a byte for each character. */
+function payloadBytesOf(part: Json): number {
+  if (!isJsonObject(part)) return 0
+  const { image_url: image, input_audio: audio, file } = part
+  const payloads = [
+    isJsonObject(image) ? image.url : undefined,
+    isJsonObject(audio) ? audio.data : undefined,
+    isJsonObject(file) ? file.file_data : undefined,
+  ]
+  return payloads.reduce<number>((sum, text) => sum + (isBase64(text) ? text.length : 0), 0)
+}
+
+function isBase64(text: Json | undefined): text is string {
+  return typeof text === 'string' && /^(data:[\w/+.;=-]{0,128},)?[\w+/=-]*$/.test(text)
 }
 
 function completionTokensMax({ textLength, tokenChunks }: RunEvidence): number {

@@ -9,7 +9,8 @@ export type HeldLane = { readonly lane: Lane; readonly slot: Slot }
 /** What somebody waits for, and how long. */
 export type Waiting = {
   readonly model: string
-  readonly excluded: ReadonlySet<NodeConnection>
+  /** Asked each time that a node is free. */
+  readonly isExcluded: (node: NodeConnection) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
@@ -17,8 +18,9 @@ export type Waiting = {
 /** Callers that wait for a node, first come first served for each model. */
 export type WaitQueue = {
   /**
-   * Waits for a free node of the model that is not `excluded`. Rejects with DispatchError `no_nodes` at the deadline or when
-   * too many wait, or with the signal's reason. The slot belongs to the caller.
+   * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
+   * at the deadline or when too many wait, or with the signal's reason. The slot belongs to the
+   * caller.
    */
   enter(waiting: Waiting): Promise<HeldLane>
   /** A node may have become free: gives its slots to those who waited longest. */
@@ -54,7 +56,7 @@ export function createWaitQueue({ waitersMax }: { readonly waitersMax: number })
     let first: { readonly waiter: Waiter; readonly lane: Lane } | null = null
     for (const lane of node.lanes)
       for (const waiter of queues.get(lane.model) ?? [])
-        if (!waiter.excluded.has(node)) {
+        if (!waiter.isExcluded(node)) {
           if (first === null || waiter.enteredAs < first.waiter.enteredAs) first = { waiter, lane }
           break
         }

@@ -20,7 +20,7 @@ export function createDocument(
 ): JsonSchema {
   const paths: Record<string, Record<string, JsonSchema>> = {}
   for (const operation of operations) {
-    const path = operation.path.replaceAll(/:(\w+)/g, '{$1}')
+    const path = operation.path.replaceAll(/[:*](\w+)/g, '{$1}')
     paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describeOperation(operation) }
   }
   return {

@@ -49,7 +49,7 @@ export function addVerifiedCompletionRoutes(
     try {
       const body = await readJsonBody(context.req, context.res, { slot, bytesMax: options.bodyBytesMax })
       const request = parseChatRequest(body)
-      const callerCredential = parseProviderCredential(headerOf(context))
+      const callerCredential = parseProviderCredential(credentialHeaderOf(context))
       const key = keyOf(context)
       const estimate = estimateChatTokens(request.size)
       const permit = await admitCall(context, options.limiter, {
@@ -198,7 +198,8 @@ async function answerAgain(
   )
 }
 
-function headerOf(context: RouteContext): string | undefined {
+/** The header with the caller's own credential at the provider, as it came. */
+export function credentialHeaderOf(context: RouteContext): string | undefined {
   const header = context.req.headers[CREDENTIAL_HEADER]
   return Array.isArray(header) ? header.join() : header
 }

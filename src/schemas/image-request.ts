@@ -26,6 +26,8 @@ export type ImageRequest = {
   readonly model: string
   readonly n: number
   readonly size: (typeof IMAGE_SIZES)[number]
+  /** Whether the caller asked for that size, and did not leave it out. */
+  readonly isSizeAsked: boolean
   readonly responseFormat: 'url' | 'b64_json'
   readonly user: string | null
 }
@@ -53,7 +55,9 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: FaultDetail[] = []
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
-  for (const { name, filename, bytes } of parts) {
+  for (const { name: given, filename, bytes } of parts) {
+    // OpenAI's clients send a list of images so, also one of a single image.
+    const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))
       faults.push(fault(name, 'Field is given twice', 'value_error'))
@@ -95,6 +99,7 @@ function requestOf({ prompt, model, n, size, response_format, user }: z.infer<ty
     model,
     n: typeof n === 'number' ? n : IMAGES_DEFAULT,
     size: size ?? IMAGE_SIZE_DEFAULT,
+    isSizeAsked: typeof size === 'string',
     responseFormat: response_format ?? RESPONSE_FORMAT_DEFAULT,
     user: user ?? null,
   }

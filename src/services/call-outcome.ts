@@ -17,6 +17,7 @@ const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'answer_too_large',
   'log_full',
   'overloaded',
+  'rate_limit_exceeded',
   'no_available_inference_nodes',
   'node_refused',
   'node_error',

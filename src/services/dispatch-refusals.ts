@@ -19,9 +19,17 @@ export function callErrorOf(error: DispatchError): ApiError {
       return new ApiError('payload_too_large', error.message)
     case 'node_refused':
       return refusalOf(error)
+    case 'node_busy':
+      return new ApiError(
+        'rate_limit_exceeded',
+        'The nodes of this model are at their limit, try again later',
+        {
+          ...(error.retryAfterSeconds === null ? {} : { retryAfterSeconds: error.retryAfterSeconds }),
+        },
+      )
     case 'node_failed':
     case 'node_lost':
-      return new ApiError('node_error', 'The node broke off its answer')
+      return new ApiError('node_error', failureText(error))
     case 'first_token_timeout':
     case 'token_timeout':
       return new ApiError('node_timeout', 'The node fell silent')
@@ -30,6 +38,13 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'stopping':
       return new ApiError('shutting_down', 'This instance is shutting down, try again')
   }
+}
+
+/** A node that says so itself has broken nothing off. */
+function failureText({ status }: DispatchError): string {
+  return status === null
+    ? 'The node broke off its answer'
+    : `The node told that its backend failed, with status ${status}`
 }
 
 function refusalOf({ status, nodeMessage }: DispatchError): ApiError {

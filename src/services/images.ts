@@ -54,6 +54,8 @@ const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
+  // A source that is no node tells its own limit as provider_refused.
+  'rate_limit_exceeded',
 ])
 
 async function makeAtOneOf(sources: readonly ImageSource[], call: ImageCall): Promise<readonly MadeImage[]> {

@@ -2,6 +2,8 @@ import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Dispatcher } from '../nodes/dispatcher.ts'
+import type { ModelOutcomes } from './model-outcomes.ts'
+import { hasCredential } from './provider-credentials.ts'
 
 /** What `owned_by` says of a model that contributed nodes serve. */
 export const NODES_OWNER = 'nodes'
@@ -43,6 +45,13 @@ export type Models = {
   list(): Promise<string>
   /** JSON text of one model of that list; null when it is not there. */
   find(id: string): Promise<string | null>
+  /**
+   * JSON text of the list of those that can be verified now: that a provider serves whose
+   * credential is there, or of every provider with a caller's own. Empty while the enclave is away.
+   */
+  listVerified(callerCredential: string | null): Promise<string>
+  /** JSON text of one model of that list; null when it is not there. */
+  findVerified(id: string, callerCredential: string | null): Promise<string | null>
 }
 
 /**
@@ -56,12 +65,36 @@ export function createModels(options: {
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
   readonly listUpstream: () => readonly UpstreamModel[]
+  /** The operator's credentials, by provider name. */
+  readonly credentials: ReadonlyMap<string, string>
+  /** What became of calls with these. */
+  readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): Models {
-  const { dispatcher, enclaves, providerModels, listUpstream, startedAt } = options
+  const { dispatcher, enclaves, providerModels, listUpstream, credentials, outcomes, startedAt } = options
+  const tableOf = () => enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
+
+  const listVerifiable = (callerCredential: string | null): readonly ListedModel[] => {
+    const table = tableOf()
+    const owners = new Map(offersOf(table, [...providerModels, ...outcomes.served()]))
+    return [...owners]
+      .filter(([model]) => isVerifiable(model, table, callerCredential))
+      .map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt }))
+  }
+
+  /** What a provider said that it does not have, it said to the operator's credential. */
+  function isVerifiable(
+    model: string,
+    table: readonly ProviderEntry[],
+    callerCredential: string | null,
+  ): boolean {
+    const isCallable = hasCredential({ model, callerCredential }, table, credentials)
+    return isCallable && (callerCredential !== null || !outcomes.isMissing(model))
+  }
+
   const listAll = (): readonly ListedModel[] => {
-    const table = enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
+    const table = tableOf()
     const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
     for (const [id, owner] of offersOf(table, providerModels)) if (!owners.has(id)) owners.set(id, owner)
     const others = listUpstream().filter(({ id }) => !owners.has(id))
@@ -74,6 +107,12 @@ export function createModels(options: {
     list: async () => JSON.stringify({ object: 'list', data: listAll() }),
     async find(id) {
       const found = listAll().find((model) => model.id === id)
+      return found === undefined ? null : JSON.stringify(found)
+    },
+    listVerified: async (callerCredential) =>
+      JSON.stringify({ object: 'list', data: listVerifiable(callerCredential) }),
+    async findVerified(id, callerCredential) {
+      const found = listVerifiable(callerCredential).find((model) => model.id === id)
       return found === undefined ? null : JSON.stringify(found)
     },
   }

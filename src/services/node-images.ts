@@ -6,8 +6,10 @@ import { callErrorOf } from './dispatch-refusals.ts'
 import { mostServed } from './models.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. What they send is checked to be what was asked for (`images/checked-images.ts`), and one that
- * sends anything else has failed. Their frame has no place for quality, style and user: these stay here.
+ * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were
+ * asked for, and made to fit the size where the caller asked for one (`images/checked-images.ts`);
+ * a node that sends anything else has failed. Their frame has no place for quality, style and user:
+ * these stay here.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {
@@ -15,15 +17,17 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
     serves: (job) => dispatcher.serves(job.request.model) && dispatcher.fits(sizesOf(job)),
     knows: dispatcher.isKnown,
     async make({ job, accountId, signal, reserve }) {
-      const { model, prompt, n, size } = job.request
+      const { model, prompt, n, size, isSizeAsked } = job.request
       const image = job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
       try {
         return await dispatcher.dispatch({
           ...{ model, accountId, signal },
           request: { prompt, image, n, size },
-          read(images) {
+          async read(images) {
             reserve(images.reduce((sum, { length }) => sum + length, 0))
-            return checkImages(images, { n, size })
+            const made = await checkImages(images, { n, size: isSizeAsked ? size : null })
+            reserve(made.reduce((sum, { bytes }) => sum + bytes.length, 0))
+            return made
           },
         })
       } catch (error) {

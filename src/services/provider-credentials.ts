@@ -33,3 +33,14 @@ export function chooseCredential(
     )
   return { provider, credential, isOperators: credential !== null }
 }
+
+/** Whether chooseCredential finds a provider and a credential for the call. */
+export function hasCredential(...call: Parameters<typeof chooseCredential>): boolean {
+  try {
+    chooseCredential(...call)
+    return true
+  } catch (error) {
+    if (error instanceof ApiError) return false
+    throw error
+  }
+}

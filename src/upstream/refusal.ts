@@ -26,7 +26,7 @@ export function readRefusal(
 const CODE = new RegExp(`^[\\w.-]{1,${REFUSAL_CODE_LENGTH_MAX}}$`)
 
 /** Seconds alone (RFC 9110 section 10.2.3): a date would need the service's clock to be right. */
-function readRetryAfter(header: unknown): number | null {
+export function readRetryAfter(header: unknown): number | null {
   if (typeof header !== 'string' || !/^\d{1,9}$/.test(header)) return null
   return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX)
 }

@@ -33,7 +33,7 @@ export async function outcomeOf(reply: Response): Promise<readonly [number, unkn
   expectJson(reply)
   const { error, detail } = JSON.parse(await reply.text())
   const locs = detail?.map(({ loc }: { loc: readonly unknown[] }) => loc.join('.'))
-  return [reply.status, error?.code ?? locs]
+  return [reply.status, locs ?? error?.code]
 }
 
 function expectJson(reply: Response): void {

@@ -14,7 +14,8 @@ const idempotencyKey = z
   .describe('Names the call, so that it is made once: the same key and body are answered with what is stored')
   .optional()
 
-const credential = z
+/** Header Fine-Tune-Authorization. */
+export const credential = z
   .string()
   .max(CREDENTIAL_LENGTH_MAX)
   .describe("`Bearer <PROVIDER_API_KEY>`: the caller's own credential at the provider")

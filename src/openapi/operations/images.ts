@@ -8,7 +8,7 @@ import { upstreamErrors } from './upstream-errors.ts'
 const file = described(z.unknown(), () => ({
   type: 'string',
   format: 'binary',
-  description: `PNG, JPEG or WebP of at most ${IMAGE_BYTES_MAX} bytes`,
+  description: `PNG, JPEG or WebP of at most ${IMAGE_BYTES_MAX} bytes; its part may be named image[] too`,
 }))
 
 const image = {

@@ -16,6 +16,7 @@ import {
   readiness,
   searchResults,
 } from '../replies/service.ts'
+import { credential } from './completions.ts'
 import { upstreamErrors } from './upstream-errors.ts'
 
 const service = { method: 'GET', tag: 'Service', isKeyed: false } satisfies Partial<Operation>
@@ -32,9 +33,29 @@ export const serviceOperations: readonly Operation[] = [
   { ...service, path: '/v1/models', summary: 'Models', reply: { name: 'ModelList', schema: modelList } },
   {
     ...service,
-    path: '/v1/models/:model',
+    path: '/v1/models/*model',
     summary: 'One model',
+    description: 'The id may have slashes.',
     pathParameters: z.object({ model: z.string() }),
+    reply: { name: 'Model', schema: model },
+    errors: ['not_found'],
+  },
+  {
+    ...service,
+    path: '/v1/verified/models',
+    summary: 'Models that can be verified now',
+    description:
+      "Of providers whose credential is there; with a Fine-Tune-Authorization of the caller's own, of every provider. A provider may serve more: ids of its patterns are listed when the operator names them, or when a completion of theirs was made.",
+    headers: z.object({ 'Fine-Tune-Authorization': credential }),
+    reply: { name: 'ModelList', schema: modelList },
+  },
+  {
+    ...service,
+    path: '/v1/verified/models/*model',
+    summary: 'One model that can be verified now',
+    description: 'The id may have slashes.',
+    pathParameters: z.object({ model: z.string() }),
+    headers: z.object({ 'Fine-Tune-Authorization': credential }),
     reply: { name: 'Model', schema: model },
     errors: ['not_found'],
   },

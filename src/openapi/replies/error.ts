@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { ERROR_RULES, type ErrorCode } from '../../errors.ts'
+import { ERROR_RULES, ERROR_TYPES, type ErrorCode, VALIDATION_CODE } from '../../errors.ts'
 
 const CODES = Object.keys(ERROR_RULES) as readonly ErrorCode[]
 
@@ -10,11 +10,16 @@ export const errorReply = z.looseObject({
     status_code: z.int(),
     code: z.enum(CODES),
     message: z.string(),
+    type: z.enum(ERROR_TYPES),
+    param: z.string().nullable(),
     provider_code: z.string().optional(),
   }),
 })
 
-/** A request that fails validation (interface, part 7). */
+/**
+ * A request that fails validation (interface, part 7), and its first fault in the form that
+ * OpenAI's clients read.
+ */
 export const validationFault = z.strictObject({
   detail: z
     .array(
@@ -25,4 +30,10 @@ export const validationFault = z.strictObject({
       }),
     )
     .min(1),
+  error: z.strictObject({
+    message: z.string(),
+    type: z.literal('invalid_request_error'),
+    param: z.string().nullable(),
+    code: z.literal(VALIDATION_CODE),
+  }),
 })

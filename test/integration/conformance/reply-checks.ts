@@ -15,10 +15,14 @@ export function expectRefusal(reply: Pick<ApiReply, 'status' | 'value'>, status:
 
 /** The error envelope, with any message. */
 export function envelopeOf(status: number, code: string) {
-  return { response: 'NOK', error: { status_code: status, code, message: expect.any(String) } }
+  const param = code === 'unsupported_model' ? 'model' : null
+  const words = { message: expect.any(String), type: expect.any(String), param }
+  const error = { status_code: status, code, ...words }
+  return { response: 'NOK', error }
 }
 
 /** Expects a 422 whose only fault is at `loc`. */
 export function expectFault({ status, value }: ApiReply, loc: readonly unknown[], type: string): void {
-  expect([status, value]).toEqual([422, { detail: [{ loc, type, msg: expect.any(String) }] }])
+  const error = { message: expect.any(String), code: 'validation_failed' }
+  expect([status, value]).toMatchObject([422, { detail: [{ loc, type, msg: expect.any(String) }], error }])
 }

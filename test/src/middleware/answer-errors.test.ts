@@ -28,7 +28,10 @@ it('says nothing of a fault of ours outside, and logs it', async () => {
   expect(reply.status).toBe(500)
   expect(await reply.json()).toEqual({
     response: 'NOK',
-    error: { status_code: 500, code: 'internal_server_error', message: 'Internal server error' },
+    error: {
+      ...{ status_code: 500, code: 'internal_server_error', message: 'Internal server error' },
+      ...{ type: 'server_error', param: null },
+    },
   })
   expect(lines.join()).toContain('unexpected error')
 })

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../attestation/json/value.ts'
 import { dispatchCall } from '../../../src/nodes/dispatch.ts'
 import { createNodeIndex } from '../../../src/nodes/node-index.ts'
 import { createWaitQueue } from '../../../src/nodes/wait-queue.ts'
@@ -22,6 +23,7 @@ import {
   inTurn,
   roleChunk,
   textChunk,
+  usageChunk,
 } from '../../support/scripted-node.ts'
 
 let stage: NodesStage
@@ -33,6 +35,7 @@ afterEach(async () => {
   expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
+const breakOff: AnswerScript = ({ id }, node) => node.sendRun(id, { status: 2 })
 const closing: AnswerScript = (_, node) => node.socket.terminate()
 
 describe('before the first token a node is replaced', () => {
@@ -90,15 +93,157 @@ describe('a node that blames the request', () => {
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_refused', status: 400 })
   })
 
-  it('is not believed when another one answers, and has failed', async () => {
+  it.each([400, 422, 500, 409])(
+    'with %i is not believed when another one answers, and not blamed',
+    async (status) => {
+      await stage.close()
+      stage = await openNodesStage({ failuresMax: 1, asideMs: 60_000 })
+      // The first of equals is asked first.
+      const refusing = await stage.connect({ answer: answerError(status) })
+      await stage.connect({ answer: answerWith('good') })
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+      expect(refusing.calls).toHaveLength(1)
+      expect(stage.nodes.status().serving).toBe(2)
+    },
+  )
+
+  it('again and again is asked by a probe, and serves on when it answers that', async () => {
     await stage.close()
-    stage = await openNodesStage({ failuresMax: 1, asideMs: 60_000 })
-    // The first of equals is asked first.
-    const refusing = await stage.connect({ answer: answerError(400) })
-    await stage.connect({ answer: answerWith('good') })
-    expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
-    expect(refusing.calls).toHaveLength(1)
+    stage = await openNodesStage({ refusalsMax: 3, failuresMax: 1 })
+    const answer: AnswerScript = (call, node) =>
+      (call.chat_request.temperature === 0 ? answerWith('one two three') : answerError(500))(call, node)
+    const node = await stage.connect({ answer })
+    for (let call = 0; call < 3; call++)
+      await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed', status: 500 })
+    await eventually(() => node.calls.length === 4, 'it is probed')
+    await eventually(() => stage.nodes.status().probes === 0, 'the probe is over')
     expect(stage.nodes.status().serving).toBe(1)
+  })
+})
+
+describe('a node whose backend is at its limit', () => {
+  const busy =
+    (retryAfter: unknown): AnswerScript =>
+    ({ id }, node) =>
+      node.sendRun(id, { error: { status_code: 429, message: 'busy', retry_after: retryAfter }, status: 3 })
+
+  it('is told as such, with the wait that it told, and has not failed', async () => {
+    await stage.close()
+    stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
+    const node = await stage.connect({ answer: busy(17) })
+    const told = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
+    for (let call = 0; call < 3; call++) await expect(stage.dispatch()).rejects.toMatchObject(told)
+    expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
+    expect(node.calls).toHaveLength(3)
+  })
+
+  it.each([-1, 1.5, '17', null, undefined])('is told without a wait when it told %j', async (retryAfter) => {
+    await stage.connect({ answer: busy(retryAfter) })
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_busy', retryAfterSeconds: null })
+  })
+
+  it('says more than one that fails after it', async () => {
+    await stage.connect({ answer: busy(17) })
+    await stage.connect({ answer: answerError(500) })
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_busy', retryAfterSeconds: 17 })
+  })
+})
+
+describe('what a node is sent', () => {
+  const CURRENT = { max_completion_tokens: 5, reasoning_effort: 'low', metadata: { a: 'b' } }
+  const FOREIGN = {
+    ...{ top_k: 4, reasoning: {}, chat_id: 'c', min_p: null, extra_body: { model: 'other' } },
+    ...{ extra_headers: { authorization: 'x' }, extra_query: { a: 'b' }, timeout: 0 },
+  }
+  const messages = [{ role: 'user', content: 'hi', cache_control: {} }]
+  const request = JSON.parse(
+    JSON.stringify({ model: MODEL, messages, temperature: 1, ...CURRENT, ...FOREIGN }),
+  )
+
+  it('is of the interface and of OpenAI’s API alone, unless it says that it takes more', async () => {
+    const node = await stage.connect()
+    await readAll(await stage.dispatch({ request }))
+    expect(node.calls.map(({ chat_request: sent }) => sent)).toEqual([
+      { model: MODEL, messages, temperature: 1, ...CURRENT },
+    ])
+  })
+
+  it('is every member when it does say so', async () => {
+    const node = await stage.connect({ headers: { 'Node-Features': 'extra-members' } })
+    await readAll(await stage.dispatch({ request }))
+    expect(node.calls.map(({ chat_request: sent }) => sent)).toEqual([request])
+  })
+})
+
+describe('a request with pictures', () => {
+  const pictured = (bytes: number): JsonObject => {
+    const url = `data:image/png;base64,${'A'.repeat(bytes)}`
+    const content: JsonObject[] = [
+      { type: 'text', text: 'what is this?' },
+      { type: 'image_url', image_url: { url } },
+    ]
+    return { model: MODEL, messages: [{ role: 'user', content }] }
+  }
+  const LARGE = { headers: { 'Node-Features': 'large-frames' } }
+
+  it('larger than the public client takes goes to a node that said it takes it, and to no other', async () => {
+    const small = await stage.connect()
+    const large = await stage.connect(LARGE)
+    for (let call = 0; call < 4; call++) await readAll(await stage.dispatch({ request: pictured(3_000_000) }))
+    expect([small.calls.length, large.calls.length]).toEqual([0, 4])
+    await readAll(await stage.dispatch({ request: pictured(500_000) }))
+    expect(small.calls.length + large.calls.length).toBe(5)
+  })
+
+  it('waits for such a node, and not for another', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
+    await stage.connect()
+    const large = await stage.connect({ ...LARGE, answer: inTurn(answerSilence(1), answerWith('seen')) })
+    const first = await stage.dispatch({ request: pictured(2_000_000) })
+    const second = stage.dispatch({ request: pictured(2_000_000) })
+    await eventually(() => stage.nodes.status().queued === 1, 'one waits')
+    large.sendRun(large.calls[0]?.id ?? '', { chunk: finishChunk(), status: 1 })
+    large.sendRun(large.calls[0]?.id ?? '', { status: 2 })
+    await readAll(first)
+    expect(textOf(await readAll(await second))).toBe('seen')
+  })
+
+  it('is refused with the limit when it is larger than any connected node takes', async () => {
+    await stage.connect()
+    await expect(stage.dispatch({ request: pictured(3_000_000) })).rejects.toMatchObject({
+      ...{ code: 'request_too_large', message: 'Nodes take requests of at most 1048576 bytes' },
+    })
+    await stage.connect(LARGE)
+    await expect(stage.dispatch({ request: pictured(17_000_000) })).rejects.toMatchObject({
+      ...{ code: 'request_too_large', message: 'Nodes take requests of at most 16777216 bytes' },
+    })
+  })
+
+  it('does not let a node claim its bytes as tokens', async () => {
+    const claim: AnswerScript = ({ id }, node) => {
+      node.sendRun(id, { chunk: textChunk('a cat'), status: 1 })
+      node.sendRun(id, { chunk: finishChunk(), status: 1 })
+      node.sendRun(id, { chunk: usageChunk(900_000, 2), status: 1 })
+      node.sendRun(id, { status: 2 })
+    }
+    await stage.connect({ answer: claim })
+    const chunks = await readAll(await stage.dispatch({ request: pictured(900_000) }))
+    const { usage } = chunks.at(-1) as { usage?: { prompt_tokens: number } }
+    expect(usage?.prompt_tokens).toBeLessThan(20_000)
+  })
+})
+
+describe('a PONG', () => {
+  it('may list the ping times of a whole night', async () => {
+    await stage.close()
+    stage = await openNodesStage({ pingMs: 50 })
+    const node = await stage.connect({ answersControl: false })
+    await eventually(() => node.controls.length > 0, 'it is pinged')
+    const { protocol, data } = node.controls[0] ?? { protocol: '', data: {} }
+    const times = Array.from({ length: 2_000 }, (_, round) => (round % 3 === 0 ? null : 100 + round))
+    node.send({ protocol, data: { ...data, message_type: 2, api_ping_time: times } })
+    expect(textOf(await readAll(await stage.dispatch()))).toContain('Hello from')
   })
 })
 
@@ -310,7 +455,7 @@ describe('a node that fails again and again', () => {
     await stage.close()
     stage = await openNodesStage({ asideMs: 500, failuresMax: 3, waitMs: 50 })
     const node = await stage.connect({
-      answer: inTurn(answerError(500), answerError(500), answerError(500), answerWith('one two three')),
+      answer: inTurn(breakOff, breakOff, breakOff, answerWith('one two three')),
     })
     for (let count = 0; count < 3; count++)
       await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed' })

@@ -159,13 +159,13 @@ describe('a node that was asked for one image', () => {
 describe('many nodes that all begin large answers', () => {
   it('are together kept to what was set aside', async () => {
     await stage.close()
-    stage = await openDrawingStage({ imageBytesMax: 3 * MIB, imageMs: 1_000, retriesMax: 0, waitMs: 100 })
+    stage = await openDrawingStage({ imageBytesMax: 12 * MIB, imageMs: 1_000, retriesMax: 0, waitMs: 100 })
     const half: DrawScript = (_, node) =>
       void rawSocket(node).write(Buffer.concat([frameHead(MIB), Buffer.alloc(MIB / 2)]))
     for (let index = 0; index < 8; index++) await stage.connectDrawer(half)
     const codes = Promise.all(Array.from({ length: 16 }, () => codeOf(stage.draw({ size: '512x512' }))))
     await eventually(() => stage.nodes.status().imageBytes > 0, 'some are asked')
-    expect(stage.nodes.status().imageBytes).toBeLessThanOrEqual(3 * MIB)
+    expect(stage.nodes.status().imageBytes).toBeLessThanOrEqual(12 * MIB)
     expect((await codes).filter((code) => code === 'no_nodes').length).toBe(14)
   })
 })

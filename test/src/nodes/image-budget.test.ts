@@ -30,6 +30,11 @@ describe('answerBytesOf', () => {
     expect(answerBytesOf({ n: 2, size: '512x512' }, 32 * MIB)).toBeGreaterThan(2 * rgba)
   })
 
+  it('has room for what the public client draws, which looks at no size', () => {
+    const drawn = Buffer.alloc(1024 * 1024 * 4).toString('base64').length
+    expect(answerBytesOf({ n: 2, size: '256x256' }, 32 * MIB)).toBeGreaterThan(2 * drawn)
+  })
+
   it('is never more than a frame', () => {
     expect(answerBytesOf({ n: 10, size: '1024x1024' }, 32 * MIB)).toBe(32 * MIB)
   })

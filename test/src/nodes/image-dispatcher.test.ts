@@ -1,4 +1,6 @@
+import sharp from 'sharp'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { readImageFacts } from '../../../src/images/image-facts.ts'
 import { DispatchError } from '../../../src/nodes/dispatcher.ts'
 import {
   drawAsAsked,
@@ -11,6 +13,7 @@ import {
 import { type DrawingStage, IMAGE_MODEL, openDrawingStage } from '../../support/drawing-stage.ts'
 import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
 import { eventually, readAll, textOf } from '../../support/nodes-stage.ts'
+import { drawAsPipeline } from '../../support/original-node.ts'
 import { answerWith } from '../../support/scripted-node.ts'
 
 let stage: DrawingStage
@@ -72,7 +75,7 @@ describe('a call for images', () => {
     ['no list', drawWith(null), 'node_failed'],
     ['no image', drawWith([]), 'node_failed'],
     ['one too many', drawWith(squares(2, 256)), 'node_failed'],
-    ['another size', drawWith(squares(1, 512)), 'node_failed'],
+    ['a dot', drawWith(squares(1, 8)), 'node_failed'],
     ['nonsense', drawWith(['nonsense']), 'node_failed'],
     ['silence', drawNothing, 'first_token_timeout'],
   ])('fails when the only node answers with %s', async (_, script, code) => {
@@ -130,7 +133,7 @@ describe('a call for images', () => {
 
   it('is refused, and the slot given back, when too many answers are under way to keep another', async () => {
     await stage.close()
-    stage = await openDrawingStage({ imageBytesMax: 1024 * 1024 })
+    stage = await openDrawingStage({ imageBytesMax: 12 * 1024 * 1024 })
     const node = await stage.connectDrawer(drawNothing)
     const first = codeOf(stage.draw())
     await eventually(() => node.calls.length === 1, 'one is under way')
@@ -203,6 +206,17 @@ describe('a node that draws', () => {
     expect(framesFor(node)).toMatchObject([{ n: 1, size: '256x256', image: null }])
     await eventually(() => stage.registry.stateOf('new') === 'RUNNING', 'that is stored')
     expect(stage.registry.served).toHaveLength(0)
+  })
+
+  it('that looks at no size gets out of its probe, and may draw files of megabytes', async () => {
+    const noise = { type: 'gaussian', mean: 128, sigma: 40 } as const
+    const create = { width: 1024, height: 1024, channels: 3, background: '#000', noise } as const
+    const drawn = await sharp({ create }).png().toBuffer()
+    expect(drawn.length).toBeGreaterThan(1_500_000)
+    await stage.connectDrawer(drawAsPipeline(drawn), { registered: { state: null, benchmarks: {} } })
+    await eventually(() => stage.nodes.images.serves(IMAGE_MODEL), 'it serves')
+    const [made] = await stage.draw({ size: '256x256' })
+    expect(readImageFacts(made?.bytes ?? new Uint8Array())).toMatchObject({ width: 256, height: 256 })
   })
 
   it('is given none while what it draws is no image', async () => {

@@ -5,8 +5,8 @@ import type { NodeConnection } from '../../../src/nodes/node-connection.ts'
 import { createWaitQueue, type HeldLane } from '../../../src/nodes/wait-queue.ts'
 import { createFreeNode } from '../../support/free-node.ts'
 
-const NOBODY: ReadonlySet<NodeConnection> = new Set()
-const forever = { excluded: NOBODY, signal: new AbortController().signal, deadlineMs: Number.MAX_VALUE }
+const NOBODY = () => false
+const forever = { isExcluded: NOBODY, signal: new AbortController().signal, deadlineMs: Number.MAX_VALUE }
 const queueOf = (waitersMax = 100) => createWaitQueue({ waitersMax })
 
 describe('a wait queue', () => {
@@ -42,7 +42,9 @@ describe('a wait queue', () => {
   it('passes over a caller who has tried the node', async () => {
     const queue = queueOf()
     const node = createFreeNode(['a'], 1)
-    void queue.enter({ ...forever, model: 'a', excluded: new Set([node]) }).catch(() => {})
+    void queue
+      .enter({ ...forever, model: 'a', isExcluded: (other: NodeConnection) => other === node })
+      .catch(() => {})
     const second = queue.enter({ ...forever, model: 'a' })
     queue.offer(node)
     expect((await second).lane.node).toBe(node)
@@ -100,7 +102,7 @@ describe('a wait queue', () => {
             aborts.push(abort)
             const waiting = {
               model: what.model,
-              excluded: NOBODY,
+              isExcluded: NOBODY,
               signal: abort.signal,
               deadlineMs: nowMs + 50,
             }

@@ -175,7 +175,10 @@ describe('a fault before the answer', () => {
     expect(dataOf(text)).toEqual([
       {
         response: 'NOK',
-        error: { status_code: expect.any(Number), code: told, message: expect.any(String) },
+        error: {
+          ...{ status_code: expect.any(Number), code: told, message: expect.any(String) },
+          ...{ type: 'server_error', param: null },
+        },
       },
     ])
   })

@@ -242,6 +242,18 @@ describe('POST /v1/images/edits', () => {
     expect(replies.map(({ status }) => status)).toEqual([200, 200])
   })
 
+  it('takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
+    const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
+    const { data = [] } = await client.images.edit({ ...request, image, response_format: 'b64_json' })
+    expect(data).toHaveLength(1)
+    const two = new FormData()
+    for (const [name, value] of Object.entries(request)) two.append(name, value)
+    for (const edge of [32, 64]) two.append('image[]', new Blob([pngOf(edge)]))
+    const init = { method: 'POST', body: two, headers: authorization() }
+    const reply = await fetch(`${gateway.url}/v1/images/edits`, init)
+    expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
+  })
+
   it.each<FaultCase>([
     ...SHARED_FAULTS,
     [{ n: '0' }, 'body.n', 'greater_than_equal'],

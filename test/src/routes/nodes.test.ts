@@ -189,6 +189,7 @@ describe('node info', () => {
     const reply = await post(INFO_PATH, { node_id: 'a', ...rest })
     expect(await reply.json()).toEqual({
       detail: [{ loc: ['body', member], msg: 'Field required', type: 'missing' }],
+      error: expect.objectContaining({ message: `body.${member}: Field required`, param: member }),
     })
   })
 

@@ -8,6 +8,7 @@ import { NO_UPSTREAM } from '../../support/no-upstream.ts'
 const request: GenerationRequest = {
   ...{ model: 'm', prompt: 'a fox', n: 1, user: null, quality: null, style: null },
   size: '256x256',
+  isSizeAsked: true,
   responseFormat: 'b64_json',
 }
 const call: ImageCall = {

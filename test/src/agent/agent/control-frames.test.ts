@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { TAKEN_FRAME_BYTES_MAX } from '../../../../src/agent/frames.ts'
 import { CONTROL, chat, framesOf, statusOf, useAgentStage } from '../../../support/agent-stage.ts'
 import { answerWith, textChunk, writeEvents } from '../../../support/scripted-backend.ts'
 
@@ -67,9 +68,9 @@ describe('control frames', () => {
     await stage.nodeAt(1)
   })
 
-  it('over 1 MiB end the connection, and the agent comes back', async () => {
+  it('over 16 MiB end the connection, and the agent comes back', async () => {
     const { node } = await stage.connect()
-    node.send('x'.repeat(1024 * 1024 + 1))
+    node.send('x'.repeat(TAKEN_FRAME_BYTES_MAX + 1))
     expect(await node.closed).toBe(1009)
     await stage.nodeAt(1)
   })

@@ -60,25 +60,29 @@ describe('an agent of type DIFFUSION', () => {
     expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
   })
 
-  it.each([
-    ['refuses', 400, { error: { message: 'not this prompt' } }, 'not this prompt'],
-    ['sends no list', 200, { data: 7 }, 'the backend sent no list of images'],
+  it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
+    ['refuses', 400, { error: { message: 'not this prompt' } }, 'not this prompt', { status_code: 400 }],
+    ['is busy', 429, { error: 'busy' }, 'busy', { status_code: 429, retry_after: 7 }],
+    ['fails', 500, { error: 'no' }, 'no', {}],
+    ['sends no list', 200, { data: 7 }, 'the backend sent no list of images', {}],
     [
       'sends addresses',
       200,
       { data: [{ url: 'http://elsewhere/' }] },
       'the backend sent no images in base64',
+      {},
     ],
-    ['sends no JSON', 200, 'nonsense', 'the backend sent no list of images'],
-  ])('tells what went wrong when the backend %s', async (_, status, body, message) => {
+    ['sends no JSON', 200, 'nonsense', 'the backend sent no list of images', {}],
+  ])('tells what went wrong when the backend %s', async (_, status, body, message, more) => {
     scripted.setScript((_request, response) => {
-      response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body))
+      const wait: Record<string, string> = status === 429 ? { 'retry-after': '7' } : {}
+      response.writeHead(status, wait).end(typeof body === 'string' ? body : JSON.stringify(body))
     })
     const node = await connect(scripted.origin)
     draw(node, 'r1')
     await expect
       .poll(() => framesOf(node, 'r1'), { timeout: 5_000 })
-      .toEqual([{ request_id: 'r1', images: [], error: message }])
+      .toEqual([{ request_id: 'r1', images: [], error: message, ...more }])
   })
 
   it('asks the backend nothing about an image that is none', async () => {

@@ -42,7 +42,7 @@ describe('an agent that starts', () => {
     expect(stage.gateway.calls[3]?.body).toMatchObject({ node_id: NODE_ID, model_name: 'model-a' })
     expect(node.headers).toMatchObject({
       ...{ authorization: `Bearer ${NODE_KEY}`, 'node-id': NODE_ID, model: 'model-a', 'model-type': 'LLM' },
-      'node-features': 'cancel, drain',
+      'node-features': 'cancel, drain, extra-members, large-frames',
     })
     expect(node.headers).not.toHaveProperty('node-models')
     await expect
