@@ -31,7 +31,7 @@ describe('the public routes', () => {
     expect(current).toMatchObject({
       notary: gateway.enclave.notary,
       public_key: expect.stringMatching(/^0x04[0-9a-f]{128}$/),
-      boot_configuration: { protocol_version: 1, chain_id: 31337 },
+      boot_configuration: { protocol_version: 2, chain_id: 31337 },
     })
     const fresh = await (await fetch(`${path}?nonce=0x${'AB'.repeat(16)}`)).json()
     expect(fresh).toEqual({ ...current, attestation: Buffer.alloc(16, 0xab).toString('base64') })
@@ -237,6 +237,9 @@ describe('while Postgres is away', () => {
     own = await startPostgres()
     away = await startGateway({ postgres: own, fixedKey: FIXED_KEY })
     await own.kill()
+    // Backends outlive the killed server for a moment, and still answer.
+    const statusOf = async () => (await getPath({ ...away, key: FIXED_KEY }, '/v1/network/stats')).status
+    await expect.poll(statusOf, { timeout: 20_000 }).toBe(503)
   }, GATEWAY_HOOK_TIMEOUT_MS)
   afterAll(async () => {
     await away.stop().catch(() => {})
