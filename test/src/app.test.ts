@@ -4,6 +4,7 @@ import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../supp
 import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { connectRaw } from '../support/raw-http.ts'
 import { answerWhole, type CompletionScript, send } from '../support/scripted-enclave.ts'
+import { until } from '../support/until.ts'
 
 let postgres: PostgresServer
 let gateway: TestGateway
@@ -238,8 +239,9 @@ describe('while Postgres is away', () => {
     away = await startGateway({ postgres: own, fixedKey: FIXED_KEY })
     await own.kill()
     // Backends outlive the killed server for a moment, and still answer.
-    const statusOf = async () => (await getPath({ ...away, key: FIXED_KEY }, '/v1/network/stats')).status
-    await expect.poll(statusOf, { timeout: 20_000 }).toBe(503)
+    const isAway = async () =>
+      (await getPath({ ...away, key: FIXED_KEY }, '/v1/network/stats')).status === 503
+    await until('Postgres is away', isAway)
   }, GATEWAY_HOOK_TIMEOUT_MS)
   afterAll(async () => {
     await away.stop().catch(() => {})
