@@ -1,7 +1,8 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf } from '../account.ts'
-import { decodeHex, encodeHex, equalBytes } from '../bytes.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
+import { decodeAttestationPayload } from '../nitro/document.ts'
 import { type AnchorTransaction, decodeAnchorTransaction } from './anchor-transaction.ts'
 import { type BlockHeader, decodeBlockHeader } from './block-header.ts'
 import { checkBlockOnChain } from './block-on-chain.ts'
@@ -30,6 +31,10 @@ export function checkAnchor(
       whenMined((mined) => checkHeader(mined, need(header))),
     ),
     check(
+      'anchor time',
+      whenMined(() => checkAnchorTime(bundle, need(header))),
+    ),
+    check(
       'transaction in block',
       whenMined((mined) => checkInclusion(bundle, mined, need(header))),
     ),
@@ -50,6 +55,13 @@ export function checkAnchor(
 export function headerOf({ block }: EvidenceBundle): BlockHeader {
   return decodeBlockHeader(decodeHex(needBlock(block).header))
 }
+
+/**
+ * How much older than the completion the anchor's block may be by their clocks, milliseconds. A block that is made in a
+ * hurry has the time of its slot, which began some seconds before its last transactions came (12 s on Ethereum); a
+ * sequencer's may lag a little, and so may the enclave's host. Beyond a minute, the block was there before what it holds.
+ */
+export const ANCHOR_SKEW_MS = 60_000
 
 const NOT_MINED = 'the bundle was made before its transaction was mined; ask for a newer one'
 
@@ -83,6 +95,25 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   if (hash !== header.hash)
     throw new ProofError('wrong_block', `expected the block's hash to be the header's, ${header.hash}`)
   return `block ${number}, ${hash}`
+}
+
+/**
+ * An anchor cannot be older than what it anchors. Whoever makes a block up, or can have a chain show one of an earlier time,
+ * would else date the completion back: the block's time is what "not after" is told by.
+ */
+function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
+  const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
+  const blockMs = timestamp * 1000
+  for (const [what, timeMs] of [
+    ['the completion finished', record.receipt.finished_at],
+    ['the attestation document was made', documentMs],
+  ] as const)
+    if (blockMs + ANCHOR_SKEW_MS < timeMs)
+      throw new ProofError(
+        'wrong_time',
+        `expected a block made after ${what}, less ${ANCHOR_SKEW_MS} ms: it is ${timeMs - blockMs} ms older`,
+      )
+  return `made at Unix second ${timestamp}, not before completion and document`
 }
 
 function checkInclusion({ transaction }: EvidenceBundle, block: BundleBlock, header: BlockHeader): Finding {

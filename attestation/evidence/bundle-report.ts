@@ -47,6 +47,8 @@ export const BUNDLE_CHECKS = {
   anchor: 'always',
   /** The header has the block's number and hash. */
   'block header': 'always',
+  /** The block is not older than the completion and the attestation document, but for ANCHOR_SKEW_MS. */
+  'anchor time': 'always',
   /** The transaction is under the header's transactions root, at its index. */
   'transaction in block': 'always',
   /**

@@ -1,12 +1,21 @@
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
+import { ANCHOR_SKEW_MS } from '../../../attestation/evidence/anchor-checks.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import type { BundleContext } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import { RESPONSE } from '../build-record.ts'
 import { replaceAt } from '../mutate-json.ts'
-import { anchoredEvent, buildEvidence, type EvidenceParts, signAnchor } from './build-evidence.ts'
+import {
+  anchoredEvent,
+  buildEvidence,
+  type EvidenceParts,
+  FINISHED_AT,
+  signAnchor,
+} from './build-evidence.ts'
+import { moveBlock } from './move-block.ts'
 import { detailOf, failedOf, namesOf } from './read-report.ts'
+import { FIRST_EXPECTED, OLD_ANCHOR_BUNDLE, OLD_ANCHOR_FAILED } from './vectors.ts'
 
 const { bundle, policy, chain } = buildEvidence()
 const STRANGER = new Wallet(`0x${'17'.repeat(32)}`)
@@ -93,6 +102,28 @@ describe('verifyBundle on swapped and forged anchors', () => {
     const reverted = buildEvidence({ status: 0 }).bundle
     const index = replaceAt(reverted, ['block', 'transaction_index'], 4)
     expect(await failedOf(index)).toEqual(['transaction in block', 'anchor outcome'])
+  })
+
+  describe.each<[string, EvidenceParts, number]>([
+    ['the completion', {}, FINISHED_AT],
+    ['the document', { document: { timestamp: FINISHED_AT + 50_000 } }, FINISHED_AT + 50_000],
+  ])('of a block older than %s', (_, parts, timeMs) => {
+    const { bundle: built } = buildEvidence(parts)
+    const oldest = Math.ceil((timeMs - ANCHOR_SKEW_MS) / 1000)
+
+    it('fails it, though a chain has it', async () => {
+      expect(await failedOf(moveBlock(built, oldest - 1))).toEqual(['anchor time'])
+      expect(await failedOf(moveBlock(built, 1))).toEqual(['anchor time'])
+    })
+
+    it('allows for clocks that differ by ANCHOR_SKEW_MS', async () => {
+      expect(await failedOf(moveBlock(built, oldest))).toEqual([])
+    })
+  })
+
+  it('fails the published vector of a made-up block that is older than its completion', async () => {
+    const report = await verifyBundle(OLD_ANCHOR_BUNDLE, FIRST_EXPECTED.policy)
+    expect(namesOf(report, 'failed')).toEqual(OLD_ANCHOR_FAILED)
   })
 
   it('fails a header of another number than the block says', async () => {

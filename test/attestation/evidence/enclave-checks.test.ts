@@ -52,7 +52,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
     [
       'that is none',
       'AAAA',
-      ['attestation key', 'attestation document', 'attestation time', 'boot configuration'],
+      ['attestation key', 'attestation document', 'attestation time', 'boot configuration', 'anchor time'],
     ],
   ])('fails an attestation document %s', async (_, attestation, failed) => {
     expect(await failedOf(buildEvidence({ stored: { attestation } }).bundle)).toEqual(failed)

@@ -10,6 +10,7 @@ import { startTestChain } from '../../support/chain.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { CONTRACT } from '../build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor, RELAYER_KEY } from './build-evidence.ts'
+import { moveBlock } from './move-block.ts'
 import { type RawBlock, readBlock } from './read-block.ts'
 import { proveByReference } from './reference-trie.ts'
 
@@ -42,13 +43,20 @@ try {
     transaction: pending.transaction,
     block: proveInBlock(mined, pending.transaction),
   })
-  mkdirSync(join(FOLDER, 'first'), { recursive: true })
+  for (const name of ['first', 'old-anchor']) mkdirSync(join(FOLDER, name), { recursive: true })
   write('blocks.json', {
     source: 'Blocks that anvil mined, encoded by ethers: test/attestation/evidence/record-vectors.ts',
     blocks,
   })
   write('first/bundle.json', bundle)
   write('first/expected.json', describeExpectation(mined))
+  const finished = Math.floor(bundle.record.receipt.finished_at / 1000)
+  write('old-anchor/bundle.json', moveBlock(bundle, finished - 3600))
+  write('old-anchor/expected.json', {
+    source:
+      'first/bundle.json with a block an hour older than its completion; under the policy of first, offline',
+    failed: ['anchor time'],
+  })
 } finally {
   await chain.dispose()
 }

@@ -11,6 +11,14 @@ export const BLOCKS: readonly RawBlock[] = JSON.parse(read('blocks.json').toStri
 /** A bundle whose anchor is in one of those blocks. */
 export const FIRST_BUNDLE: Json = parseExactJson(new Uint8Array(read('first/bundle.json')))
 
+/** That bundle with a block made up around its anchor, an hour before the completion; it must be refused for nothing else. */
+export const OLD_ANCHOR_BUNDLE: Json = parseExactJson(new Uint8Array(read('old-anchor/bundle.json')))
+
+/** The checks that fail of it. */
+export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
+  read('old-anchor/expected.json').toString(),
+).failed
+
 /** What it is verified with. */
 export const FIRST_EXPECTED: { readonly policy: BundlePolicy; readonly chain: ChainFacts } = readExpected()
 
