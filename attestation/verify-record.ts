@@ -12,6 +12,7 @@ import { FormatError, ProofError } from './errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
+import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
 
 /** What a record is checked for, in the order of the report. */
@@ -77,7 +78,8 @@ export type Withheld = { readonly request?: string; readonly response?: string }
  * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; and of a
  * create response without `log`, anything that its receipt says beyond hashes and models.
  */
-export function verifyRecord(record: Json, options: RecordOptions = {}): RecordReport {
+export function verifyRecord(record: Json, given: RecordOptions = {}): RecordReport {
+  const options = ownMembers(given)
   const subject = readSubject(record, options)
   const checks = [
     check('request hash', () => checkRequestHash(subject)),
@@ -121,7 +123,8 @@ type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 type Finding = string | { readonly notChecked: string }
 
 function readSubject(record: Json, options: RecordOptions): Subject {
-  const { request: createRequest, chunks = null, withheld = {} } = options
+  const { request: createRequest, chunks = null } = options
+  const withheld = ownMembers(options.withheld ?? {})
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))

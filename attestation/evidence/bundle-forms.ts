@@ -1,6 +1,7 @@
 import { decodeBase64 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
+import { ownMembers } from '../own-members.ts'
 
 /** How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise). */
 export type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
@@ -9,8 +10,9 @@ export type HexForm = ({ readonly exactly: number } | { readonly max: number }) 
 
 /** Lower-case hex of this form. Throws FormatError `invalid_bundle` naming `name`. */
 export function hexOf(json: Json | undefined, name: string, form: HexForm): string {
-  const { prefix = '0x' } = form
-  const [bytesMin, bytesMax] = 'exactly' in form ? [form.exactly, form.exactly] : [1, form.max]
+  const own = ownMembers(form)
+  const { prefix = '0x' } = own
+  const [bytesMin, bytesMax] = 'exactly' in own ? [own.exactly, own.exactly] : [1, own.max]
   const isRight =
     typeof json === 'string' &&
     json.length >= prefix.length + 2 * bytesMin &&

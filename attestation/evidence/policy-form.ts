@@ -1,21 +1,24 @@
 import { HASH_BYTES } from '../bytes.ts'
 import { checkMeasurementSet, checkRelease, PolicyError } from '../nitro/policy.ts'
+import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
 
 /**
- * Checks that `policy` is a BundlePolicy whatever its compiler said: the types do not hold a caller in JavaScript, and an
- * expectation that is misspelt, or of a form that compares with nothing, must not end as one that was met. A member that is
- * undefined counts as left out. Throws PolicyError naming the member.
+ * The policy's own members, which are a BundlePolicy whatever the caller's compiler said: the types do not hold a caller in
+ * JavaScript, and an expectation that is misspelt, or of a form that compares with nothing, must not end as one that was met.
+ * A member that is undefined counts as left out. Throws PolicyError naming the member.
  *
  * Does NOT say that anything is expected: with no members nothing is, and then nothing is `verified`.
  */
-export function checkPolicyForm(policy: unknown): asserts policy is BundlePolicy {
+export function readPolicy(policy: BundlePolicy): BundlePolicy {
   checkMembers(policy, 'policy', POLICY_FORMS)
+  return ownMembers(policy)
 }
 
 /** The same of a BundleContext: what is given beside bundle and policy. Throws PolicyError naming the member. */
-export function checkContextForm(context: unknown): asserts context is BundleContext {
+export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
+  return ownMembers(context)
 }
 
 /** Throws PolicyError when `value`, called `name` in the message, has not the form. */
@@ -48,7 +51,7 @@ const REVOKED_FORMS = { issuer: bytesOf(null), serial: bytesOf(null) }
 const CONTEXT_FORMS: Forms<BundleContext> = {
   chain: (value, name) => checkMembers(value, name, CHAIN_FORMS, 'all'),
   attestations: (value, name) => {
-    const verify = typeof value === 'object' && value !== null && 'verify' in value ? value.verify : null
+    const verify = isRecord(value) && Object.hasOwn(value, 'verify') ? value.verify : null
     if (typeof verify !== 'function') throw unfit(name, 'a verifier of createAttestationVerifier')
   },
 }
@@ -75,8 +78,9 @@ function checkMembers(
   const unknown = Object.keys(value).find((member) => !Object.hasOwn(forms, member))
   if (unknown !== undefined)
     throw unfit(name, `without a member ${unknown}: there are ${Object.keys(forms).join(', ')}`)
+  const own = ownMembers(value)
   for (const [member, check] of Object.entries(forms)) {
-    const given = value[member]
+    const given = own[member]
     if (given !== undefined || needed === 'all') check(given, `${name}.${member}`)
   }
 }
@@ -111,9 +115,13 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/** No array, Map or other thing that has no members of its own: nothing in it would be seen. */
+/** No array, Map or instance of a class, whose members are not its own: nothing in it would be seen. */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return Object.prototype.toString.call(value) === '[object Object]'
+  return hasOwnMembersAlone(value)
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null
 }
 
 function unfit(name: string, expectation: string): PolicyError {

@@ -1,4 +1,5 @@
 import { hashCompletion } from '../completion-hash.ts'
+import { ownMembers } from '../own-members.ts'
 import type { BundleRecord, EvidenceBundle, RequestPart, ResponsePart } from './bundle.ts'
 
 /** The parts of a completion that can be left out of a bundle. */
@@ -17,8 +18,9 @@ export function redactBundle(
   parts: { readonly request?: boolean; readonly response?: boolean },
 ): EvidenceBundle {
   const { record } = bundle
-  const withoutRequest = parts.request === true ? redactRequest(record) : record
-  return { ...bundle, record: parts.response === true ? redactResponse(withoutRequest) : withoutRequest }
+  const { request, response } = ownMembers(parts)
+  const withoutRequest = request === true ? redactRequest(record) : record
+  return { ...bundle, record: response === true ? redactResponse(withoutRequest) : withoutRequest }
 }
 
 /** The parts that the record's hash alone is left of. */

@@ -11,7 +11,7 @@ import { findExpectedCode } from './document-checks.ts'
 import { checkEnclave } from './enclave-checks.ts'
 import { attempt, reasonOf } from './finding.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
-import { checkContextForm, checkPolicyForm } from './policy-form.ts'
+import { readContext, readPolicy } from './policy-form.ts'
 import { redactedParts } from './redact-bundle.ts'
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
@@ -27,12 +27,11 @@ import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
  */
 export async function verifyBundle(
   json: Json,
-  policy: BundlePolicy,
+  demanded: BundlePolicy,
   context: BundleContext = {},
 ): Promise<BundleReport> {
-  checkPolicyForm(policy)
-  checkContextForm(context)
-  const { chain, attestations } = context
+  const policy = readPolicy(demanded)
+  const { chain, attestations } = readContext(context)
   const parsed = attempt(() => parseEvidenceBundle(json))
   if ('fault' in parsed) {
     const refusal = refuseForm(BUNDLE_CHECKS, { subject: 'the bundle', detail: reasonOf(parsed.fault) })

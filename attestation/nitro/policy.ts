@@ -1,3 +1,4 @@
+import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts'
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { isRevocationList, type RevocationList } from './revocation-list.ts'
@@ -79,10 +80,12 @@ export type ResolvedPolicy = {
 
 /**
  * Gives the policy with defaults. Every member is checked for its form, since what is merely no match in TypeScript
- * (a nonce of null, 'false', a misspelt name) would demand nothing when JavaScript hands it in. Throws PolicyError.
+ * (a nonce of null, 'false', a misspelt name) would demand nothing when JavaScript hands it in. Own members alone are read.
+ * Throws PolicyError.
  */
-export function resolvePolicy(policy: AttestationPolicy): ResolvedPolicy {
-  checkMembers(policy)
+export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
+  checkMembers(given)
+  const policy = ownMembers(given)
   const { measurements, releases = [], mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
   const { allowDebug = false, roots = [AWS_ROOT_SHA256], revoked = [], revocationLists = [] } = policy
   checkMode({ mode, maxAgeMs, futureSkewMs })
@@ -127,7 +130,10 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 
 /** An option that is named has a value: a nonce that was looked up and not found must not count as none asked for. */
 function checkMembers(policy: AttestationPolicy): void {
-  if (!isObject(policy)) throw new PolicyError('expected a policy')
+  if (!hasOwnMembersAlone(policy))
+    throw new PolicyError(
+      'expected a policy: an object with members of its own, and no prototype but the usual one',
+    )
   for (const [name, value] of Object.entries(policy)) {
     if (!Object.hasOwn(OPTIONS, name)) throw new PolicyError(`expected no option ${name}`)
     if (value === undefined || value === null)
@@ -196,10 +202,13 @@ function checkRoots(roots: readonly Uint8Array[]): void {
 
 function checkRevoked(revoked: readonly RevokedCertificate[]): void {
   for (const entry of listOf('revoked', revoked)) {
-    if (!isObject(entry) || !(entry.issuer instanceof Uint8Array) || !(entry.serial instanceof Uint8Array))
+    const { issuer, serial } = hasOwnMembersAlone(entry) ? ownMembers(entry) : NO_CERTIFICATE
+    if (!(issuer instanceof Uint8Array) || !(serial instanceof Uint8Array))
       throw new PolicyError('expected revoked certificates by issuer and serial, each as Uint8Array')
   }
 }
+
+const NO_CERTIFICATE = { issuer: null, serial: null }
 
 function durationOf(name: string, valueMs: number): number {
   if (typeof valueMs === 'number' && valueMs >= 0) return valueMs
@@ -210,10 +219,6 @@ function durationOf(name: string, valueMs: number): number {
 function listOf<Item>(name: string, list: readonly Item[]): readonly Item[] {
   if (Array.isArray(list)) return Array.from(list)
   throw new PolicyError(`expected ${name} to be a list`)
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null
 }
 
 function isBytesOf(value: unknown, length: number): boolean {

@@ -1,3 +1,4 @@
+import { ownMembers } from '../own-members.ts'
 import { verifyChain } from './chain.ts'
 import { CHAINS_MAX_DEFAULT, type ChainCache, createChainCache } from './chain-cache.ts'
 import { checkDebugMode, checkFreshness, checkMeasurements, checkNonce } from './checks.ts'
@@ -37,11 +38,10 @@ export async function verifyAttestation(
  * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found again by the exact
  * bytes of its certificates; trusted root, validity and revocation are checked at each use as if it were new.
  */
-export function createAttestationVerifier({
-  chainsMax = CHAINS_MAX_DEFAULT,
-}: {
-  readonly chainsMax?: number
-} = {}): AttestationVerifier {
+export function createAttestationVerifier(
+  options: { readonly chainsMax?: number } = {},
+): AttestationVerifier {
+  const { chainsMax = CHAINS_MAX_DEFAULT } = ownMembers(options)
   const cache = createChainCache(chainsMax)
   return {
     verify: async (bytes, policy, at) => await verify({ bytes, policy, at, cache }),

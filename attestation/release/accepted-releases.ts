@@ -1,5 +1,6 @@
 import { decodeHex, equalBytes } from '../bytes.ts'
 import type { MeasurementSet } from '../nitro/policy.ts'
+import { ownMembers } from '../own-members.ts'
 import type { Release } from './release.ts'
 import { millisecondsOf } from './release-forms.ts'
 import type { ReleaseEntry } from './release-list.ts'
@@ -84,7 +85,7 @@ export function nameRelease({ version, git_commit }: ReleaseName): string {
 
 /** The measurements of a release as a policy takes them: 48 bytes each by PCR index. */
 export function measurementSetOf({ measurements }: Release): MeasurementSet {
-  const { PCR0, PCR1, PCR2, PCR8 } = measurements
+  const { PCR0, PCR1, PCR2, PCR8 } = ownMembers(measurements)
   const image = [PCR0, PCR1, PCR2].map((hex, index): [number, Uint8Array] => [index, decodeHex(hex)])
   return new Map(PCR8 === undefined ? image : [...image, [8, decodeHex(PCR8)]])
 }

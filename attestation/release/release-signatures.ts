@@ -2,6 +2,7 @@ import { concatBytes, decodeHex, encodeHex, encodeUtf8 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 import type { Json, JsonObject } from '../json/value.ts'
+import { ownMembers } from '../own-members.ts'
 import { arrayOf, hexOf, invalidRelease, membersOf } from './release-forms.ts'
 import {
   parseReleaseKey,
@@ -77,8 +78,9 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
 export function verifySignatures(
   signatures: readonly ReleaseSignature[],
   message: Uint8Array,
-  { keys, signersMin = 1 }: ReleaseTrust,
+  trust: ReleaseTrust,
 ): readonly string[] {
+  const { keys, signersMin = 1 } = ownMembers(trust)
   const trusted = new Map(keys.map((key) => [encodeHex(key), parseReleaseKey(encodeHex(key))]))
   if (!Number.isSafeInteger(signersMin) || signersMin < 1 || signersMin > trusted.size)
     throw new FormatError(

@@ -3,6 +3,7 @@ import { decodeHex } from '../../attestation/bytes.ts'
 import { PCR_BYTES, PCRS_MAX } from '../../attestation/nitro/document.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { parseRoots } from '../../attestation/nitro/roots.ts'
+import { ownMembers } from '../../attestation/own-members.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { readSource } from './read-source.ts'
 import { addReleaseOptions, type ReleaseOptions, readExpectedReleases } from './release/release-options.ts'
@@ -29,7 +30,7 @@ export function addAttestationOptions(command: Command): Command {
 
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
-  const { pcr, anyMeasurement, allowDebug, root, release, crl } = options
+  const { pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
   return [pcr, anyMeasurement, allowDebug, root, release, crl].some((option) => option !== undefined)
 }
 
@@ -37,7 +38,8 @@ export function demandsAttestation(options: AttestationOptions): boolean {
  * Gives the policy that the options say, reading the root files. Without expected measurements it refuses every document,
  * unless any is accepted. Throws CliError for files that are no certificates, and for releases that are not signed.
  */
-export async function readAttestationPolicy(options: AttestationOptions): Promise<AttestationPolicy> {
+export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
+  const options = ownMembers(given)
   const said = [options.pcr, options.anyMeasurement, options.release].filter((option) => option !== undefined)
   if (said.length > 1)
     throw new CliError('expected one of --pcr, --release and --any-measurement', EXIT_CODES.usage)

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { ownMembers } from '../../attestation/own-members.ts'
 
 /** Variables by name, as a process has them. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -28,13 +29,17 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
 ): z.output<Schema> {
   const known = Object.keys(schema.shape)
-  const given = Object.fromEntries(
-    known.map((name) => [name, environment[name]]).filter(([, value]) => value !== undefined && value !== ''),
+  // Of what a process's environment and an empty object inherit, nothing is a setting.
+  const own = ownMembers(environment)
+  const given = ownMembers(
+    Object.fromEntries(
+      known.map((name) => [name, own[name]]).filter(([, value]) => value !== undefined && value !== ''),
+    ),
   )
   const result = schema.safeParse(given)
   const issues = result.error?.issues ?? []
   const faults = [...issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`), ...findFaults(given)]
-  if (result.success && faults.length === 0) return result.data
+  if (result.success && faults.length === 0) return ownMembers(result.data)
   throw new ConfigurationError(faults)
 }
 

@@ -1,0 +1,178 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { decodeBase64 } from '../../attestation/bytes.ts'
+import { redactBundle } from '../../attestation/evidence/redact-bundle.ts'
+import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
+import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
+import { type AttestationPolicy, PolicyError, resolvePolicy } from '../../attestation/nitro/policy.ts'
+import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import { parseReleaseKey } from '../../attestation/release/release-key.ts'
+import { entryOf } from '../../attestation/release/release-list.ts'
+import { signRelease, verifyRelease } from '../../attestation/release/verify-release.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
+import { buildOtherRelease, buildRelease } from '../support/build-release.ts'
+import { PCR_VALUES } from '../support/nitro-builder/document-builder.ts'
+import { buildRecord } from './build-record.ts'
+import { BOOT_CONFIGURATION, buildEvidence, documentFor } from './evidence/build-evidence.ts'
+import { ATTESTED_LOG, buildHeadAttestation } from './evidence/build-head-attestation.ts'
+
+const { bundle, policy, chain } = buildEvidence()
+const head = buildHeadAttestation()
+const { roots = [], measurements = [], configurations = [] } = policy
+const certificate = { issuer: new Uint8Array(1), serial: new Uint8Array(1) }
+
+/** Debug mode shows as registers of zeros. */
+const debugPcrs = new Map([...PCR_VALUES].map(([at, pcr]) => [at, at < 3 ? new Uint8Array(48) : pcr]))
+const debugDocument = documentFor(BOOT_CONFIGURATION, { pcrs: debugPcrs })
+
+/** What another part of the same program may have done, by a careless merge of somebody's JSON. */
+function pollute(name: string, value: unknown): void {
+  Object.defineProperty(Object.prototype, name, {
+    value,
+    configurable: true,
+    writable: true,
+    enumerable: false,
+  })
+  polluted.push(name)
+}
+
+const polluted: string[] = []
+
+afterEach(() => {
+  for (const name of polluted.splice(0)) Reflect.deleteProperty(Object.prototype, name)
+})
+
+/** Each option as somebody would want it to be read, who has something to hide. */
+const BUNDLE_OPTIONS: readonly (readonly [string, unknown])[] = [
+  ['measurements', measurements],
+  ['releases', [entryOf(buildRelease())]],
+  ['configurations', configurations],
+  ['roots', roots],
+  ['revoked', [certificate]],
+  ['allowDebug', true],
+  ['confirmationsMin', 1_000_000],
+  ['chain', { ...chain, blockHash: null }],
+  ['attestations', { verify: async () => ({}) }],
+]
+
+describe('options that Object.prototype has', () => {
+  it.each(BUNDLE_OPTIONS)('change nothing of a bundle: %s', async (name, value) => {
+    const honest = await verifyBundle(bundle, {})
+    const full = await verifyBundle(bundle, { roots }, {})
+    pollute(name, value)
+    expect(await verifyBundle(bundle, {})).toEqual(honest)
+    expect(await verifyBundle(bundle, { roots }, {})).toEqual(full)
+  })
+
+  it.each(BUNDLE_OPTIONS)('change nothing of a head attestation: %s', async (name, value) => {
+    const honest = await verifyHeadAttestation(head, ATTESTED_LOG, { roots })
+    pollute(name, value)
+    expect(await verifyHeadAttestation(head, ATTESTED_LOG, { roots })).toEqual(honest)
+  })
+
+  it('do not let an enclave in debug mode pass', async () => {
+    const { bundle: debug } = buildEvidence({ stored: { attestation: debugDocument } })
+    pollute('allowDebug', true)
+    expect((await verifyBundle(debug, { roots, configurations })).verdict).toBe('invalid')
+    const demanded: AttestationPolicy = { measurements: 'any', mode: 'historical', roots }
+    await expect(verifyAttestation(decodeBase64(debugDocument), demanded, new Date(0))).rejects.toMatchObject(
+      { code: 'debug_mode' },
+    )
+  })
+
+  it.each<[keyof AttestationPolicy, unknown]>([
+    ['releases', [entryOf(buildRelease())]],
+    ['mode', 'historical'],
+    ['nonce', new Uint8Array(16)],
+    ['maxAgeMs', Number.MAX_SAFE_INTEGER],
+    ['futureSkewMs', Number.MAX_SAFE_INTEGER],
+    ['allowDebug', true],
+    ['roots', roots],
+    ['revoked', [certificate]],
+  ])('change nothing of an attestation policy: %s', (name, value) => {
+    const honest = resolvePolicy({ measurements: [] })
+    pollute(name, value)
+    expect(resolvePolicy({ measurements: [] })).toEqual(honest)
+  })
+
+  it('do not stand in for measurements that were left out', () => {
+    pollute('measurements', 'any')
+    expect(() => resolvePolicy({} as AttestationPolicy)).toThrow(PolicyError)
+  })
+
+  it.each(['issuer', 'serial'])('do not complete a revoked certificate: %s', (name) => {
+    const { [name as 'issuer']: value, ...rest } = certificate
+    pollute(name, value)
+    const revoked = [rest] as unknown as AttestationPolicy['revoked']
+    expect(() => resolvePolicy({ measurements: 'any', revoked: revoked ?? [] })).toThrow(PolicyError)
+  })
+
+  it.each<[string, unknown]>([
+    ['request', { model: 'another' }],
+    ['response', 'ab'.repeat(32)],
+    ['withheld', { request: 'ab'.repeat(32), response: 'ab'.repeat(32) }],
+    ['decodeAttestation', () => ({ publicKey: null })],
+    [
+      'recover',
+      () => {
+        throw new Error('recovers nothing')
+      },
+    ],
+  ])('change nothing of a record: %s', (name, value) => {
+    const { stored } = buildRecord()
+    const changed = { ...stored, response: {} }
+    const honest = [verifyRecord(stored), verifyRecord(changed, { withheld: {} })]
+    pollute(name, value)
+    expect([verifyRecord(stored), verifyRecord(changed, { withheld: {} })]).toEqual(honest)
+  })
+
+  it('do not leave parts out of a bundle', () => {
+    pollute('request', true)
+    pollute('response', true)
+    expect(redactBundle(bundle, {})).toEqual(bundle)
+  })
+
+  it('do not raise how many must have signed a release, nor say who', () => {
+    const secret = new Uint8Array(32).fill(7)
+    const signed = signRelease(buildRelease(), secret)
+    const [{ public_key: key } = { public_key: '' }] = signed.signatures
+    const keys = [parseReleaseKey(key)]
+    pollute('signersMin', 9)
+    pollute('keys', keys)
+    expect(verifyRelease(signed, { keys }).signers).toEqual([key])
+    expect(() => verifyRelease(signed, {} as { keys: typeof keys })).toThrow()
+  })
+
+  it('do not add a register to a release', async () => {
+    pollute('PCR8', 'ab'.repeat(48))
+    const releases = [entryOf(buildOtherRelease()), entryOf(buildRelease())]
+    expect((await verifyBundle(bundle, { roots, releases, configurations })).verdict).toBe('verified')
+  })
+
+  it('do not bound what a verifier remembers', async () => {
+    pollute('chainsMax', -1)
+    const attestations = createAttestationVerifier()
+    expect((await verifyBundle(bundle, policy, { attestations })).verdict).toBe('verified')
+  })
+})
+
+describe('a policy whose members are not its own', () => {
+  class Demands {
+    get measurements() {
+      return measurements
+    }
+  }
+
+  it.each([
+    ['an instance of a class', new Demands()],
+    ['an object made over another one', Object.create({ measurements })],
+    ['an object over one that inherits nothing', Object.create(Object.assign(Object.create(null), policy))],
+  ])('is refused, since its demands would not be seen: %s', async (_, demanded) => {
+    await expect(verifyBundle(bundle, demanded)).rejects.toThrow(PolicyError)
+    expect(() => resolvePolicy(demanded)).toThrow(PolicyError)
+  })
+
+  it('may inherit nothing at all', async () => {
+    const demanded = Object.assign(Object.create(null), policy)
+    expect((await verifyBundle(bundle, demanded)).verdict).toBe('verified')
+  })
+})

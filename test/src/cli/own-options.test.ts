@@ -1,0 +1,61 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import {
+  type AttestationOptions,
+  demandsAttestation,
+  readAttestationPolicy,
+} from '../../../src/cli/attestation-options.ts'
+import { type BundleOptions, bundleOnlyOptions, readBundlePolicy } from '../../../src/cli/bundle-options.ts'
+import { readGatewaySettings } from '../../../src/cli/config.ts'
+import { readExpectedReleases, readReleaseTrust } from '../../../src/cli/release/release-options.ts'
+
+const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
+  pcr: new Map([[0, new Uint8Array(48).fill(1)]]),
+  anyMeasurement: true,
+  allowDebug: true,
+  root: ['/nowhere'],
+  release: ['/nowhere'],
+  releaseKey: ['ab'.repeat(32)],
+  releaseSigners: 9,
+  configuration: ['ab'.repeat(32)],
+  rpc: 'http://127.0.0.1:1',
+  confirmations: 9,
+  require: 'verified',
+}
+
+let polluted = ''
+
+function pollute(name: string, value: unknown): void {
+  polluted = name
+  Object.defineProperty(Object.prototype, name, {
+    value,
+    configurable: true,
+    writable: true,
+    enumerable: false,
+  })
+}
+
+afterEach(() => {
+  Reflect.deleteProperty(Object.prototype, polluted)
+})
+
+const readAll = async () => [
+  demandsAttestation({}),
+  bundleOnlyOptions({}),
+  await readAttestationPolicy({}),
+  await readBundlePolicy({}),
+  await readReleaseTrust({}),
+  await readExpectedReleases({}),
+]
+
+describe('options of the command line that Object.prototype has', () => {
+  it.each(Object.entries(OPTIONS))('are not read: %s', async (name, value) => {
+    const honest = await readAll()
+    pollute(name, value)
+    expect(await readAll()).toEqual(honest)
+  })
+
+  it('are not read as variables of the environment', () => {
+    pollute('AFFIDAVIT_API_KEY', 'sk-somebody-else')
+    expect(readGatewaySettings({}).apiKey).toBeNull()
+  })
+})
