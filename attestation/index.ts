@@ -101,6 +101,7 @@ export {
 export { parseReceipt, type Receipt, type ReceiptTls, type ReceiptV2 } from './receipt.ts'
 export { type AcceptedMeasurements, acceptedMeasurements, nameRelease } from './release/accepted-releases.ts'
 export {
+  configurationOf,
   parseRelease,
   parseSignedRelease,
   RELEASE_FORMAT,

@@ -6,7 +6,8 @@ import type { AttestationFacts } from '../nitro/facts.ts'
 import { type AttestationPolicy, PolicyError } from '../nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
 import { nameRelease } from '../release/accepted-releases.ts'
-import { type Attempt, type Finding, need, reasonOf } from './finding.ts'
+import { configurationOf, type Release } from '../release/release.ts'
+import { type Attempt, attempt, type Finding, need, reasonOf } from './finding.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
@@ -65,17 +66,38 @@ export function findExpectedCode(document: AttestationDocument, policy: BundlePo
   return expectsCode(policy) ? checkMeasurements(document, { measurements, releases }) : null
 }
 
-/** Checks that the digest of a boot configuration is one that the caller expects. Throws ProofError. */
+/**
+ * Checks that the digest of a boot configuration is one that the caller expects, and the one of the release that the document
+ * is of, when that names one. What a gateway serves is no expectation: it would expect itself. Throws ProofError.
+ */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
-  { configurations = [] }: BundlePolicy,
+  { document, policy }: { readonly document: Attempt<AttestationDocument>; readonly policy: BundlePolicy },
 ): Finding {
-  if (configurations.length === 0)
-    return { notChecked: `no expected configurations were given; this one is ${encodeHex(digest)}` }
-  if (!configurations.some((expected) => equalBytes(expected, digest)))
+  const { configurations = [] } = policy
+  const release = findRelease(document, policy)
+  const signed = release && configurationOf(release)
+  if (configurations.length === 0 && signed === null)
+    return {
+      notChecked: `no expected configurations were given, by a release or otherwise; this one is ${encodeHex(digest)}`,
+    }
+  if (signed !== null && !equalBytes(signed, digest))
+    throw new ProofError(
+      'unexpected_configuration',
+      `expected the configuration of the release, ${encodeHex(signed)}, got ${encodeHex(digest)}`,
+    )
+  if (configurations.length > 0 && !configurations.some((expected) => equalBytes(expected, digest)))
     throw new ProofError(
       'unexpected_configuration',
       `expected another configuration than ${encodeHex(digest)}`,
     )
-  return 'the configuration is an expected one'
+  return release === null || signed === null
+    ? 'the configuration is an expected one'
+    : `the configuration that ${nameRelease(release)} was signed with`
+}
+
+/** The expected release that a document shows; null without one, which the check of measurements tells. */
+function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
+  const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
+  return 'fault' in found ? null : found.value
 }

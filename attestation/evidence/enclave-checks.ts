@@ -35,7 +35,7 @@ export async function checkEnclave(
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('boot configuration', () => checkBootConfiguration(bundle, need(document))),
     check('expected configuration', () =>
-      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), policy),
+      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), { document, policy }),
     ),
     check('provider', () => checkProvider(bundle)),
   ]

@@ -19,8 +19,9 @@ export type BundlePolicy = {
   /**
    * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at
    * which origins, which certificate authorities, which chain and contract. Measurements do not cover what the
-   * operator sets at boot: with CAs of its own, it could answer in a provider's name. Left out, or none: not
-   * checked.
+   * operator sets at boot: with CAs of its own, it could answer in a provider's name. The configuration of the release
+   * that matched is expected as well, when the release names one. Left out, or none, and no such release: not checked. Never
+   * take them from the gateway whose evidence is checked.
    */
   readonly configurations?: readonly Uint8Array[]
   /** As in AttestationPolicy. Default: AWS's root. */

@@ -17,7 +17,7 @@ import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
 import { type HeadAttestation, parseHeadAttestation } from './head-attestation.ts'
 import { headAttestationUserData } from './head-statement.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
-import { checkContextForm, checkPolicyForm } from './policy-form.ts'
+import { readContext, readPolicy } from './policy-form.ts'
 import {
   type Check,
   type CheckTable,
@@ -103,11 +103,11 @@ export type HeadAttestationFacts = {
 export async function verifyHeadAttestation(
   json: Json,
   log: AttestedLog,
-  policy: BundlePolicy,
+  demanded: BundlePolicy,
   context: BundleContext = {},
 ): Promise<HeadAttestationReport> {
-  checkPolicyForm(policy)
-  checkContextForm(context)
+  const policy = readPolicy(demanded)
+  const { chain, attestations } = readContext(context)
   const parsed = attempt(() => ({
     attestation: parseHeadAttestation(json),
     chainId: parseBootConfiguration(log.bootConfiguration).chainId,
@@ -120,11 +120,10 @@ export async function verifyHeadAttestation(
     }
   }
   const { attestation, chainId } = parsed.value
-  const { chain } = context
   const configuration = digestBootConfiguration(log.bootConfiguration)
   const bytes = attempt(() => decodeBase64(attestation.document))
   const document = attempt(() => decodeAttestationPayload(need(bytes)))
-  const facts = await verifyDocument(bytes, policy, context.attestations)
+  const facts = await verifyDocument(bytes, policy, attestations)
   const block = { chainId, number: attestation.block_number, hash: attestation.block_hash }
   const made: readonly Check<HeadAttestationCheckName>[] = [
     { name: 'format', outcome: 'passed', detail: 'version 1' },
@@ -134,7 +133,7 @@ export async function verifyHeadAttestation(
     check('block hash', () => checkBlockHash(need(document), attestation)),
     check('created_at', () => checkCreatedAt(need(document), attestation)),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
-    check('expected configuration', () => checkExpectedConfiguration(configuration, policy)),
+    check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
     check('block on chain', () =>
       checkBlockOnChain(block, { chain, confirmationsMin: policy.confirmationsMin }),
     ),

@@ -1,6 +1,8 @@
+import { decodeHex } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { PCR_BYTES } from '../nitro/document.ts'
+import { ownMembers } from '../own-members.ts'
 import { hexOf, invalidRelease, membersOf, objectOf, textOf, timeOf } from './release-forms.ts'
 import { parseSignatures, type ReleaseSignature } from './release-signatures.ts'
 
@@ -35,6 +37,11 @@ export type Release = {
   readonly measurements: ReleaseMeasurements
   /** SHA-256 of what the builder took beside the sources, hex by name. */
   readonly inputs: Readonly<Record<string, string>>
+  /**
+   * Digest of the boot configuration (digestBootConfiguration), 64 hex digits, that an enclave of this image states: its
+   * providers, CAs, chain and contract are files of the image. Releases of before there was this member have none.
+   */
+  readonly configuration?: string
 }
 
 /** A release with its signatures: the file `measurements.json` as it is published. */
@@ -67,8 +74,9 @@ export function parseSignedRelease(json: Json): SignedRelease {
  * FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
-  const release = membersOf(json, name, RELEASE_MEMBERS)
-  return {
+  const isConfigured = isJsonObject(json) && Object.hasOwn(json, 'configuration')
+  const release = membersOf(json, name, isConfigured ? CONFIGURED_RELEASE_MEMBERS : RELEASE_MEMBERS)
+  const payload = {
     version: textOf(release.version, `${name}.version`, VERSION),
     git_commit: hexOf(release.git_commit, `${name}.git_commit`, COMMIT_BYTES),
     created_at: timeOf(release.created_at, `${name}.created_at`),
@@ -76,6 +84,15 @@ export function parseRelease(json: Json, name = 'release'): Release {
     measurements: parseMeasurements(release.measurements, `${name}.measurements`),
     inputs: parseInputs(release.inputs, `${name}.inputs`),
   }
+  if (!isConfigured) return payload
+  const configuration = memberOf(json, 'configuration')
+  return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
+}
+
+/** The digest of the boot configuration that a release says its enclaves have, 32 bytes; null when it says none. */
+export function configurationOf(release: Release): Uint8Array | null {
+  const { configuration } = ownMembers(release)
+  return configuration === undefined ? null : decodeHex(configuration)
 }
 
 const RELEASE_MEMBERS = [
@@ -86,6 +103,8 @@ const RELEASE_MEMBERS = [
   'measurements',
   'inputs',
 ] as const
+
+const CONFIGURED_RELEASE_MEMBERS = [...RELEASE_MEMBERS, 'configuration'] as const
 
 const VERSION = { form: /^[0-9A-Za-z.+-]{1,64}$/, expectation: '1 to 64 letters, digits, dots, + and -' }
 

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import { digestSettings } from './boot-digest.ts'
 import { collectBootParts } from './boot-parts.ts'
 import type { BuiltImage } from './built-image.ts'
 import { packRamdisk } from './compressed-ramdisk.ts'
@@ -80,7 +81,15 @@ export async function buildImage(
     cmdline: parts.cmdline,
     boot,
     application,
-    release: describeRelease({ version, sources, measurements, pins, packages: needed, files }),
+    release: describeRelease({
+      version,
+      sources,
+      measurements,
+      pins,
+      packages: needed,
+      files,
+      configuration: digestSettings(settings),
+    }),
     dependencies: [
       ...dependencies.list,
       ...packages.map(({ pinned, tree }) =>

@@ -14,15 +14,17 @@ export type ReleaseParts = {
   readonly packages: readonly DebianPackage[]
   /** Other bytes that went in, by name: kernel, Node.js, settings, what the operator gave. */
   readonly files: Readonly<Record<string, Uint8Array>>
+  /** Digest of the boot configuration that the settings come to, 64 hex digits (boot-digest.ts). */
+  readonly configuration: string
 }
 
 /**
- * Gives the payload that a release key signs: the image's measurements, and the SHA-256 of all that the builder took beside
- * the sources. Its time is the commit's, so that a rebuild gives the same payload. An image of uncommitted sources says so
+ * Gives the payload that a release key signs: the image's measurements, the SHA-256 of all that the builder took beside the
+ * sources, and the digest of the boot configuration that checkers of its records expect. Its time is the commit's, so that a rebuild gives the same payload. An image of uncommitted sources says so
  * in its version: nobody else can rebuild it.
  */
 export function describeRelease(parts: ReleaseParts): Release {
-  const { version, sources, measurements, pins, packages, files } = parts
+  const { version, sources, measurements, pins, packages, files, configuration } = parts
   const inputs = [
     ...Object.entries(pins.digests),
     ...packages.map(({ name, version, sha256 }) => [`debian:${name}=${version}`, sha256] as const),
@@ -35,5 +37,6 @@ export function describeRelease(parts: ReleaseParts): Release {
     architecture: 'x86_64',
     measurements,
     inputs: Object.fromEntries(inputs.sort(([left], [right]) => (left < right ? -1 : 1))),
+    configuration,
   }
 }

@@ -42,6 +42,7 @@ export function formatReport({ folder, measurements, release, report }: BuiltIma
     `  PCR1  ${measurements[1]}`,
     `  PCR2  ${measurements[2]}`,
     ...(release.measurements.PCR8 === undefined ? [] : [`  PCR8  ${release.measurements.PCR8}`]),
+    `  boot configuration  ${release.configuration}`,
     ...report.warnings.map((warning) => `\nWARNING: ${warning}`),
     '',
   ].join('\n')

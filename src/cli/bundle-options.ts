@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { ownMembers } from '../../attestation/own-members.ts'
 import {
   type AttestationOptions,
   addAttestationOptions,
@@ -22,7 +23,7 @@ export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
     .option(
       '--configuration <digest|file>',
-      'expected boot configuration: its SHA-256, or a file of it as JSON; may be repeated',
+      'expected boot configuration: its SHA-256, or a file of it as JSON; never from the gateway; may be repeated',
       collectText,
     )
     .option('--rpc <url>', "JSON-RPC endpoint of the chain, to look the anchor's block up", parseRpcUrl)
@@ -32,7 +33,7 @@ export function addBundleOptions(command: Command): Command {
 
 /** The options of these that only a bundle can be checked by, as they are written. */
 export function bundleOnlyOptions(options: BundleOptions): readonly string[] {
-  const { configuration, rpc, confirmations, require } = options
+  const { configuration, rpc, confirmations, require } = ownMembers(options)
   return Object.entries({ configuration, rpc, confirmations, require })
     .filter(([, value]) => value !== undefined)
     .map(([name]) => `--${name}`)
@@ -48,16 +49,18 @@ export async function readBundlePolicy(options: BundleOptions): Promise<BundlePo
 
 /** As readBundlePolicy, of options whose attestation policy was read already. */
 export async function completeBundlePolicy(
-  { measurements, releases, roots, allowDebug }: AttestationPolicy,
+  attestation: AttestationPolicy,
   options: BundleOptions,
 ): Promise<BundlePolicy> {
-  const configurations = await Promise.all((options.configuration ?? []).map(readConfigurationDigest))
+  const { measurements, releases, roots, allowDebug } = ownMembers(attestation)
+  const { configuration = [], confirmations } = ownMembers(options)
+  const configurations = await Promise.all(configuration.map(readConfigurationDigest))
   return {
     ...(measurements === 'any' ? {} : { measurements }),
     ...(releases === undefined ? {} : { releases }),
     ...(roots === undefined ? {} : { roots }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
-    ...(options.confirmations === undefined ? {} : { confirmationsMin: options.confirmations }),
+    ...(confirmations === undefined ? {} : { confirmationsMin: confirmations }),
     configurations,
   }
 }

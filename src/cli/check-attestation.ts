@@ -1,10 +1,11 @@
-import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { decodeBase64, encodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../../attestation/nitro/policy.ts'
 import type { AttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
+import { configurationOf } from '../../attestation/release/release.ts'
 import type { Check, Holder } from './verify-report.ts'
 
 /**
@@ -27,6 +28,7 @@ export async function checkAttestation(
     const members = isJsonObject(record) ? record : {}
     const facts = await verifier.verify(documentOf(members), { ...policy, mode: 'historical' }, new Date(0))
     checkLifetime(members, facts)
+    checkConfiguration(facts)
     return give('passed', describe(facts, policy), {
       code: policy.measurements === 'any' ? 'any' : 'expected',
       release: facts.release && releaseName(facts.release),
@@ -53,6 +55,15 @@ function checkLifetime(members: JsonObject, facts: AttestationFacts): void {
       `expected the completion between ${isoOf(facts.timestampMs)} and ${isoOf(endMs)}, when the document was valid, ` +
         `but it finished ${isoOf(finishedAt)}`,
     )
+}
+
+/** The image of a release has its configuration in it: a document of that image that names another is not of it. */
+function checkConfiguration({ release, userData }: AttestationFacts): void {
+  const expected = release && configurationOf(release)
+  if (expected === null || (userData !== null && equalBytes(userData, expected))) return
+  throw new RangeError(
+    `expected the configuration of the release, ${encodeHex(expected)}, got ${userData === null ? 'none' : encodeHex(userData)}`,
+  )
 }
 
 function describe(

@@ -6,6 +6,8 @@ import {
   digestBootConfiguration,
   parseBootConfiguration,
 } from '../../../attestation/evidence/boot-configuration.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import { configurationOf } from '../../../attestation/release/release.ts'
 import type { ServedLog } from './answers.ts'
 import type { ChainSource } from './chain-source.ts'
 import type { AuditScope } from './expectations.ts'
@@ -18,12 +20,12 @@ export function auditIdentity(
 ): void {
   const faults = listFaults(log)
   if (faults.length > 0) ledger.find('log_identity_invalid', { where: 'log', message: faults.join('; ') })
-  const { configurations = [] } = scope.policy
+  const configurations = expectedConfigurations(scope.policy)
   const digest = digestBootConfiguration(log.bootConfiguration)
   if (configurations.length === 0)
     ledger.skip(
       'boot configuration',
-      `no expected configurations were given; this one is ${encodeHex(digest)}`,
+      `no expected configurations were given, by releases or otherwise; this one is ${encodeHex(digest)}`,
     )
   else if (configurations.some((expected) => equalBytes(expected, digest))) ledger.pass('boot configuration')
   else
@@ -31,6 +33,16 @@ export function auditIdentity(
       where: 'log',
       message: `expected another boot configuration than ${encodeHex(digest)}`,
     })
+}
+
+/**
+ * Those that the auditor named; else those of the expected releases, when each has one. Which of them goes with which image is
+ * checked with each document.
+ */
+function expectedConfigurations({ configurations = [], releases = [] }: BundlePolicy): readonly Uint8Array[] {
+  if (configurations.length > 0) return configurations
+  const signed = releases.map(({ release }) => configurationOf(release))
+  return signed.every((digest) => digest !== null) ? signed : []
 }
 
 /**

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { ProofError } from '../../../attestation/errors.ts'
+import { ownMembers } from '../../../attestation/own-members.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
@@ -43,10 +44,8 @@ export function addReleaseTrustOptions(command: Command): Command {
 }
 
 /** Gives whom the options trust; null when they name no key. Throws CliError for keys that are none. */
-export async function readReleaseTrust({
-  releaseKey = [],
-  releaseSigners,
-}: ReleaseOptions): Promise<ReleaseTrust | null> {
+export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
+  const { releaseKey = [], releaseSigners } = ownMembers(options)
   if (releaseKey.length === 0) {
     if (releaseSigners === undefined) return null
     throw new CliError('expected --release-key with --release-signers', EXIT_CODES.usage)
@@ -69,7 +68,7 @@ export async function readReleaseTrust({
 export async function readExpectedReleases(
   options: ReleaseOptions,
 ): Promise<readonly ReleaseEntry[] | undefined> {
-  const { release: sources = [] } = options
+  const { release: sources = [] } = ownMembers(options)
   const trust = await readReleaseTrust(options)
   if (sources.length === 0) {
     if (trust === null) return undefined

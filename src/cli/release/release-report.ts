@@ -124,11 +124,15 @@ function conclude(
   return { isOk: true, conclusion: `VALID: signed by ${trusted.length} of the trusted keys.` }
 }
 
+/** Of releases that were signed before there was the member. */
+const CONFIGURATION_UNKNOWN = 'not named by this release: give --configuration to expect one'
+
 function describeRelease({
   version,
   git_commit,
   created_at,
   architecture,
+  configuration,
   ...rest
 }: Release): readonly string[] {
   return [
@@ -136,6 +140,7 @@ function describeRelease({
     `  commit        ${git_commit}`,
     `  created       ${created_at}`,
     `  architecture  ${architecture}`,
+    `  configuration ${configuration ?? CONFIGURATION_UNKNOWN}`,
     ...Object.entries(rest.measurements).map(([name, value]) => `  ${name.padEnd(12)}  ${value}`),
     '',
     `Inputs of the builder (SHA-256): ${Object.keys(rest.inputs).length}`,
@@ -152,6 +157,7 @@ function describeEntry(entry: ReleaseEntry, all: readonly ReleaseEntry[], atMs: 
     `  accepted      from ${from ?? 'ever'} until ${until ?? 'revoked'}`,
     `  at ${formatTime(atMs)}: ${status}${message === '' ? '' : `: ${message}`}`,
     ...Object.entries(release.measurements).map(([name, value]) => `  ${name}  ${value}`),
+    `  configuration ${release.configuration ?? CONFIGURATION_UNKNOWN}`,
   ]
 }
 

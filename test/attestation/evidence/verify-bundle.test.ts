@@ -71,6 +71,40 @@ describe('verifyBundle', () => {
     expect(detailOf(report, 'measurements')).toBe(`release 1.4.0 (commit ${release.git_commit})`)
   })
 
+  describe('expecting a release that was signed with its configuration', () => {
+    const { configurations: _, ...open } = withoutMeasurements
+    const signedWith = (boot: Json) => [
+      entryOf(buildOtherRelease({ configuration: 'ab'.repeat(32) })),
+      entryOf(buildRelease({ configuration: encodeHex(digestOf(boot as typeof BOOT_CONFIGURATION)) })),
+    ]
+    const ours = signedWith(BOOT_CONFIGURATION)
+    const other = signedWith({ ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) })
+
+    it('verifies with no other expectation of the configuration', async () => {
+      expect(await verifyBundle(bundle, { ...open, releases: ours })).toMatchObject({ verdict: 'verified' })
+    })
+
+    it('fails an enclave that was booted with another, whatever its gateway says of it', async () => {
+      const report = await verifyBundle(bundle, { ...open, releases: other })
+      expect(namesOf(report, 'failed')).toEqual(['expected configuration'])
+      const both = await verifyBundle(bundle, { ...policy, measurements: [], releases: other })
+      expect(namesOf(both, 'failed')).toEqual(['expected configuration'])
+    })
+
+    it('still demands the configurations that are named beside it', async () => {
+      const named = { ...open, releases: ours, configurations: [new Uint8Array(32)] }
+      expect(namesOf(await verifyBundle(bundle, named), 'failed')).toEqual(['expected configuration'])
+    })
+
+    it('does not take it from a release that did not match, nor for one that names none', async () => {
+      const report = await verifyBundle(bundle, {
+        ...open,
+        releases: [ours[0], entryOf(buildRelease())].flatMap((one) => one ?? []),
+      })
+      expect(report).toMatchObject({ verdict: 'consistent', open: ['expected configuration'] })
+    })
+  })
+
   it.each<[string, string, readonly ReleaseEntry[]]>([
     ['of another release', 'measurement_mismatch', [entryOf(buildOtherRelease())]],
     ['of a release that was revoked', 'release_revoked', [buildEntry({ revoked: REVOKED })]],
@@ -129,7 +163,7 @@ describe('verifyBundle without what it needs', () => {
   })
 
   it('never says verified before the transaction was mined, or when the block was taken away', async () => {
-    const open = ['block header', 'transaction in block', 'anchor outcome']
+    const open = ['block header', 'anchor time', 'transaction in block', 'anchor outcome']
     const pending = buildEvidence({ isMined: false })
     for (const unmined of [pending.bundle, { ...bundle, block: null }]) {
       expect(await verifyBundle(unmined, policy)).toMatchObject({ verdict: 'consistent', open })
@@ -190,7 +224,10 @@ describe('what verifyBundle does not detect', () => {
   })
 
   it('does not detect offline that a block was made up: whoever can sign the transaction can write one', async () => {
-    const report = await verifyBundle(buildEvidence({ header: { timestamp: '0x1' } }).bundle, policy)
+    const report = await verifyBundle(
+      buildEvidence({ header: { stateRoot: `0x${'99'.repeat(32)}` } }).bundle,
+      policy,
+    )
     expect(report).toMatchObject({ verdict: 'verified', facts: { anchoredIn: null } })
   })
 

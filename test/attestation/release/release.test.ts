@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { INPUTS_MAX, parseRelease, parseSignedRelease } from '../../../attestation/release/release.ts'
+import {
+  configurationOf,
+  INPUTS_MAX,
+  parseRelease,
+  parseSignedRelease,
+} from '../../../attestation/release/release.ts'
 import { faultOf, RELEASE_JSON, SIGNED_RELEASE } from './release-vectors.ts'
 
 const payload = RELEASE_JSON.release as JsonObject
@@ -61,6 +66,14 @@ describe('a release', () => {
     const inputs = Object.fromEntries(names.map((name) => [name, 'ab'.repeat(32)]))
     expect(Object.keys(parseWith({ inputs })().inputs)).toHaveLength(INPUTS_MAX)
     expect(faultOf(parseWith({ inputs: { ...inputs, more: 'ab'.repeat(32) } }))?.code).toBe('invalid_release')
+  })
+
+  it('may name the boot configuration of its enclaves, in one form', () => {
+    const configuration = 'ab'.repeat(32)
+    expect(configurationOf(parseWith({ configuration })())).toEqual(new Uint8Array(32).fill(0xab))
+    expect(configurationOf(parseWith({})())).toBeNull()
+    for (const wrong of ['', 'AB'.repeat(32), `0x${configuration}`, 'ab'.repeat(31), null, [configuration]])
+      expect(faultOf(parseWith({ configuration: wrong }))?.message).toContain('release.configuration')
   })
 
   it.each(Object.keys(payload))('is refused without %s', (name) => {

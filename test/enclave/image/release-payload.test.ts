@@ -20,6 +20,7 @@ const PARTS: ReleaseParts = {
     },
   ],
   files: { kernel: new TextEncoder().encode('abc') },
+  configuration: '12'.repeat(32),
 }
 
 describe('describeRelease', () => {
@@ -37,6 +38,7 @@ describe('describeRelease', () => {
         kernel: 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
         'package-lock.json': 'cd'.repeat(32),
       },
+      configuration: PARTS.configuration,
     })
   })
 

@@ -82,6 +82,51 @@ describe('affidavit verify --release', () => {
     expect(report.records[0].holder).toEqual({ code: 'expected', release: name, root: 'given' })
   })
 
+  describe('that names its configuration', () => {
+    const ours = encodeHex(digestOf(BOOT_CONFIGURATION))
+
+    it('needs no --configuration: the one that was signed is expected, and shown by release show', async () => {
+      const named = await stage.saveRelease('named.json', buildRelease({ configuration: ours }))
+      const { code, report } = await verify(
+        bundleFile,
+        '--release',
+        named,
+        ...trusted,
+        '--require',
+        'verified',
+      )
+      expect([code, report.bundle.verdict]).toEqual([0, 'verified'])
+      const shown = await runCommand('release', 'show', named)
+      expect(shown.stdout).toContain(`configuration ${ours}`)
+      const list = await stage.saveList('named-list.json', [
+        buildEntry({ release: buildRelease({ configuration: ours }) }),
+      ])
+      expect((await runCommand('release', 'show', list)).stdout).toContain(`configuration ${ours}`)
+    })
+
+    it('fails bundle and record of an enclave that was booted with another', async () => {
+      const named = await stage.saveRelease('named.json', buildRelease({ configuration: 'ab'.repeat(32) }))
+      const ofBundle = await verify(bundleFile, '--release', named, ...trusted)
+      expect([ofBundle.code, failedOf(ofBundle.checks)]).toEqual([1, ['expected configuration']])
+      const ofRecord = await verify(recordFile, '--release', named, ...trusted)
+      expect([ofRecord.code, failedOf(ofRecord.checks)]).toEqual([1, ['attestation']])
+    })
+
+    it('fails a bundle whose gateway serves the file of its own configuration, told as a URL', async () => {
+      served = JSON.stringify(BOOT_CONFIGURATION)
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/configuration.json`
+      const { code, stderr } = await verify(
+        bundleFile,
+        ...trusted,
+        '--release',
+        manifest,
+        '--configuration',
+        url,
+      )
+      expect([code, stderr]).toEqual([2, expect.stringContaining('expected a digest or a file, got a URL')])
+    })
+  })
+
   it('takes several releases, and a list', async () => {
     const other = await stage.saveRelease('other.json', buildOtherRelease())
     const list = await stage.saveList('releases.json', [entryOf(buildOtherRelease()), buildEntry()])
