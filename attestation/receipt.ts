@@ -104,7 +104,8 @@ const RECEIPT_MEMBERS = [
 
 const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encrypted'] as const
 
-const OUTCOMES: readonly Receipt['outcome'][] = ['complete', 'client_disconnected', 'upstream_error']
+/** How a completion can have ended. Only of `complete` does the answer have its end. */
+export const OUTCOMES: readonly Receipt['outcome'][] = ['complete', 'client_disconnected', 'upstream_error']
 
 function parseProvider(value: Json): Receipt['provider'] {
   const provider = membersOf(value, 'provider', ['name', 'origin', 'tls'])

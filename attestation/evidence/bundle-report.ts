@@ -1,3 +1,4 @@
+import type { Receipt } from '../receipt.ts'
 import type { Release } from '../release/release.ts'
 import type { RedactablePart } from './redact-bundle.ts'
 import type { Check, CheckTable, Judgement } from './verdict.ts'
@@ -37,6 +38,8 @@ export const BUNDLE_CHECKS = {
   'expected configuration': 'always',
   /** The boot configuration has the receipt's provider at that origin. */
   provider: 'always',
+  /** The answer is whole, or the receipt says of it what the caller takes all the same. */
+  outcome: 'always',
   /** The receipt is the leaf at its index of the notary's log. */
   'receipt in log': 'always',
   /** The notary signed the log's head, for that chain and contract. */
@@ -78,6 +81,12 @@ export type BundleFacts = {
   /** The signing account and log: 0x, lower case. */
   readonly notary: string
   readonly index: number
+  /** How the answer ended. Of another than `complete` the end is missing, by whosever doing. */
+  readonly outcome: Receipt['outcome']
+  /** Who answered: its name and origin in the enclave's table. */
+  readonly provider: { readonly name: string; readonly origin: string }
+  /** The model that was asked for, and the one that the answer names; null when it names none. */
+  readonly model: Receipt['model']
   /** The second in which the completion finished, Unix seconds, by the enclave's clock. */
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */

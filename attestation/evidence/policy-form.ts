@@ -1,6 +1,7 @@
 import { HASH_BYTES } from '../bytes.ts'
 import { checkMeasurementSet, checkRelease, PolicyError } from '../nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
+import { OUTCOMES } from '../receipt.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
 
 /**
@@ -33,6 +34,9 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
   measurements: listOf(checkMeasurementSet),
   releases: listOf(checkRelease),
   configurations: listOf(BYTES_32),
+  outcomes: listOf((value, name) => {
+    if (!OUTCOMES.some((known) => known === value)) throw unfit(name, `one of ${OUTCOMES.join(', ')}`)
+  }),
   roots: (value, name) => {
     listOf(BYTES_32)(value, name)
     if (isList(value) && value.length === 0) throw unfit(name, 'one root or more, or left out')

@@ -1,5 +1,6 @@
 import type { AttestationPolicy, MeasurementSet } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
+import type { Receipt } from '../receipt.ts'
 
 /**
  * What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. What is given in
@@ -24,6 +25,12 @@ export type BundlePolicy = {
    * take them from the gateway whose evidence is checked.
    */
   readonly configurations?: readonly Uint8Array[]
+  /**
+   * How an answer may have ended beside `complete`. One that ended otherwise was cut: by its caller, or by a gateway that
+   * closed the connection in mid-stream, or by its provider; then `outcome` is not passed, and the bundle `consistent` at
+   * best. Default: none.
+   */
+  readonly outcomes?: readonly Receipt['outcome'][]
   /** As in AttestationPolicy. Default: AWS's root. */
   readonly roots?: AttestationPolicy['roots']
   /** As in AttestationPolicy. Default: none known. */

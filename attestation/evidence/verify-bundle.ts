@@ -9,7 +9,8 @@ import { type BundleRecord, type EvidenceBundle, parseEvidenceBundle } from './b
 import { BUNDLE_CHECKS, type BundleCheck, type BundleFacts, type BundleReport } from './bundle-report.ts'
 import { findExpectedCode } from './document-checks.ts'
 import { checkEnclave } from './enclave-checks.ts'
-import { attempt, reasonOf } from './finding.ts'
+import { attempt, check, reasonOf } from './finding.ts'
+import { checkOutcome } from './outcome-check.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
 import { readContext, readPolicy } from './policy-form.ts'
 import { redactedParts } from './redact-bundle.ts'
@@ -42,6 +43,7 @@ export async function verifyBundle(
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
     ...checkRecord(bundle.record),
     ...(await checkEnclave(bundle, policy, attestations)),
+    check('outcome', () => checkOutcome(bundle.record.receipt, policy.outcomes)),
     ...checkAnchor(bundle, { chain, confirmationsMin: policy.confirmationsMin }),
   ]
   const checks = orderChecks(made, BUNDLE_CHECKS)
@@ -70,13 +72,17 @@ function gatherFacts(
   { checks, policy }: { readonly checks: readonly BundleCheck[]; readonly policy: BundlePolicy },
 ): BundleFacts {
   const { record, boot_configuration } = bundle
+  const { receipt } = record
   const isOnChain = checks.some(({ name, outcome }) => name === 'block on chain' && outcome === 'passed')
   const { number, hash, timestamp } = isOnChain ? headerOf(bundle) : NO_BLOCK
   const document = decodeAttestationPayload(decodeBase64(record.attestation))
   return {
     hash: record.hash,
     notary: addressOf(decodeHex(record.public_key)),
-    index: record.receipt.index,
+    index: receipt.index,
+    outcome: receipt.outcome,
+    provider: { name: receipt.provider.name, origin: receipt.provider.origin },
+    model: receipt.model,
     finishedAt: record.created_at,
     measurements: document.pcrs,
     release: findExpectedCode(document, policy)?.release ?? null,

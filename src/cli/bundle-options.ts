@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
+import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import {
   type AttestationOptions,
   addAttestationOptions,
@@ -16,7 +17,11 @@ export type BundleOptions = AttestationOptions & {
   readonly rpc?: string
   readonly confirmations?: number
   readonly require?: 'verified'
+  readonly allowOutcome?: readonly Outcome[]
 }
+
+/** How a cut answer ended, as receipts call it. */
+export type Outcome = Receipt['outcome']
 
 /** Adds the options that say what is demanded of an evidence bundle, beside those of its attestation document. */
 export function addBundleOptions(command: Command): Command {
@@ -29,6 +34,21 @@ export function addBundleOptions(command: Command): Command {
     .option('--rpc <url>', "JSON-RPC endpoint of the chain, to look the anchor's block up", parseRpcUrl)
     .option('--confirmations <count>', 'blocks that the anchor must be deep, with --rpc', parseCount)
     .addOption(new Option('--require <verdict>', 'fail on any less than this').choices(['verified']))
+    .option(
+      '--allow-outcome <outcomes>',
+      `take answers that were cut, too: ${CUT_OUTCOMES.join(', ')}, separated by commas`,
+      parseOutcomes,
+    )
+}
+
+/** Those that no complete answer has. */
+const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
+
+function parseOutcomes(text: string, before: readonly Outcome[] = []): readonly Outcome[] {
+  const outcomes = text.split(',').map((word) => CUT_OUTCOMES.find((outcome) => outcome === word.trim()))
+  if (outcomes.includes(undefined))
+    throw new InvalidArgumentError(`expected ${CUT_OUTCOMES.join(', ')}, separated by commas`)
+  return [...before, ...outcomes.flatMap((outcome) => outcome ?? [])]
 }
 
 /** The options of these that only a bundle can be checked by, as they are written. */
@@ -53,7 +73,7 @@ export async function completeBundlePolicy(
   options: BundleOptions,
 ): Promise<BundlePolicy> {
   const { measurements, releases, roots, allowDebug } = ownMembers(attestation)
-  const { configuration = [], confirmations } = ownMembers(options)
+  const { configuration = [], confirmations, allowOutcome } = ownMembers(options)
   const configurations = await Promise.all(configuration.map(readConfigurationDigest))
   return {
     ...(measurements === 'any' ? {} : { measurements }),
@@ -61,6 +81,7 @@ export async function completeBundlePolicy(
     ...(roots === undefined ? {} : { roots }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
     ...(confirmations === undefined ? {} : { confirmationsMin: confirmations }),
+    ...(allowOutcome === undefined ? {} : { outcomes: allowOutcome }),
     configurations,
   }
 }

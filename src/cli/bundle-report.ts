@@ -51,6 +51,9 @@ function describeFacts({ facts, checks, redacted }: BundleReport): readonly stri
   return [
     `completion     ${printable(facts.hash)}`,
     `leaf           ${facts.index} of the log of ${facts.notary}`,
+    `provider       ${printable(facts.provider.name)} at ${printable(facts.provider.origin)}`,
+    `model          ${describeModel(facts)}`,
+    `outcome        ${facts.outcome}${facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'}`,
     `finished       ${isoOf(facts.finishedAt)}, by the enclave's clock`,
     `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : `${isoOf(anchoredIn.timestamp)}, block ${anchoredIn.number} of the chain`}`,
     `code           ${describeCode(facts, checks)}`,
@@ -58,6 +61,12 @@ function describeFacts({ facts, checks, redacted }: BundleReport): readonly stri
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
     '',
   ]
+}
+
+function describeModel({ model }: BundleFacts): string {
+  const returned =
+    model.returned === null ? 'the answer names none' : `answered by ${printable(model.returned)}`
+  return `${printable(model.requested)}, ${returned}`
 }
 
 function describeCode({ release, measurements }: BundleFacts, checks: BundleReport['checks']): string {
@@ -68,14 +77,19 @@ function describeCode({ release, measurements }: BundleFacts, checks: BundleRepo
 }
 
 /** Says what it comes to, and no more than that. */
-function conclude({ verdict, checks, open }: BundleReport): string {
+function conclude({ verdict, checks, open, facts }: BundleReport): string {
   switch (verdict) {
     case 'invalid': {
       const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
       return `INVALID: failed at ${failed.join(', ')}. The bundle shows nothing.`
     }
-    case 'consistent':
-      return `CONSISTENT: nothing failed, but this was not checked: ${open.join(', ')}. What those show is not shown.`
+    case 'consistent': {
+      const cut =
+        open.includes('outcome') && facts !== null
+          ? ` The answer was cut (${facts.outcome}): say --allow-outcome ${facts.outcome} to take it as it is.`
+          : ''
+      return `CONSISTENT: nothing failed, but this was not checked: ${open.join(', ')}. What those show is not shown.${cut}`
+    }
     case 'verified': {
       const rest = checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
       const left = rest.length === 0 ? '' : ` Not checked, and not shown: ${rest.join(', ')}.`

@@ -1,4 +1,5 @@
 import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.ts'
+import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { nameRelease, type ReleaseName } from '../../attestation/release/accepted-releases.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
 import { printable } from './printable.ts'
@@ -18,6 +19,8 @@ export type SubjectReport = {
   readonly checks: readonly Check[]
   /** Nothing failed. */
   readonly ok: boolean
+  /** Why it is no more than consistent, though nothing failed: sentences without their full stops. */
+  readonly doubts: readonly string[]
   readonly holder: Holder
 }
 
@@ -36,16 +39,32 @@ export type Holder = {
 export function judgeReport(
   record: Json,
   report: RecordReport,
-  attestation: { readonly check: Check; readonly holder: Holder },
+  found: {
+    readonly attestation: { readonly check: Check; readonly holder: Holder }
+    readonly allowOutcome: readonly Receipt['outcome'][]
+  },
 ): SubjectReport {
+  const { attestation, allowOutcome } = found
   const hash = isJsonObject(record) ? memberOf(record, 'hash') : undefined
   const checks = [...report.checks, attestation.check]
   return {
     hash: typeof hash === 'string' ? hash : null,
     checks,
     ok: checks.every(({ outcome }) => outcome !== 'failed'),
+    doubts: doubtOutcome(record, allowOutcome),
     holder: attestation.holder,
   }
+}
+
+/** A cut answer is no whole one, whoever cut it. A receipt that cannot be read fails a check of its own. */
+function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly string[] {
+  const receipt = isJsonObject(record) ? memberOf(record, 'receipt') : undefined
+  const outcome = isJsonObject(receipt) ? memberOf(receipt, 'outcome') : undefined
+  const known = OUTCOMES.find((one) => one === outcome)
+  if (known === undefined || known === 'complete' || allowed.includes(known)) return []
+  return [
+    `an answer was cut (${known}), and its end is not shown: --allow-outcome ${known} takes it as it is`,
+  ]
 }
 
 /** Gives the reports for people: each check, then what it comes to. */
@@ -90,6 +109,8 @@ function conclude(reports: readonly SubjectReport[]): string {
       `CONSISTENT: nothing failed in ${count}, but who holds the key was not established. ` +
       'Say what you expect of the attestation document with --release, --pcr, or --any-measurement.'
     )
+  const doubts = new Set(reports.flatMap((report) => report.doubts))
+  if (doubts.size > 0) return `CONSISTENT: nothing failed in ${count}, but ${[...doubts].join('; ')}.`
   const root = holders.some((holder) => holder?.root === 'given')
     ? ', if the root you gave is to be trusted'
     : ''

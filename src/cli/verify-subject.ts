@@ -2,9 +2,19 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
+import type { Outcome } from './bundle-options.ts'
 import { checkAttestation } from './check-attestation.ts'
 import type { Subject } from './read-subjects.ts'
 import { judgeReport, type SubjectReport } from './verify-report.ts'
+
+/** What is demanded of a record beside that it holds. */
+export type SubjectDemands = {
+  /** Null: the attestation document is not looked at. */
+  readonly policy: AttestationPolicy | null
+  /** How a cut answer may have ended to be taken all the same. */
+  readonly allowOutcome?: readonly Outcome[]
+  readonly verifier?: AttestationVerifier
+}
 
 /**
  * Checks one record, or one answer with its request, and its attestation document when a policy says what to expect of it.
@@ -14,13 +24,15 @@ import { judgeReport, type SubjectReport } from './verify-report.ts'
  */
 export async function verifySubject(
   { record, request, chunks }: Subject,
-  policy: AttestationPolicy | null,
-  verifier: AttestationVerifier = { verify: verifyAttestation },
+  { policy, allowOutcome = [], verifier = { verify: verifyAttestation } }: SubjectDemands,
 ): Promise<SubjectReport> {
   const given = {
     ...(request === undefined ? {} : { request }),
     ...(chunks === undefined ? {} : { chunks }),
   }
   const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
-  return judgeReport(record, report, await checkAttestation(record, policy, verifier))
+  return judgeReport(record, report, {
+    attestation: await checkAttestation(record, policy, verifier),
+    allowOutcome,
+  })
 }

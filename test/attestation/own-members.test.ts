@@ -46,6 +46,7 @@ const BUNDLE_OPTIONS: readonly (readonly [string, unknown])[] = [
   ['measurements', measurements],
   ['releases', [entryOf(buildRelease())]],
   ['configurations', configurations],
+  ['outcomes', ['client_disconnected']],
   ['roots', roots],
   ['revoked', [certificate]],
   ['allowDebug', true],

@@ -77,7 +77,7 @@ function othersOf(leaf: Json): readonly Json[] {
 
 /** Whether a check fails. The attestation document is verified only where asked, because that takes longest. */
 async function isCaught(changed: Json, isDocumentVerified = false): Promise<boolean> {
-  return !(await verifySubject({ record: changed }, isDocumentVerified ? policy : null)).ok
+  return !(await verifySubject({ record: changed }, { policy: isDocumentVerified ? policy : null })).ok
 }
 
 const PROTECTED = [
@@ -94,7 +94,7 @@ const PROTECTED = [
 
 describe('a record that was tampered with', () => {
   it('was fine before', async () => {
-    expect(await verifySubject({ record }, policy)).toMatchObject({
+    expect(await verifySubject({ record }, { policy })).toMatchObject({
       ok: true,
       holder: { code: 'any', root: 'given' },
     })

@@ -6,6 +6,7 @@ import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { ownMembers } from '../../../attestation/own-members.ts'
 import { demandsAttestation, readAttestationPolicy } from '../attestation-options.ts'
 import {
   addBundleOptions,
@@ -57,6 +58,8 @@ What is not said is not checked, and never counts as passed: expected measuremen
 --release-key, or --pcr), the expected boot configuration (--configuration), the chain (--rpc). A bundle's
 attestation document is always verified, under AWS's root or --root; a record's when --release, --pcr,
 --any-measurement or --root is given. Both at its own time, with which releases are compared, too.
+An answer that was cut (outcome client_disconnected or upstream_error) is CONSISTENT at best, unless
+--allow-outcome names its outcome.
 Exit codes: 0 nothing failed, 1 a check failed (or less than --require) or there was nothing to check, 2 usage.`
 
 type Outcome = { readonly output: string; readonly isOk: boolean }
@@ -128,8 +131,9 @@ async function reportRecords(
       EXIT_CODES.usage,
     )
   const policy = demandsAttestation(options) ? expected : null
+  const { allowOutcome = [] } = ownMembers(options)
   const reports: readonly SubjectReport[] = await Promise.all(
-    subjects.map((subject) => verifySubject(subject, policy, verifier)),
+    subjects.map((subject) => verifySubject(subject, { policy, allowOutcome, verifier })),
   )
   const [unused] = verifier.unused()
   if (subjects.length > 1 && unused !== undefined) throw unused

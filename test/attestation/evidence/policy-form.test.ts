@@ -60,6 +60,8 @@ const POLICIES: readonly (readonly [string, string, unknown])[] = [
     { releases: [{ ...release, acceptedUntil: null }] },
   ],
   ['an entry revoked at no time', 'policy.releases.0', { releases: [{ ...release, revoked: undefined }] }],
+  ['one outcome in no list', 'policy.outcomes', { outcomes: 'client_disconnected' }],
+  ['an outcome that there is not', 'policy.outcomes.0', { outcomes: ['cut'] }],
   ['no root', 'policy.roots', { roots: [] }],
   ['a root in hex', 'policy.roots.0', { roots: ['00'.repeat(32)] }],
   ['a revoked certificate as one value', 'policy.revoked.0', { revoked: [bytes] }],
@@ -130,6 +132,7 @@ describe.each(Object.entries(untyped))('%s', (_, verify) => {
       revoked: [],
       allowDebug: true,
       confirmationsMin: 1,
+      outcomes: ['upstream_error'],
     }
     expect((await verify(whole, { attestations: createAttestationVerifier() })).verdict).toBe('verified')
     const { measurements, configurations, roots } = policy

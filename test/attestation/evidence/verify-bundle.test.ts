@@ -51,6 +51,9 @@ describe('verifyBundle', () => {
       hash: bundle.record.hash,
       notary: NOTARY.address.toLowerCase(),
       index: 5,
+      outcome: 'complete',
+      provider: { name: 'demo', origin: 'https://provider.example' },
+      model: { requested: 'demo/echo', returned: 'demo/echo-2025' },
       finishedAt: Math.floor(FINISHED_AT / 1000),
       measurements: new Map([...PCR_VALUES].map(([index, pcr]) => [index, new Uint8Array(pcr)])),
       release: null,
@@ -161,6 +164,21 @@ describe('verifyBundle without what it needs', () => {
     }
     expect(await verifyBundle(bundle, leftOut)).toMatchObject({ verdict: 'consistent', open })
   })
+
+  it.each(['client_disconnected', 'upstream_error'] as const)(
+    'never says verified of an answer that was cut (%s), unless its reader takes that',
+    async (outcome) => {
+      const cut = buildEvidence({ record: { receipt: { outcome } } })
+      const report = await verifyBundle(cut.bundle, policy, { chain: cut.chain })
+      expect(report).toMatchObject({ verdict: 'consistent', open: ['outcome'], facts: { outcome } })
+      expect(detailOf(report, 'outcome')).toContain(`${outcome}: the answer was cut`)
+      const other = outcome === 'upstream_error' ? 'client_disconnected' : 'upstream_error'
+      for (const outcomes of [[], ['complete'], [other]] as const)
+        expect((await verifyBundle(cut.bundle, { ...policy, outcomes })).verdict).toBe('consistent')
+      const taken = await verifyBundle(cut.bundle, { ...policy, outcomes: [other, outcome] })
+      expect(taken).toMatchObject({ verdict: 'verified', facts: { outcome } })
+    },
+  )
 
   it('never says verified before the transaction was mined, or when the block was taken away', async () => {
     const open = ['block header', 'anchor time', 'transaction in block', 'anchor outcome']

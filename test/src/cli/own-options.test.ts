@@ -20,6 +20,7 @@ const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOption
   rpc: 'http://127.0.0.1:1',
   confirmations: 9,
   require: 'verified',
+  allowOutcome: ['client_disconnected'],
 }
 
 let polluted = ''

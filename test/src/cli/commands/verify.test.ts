@@ -165,6 +165,39 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect(stderr).toContain('the chain cannot be asked')
   })
 
+  describe('of an answer that a gateway cut', () => {
+    const cut = buildEvidence({ record: { receipt: { outcome: 'client_disconnected' } } }).bundle
+    const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
+
+    it('says CONSISTENT at best, and why, so that --require verified fails', async () => {
+      const { code, stdout } = await runCommand('verify', await save('cut.json', cut), ...words())
+      expect(code).toBe(1)
+      expect(stdout).toMatch(/not checked {2}outcome +client_disconnected: the answer was cut/)
+      expect(stdout).toMatch(/CONSISTENT: .*outcome.*The answer was cut \(client_disconnected\)/)
+      expect(stdout).toContain('outcome        client_disconnected: the answer was cut')
+    })
+
+    it('verifies with --allow-outcome of that outcome alone', async () => {
+      const place = await save('cut.json', cut)
+      const taken = await verify(place, ...words(), '--allow-outcome', 'upstream_error,client_disconnected')
+      expect([taken.code, taken.report.bundle.facts.outcome]).toEqual([0, 'client_disconnected'])
+      expect((await verify(place, ...words(), '--allow-outcome', 'upstream_error')).code).toBe(1)
+    })
+  })
+
+  it('tells provider and models as facts', async () => {
+    const { stdout } = await runCommand('verify', file, ...trust)
+    expect(stdout).toContain('provider       demo at https://provider.example\n')
+    expect(stdout).toContain('model          demo/echo, answered by demo/echo-2025\n')
+    expect(stdout).toContain('outcome        complete\n')
+    const { report } = await verify(file, ...trust)
+    expect(report.bundle.facts).toMatchObject({
+      provider: { name: 'demo', origin: 'https://provider.example' },
+      model: { requested: 'demo/echo', returned: 'demo/echo-2025' },
+      outcome: 'complete',
+    })
+  })
+
   it('says what was left out of a redacted bundle, which is never verified', async () => {
     const redacted = await save('redacted.json', redactBundle(bundle, { request: true }))
     const { code, report } = await verify(redacted, ...trust, ...pcrs, '--configuration', digest)
@@ -185,6 +218,17 @@ describe('affidavit verify, of an evidence bundle', () => {
 })
 
 describe('affidavit verify, of a record', () => {
+  it('does not call a cut answer VALID, unless told to take it', async () => {
+    const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
+    const words = ['verify', await save('cut-record.json', record), ...trust, ...pcrs]
+    const { code, stdout } = await runCommand(...words)
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/CONSISTENT: .*an answer was cut \(upstream_error\)/),
+    ])
+    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toContain('VALID: ')
+  })
+
   it.each([
     ['--rpc', 'http://127.0.0.1:1'],
     ['--configuration', digest],
@@ -204,6 +248,7 @@ describe('affidavit verify, usage', () => {
     ['an endpoint that is no URL', () => [file, '--rpc', 'chain']],
     ['no confirmations', () => [file, '--confirmations', '0']],
     ['confirmations that no chain is asked for', () => [file, ...trust, '--confirmations', '5']],
+    ['an unknown outcome', () => [file, '--allow-outcome', 'complete,whatever']],
     ['an unknown verdict', () => [file, '--require', 'consistent']],
     ['a base URL with a query', () => ['ab'.repeat(32), '--url', 'http://127.0.0.1/?a']],
   ])('refuses %s', async (_, words) => {
