@@ -9,6 +9,14 @@ export {
 } from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
 export {
+  compareExchange,
+  type ExchangeCheck,
+  type ExchangeCheckName,
+  type KeptAnswer,
+  type KeptExchange,
+  responseOf,
+} from './compare-exchange.ts'
+export {
   type CompletionHash,
   hashChunks,
   hashCompletion,

@@ -3,6 +3,7 @@ import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
+import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { Release } from '../release/release.ts'
 import { type BootFacts, digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import {
@@ -20,7 +21,7 @@ import {
 } from './document-checks.ts'
 import { attempt, check, need, reasonOf } from './finding.ts'
 import type { BundleContext, BundlePolicy } from './policy.ts'
-import { checkContextForm, checkPolicyForm } from './policy-form.ts'
+import { readContext, readPolicy } from './policy-form.ts'
 import {
   type Check,
   type CheckTable,
@@ -88,11 +89,12 @@ export type BootStatementFacts = {
 export async function verifyBootStatement(
   json: Json,
   log: AttestedLog,
-  policy: BundlePolicy,
-  { recover, ...context }: BundleContext & { readonly recover?: PointRecovery } = {},
+  demanded: BundlePolicy,
+  given: BundleContext & { readonly recover?: PointRecovery } = {},
 ): Promise<BootStatementReport> {
-  checkPolicyForm(policy)
-  checkContextForm(context)
+  const policy = readPolicy(demanded)
+  const { recover, ...context } = readOwn(given)
+  const { attestations } = readContext(context)
   const parsed = attempt(() => ({
     statement: parseBootStatement(json),
     domain: domainOf(parseBootConfiguration(log.bootConfiguration)),
@@ -107,7 +109,7 @@ export async function verifyBootStatement(
   const configuration = digestBootConfiguration(log.bootConfiguration)
   const bytes = attempt(() => decodeBase64(statement.document))
   const document = attempt(() => decodeAttestationPayload(need(bytes)))
-  const facts = await verifyDocument(bytes, policy, context.attestations)
+  const facts = await verifyDocument(bytes, policy, attestations)
   const made: readonly Check<BootStatementCheckName>[] = [
     { name: 'format', outcome: 'passed', detail: 'version 1' },
     check('attestation document', () => describeDocument(need(facts))),
@@ -136,7 +138,7 @@ export async function verifyBootStatement(
       throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
     }),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
-    check('expected configuration', () => checkExpectedConfiguration(configuration, policy)),
+    check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
   ]
   const checks = orderChecks(made, BOOT_STATEMENT_CHECKS)
   const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS, hasChain: false })
@@ -144,6 +146,12 @@ export async function verifyBootStatement(
   const { timestampMs, pcrs: measurements } = need(document)
   const release = findExpectedCode(need(document), policy)?.release ?? null
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
+}
+
+/** Throws PolicyError, as readContext of the whole would. */
+function readOwn<Given extends BundleContext>(given: Given): Given {
+  if (!hasOwnMembersAlone(given)) readContext(given)
+  return ownMembers(given)
 }
 
 function domainOf({ chainId, contract }: BootFacts) {

@@ -1,4 +1,5 @@
 import { equalBytes } from '../bytes.ts'
+import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { AttestationError } from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
 import { POINT_BYTES } from './p384.ts'
@@ -21,8 +22,9 @@ export type RevocationList = {
 
 /** Whether a value that is said to be a revocation list has the form of one. */
 export function isRevocationList(value: unknown): value is RevocationList {
-  if (typeof value !== 'object' || value === null) return false
-  const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs } = value as Partial<RevocationList>
+  if (!hasOwnMembersAlone(value)) return false
+  const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs }: Partial<RevocationList> =
+    ownMembers(value)
   return (
     issuer instanceof Uint8Array &&
     issuerKey instanceof Uint8Array &&

@@ -1,49 +1,70 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../attestation/evidence/bundle-report.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
-import { printable } from './printable.ts'
+import type { ComparedExchange } from './kept-exchange.ts'
+import { printable, printableJson } from './printable.ts'
 import { hintAtRoot } from './root-hint.ts'
-import { failedDetails, formatCheck } from './verify-report.ts'
+import { printExchange } from './told-exchange.ts'
+import { type Check, failedDetails, formatCheck } from './verify-report.ts'
 
-/** Whether a report is good enough for an exit code of 0. `required` makes anything short of it fail. */
-export function isAccepted({ verdict }: BundleReport, required: 'verified' | undefined): boolean {
+/** How far a report must reach, and what a caller's own request and answer were compared with. */
+export type Acceptance = {
+  readonly exchange: ComparedExchange
+  /** Anything short of it fails. */
+  readonly required: 'verified' | undefined
+}
+
+/** Whether a report is good enough for an exit code of 0. */
+export function isAccepted({ verdict }: BundleReport, { exchange, required }: Acceptance): boolean {
+  if (differencesOf(exchange).length > 0) return false
   return required === undefined ? verdict !== 'invalid' : verdict === required
 }
 
-/** Gives the report of a bundle for people: each check, what is open, and what it comes to. */
-export function printBundleText(report: BundleReport): string {
-  const width = Math.max(...report.checks.map(({ name }) => name.length))
-  const lines = report.checks.map((check) => formatCheck(check, width))
-  const rest = [...describeFacts(report), conclude(report)].join('\n')
-  return `evidence bundle\n${lines.join('')}\n${rest}\n${hintAtRoot(failedDetails(report.checks))}`
+/** Gives the report of a bundle for people: each check, what was asked and said, what is open, and what it comes to. */
+export function printBundleText(report: BundleReport, exchange: ComparedExchange): string {
+  const checks: readonly Check[] = [...report.checks, ...exchange.checks]
+  const width = Math.max(...checks.map(({ name }) => name.length))
+  const lines = checks.map((check) => formatCheck(check, width))
+  const told = report.verdict === 'invalid' ? '' : printExchange(exchange.told)
+  const rest = [...describeFacts(report), conclude(report, exchange)].join('\n')
+  return `evidence bundle\n${lines.join('')}\n${told === '' ? '' : `${told}\n`}${rest}\n${hintAtRoot(failedDetails(checks))}`
 }
 
-/** Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds. */
-export function printBundleJson(report: BundleReport, required: 'verified' | undefined): string {
+/** The comparisons that found a difference: then the evidence, good or not, is of something else. */
+function differencesOf({ checks }: ComparedExchange): readonly string[] {
+  return checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+}
+
+/**
+ * Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds. Of evidence that is not of the
+ * request or answer that was given, the verdict is `invalid`, too.
+ */
+export function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
   const { facts, verdict, checks, open, redacted } = report
-  return `${JSON.stringify(
-    {
-      ok: isAccepted(report, required),
-      conclusion: conclude(report),
-      bundle: {
-        verdict,
-        checks,
-        open,
-        redacted,
-        facts: facts && {
-          ...facts,
-          release: facts.release && releaseName(facts.release),
-          configuration: encodeHex(facts.configuration),
-          measurements: Object.fromEntries(
-            [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
-          ),
-        },
+  const { exchange } = acceptance
+  return `${printableJson({
+    ok: isAccepted(report, acceptance),
+    conclusion: conclude(report, exchange),
+    bundle: {
+      verdict: differencesOf(exchange).length > 0 ? 'invalid' : verdict,
+      exchange: { checks: exchange.checks, ...(verdict === 'invalid' ? NOTHING_TOLD : exchange.told) },
+      checks,
+      open,
+      redacted,
+      facts: facts && {
+        ...facts,
+        release: facts.release && releaseName(facts.release),
+        configuration: encodeHex(facts.configuration),
+        measurements: Object.fromEntries(
+          [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
+        ),
       },
     },
-    null,
-    2,
-  )}\n`
+  })}\n`
 }
+
+/** Of evidence that does not hold, nothing is told. */
+const NOTHING_TOLD = { asked: null, said: null }
 
 function describeFacts({ facts, checks, redacted }: BundleReport): readonly string[] {
   if (facts === null) return []
@@ -77,7 +98,10 @@ function describeCode({ release, measurements }: BundleFacts, checks: BundleRepo
 }
 
 /** Says what it comes to, and no more than that. */
-function conclude({ verdict, checks, open, facts }: BundleReport): string {
+function conclude({ verdict, checks, open, facts }: BundleReport, exchange: ComparedExchange): string {
+  const differences = differencesOf(exchange)
+  if (verdict !== 'invalid' && differences.length > 0)
+    return `INVALID: failed at ${differences.join(', ')}. The bundle is evidence of something else than what you gave.`
   switch (verdict) {
     case 'invalid': {
       const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)

@@ -21,11 +21,15 @@ export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
 
+/** Gives the hash that isHash found, as records have it: lower case, without 0x. */
+export function hashOf(source: string): string {
+  return source.toLowerCase().replace(/^0x/, '')
+}
+
 /** Gives the URL of a completion's evidence bundle. */
 export function evidenceUrl(hash: string, options: GatewayOptions): string {
   const base = options.url ?? readGatewaySettings().gatewayUrl
-  const digits = hash.toLowerCase().replace(/^0x/, '')
-  return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${digits}/evidence`
+  return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${hashOf(hash)}/evidence`
 }
 
 /** Gives the base URL of a gateway as it was written, without a query. */

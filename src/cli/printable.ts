@@ -10,6 +10,23 @@ export function printable(text: string): string {
   return cut.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, writeEscape)
 }
 
+/**
+ * Gives a value as JSON over several lines, in which whatever printable escapes is written as JSON's own escapes: the same
+ * data for a program, and nothing that a terminal would act on.
+ */
+export function printableJson(value: unknown): string {
+  return JSON.stringify(value, null, 2).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, (character) =>
+    character === '\n' ? character : escapeUnits(character),
+  )
+}
+
+function escapeUnits(character: string): string {
+  return Array.from({ length: character.length }, (_, at) => {
+    const unit = character.charCodeAt(at)
+    return `\\u${unit.toString(16).padStart(4, '0')}`
+  }).join('')
+}
+
 function writeEscape(character: string): string {
   return `\\u{${character.codePointAt(0)?.toString(16)}}`
 }

@@ -1,3 +1,4 @@
+import type { KeptAnswer } from '../../attestation/compare-exchange.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -42,6 +43,23 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
+/**
+ * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as it came. Throws CliError
+ * for anything else, a record among it.
+ */
+export function readKeptAnswer(input: Uint8Array): KeptAnswer {
+  if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
+  const answer = readJson(() => parseExactJson(input), 'the answer')
+  if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
+    throw new CliError('expected --answer to be an answer as JSON, or its event stream', EXIT_CODES.usage)
+  return { kind: 'whole', answer }
+}
+
+/** Gives the request in a file that its caller kept: the body that was sent. Throws CliError. */
+export function readKeptRequest(input: Uint8Array): Json {
+  return readJson(() => parseStrictJson(input), 'the request')
+}
+
 function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readonly Subject[] {
   const page = memberOf(value, 'completions')
   if (isJsonArray(page)) {
@@ -62,7 +80,7 @@ function isEventStream(input: Uint8Array): boolean {
 }
 
 function readRequest(body: Uint8Array | null): Json {
-  if (body !== null) return readJson(() => parseStrictJson(body), 'the request')
+  if (body !== null) return readKeptRequest(body)
   throw new CliError(
     'an answer does not repeat its request: give the body that was sent with --request FILE',
     EXIT_CODES.usage,
@@ -74,9 +92,7 @@ function readRequest(body: Uint8Array | null): Json {
  * gave out, and what they say, is verifyStream's to check.
  */
 function readStream(input: Uint8Array, request: Json): Subject {
-  const texts = readEvents(input)
-  const chunks = texts.map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
-  if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
+  const chunks = readChunks(input)
   const proof = chunks.at(-1)
   if (proof === undefined || memberOf(proof, 'receipt') === undefined)
     throw new CliError('expected the last chunk before [DONE] to carry the proof')
@@ -86,6 +102,13 @@ function readStream(input: Uint8Array, request: Json): Subject {
         `fetch the record of hash ${printable(String(proof.hash))} instead`,
     )
   return { record: proof, request, chunks }
+}
+
+function readChunks(input: Uint8Array): readonly JsonObject[] {
+  const texts = readEvents(input)
+  const chunks = texts.map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
+  if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
+  return chunks
 }
 
 function readEvents(input: Uint8Array): readonly string[] {

@@ -2,8 +2,10 @@ import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.
 import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { nameRelease, type ReleaseName } from '../../attestation/release/accepted-releases.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
-import { printable } from './printable.ts'
+import type { ComparedExchange } from './kept-exchange.ts'
+import { printable, printableJson } from './printable.ts'
 import { hintAtRoot } from './root-hint.ts'
+import { printExchange, type ToldExchange } from './told-exchange.ts'
 
 /** One line of a report. Not checked is not passed. */
 export type Check = {
@@ -22,6 +24,8 @@ export type SubjectReport = {
   /** Why it is no more than consistent, though nothing failed: sentences without their full stops. */
   readonly doubts: readonly string[]
   readonly holder: Holder
+  /** What was asked and said; of a record that is not in order, nothing. */
+  readonly exchange: ToldExchange
 }
 
 /**
@@ -42,15 +46,18 @@ export function judgeReport(
   found: {
     readonly attestation: { readonly check: Check; readonly holder: Holder }
     readonly allowOutcome: readonly Receipt['outcome'][]
+    readonly exchange: ComparedExchange
   },
 ): SubjectReport {
-  const { attestation, allowOutcome } = found
+  const { attestation, allowOutcome, exchange } = found
   const hash = isJsonObject(record) ? memberOf(record, 'hash') : undefined
-  const checks = [...report.checks, attestation.check]
+  const checks = [...report.checks, attestation.check, ...exchange.checks]
+  const ok = checks.every(({ outcome }) => outcome !== 'failed')
   return {
     hash: typeof hash === 'string' ? hash : null,
     checks,
-    ok: checks.every(({ outcome }) => outcome !== 'failed'),
+    ok,
+    exchange: ok ? exchange.told : { asked: null, said: null },
     doubts: doubtOutcome(record, allowOutcome),
     holder: attestation.holder,
   }
@@ -70,9 +77,9 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 /** Gives the reports for people: each check, then what it comes to. */
 export function printText(reports: readonly SubjectReport[]): string {
   const width = Math.max(...reports.flatMap(({ checks }) => checks.map(({ name }) => name.length)))
-  const blocks = reports.map(({ hash, checks }) => {
+  const blocks = reports.map(({ hash, checks, exchange }) => {
     const lines = checks.map((check) => formatCheck(check, width))
-    return `record ${printable(hash ?? 'without hash')}\n${lines.join('')}`
+    return `record ${printable(hash ?? 'without hash')}\n${lines.join('')}${printExchange(exchange)}`
   })
   return `${blocks.join('\n')}\n${conclude(reports)}\n${hintAtRoot(failedDetails(reports.flatMap(({ checks }) => checks)))}`
 }
@@ -90,7 +97,7 @@ export function formatCheck({ name, outcome, detail }: Check, width: number): st
 /** Gives the reports as one JSON object, for programs. */
 export function printJson(reports: readonly SubjectReport[]): string {
   const report = { ok: reports.every(({ ok }) => ok), conclusion: conclude(reports), records: reports }
-  return `${JSON.stringify(report, null, 2)}\n`
+  return `${printableJson(report)}\n`
 }
 
 const MARKS = { passed: 'passed     ', failed: 'FAILED     ', 'not checked': 'not checked' } as const

@@ -1,9 +1,11 @@
+import type { KeptExchange } from '../../attestation/compare-exchange.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
 import type { Outcome } from './bundle-options.ts'
 import { checkAttestation } from './check-attestation.ts'
+import { compareKept, tellKept } from './kept-exchange.ts'
 import type { Subject } from './read-subjects.ts'
 import { judgeReport, type SubjectReport } from './verify-report.ts'
 
@@ -13,7 +15,10 @@ export type SubjectDemands = {
   readonly policy: AttestationPolicy | null
   /** How a cut answer may have ended to be taken all the same. */
   readonly allowOutcome?: readonly Outcome[]
+  /** Verifies attestation documents. Default: with no revocation lists. */
   readonly verifier?: AttestationVerifier
+  /** What the caller kept, to be compared. */
+  readonly kept?: KeptExchange
 }
 
 /**
@@ -24,7 +29,7 @@ export type SubjectDemands = {
  */
 export async function verifySubject(
   { record, request, chunks }: Subject,
-  { policy, allowOutcome = [], verifier = { verify: verifyAttestation } }: SubjectDemands,
+  { policy, allowOutcome = [], verifier = { verify: verifyAttestation }, kept = {} }: SubjectDemands,
 ): Promise<SubjectReport> {
   const given = {
     ...(request === undefined ? {} : { request }),
@@ -34,5 +39,6 @@ export async function verifySubject(
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
+    exchange: request === undefined ? compareKept(record, kept) : tellKept(record, { request, chunks }),
   })
 }

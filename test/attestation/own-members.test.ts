@@ -89,6 +89,10 @@ describe('options that Object.prototype has', () => {
     ['allowDebug', true],
     ['roots', roots],
     ['revoked', [certificate]],
+    [
+      'revocationLists',
+      [{ ...certificate, issuerKey: new Uint8Array(97), serials: [], thisUpdateMs: 0, nextUpdateMs: 0 }],
+    ],
   ])('change nothing of an attestation policy: %s', (name, value) => {
     const honest = resolvePolicy({ measurements: [] })
     pollute(name, value)
@@ -110,6 +114,7 @@ describe('options that Object.prototype has', () => {
   it.each<[string, unknown]>([
     ['request', { model: 'another' }],
     ['response', 'ab'.repeat(32)],
+    ['chunks', []],
     ['withheld', { request: 'ab'.repeat(32), response: 'ab'.repeat(32) }],
     ['decodeAttestation', () => ({ publicKey: null })],
     [

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { CliError } from '../exit-codes.ts'
 import { chooseKey } from '../gateway-key.ts'
-import { addGatewayOptions, evidenceUrl, type GatewayOptions, isHash } from '../gateway-options.ts'
+import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../gateway-options.ts'
 import { readBundle } from '../read-bundle.ts'
 import { readSource } from '../read-source.ts'
 import { writeOutput } from '../write-output.ts'
@@ -38,5 +38,5 @@ async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<vo
 
 function parseHash(text: string): string {
   if (!isHash(text)) throw new InvalidArgumentError('expected 64 hex digits')
-  return text.toLowerCase().replace(/^0x/, '')
+  return hashOf(text)
 }

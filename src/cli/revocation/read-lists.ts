@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { ownMembers } from '../../../attestation/own-members.ts'
 import { readSource } from '../read-source.ts'
 import { type ParsedList, parseLists } from './parse-list.ts'
 import { RevocationListError } from './revocation-list-error.ts'
@@ -22,9 +23,10 @@ export function addRevocationOption(command: Command): Command {
 
 /** Gives the lists that the options name, by file or http(s) URL, made by `nowMs`. Throws CliError, RevocationListError. */
 export async function readRevocationLists(
-  { crl: sources = [] }: RevocationOptions,
+  options: RevocationOptions,
   nowMs: number,
 ): Promise<readonly ParsedList[]> {
+  const { crl: sources = [] } = ownMembers(options)
   const given = { apiKey: null, stdin: process.stdin, bytesMax: LISTS_BYTES_MAX, timeoutMs: LISTS_TIMEOUT_MS }
   const files = await Promise.all(
     sources.map(async (source) => parseLists(await readSource(source, given), source)),

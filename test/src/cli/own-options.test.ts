@@ -13,6 +13,7 @@ const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOption
   anyMeasurement: true,
   allowDebug: true,
   root: ['/nowhere'],
+  crl: ['/nowhere'],
   release: ['/nowhere'],
   releaseKey: ['ab'.repeat(32)],
   releaseSigners: 9,

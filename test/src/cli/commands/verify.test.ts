@@ -4,12 +4,17 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../../../attestation/bytes.ts'
+import { hashChunks } from '../../../../attestation/completion-hash.ts'
+import type { BundleRecord } from '../../../../attestation/evidence/bundle.ts'
 import { redactBundle } from '../../../../attestation/evidence/redact-bundle.ts'
-import { buildRecord } from '../../../attestation/build-record.ts'
+import type { JsonObject } from '../../../../attestation/json/value.ts'
+import { buildRecord, REQUEST, RESPONSE } from '../../../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, digestOf } from '../../../attestation/evidence/build-evidence.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
+import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
 
 const { bundle, chain } = buildEvidence()
 const digest = encodeHex(digestOf(BOOT_CONFIGURATION))
@@ -217,6 +222,197 @@ describe('affidavit verify, of an evidence bundle', () => {
   })
 })
 
+describe('affidavit verify HASH, of a gateway that lies', () => {
+  const other = buildEvidence({ record: { response: { ...RESPONSE, id: 'other' } } }).bundle
+  const { hash } = bundle.record
+  let gateway: ScriptedEndpoint
+
+  beforeAll(async () => {
+    gateway = await startScriptedEndpoint()
+  })
+  afterAll(async () => {
+    await gateway.stop()
+  })
+
+  const ask = (asked: string, ...words: readonly string[]) =>
+    runCommand(
+      'verify',
+      asked,
+      '--url',
+      gateway.origin,
+      ...trust,
+      ...pcrs,
+      '--configuration',
+      digest,
+      ...words,
+    )
+
+  it('takes the bundle of the hash that was asked for, in either form', async () => {
+    gateway.setScript(() => bundle)
+    for (const asked of [hash, `0x${hash}`, `0x${hash.toUpperCase()}`]) {
+      const { code, stdout } = await ask(asked, '--require', 'verified')
+      expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
+    }
+    expect(gateway.requests.at(-1)?.url).toBe(`/v1/verified/chat/completions/${hash}/evidence`)
+  })
+
+  it.each<[string, string, () => unknown]>([
+    ['another completion’s bundle', hash, () => other],
+    ['a genuine bundle for an invented hash', 'ab'.repeat(32), () => bundle],
+    ['a bundle with the hash written over', hash, () => ({ ...other, record: { ...other.record, hash } })],
+    ['a plain record', hash, () => ({ ...buildRecord().stored, hash })],
+    ['a page of records', hash, () => ({ completions: [buildRecord().stored], cursor: null })],
+    ['an answer', hash, () => ({ ...buildRecord().created, hash })],
+    ['a bundle of an unknown version', hash, () => ({ ...bundle, version: 9 })],
+    ['nothing', hash, () => ({})],
+  ])('refuses %s', async (_, asked, answer) => {
+    gateway.setScript(answer)
+    for (const words of [
+      [],
+      ['--require', 'verified'],
+      ['--json'],
+      ['--request', await save('request.json', REQUEST)],
+    ]) {
+      const { code, stdout } = await ask(asked, ...words)
+      expect([code, stdout]).toEqual([
+        1,
+        expect.not.stringMatching(/VERIFIED|CONSISTENT|VALID:? nothing|"ok": true/),
+      ])
+    }
+  })
+})
+
+/** The proof that stands in a create response, or in the last chunk of a stream. */
+function proofOf({ hash, public_key, signature, tx_hash, attestation, receipt, log }: BundleRecord) {
+  return { hash, public_key, signature, tx_hash, attestation, receipt, log }
+}
+
+describe('affidavit verify, with what the caller sent and got', () => {
+  const chunks: readonly JsonObject[] = ['gr', 'oß'].map((content) => ({
+    id: 'chatcmpl-1',
+    object: 'chat.completion.chunk',
+    created: 1760000000,
+    model: 'demo/echo-2025',
+    choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: null }],
+  }))
+  const asked = { ...REQUEST, stream: true, stream_options: { include_usage: true } }
+  const streamHash = hashChunks(chunks)
+  const response = assembleCompletion(chunks)
+  const streamed = buildEvidence({ record: { request: asked, response, streamHash } }).bundle
+  const answer = { ...RESPONSE, ...proofOf(bundle.record) }
+  const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
+  const sse = (values: readonly unknown[]) =>
+    [...values.map((value) => `data: ${JSON.stringify(value)}\n\n`), 'data: [DONE]\n\n'].join('')
+  it('verifies evidence of that request and answer, and prints what was asked and said', async () => {
+    const kept = [
+      '--request',
+      await save('request.json', REQUEST),
+      '--answer',
+      await save('answer.json', answer),
+    ]
+    const { code, stdout } = await runCommand('verify', file, ...kept, ...words())
+    expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
+    expect(stdout).toMatch(/passed {7}request given .*\n.*passed {7}answer given .*\n.*passed {7}proof given/)
+    expect(stdout).toMatch(
+      /asked\n(.*\n)*.* user +\| \[name: ada\]\n +\| Größe\? 😀 \\u\{0\}\n(.*\n)*said\n +assistant +\| groß\n/,
+    )
+    const { report } = await verify(file, ...kept, ...words())
+    expect(report.bundle.exchange).toMatchObject({
+      checks: [{ name: 'request given' }, { name: 'answer given' }, { name: 'proof given' }],
+      said: [{ who: 'assistant', left_out: 0 }],
+    })
+  })
+
+  it('verifies a kept stream, and fails one in which a word was changed', async () => {
+    const place = await save('streamed.json', streamed)
+    const text = sse([...chunks.slice(0, -1), { ...chunks.at(-1), ...proofOf(streamed.record) }])
+    const good = await runCommand('verify', place, '--answer', await saveBytes('good.sse', text), ...words())
+    expect([good.code, good.stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
+    const changed = await saveBytes('changed.sse', text.replace('"gr"', '"br"'))
+    const { code, stdout } = await runCommand('verify', place, '--answer', changed, ...words())
+    expect([code, stdout]).toEqual([1, expect.stringContaining('INVALID: failed at answer given')])
+  })
+
+  it.each<[string, string, unknown]>([
+    ['request given', '--request', { ...REQUEST, temperature: 0 }],
+    ['answer given', '--answer', { ...answer, choices: [] }],
+    ['answer given', '--answer', { ...answer, note: 'added' }],
+    ['proof given', '--answer', { ...answer, tx_hash: `0x${'ab'.repeat(32)}` }],
+    ['proof given', '--answer', { ...answer, log: { ...bundle.record.log, chain_id: 1 } }],
+  ])('fails evidence of something else at %s, though it is genuine', async (name, option, content) => {
+    const kept = [option, await save('kept.json', content)]
+    for (const source of [file, await save('stored.json', bundle.record)]) {
+      const { code, stdout } = await runCommand('verify', source, ...kept, ...trust, ...pcrs)
+      expect(code).toBe(1)
+      expect(stdout).toMatch(new RegExp(`FAILED {7}${name}`))
+      expect(stdout).toMatch(/\nINVALID: /)
+      expect(stdout).not.toMatch(/VERIFIED|CONSISTENT|\nVALID/)
+      const { report } = await verify(source, ...kept, ...trust, ...pcrs)
+      expect([report.ok, report.bundle?.verdict ?? 'invalid']).toEqual([false, 'invalid'])
+    }
+  })
+
+  it('checks parts that were left out by what the caller kept of them', async () => {
+    const redacted = await save('redacted.json', redactBundle(bundle, { request: true, response: true }))
+    const kept = [
+      '--request',
+      await save('request.json', REQUEST),
+      '--answer',
+      await save('answer.json', answer),
+    ]
+    const { code, stdout } = await runCommand('verify', redacted, ...kept, ...words())
+    expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
+    expect(stdout).toContain('| groß')
+    const wrong = ['--request', await save('other.json', { ...REQUEST, user: 'me' })]
+    expect((await runCommand('verify', redacted, ...wrong, ...trust)).code).toBe(1)
+  })
+
+  it('prints nothing of what evidence says that does not hold', async () => {
+    const forged = await save('forged.json', {
+      ...bundle,
+      record: { ...bundle.record, response: { ...RESPONSE, id: 'forged-words' } },
+    })
+    const { code, stdout } = await runCommand('verify', forged, ...trust)
+    expect([code, stdout]).toEqual([1, expect.not.stringContaining('said\n')])
+    expect((await verify(forged, ...trust)).report.bundle.exchange).toMatchObject({ asked: null, said: null })
+  })
+
+  it('prints text that would act on a terminal as escapes, in both forms of output', async () => {
+    const content = '\u001b[2J\u202eVERIFIED\r\nVERIFIED: nothing failed'
+    const response = { ...RESPONSE, choices: [{ index: 0, message: { role: 'assistant', content } }] }
+    const place = await save('evil-words.json', buildEvidence({ record: { response } }).bundle)
+    for (const form of [[], ['--json']]) {
+      const { stdout } = await runCommand('verify', place, ...trust, ...form)
+      expect(stdout).not.toMatch(/[^\n\P{Cc}]|\p{Cf}/u)
+      expect(stdout).not.toMatch(/^VERIFIED/m)
+    }
+    expect((await verify(place, ...trust)).report.bundle.exchange.said[0].text).toBe(content)
+  })
+
+  it.each<[string, () => Promise<readonly string[]>]>([
+    [
+      'a page of records',
+      async () => [
+        await save('page.json', { completions: [bundle.record, bundle.record] }),
+        '--request',
+        await save('request.json', REQUEST),
+      ],
+    ],
+    [
+      'an answer with another answer',
+      async () => [
+        await save('answer.json', answer),
+        '--request',
+        await save('request.json', REQUEST),
+        '--answer',
+        await save('other-answer.json', answer),
+      ],
+    ],
+  ])('refuses %s, which it could compare with nothing', async (_, given) => {
+    expect((await runCommand('verify', ...(await given()))).code).toBe(2)
+  })
+})
+
 describe('affidavit verify, of a record', () => {
   it('does not call a cut answer VALID, unless told to take it', async () => {
     const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
@@ -243,7 +439,8 @@ describe('affidavit verify, of a record', () => {
 
 describe('affidavit verify, usage', () => {
   it.each([
-    ['a bundle with a request', () => [file, '--request', file]],
+    ['standard input named twice', () => ['-', '--request', '-']],
+    ['an answer that is none', () => [file, '--answer', file]],
     ['a configuration that is no boot configuration', () => [file, '--configuration', file]],
     ['an endpoint that is no URL', () => [file, '--rpc', 'chain']],
     ['no confirmations', () => [file, '--confirmations', '0']],

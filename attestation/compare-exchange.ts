@@ -1,0 +1,154 @@
+import { assembleCompletion } from './assemble-completion.ts'
+import { decodeHex } from './bytes.ts'
+import { hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
+import { FormatError, ProofError } from './errors.ts'
+import { attempt, check, type Finding } from './evidence/finding.ts'
+import type { Check } from './evidence/verdict.ts'
+import { canonicalizeJson } from './json/canonical.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { parseLogProof, verifyLogProof } from './log-proof.ts'
+import { ownMembers } from './own-members.ts'
+import { parseReceipt, type Receipt } from './receipt.ts'
+import { verifyRecord } from './verify-record.ts'
+
+/** An answer as its caller kept it: whole, or the chunks of its stream, all of them in their order. */
+export type KeptAnswer =
+  | { readonly kind: 'whole'; readonly answer: Json }
+  | { readonly kind: 'stream'; readonly chunks: readonly Json[] }
+
+/** What a caller kept of one call. */
+export type KeptExchange = {
+  /** The body that was sent. */
+  readonly request?: Json
+  readonly answer?: KeptAnswer
+}
+
+/** What a kept exchange is compared for. */
+export type ExchangeCheckName =
+  | 'request given' //   the request hashes to the evidence's request_hash
+  | 'answer given' //    the answer hashes to the evidence's response_hash, or its chunks to its stream_hash
+  | 'proof given' //     whatever proof stands in the answer is that of the evidence
+
+/** One comparison's outcome. Not checked is not passed. */
+export type ExchangeCheck = Check<ExchangeCheckName>
+
+/**
+ * Compares what a caller kept of a call with the evidence of one: `evidence` is a record, stored or of a bundle, its request
+ * or response left out or not. All of it is attacker-controlled: read texts with parseExactJson, the request's, which is the
+ * caller's own, with parseStrictJson. Gives the checks of those parts that were given. Never throws.
+ *
+ * Does NOT prove that the evidence holds: that is for verifyBundle, or verifyRecord. Nor that the call was made by this
+ * caller, or once: whoever sends the same request has the same request hash, unless it has a nonce.
+ */
+export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
+  const record = isJsonObject(evidence) ? evidence : {}
+  const { request, answer } = ownMembers(kept)
+  return [
+    ...(request === undefined ? [] : [check('request given', () => compareRequest(record, request))]),
+    ...(answer === undefined
+      ? []
+      : [
+          check('answer given', () => compareAnswer(record, answer)),
+          check('proof given', () => compareProof(record, answer)),
+        ]),
+  ]
+}
+
+/**
+ * The response that a kept answer is, without its proof: what a record of it holds. Of a stream, what its chunks amount to.
+ * Throws FormatError.
+ */
+export function responseOf(answer: KeptAnswer): JsonObject {
+  const response = answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
+  return withoutProof(response)
+}
+
+function compareRequest(record: JsonObject, request: Json): Finding {
+  if (!isJsonObject(request))
+    throw new FormatError('invalid_exchange', 'expected the request to be an object')
+  const { requestHash } = hashCompletion({ request, response: {} })
+  const { request_hash: expected } = receiptOf(record)
+  if (requestHash !== expected)
+    throw new ProofError(
+      'other_request',
+      `expected the request of the evidence, whose hash is ${expected}; that of the one given is ${requestHash}`,
+    )
+  return `the request of the evidence, SHA-256 ${requestHash}`
+}
+
+/** The record's proof around the answer, or with its chunks, makes a create response, whose checks are those of any. */
+function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
+  const withheld = { request: receiptOf(record).request_hash }
+  const proof = proofOf(record)
+  const { checks } =
+    answer.kind === 'stream'
+      ? verifyRecord(proof, { request: {}, withheld, chunks: chunksOf(answer) })
+      : verifyRecord({ ...responseOf(answer), ...proof }, { request: {}, withheld })
+  const made = checks.filter(({ name }) => ANSWER_CHECKS.has(name))
+  const failed = made.find(({ outcome }) => outcome === 'failed')
+  if (failed !== undefined) throw new ProofError('other_answer', `${failed.name}: ${failed.detail}`)
+  const passed = made.filter(({ outcome }) => outcome === 'passed')
+  if (passed.length === 0) throw new ProofError('other_answer', 'expected the answer of the evidence')
+  return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
+}
+
+/** Those that compare what was answered with the receipt. */
+const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])
+
+function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
+  const shown = answer.kind === 'whole' ? [proofOf(objectOf(answer.answer))] : chunksOf(answer).map(proofOf)
+  const members = shown.flatMap((proof) => Object.entries(proof))
+  if (members.length === 0) return { notChecked: 'the answer shows no proof' }
+  const other = members.find(([name, value]) => !isProofOf(record, name, value))
+  if (other !== undefined)
+    throw new ProofError('other_proof', `expected ${other[0]} of the answer to be that of the evidence`)
+  return `${members.map(([name]) => name).join(', ')} as in the evidence`
+}
+
+/** A log that has grown since has another head, under which the same receipt must be found. */
+function isProofOf(record: JsonObject, name: string, value: Json): boolean {
+  const expected = memberOf(record, name)
+  if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true
+  if (name !== 'log') return false
+  const publicKey = memberOf(record, 'public_key')
+  const found = attempt(() => {
+    const proof = parseLogProof(value)
+    const { chain_id: chainId, contract } = parseLogProof(memberOf(record, 'log') ?? null)
+    if (proof.chain_id !== chainId || proof.contract !== contract)
+      throw new ProofError('wrong_domain', "expected a head for the log's chain and contract")
+    verifyLogProof({
+      proof,
+      receipt: receiptOf(record),
+      publicKey: decodeHex(typeof publicKey === 'string' ? publicKey : ''),
+    })
+  })
+  return !('fault' in found)
+}
+
+function receiptOf(record: JsonObject): Receipt {
+  return parseReceipt(memberOf(record, 'receipt') ?? null)
+}
+
+function proofOf(record: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(record).filter(([name]) => isProofName(name)))
+}
+
+function withoutProof(response: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(response).filter(([name]) => !isProofName(name)))
+}
+
+function isProofName(name: string): boolean {
+  return PROOF_NAMES.has(name)
+}
+
+const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)
+
+function chunksOf({ chunks }: Extract<KeptAnswer, { kind: 'stream' }>): readonly JsonObject[] {
+  return chunks.map(objectOf)
+}
+
+function objectOf(value: Json): JsonObject {
+  if (!isJsonObject(value))
+    throw new FormatError('invalid_exchange', 'expected the answer, or each of its chunks, to be an object')
+  return value
+}

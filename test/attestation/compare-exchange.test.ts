@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto'
+import canonicalize from 'canonicalize'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { compareExchange, type KeptExchange } from '../../attestation/compare-exchange.ts'
+import type { Json, JsonObject } from '../../attestation/json/value.ts'
+import { buildRecord, REQUEST, RESPONSE } from './build-record.ts'
+
+const { stored, created } = buildRecord()
+/** The same completion under a later head of its log. */
+const later = buildRecord({ after: 9 })
+const other = buildRecord({ response: { ...RESPONSE, id: 'other' } })
+
+const CHUNKS: readonly JsonObject[] = ['gr', 'oß'].map((content, at) => ({
+  id: 'chatcmpl-1',
+  object: 'chat.completion.chunk',
+  created: 1760000000,
+  model: 'demo/echo-2025',
+  choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: at === 1 ? 'stop' : null }],
+}))
+const LAST = CHUNKS[1] ?? {}
+const USAGE = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
+const streamed = buildStreamed({})
+const keptChunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(streamed.created) }]
+
+/** A stream whose chunks are those, and whose signed response may have more. */
+function buildStreamed(more: JsonObject) {
+  return buildRecord({
+    request: { ...REQUEST, stream: true },
+    response: { ...assembleCompletion(CHUNKS), ...more },
+    streamHash: createHash('sha256')
+      .update(CHUNKS.map((chunk) => `${canonicalize(chunk)}\n`).join(''))
+      .digest('hex'),
+  })
+}
+
+const outcomes = (evidence: Json, kept: KeptExchange) =>
+  Object.fromEntries(compareExchange(evidence, kept).map(({ name, outcome }) => [name, outcome]))
+const whole = (answer: Json): KeptExchange => ({ answer: { kind: 'whole', answer } })
+const stream = (chunks: readonly Json[]): KeptExchange => ({ answer: { kind: 'stream', chunks } })
+
+describe('compareExchange', () => {
+  it('finds what was sent and got in the evidence of it, and makes no check of what was not given', () => {
+    expect(outcomes(stored, {})).toEqual({})
+    expect(outcomes(stored, { request: REQUEST })).toEqual({ 'request given': 'passed' })
+    expect(outcomes(stored, { request: { stop: null, ...REQUEST }, ...whole(created) })).toEqual({
+      'request given': 'passed',
+      'answer given': 'passed',
+      'proof given': 'passed',
+    })
+  })
+
+  it('finds it in evidence whose request and response were left out', () => {
+    const { request: _request, response: _response, ...redacted } = stored
+    expect(outcomes(redacted, { request: REQUEST, ...whole(created) })).toEqual({
+      'request given': 'passed',
+      'answer given': 'passed',
+      'proof given': 'passed',
+    })
+  })
+
+  it('fails another request, and what is none', () => {
+    for (const request of [{ ...REQUEST, temperature: 0.8 }, { ...REQUEST, more: 1 }, [], null, 'x'])
+      expect(outcomes(stored, { request })).toEqual({ 'request given': 'failed' })
+  })
+
+  it('fails another answer, also with the proof of the evidence around it', () => {
+    for (const answer of [
+      { ...created, id: 'chatcmpl-2' },
+      { ...created, note: 'added' },
+      { ...other.created, ...proofOf(created) },
+    ])
+      expect(outcomes(stored, whole(answer))['answer given']).toBe('failed')
+  })
+
+  it('fails the right words with a proof of something else', () => {
+    for (const name of ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt']) {
+      const answer = { ...created, [name]: name === 'receipt' ? {} : 'ab' }
+      expect(outcomes(stored, whole(answer))).toEqual({ 'answer given': 'passed', 'proof given': 'failed' })
+    }
+  })
+
+  it('says of an answer without proof that its proof was not checked', () => {
+    expect(outcomes(stored, whole(RESPONSE))).toEqual({
+      'answer given': 'passed',
+      'proof given': 'not checked',
+    })
+  })
+
+  it('compares the chunks of a stream, none left out and none added', () => {
+    const passed = { 'answer given': 'passed', 'proof given': 'passed' }
+    expect(outcomes(streamed.stored, stream(keptChunks))).toEqual(passed)
+    const added = { ...CHUNKS[0], choices: [{ index: 0, delta: { content: '!' } }] }
+    for (const chunks of [keptChunks.slice(1), [added, ...keptChunks], [...keptChunks, added]])
+      expect(outcomes(streamed.stored, stream(chunks))['answer given']).toBe('failed')
+  })
+
+  it('compares chunks by their hash when the signed response has a usage that nobody asked for', () => {
+    const { stored, created } = buildStreamed({ usage: USAGE })
+    const chunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(created) }]
+    expect(outcomes(stored, stream(chunks))).toEqual({ 'answer given': 'passed', 'proof given': 'passed' })
+    expect(outcomes(stored, stream(chunks.slice(1)))['answer given']).toBe('failed')
+  })
+
+  it('compares a stream of version 1, which has no hash of its chunks, by what they amount to', () => {
+    const old = buildRecord({ version: 1, response: assembleCompletion(CHUNKS) })
+    const { log: _log, ...proof } = proofOf(old.created)
+    const kept = stream([...CHUNKS, { ...LAST, choices: [], ...proof }])
+    expect(outcomes(old.stored, kept)).toEqual({ 'answer given': 'passed', 'proof given': 'passed' })
+    expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
+  })
+
+  it('fails a stream with a proof of something else in any chunk', () => {
+    const [first = {}, ...rest] = keptChunks
+    const chunks = [{ ...first, hash: 'ab'.repeat(32) }, ...rest]
+    expect(outcomes(streamed.stored, stream(chunks))['proof given']).toBe('failed')
+  })
+
+  it('never throws, and never passes, whatever the evidence and the files are', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.jsonValue(), (evidence, given) => {
+        const kept = { request: given as Json, ...whole(given as Json) }
+        const checks = compareExchange(evidence as Json, kept)
+        expect(checks.map(({ outcome }) => outcome)).not.toContain('passed')
+        expect(compareExchange(evidence as Json, stream([given as Json]))).toHaveLength(2)
+      }),
+      { numRuns: 50 },
+    )
+  })
+
+  it('does not say that the evidence holds', () => {
+    const forged = { ...stored, signature: '0x00' }
+    expect(outcomes(forged, { request: REQUEST })).toEqual({ 'request given': 'passed' })
+  })
+})
+
+describe('a log in an answer', () => {
+  it('may be of a later or earlier head of the same log, which holds the same receipt', () => {
+    for (const record of [stored, later.stored])
+      expect(outcomes(record, whole(created))['proof given']).toBe('passed')
+  })
+
+  it('fails when it is of another log, chain or receipt, or none at all', () => {
+    const log = stored.log as JsonObject
+    for (const forged of [other.stored.log ?? null, { ...log, chain_id: 1 }, { ...log, path: [] }, null])
+      expect(outcomes(later.stored, whole({ ...created, log: forged }))['proof given']).toBe('failed')
+  })
+})
+
+function proofOf(record: JsonObject): JsonObject {
+  const names = ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt', 'log']
+  return Object.fromEntries(Object.entries(record).filter(([name]) => names.includes(name)))
+}

@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { printable, printableJson } from '../../../src/cli/printable.ts'
+import {
+  printExchange,
+  TOLD_LENGTH_MAX,
+  TOLD_MESSAGES_MAX,
+  tellExchange,
+} from '../../../src/cli/told-exchange.ts'
+
+const said = (message: Json) =>
+  printExchange(tellExchange({ request: null, response: { choices: [{ index: 0, message }] } }))
+
+describe('what was asked and said', () => {
+  it('is told with every member, if only by its name', () => {
+    const request: JsonObject = {
+      model: 'demo/echo',
+      temperature: 1,
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Look:\nhere' },
+            { type: 'image_url', image_url: {} },
+          ],
+        },
+        { role: 'assistant', content: null, tool_calls: [{ function: { name: 'f', arguments: '{}' } }] },
+      ],
+    }
+    expect(printExchange(tellExchange({ request, response: null }))).toBe(
+      [
+        'asked',
+        '  model        | demo/echo',
+        '  with         | temperature',
+        '  user         | Look:',
+        '               | here',
+        '               | [part: {"type":"image_url","image_url":{}}]',
+        '  assistant    | [calls f({})]',
+        '',
+      ].join('\n'),
+    )
+    expect(said({ role: 'assistant', content: 'No', refusal: 'why', audio: { id: 'a' } })).toBe(
+      'said\n  assistant    | No\n               | [refusal: why]\n               | [audio: {"id":"a"}]\n',
+    )
+  })
+
+  it.each<[string, string]>([
+    ['a terminal escape', '\u001b[2J\u001b]0;title\u0007'],
+    ['a carriage return', 'FAILED\rpassed'],
+    ['C1 controls', '\u009b31m'],
+    ['bidirectional controls', 'a\u202eb\u2066c\u200f'],
+    ['text of no width', 'a\u200bb\ufeffc'],
+    ['tags', '\u{e0041}'],
+    ['line separators', 'a\u2028b\u2029c'],
+    ['lone surrogates', '\ud800'],
+    ['an escape across the width of a line', `${'x'.repeat(399)}\u001b[2J`],
+  ])('shows %s as escapes alone', (_, text) => {
+    const shown = said({
+      role: text,
+      content: text,
+      [text]: text,
+      tool_calls: [{ function: { name: text } }],
+    })
+    expect(shown).not.toMatch(/[^\n\P{Cc}]|[\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/u)
+    expect(shown).toContain('\\u{')
+  })
+
+  it('cannot write a line of the report: each line stands behind a bar', () => {
+    const shown = said({ role: 'assistant', content: 'x\n\nVERIFIED: nothing failed.\n  passed  hash' })
+    expect(
+      shown
+        .split('\n')
+        .slice(1, -1)
+        .every((line) => /^ {2}.{12} \| /.test(line)),
+    ).toBe(true)
+  })
+
+  it('is bounded, and says by how much', () => {
+    const long = 'x'.repeat(TOLD_LENGTH_MAX + 7)
+    expect(said({ role: 'assistant', content: long })).toContain('| … and 7 characters more')
+    const many = { model: 'm', messages: Array(100_000).fill({ role: 'user', content: long }) }
+    const told = tellExchange({ request: many, response: null })
+    expect(told.asked).toHaveLength(TOLD_MESSAGES_MAX + 2)
+    expect(printExchange(told).length).toBeLessThan(TOLD_MESSAGES_MAX * (TOLD_LENGTH_MAX + 300))
+    expect(said({ role: 'assistant', content: '\n'.repeat(1_000_000) }).split('\n').length).toBeLessThan(60)
+    const choices = Array(1000).fill({ index: 0, message: { role: 'assistant', content: 'a' } })
+    expect(printExchange(tellExchange({ request: null, response: { choices } }))).toContain(
+      '984 choices more',
+    )
+  })
+
+  it('is told of anything that has the wrong form', () => {
+    const odd: readonly Json[] = [
+      null,
+      7,
+      'text',
+      [],
+      {},
+      { content: { a: 1 } },
+      { tool_calls: 7 },
+      { tool_calls: [7] },
+    ]
+    for (const message of odd) expect(said(message)).toMatch(/^said\n/)
+  })
+})
+
+describe('printableJson', () => {
+  it('is the same data, with nothing that a terminal acts on', () => {
+    const value = { text: 'a\u202e\u001b\u009b\u2028\u{e0041}\ud800ü😀\n\t', list: [1, null] }
+    const json = printableJson(value)
+    expect(JSON.parse(json)).toEqual(value)
+    expect(json).not.toMatch(/[^\n\P{Cc}]|[\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/u)
+    expect(json).toContain('ü😀')
+    expect(printable('\u202e')).toBe('\\u{202e}')
+  })
+})
