@@ -58,9 +58,17 @@ export function judgeReport(
     checks,
     ok,
     exchange: ok ? exchange.told : { asked: null, said: null },
-    doubts: doubtOutcome(record, allowOutcome),
+    doubts: [...doubtLog(report), ...doubtOutcome(record, allowOutcome)],
     holder: attestation.holder,
   }
+}
+
+/** Without a log, provider, outcome and times are what whoever passed the answer on wrote there. */
+function doubtLog({ checks }: RecordReport): readonly string[] {
+  const isInLog = checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
+  return isInLog
+    ? []
+    : ['an answer has no log, and nothing else binds what its receipt says of provider, outcome and times']
 }
 
 /** A cut answer is no whole one, whoever cut it. A receipt that cannot be read fails a check of its own. */

@@ -96,7 +96,12 @@ export const chainRefusals: readonly Refusal[] = [
   {
     code: 'root_untrusted',
     name: 'a root with one byte changed',
-    document: bundled([root.with(-1, 0), regional, zonal, instance] as Chain['cabundle']),
+    document: bundled([
+      root.with(-1, (root.at(-1) ?? 0) ^ 1),
+      regional,
+      zonal,
+      instance,
+    ] as Chain['cabundle']),
   },
   {
     code: 'root_untrusted',

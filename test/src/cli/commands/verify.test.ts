@@ -414,6 +414,25 @@ describe('affidavit verify, with what the caller sent and got', () => {
 })
 
 describe('affidavit verify, of a record', () => {
+  it('does not call an answer VALID that came without log, nor tell its provider', async () => {
+    const { log: _, ...answer } = { ...RESPONSE, ...proofOf(bundle.record) }
+    const request = ['--request', await save('request.json', REQUEST)]
+    const { code, stdout } = await runCommand(
+      'verify',
+      await save('no-log.json', answer),
+      ...request,
+      ...trust,
+      ...pcrs,
+    )
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/\nCONSISTENT: .*an answer has no log/)])
+    expect(stdout).not.toContain('provider demo')
+    const whole = { ...RESPONSE, ...proofOf(bundle.record) }
+    const kept = await save('with-log.json', whole)
+    const good = await runCommand('verify', kept, ...request, ...trust, ...pcrs)
+    expect(good.stdout).toMatch(/\nVALID: /)
+    expect(good.stdout).toMatch(/asked\n(.*\n)*said\n +assistant +\| groß\n/)
+  })
+
   it('does not call a cut answer VALID, unless told to take it', async () => {
     const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
     const words = ['verify', await save('cut-record.json', record), ...trust, ...pcrs]
