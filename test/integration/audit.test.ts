@@ -115,4 +115,24 @@ describe('the command line, against a whole service', () => {
       ['transactions of relayers', 'passed'],
     ])
   })
+
+  it('finds nothing after the whole service, with its chain, was started again several times', async () => {
+    for (let start = 0; start < 3; start++) {
+      await service.stop()
+      service = await startAffidavit({
+        dataFolder: join(folder, 'data'),
+        variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' },
+      })
+      expect(await ask(`after start ${start}`)).not.toBe('')
+    }
+    // Not the configuration: it names the demo provider's port, which each start chooses.
+    const demands = expected.slice(0, expected.indexOf('--configuration'))
+    const { code, stdout } = await cli('audit', service.url, ...demands, '--rpc', service.rpcUrl, '--json')
+    const { logs, findings } = JSON.parse(stdout)
+    const all = [
+      ...findings,
+      ...logs.flatMap((log: { readonly findings: readonly unknown[] }) => log.findings),
+    ]
+    expect({ code, findings: all, logs: logs.length }).toEqual({ code: 0, findings: [], logs: 5 })
+  }, 120_000)
 })
