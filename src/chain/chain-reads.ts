@@ -38,6 +38,18 @@ export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSi
   }
 }
 
+/**
+ * How many transactions of the account there are on the chain, those that wait for a block there included: the first
+ * nonce that nobody used. Throws RpcError.
+ */
+export async function countTransactions(rpc: Rpc, address: string, signal?: AbortSignal): Promise<number> {
+  const replies = await rpc.batch(
+    ['latest', 'pending'].map((block) => ({ method: 'eth_getTransactionCount', params: [address, block] })),
+    signal,
+  )
+  return Math.max(...replies.map((reply) => readAs(Quantity, reply)))
+}
+
 /** Receipts in the order of the hashes; null for a transaction that is in no block the endpoint knows. Throws RpcError. */
 export async function fetchReceipts(
   rpc: Rpc,

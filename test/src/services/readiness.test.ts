@@ -14,7 +14,7 @@ const WELL: ReadinessChecks = {
   database: async () => undefined,
   enclave: async () => 'document',
   attestation: async () => undefined,
-  commits: () => ({ phase: 'following', failingForMs: 0 }),
+  commits: () => ({ phase: 'following', failingForMs: 0, fault: null }),
   chain: () => ({ isChainFailing: false, waitingCount: 0 }),
 }
 
@@ -34,12 +34,18 @@ describe('ready is who', () => {
     [['database'], { database: failing }],
     [['enclave', 'attestation'], { enclave: failing }],
     [['attestation'], { attestation: failing }],
-    [['commits'], { commits: () => ({ phase: 'stopped', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'opening', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'refusing', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX }) }],
-    [[], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX - 1 }) }],
-    [['database', 'commits'], { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0 }) }],
+    [['commits'], { commits: () => ({ phase: 'stopped', failingForMs: 0, fault: null }) }],
+    [['commits'], { commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) }],
+    [['commits'], { commits: () => ({ phase: 'refusing', failingForMs: 0, fault: null }) }],
+    [
+      ['commits'],
+      { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX, fault: null }) },
+    ],
+    [[], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX - 1, fault: null }) }],
+    [
+      ['database', 'commits'],
+      { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) },
+    ],
   ])('lacks %j: not', async (expected, checks) => {
     expect(await failingOf(checks)).toEqual(expected)
   })
@@ -49,6 +55,7 @@ describe('ready is who', () => {
     expect(await createReadiness(checks, Date.now).read()).toEqual({
       failing: [],
       chain: { isFailing: true, anchorsWaiting: 7 },
+      commitFault: null,
     })
   })
 
