@@ -171,6 +171,35 @@ export async function fetchBalance(rpc: Rpc, address: string, signal?: AbortSign
   return BigInt(readAs(BigQuantity, { kind: 'result', value: balance }))
 }
 
+/** What the chain has of an account. */
+export type AccountFacts = {
+  readonly balanceWei: bigint
+  /** Transactions in blocks, and with those that wait for one. */
+  readonly nonce: number
+  readonly pendingNonce: number
+}
+
+/** Reads all of it in one batch. Throws RpcError. */
+export async function fetchAccountFacts(
+  rpc: Rpc,
+  address: string,
+  signal?: AbortSignal,
+): Promise<AccountFacts> {
+  const [balance, nonce, pendingNonce] = await rpc.batch(
+    [
+      { method: 'eth_getBalance', params: [address, 'latest'] },
+      { method: 'eth_getTransactionCount', params: [address, 'latest'] },
+      { method: 'eth_getTransactionCount', params: [address, 'pending'] },
+    ],
+    signal,
+  )
+  return {
+    balanceWei: BigInt(readAs(BigQuantity, balance)),
+    nonce: readAs(Quantity, nonce),
+    pendingNonce: readAs(Quantity, pendingNonce),
+  }
+}
+
 /** Whether a contract is at the address, after the newest block or the one given. Throws RpcError. */
 export async function hasCode(
   rpc: Rpc,

@@ -1,10 +1,12 @@
 import type { App } from '../app.ts'
 import type { GatewayConfig } from '../config.ts'
 import { createEnclaveOperations } from '../control/enclave-operations.ts'
+import { createRelayerOperations } from '../control/relayer-operations.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Logger } from '../logger.ts'
 import { createMeter } from '../metrics/meter.ts'
 import type { RelayerFollowers } from '../services/relayer-followers.ts'
+import { createRelayersStore } from '../stores/relayers.ts'
 import { traceCalls } from '../telemetry/trace-calls.ts'
 import { openTraces } from '../telemetry/tracer.ts'
 import { VERSION } from '../version.ts'
@@ -50,6 +52,10 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     home,
     tiers: [...tiers.byName.keys()],
     enclaves: createEnclaveOperations(enclaves),
+    relayers: createRelayerOperations({
+      ...{ rpc: chain.rpc, chainId: chain.chainId, current: chain.relayer.address },
+      relayers: createRelayersStore(database),
+    }),
     onStarted,
   })
   const limits = await openLimits({

@@ -116,6 +116,23 @@ describe('the command line, against a whole service', () => {
     ])
   })
 
+  it('shows the relayer, its balance, its nonces and how many anchors wait', async () => {
+    const shown = () => runCli(['relayer', '--json'], { variables: { DATA_DIR: join(folder, 'data') } })
+    const [relayer, ...others] = JSON.parse((await shown()).stdout)
+    expect(others).toEqual([])
+    expect(relayer).toMatchObject({
+      address: expect.stringMatching(/^0x[0-9a-f]{40}$/),
+      current: true,
+      fault: '',
+    })
+    expect(BigInt(relayer.balance_wei)).toBeGreaterThan(10n ** 26n)
+    expect(relayer.next_nonce).toBeGreaterThan(0)
+    await expect.poll(async () => JSON.parse((await shown()).stdout)[0].waiting, { timeout: 20_000 }).toBe(0)
+    expect(JSON.parse((await shown()).stdout)[0].chain_nonce).toBe(relayer.next_nonce)
+    const table = await runCli(['relayer'], { variables: { DATA_DIR: join(folder, 'data') } })
+    expect(table.stdout).toMatch(/^RELAYER +USED +ETHER/)
+  })
+
   it('finds nothing after the whole service, with its chain, was started again several times', async () => {
     for (let start = 0; start < 3; start++) {
       await service.stop()
