@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   CHECK_TIMEOUT_MS,
   COMMITS_FAILING_MS_MAX,
+  type CommitFault,
   createReadiness,
   READINESS_AGE_MAX_MS,
   type ReadinessChecks,
@@ -48,6 +49,19 @@ describe('ready is who', () => {
     ],
   ])('lacks %j: not', async (expected, checks) => {
     expect(await failingOf(checks)).toEqual(expected)
+  })
+
+  it.each<[CommitFault | null, ReturnType<ReadinessChecks['commits']>]>([
+    [null, { phase: 'following', failingForMs: 0, fault: null }],
+    ['log_diverged', { phase: 'refusing', failingForMs: 0, fault: { name: 'LogDiverged', message: '' } }],
+    [
+      'relayer_nonce_unknown',
+      { phase: 'failing', failingForMs: 0, fault: { name: 'NonceUnknown', message: '' } },
+    ],
+    ['failing', { phase: 'failing', failingForMs: 9_999, fault: { name: 'Error', message: '' } }],
+  ])('is told why commits fail: %s', async (expected, status) => {
+    const report = await createReadiness({ ...WELL, commits: () => status }, Date.now).read()
+    expect([report.commitFault, report.failing]).toEqual([expected, expected === null ? [] : ['commits']])
   })
 
   it('is told of a chain that is away, and stays ready', async () => {
