@@ -1,6 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Anchors whose nonce another transaction took, the anchors made in their place, and who follows a relayer. */
+/**
+ * Anchors whose nonce another transaction took, the anchors made in their place, and who follows a
+ * relayer.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`
     alter table anchors
@@ -8,8 +11,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       add constraint anchors_state_check check (state in ('pending', 'mined', 'confirmed', 'reverted', 'taken'))`.execute(
     db,
   )
-  // origin_* is the first anchor of the same head, whose hash the head's records carry; null in that one itself.
-  // attempt counts from it: 0, 1, 2…
+  // origin_* is the first anchor of the same head, whose hash the head's records carry; null in
+  // that one itself. attempt counts from it: 0, 1, 2…
   await sql`
     alter table anchors
       add column origin_relayer text,

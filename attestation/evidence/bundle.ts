@@ -42,7 +42,10 @@ export type BundleRecord = RequestPart &
     readonly public_key: string
     readonly signature: string
     readonly tx_hash: string
-    /** Transactions that anchor the head in the place of `tx_hash`, in order; absent when there is none. */
+    /**
+     * Transactions that anchor the head in the place of `tx_hash`, in order; absent when there is
+     * none.
+     */
     readonly reanchored?: readonly string[]
     /** Standard base64. */
     readonly attestation: string

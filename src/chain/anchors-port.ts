@@ -6,8 +6,9 @@
  * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation, or a local chain
  *   that came back from an older state, makes it pending again.
  * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
- * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head is anchored again by
- *   another one. Only a reorganisation that undoes that other transaction makes it pending again.
+ * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head
+ *   is anchored again by another one. Only a reorganisation that undoes that other transaction
+ *   makes it pending again.
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
@@ -38,9 +39,9 @@ export type MinedAnchor = {
 }
 
 /**
- * What the broadcaster needs of the database; src/stores/anchors.ts implements it. A commit takes the next nonce and
- * stores the transaction in one database transaction; nonces are only left out where the chain has transactions of the
- * relayer that the database lost.
+ * What the broadcaster needs of the database; src/stores/anchors.ts implements it. A commit takes
+ * the next nonce and stores the transaction in one database transaction; nonces are only left out
+ * where the chain has transactions of the relayer that the database lost.
  */
 export type AnchorsStore = {
   /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */

@@ -69,7 +69,9 @@ export type BroadcasterOptions = {
   readonly contract: string
   readonly confirmations: number
   readonly log: Logger
-  /** Told in each round how many transactions of the relayer are in blocks; by default nobody is. */
+  /**
+   * Told in each round how many transactions of the relayer are in blocks; by default nobody is.
+   */
   readonly onCount?: (count: number) => void
   /** Milliseconds, monotonic; by default performance.now. */
   readonly now?: () => number
@@ -81,8 +83,9 @@ export type BroadcasterOptions = {
  * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the process lives. It holds
  * nothing that a restart would lose, and never throws out of its loop: what is wrong is in status() and in the log.
  *
- * What it relies on: that the relayer's nonces are used by this store alone. An anchor whose nonce was used elsewhere all the
- * same is marked as taken. What it does not do: sign, replace a transaction or raise its fees (a hash that was given out stays).
+ * What it relies on: that the relayer's nonces are used by this store alone. An anchor whose nonce
+ * was used elsewhere all the same is marked as taken. What it does not do: sign, replace a
+ * transaction or raise its fees (a hash that was given out stays).
  */
 export function createBroadcaster(options: BroadcasterOptions): Broadcaster {
   return new PollingBroadcaster({

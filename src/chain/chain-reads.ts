@@ -39,14 +39,23 @@ export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSi
 }
 
 /**
- * How many transactions of the account there are on the chain, those that wait for a block there included: the first
- * nonce that nobody used. Throws RpcError.
+ * How many transactions of the account there are on the chain, those that wait for a block there
+ * included: the first nonce that nobody used. Throws RpcError, also when the endpoint serves
+ * another chain than `chainId`.
  */
-export async function countTransactions(rpc: Rpc, address: string, signal?: AbortSignal): Promise<number> {
-  const replies = await rpc.batch(
-    ['latest', 'pending'].map((block) => ({ method: 'eth_getTransactionCount', params: [address, block] })),
-    signal,
-  )
+export async function countTransactions(
+  rpc: Rpc,
+  { address, chainId: expected }: { readonly address: string; readonly chainId: number },
+  signal?: AbortSignal,
+): Promise<number> {
+  const counts = ['latest', 'pending'].map((block) => ({
+    method: 'eth_getTransactionCount',
+    params: [address, block],
+  }))
+  const [id, ...replies] = await rpc.batch([{ method: 'eth_chainId', params: [] }, ...counts], signal)
+  const chainId = readAs(Quantity, id)
+  if (chainId !== expected)
+    throw new RpcError('bad_answer', `expected chain ${expected}, the endpoint serves ${chainId}`)
   return Math.max(...replies.map((reply) => readAs(Quantity, reply)))
 }
 
@@ -101,14 +110,17 @@ export type RecentBlock = {
   readonly hash: string
 }
 
-/** Blocks below the newest whose states endpoints keep: geth has 128 of them, a local chain here 64. */
+/**
+ * Blocks below the newest whose states endpoints keep: geth has 128 of them, a local chain here 64.
+ */
 const STATES_KEPT = 60
 
 /**
- * Gives what reads the block with `confirmations` blocks on top of it, or, while the contract is younger, the block from
- * which it is there: never one that the contract's deployment is not below. Of a contract that is older than what the
- * endpoint has states of, that is known from the first read on, whose block may so have fewer on top. What is read throws
- * RpcError, also when the endpoint does not have a block below its own newest (several nodes behind one address), and
+ * Gives what reads the block with `confirmations` blocks on top of it, or, while the contract is
+ * younger, the block from which it is there: never one that the contract's deployment is not below.
+ * Of a contract that is older than what the endpoint has states of, that is known from the first
+ * read on, whose block may so have fewer on top. What is read throws RpcError, also when the
+ * endpoint does not have a block below its own newest (several nodes behind one address), and
  * `refused` while there is no contract.
  */
 export function createRecentBlocks({
@@ -143,7 +155,10 @@ export function createRecentBlocks({
   }
 }
 
-/** The first of these blocks after which the address has code, by halving: code does not go away. Throws RpcError. */
+/**
+ * The first of these blocks after which the address has code, by halving: code does not go away.
+ * Throws RpcError.
+ */
 async function findFirstWithCode(
   {
     rpc,
@@ -200,7 +215,9 @@ export async function fetchAccountFacts(
   }
 }
 
-/** Whether a contract is at the address, after the newest block or the one given. Throws RpcError. */
+/**
+ * Whether a contract is at the address, after the newest block or the one given. Throws RpcError.
+ */
 export async function hasCode(
   rpc: Rpc,
   address: string,

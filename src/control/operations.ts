@@ -96,7 +96,10 @@ export type RelayerDescription = {
   readonly unconfirmed: number
   /** Unix seconds of the oldest of them; null for none. */
   readonly oldest_at: number | null
-  /** What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for one. Null while it is away. */
+  /**
+   * What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for
+   * one. Null while it is away.
+   */
   readonly balance_wei: string | null
   readonly chain_nonce: number | null
   readonly pending_nonce: number | null

@@ -3,7 +3,10 @@ import { type Rpc, RpcError } from '../chain/rpc.ts'
 import type { RelayersStore } from '../stores/relayers.ts'
 import type { RelayerDescription, RelayerOperations } from './operations.ts'
 
-/** Gives the operator's operations over the relayers of a database, as this process's chain sees them. */
+/**
+ * Gives the operator's operations over the relayers of a database, as this process's chain sees
+ * them.
+ */
 export function createRelayerOperations({
   relayers,
   rpc,
@@ -39,7 +42,10 @@ export function createRelayerOperations({
   }
 }
 
-/** What the chain says, or why it says nothing: a chain that is away is a reason to look at the rest. */
+/**
+ * What the chain says, or why it says nothing: a chain that is away is a reason to look at the
+ * rest.
+ */
 async function askChain(
   rpc: Rpc,
   address: string,

@@ -12,7 +12,10 @@ import { keepOneGenesis } from './kept-genesis.ts'
  * transactions, which are lost for good), and it dumps an idle chain over and over.
  */
 export type ChainState = {
-  /** The state's file when there is one, for --load-state; the chain that is loaded from it has the genesis it began with. */
+  /**
+   * The state's file when there is one, for --load-state; the chain that is loaded from it has the
+   * genesis it began with.
+   */
   find(): Promise<string | null>
   /**
    * Saves the state when the chain changed and stands still. True when the file is up to date now, false when the chain

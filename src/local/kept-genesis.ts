@@ -4,9 +4,10 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import { encodeHeader, HeaderJson } from '../chain/encode-block.ts'
 
 /**
- * Gives a dumped state of anvil without the blocks 0 that are not the parent of its block 1; null when there is nothing to
- * leave out. anvil makes a genesis of its own at every start and dumps it beside the one that it loaded, and of several it
- * takes any for block 0: the chain would then begin with another block after each start.
+ * Gives a dumped state of anvil without the blocks 0 that are not the parent of its block 1; null
+ * when there is nothing to leave out. anvil makes a genesis of its own at every start and dumps it
+ * beside the one that it loaded, and of several it takes any for block 0: the chain would then
+ * begin with another block after each start.
  */
 export function keepOneGenesis(state: string): string | null {
   const parsed = State.safeParse(parseJson(state))

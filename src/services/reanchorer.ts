@@ -28,7 +28,10 @@ export type ReanchorerOptions = {
   /** 0x, lower case. */
   readonly relayer: string
   readonly chainId: number
-  /** Signs the anchor of the same head, with the relayer's key: the raw transaction and its hash, 0x hex. */
+  /**
+   * Signs the anchor of the same head, with the relayer's key: the raw transaction and its hash, 0x
+   * hex.
+   */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
@@ -42,8 +45,9 @@ export type ReanchorerOptions = {
 }
 
 /**
- * Gives what sees to it that every head is anchored though its transaction was lost: each anchor whose nonce was taken, of
- * whatever relayer, gets a successor of the same head, which the contract never refuses. Of several gateways one does it.
+ * Gives what sees to it that every head is anchored though its transaction was lost: each anchor
+ * whose nonce was taken, of whatever relayer, gets a successor of the same head, which the contract
+ * never refuses. Of several gateways one does it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   return new ReanchorLoop(options)

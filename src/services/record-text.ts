@@ -17,7 +17,10 @@ export function lastChunkText(chunk: string, record: StoredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
-/** Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was anchored again. */
+/**
+ * Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was
+ * anchored again.
+ */
 export function recordText(record: StoredRecord): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record

@@ -16,9 +16,15 @@ export type RelayerFollowers = {
   notify(): void
   /** Breaks off what runs, gives all leases back, and resolves when nothing is left running. */
   stop(): Promise<void>
-  /** As Broadcaster's: counts are of all relayers, the fault is the own relayer's or else that of one followed here. */
+  /**
+   * As Broadcaster's: counts are of all relayers, the fault is the own relayer's or else that of
+   * one followed here.
+   */
   status(): BroadcasterStatus
-  /** The relayers that have anchors on their way, this gateway's own always among them. 0x, lower case. */
+  /**
+   * The relayers that have anchors on their way, this gateway's own always among them. 0x, lower
+   * case.
+   */
   relayers(): readonly string[]
 }
 
@@ -27,7 +33,9 @@ export type RelayerFollowersOptions = {
   readonly relayer: string
   readonly chainId: number
   readonly store: RelayersStore
-  /** Gives a broadcaster of a relayer's anchors, not yet started. No key is needed: they are signed. */
+  /**
+   * Gives a broadcaster of a relayer's anchors, not yet started. No key is needed: they are signed.
+   */
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
@@ -36,9 +44,10 @@ export type RelayerFollowersOptions = {
 }
 
 /**
- * Gives the followers of all relayers. The own one is followed always. One that others used (a key that was rotated, a gateway that
- * was retired) is followed while it has anchors that are not confirmed, by whichever gateway has its lease. Two gateways that
- * follow one relayer for a moment do no harm: they send the same bytes.
+ * Gives the followers of all relayers. The own one is followed always. One that others used (a key
+ * that was rotated, a gateway that was retired) is followed while it has anchors that are not
+ * confirmed, by whichever gateway has its lease. Two gateways that follow one relayer for a moment
+ * do no harm: they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   return new Followers(options)
@@ -138,7 +147,10 @@ class Followers implements RelayerFollowers {
     this.#options.log.info({ relayer }, 'another relayer is followed no more')
   }
 
-  /** A database that is away is told by whoever needs it now; here once at the beginning and at the end. */
+  /**
+   * A database that is away is told by whoever needs it now; here once at the beginning and at the
+   * end.
+   */
   #note(error: Error | null): void {
     if (error !== null && !this.#hasFailed)
       this.#options.log.warn({ err: error }, 'other relayers could not be looked for; tried again')

@@ -2,20 +2,27 @@ import { asError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { CommitsStore } from '../stores/commits.ts'
 
-/** How long a running service waits for the chain when it doubts the database; at the start it waits as long as it takes. */
+/**
+ * How long a running service waits for the chain when it doubts the database; at the start it waits
+ * as long as it takes.
+ */
 export const DOUBT_TIMEOUT_MS = 2_000
 
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
-  /** How many transactions of it the chain has, those included that wait for a block. Throws when the chain is away. */
+  /**
+   * How many transactions of it the chain has, those included that wait for a block. Throws when
+   * the chain is away.
+   */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
- * The next nonce cannot be known: the database may have been restored to an earlier state, or failed over to a replica
- * that was behind, and the chain, which alone can tell, is away. An anchor that is signed on a guess may never be mined.
+ * The next nonce cannot be known: the database may have been restored to an earlier state, or
+ * failed over to a replica that was behind, and the chain, which alone can tell, is away. An anchor
+ * that is signed on a guess may never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -25,8 +32,9 @@ export class NonceUnknown extends Error {
  * The nonces of one relayer, for all committers of this process: they commit one after the other, so that none takes the
  * nonce of another. What the other gateways on the database take still shows as CommitRaceLost.
  *
- * The database counts them. The chain knows better when the database lost commits: so the two are compared before the first
- * nonce is given out, whenever the chain shows its count (`noteCount`), and after failures (`doubt`). The higher one counts.
+ * The database counts them. The chain knows better when the database lost commits: so the two are
+ * compared before the first nonce is given out, whenever the chain shows its count (`noteCount`),
+ * and after failures (`doubt`). The higher one counts.
  */
 export type RelayerNonces = {
   /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
@@ -35,7 +43,10 @@ export type RelayerNonces = {
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result>
   /** Says how many transactions of the relayer the chain was seen to have. Cheap. */
   noteCount(count: number): void
-  /** Says that the database may not be what it was: the chain is asked with the next `refresh`, if it can be reached. */
+  /**
+   * Says that the database may not be what it was: the chain is asked with the next `refresh`, if
+   * it can be reached.
+   */
   doubt(): void
 }
 
@@ -51,9 +62,14 @@ export function createRelayerNonces(options: {
 class ComparedNonces implements RelayerNonces {
   readonly #options: Parameters<typeof createRelayerNonces>[0]
   #next: number | null = null
-  /** No nonce under this one is free, as database, chain and this process's own commits have shown. */
+  /**
+   * No nonce under this one is free, as database, chain and this process's own commits have shown.
+   */
   #floor = 0
-  /** The chain has to be asked before anything is given out (`must`), or is asked if it can be (`should`). */
+  /**
+   * The chain has to be asked before anything is given out (`must`), or is asked if it can be
+   * (`should`).
+   */
   #comparison: 'must' | 'should' | 'done' = 'must'
   #last: Promise<unknown> = Promise.resolve()
 
@@ -120,8 +136,8 @@ class ComparedNonces implements RelayerNonces {
   }
 
   /**
-   * Whether the chain answered. It is asked before the database, which so has whatever it stored and the chain has. Throws
-   * NonceUnknown when the chain has to be asked and is away.
+   * Whether the chain answered. It is asked before the database, which so has whatever it stored
+   * and the chain has. Throws NonceUnknown when the chain has to be asked and is away.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -133,7 +149,8 @@ class ComparedNonces implements RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Nothing speaks against the database but a failure: anchors are signed, and sent when the chain is back.
+        // Nothing speaks against the database but a failure: anchors are signed, and sent when the
+        // chain is back.
         this.#comparison = 'done'
         return false
       }

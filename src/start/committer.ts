@@ -56,6 +56,13 @@ export function startCommitter({
 }
 
 /** The chain's relayer, and how many transactions of it the chain has. */
-export function relayerOf({ rpc, relayer: { address } }: Pick<Chain, 'rpc' | 'relayer'>): NoncedRelayer {
-  return { address, countTransactions: (signal) => countTransactions(rpc, address, signal) }
+export function relayerOf({
+  rpc,
+  chainId,
+  relayer: { address },
+}: Pick<Chain, 'rpc' | 'chainId' | 'relayer'>): NoncedRelayer {
+  return {
+    address,
+    countTransactions: (signal) => countTransactions(rpc, { address, chainId }, signal),
+  }
 }

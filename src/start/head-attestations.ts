@@ -7,7 +7,10 @@ import { createHeadAttestations, type HeadAttestations } from '../services/head-
 import type { HeadAttestationsStore } from '../stores/head-attestations.ts'
 import type { Chain } from './chain.ts'
 
-/** Starts to have an enclave's log attested, over blocks of the contract's time that have the configured confirmations. */
+/**
+ * Starts to have an enclave's log attested, over blocks of the contract's time that have the
+ * configured confirmations.
+ */
 export function startHeadAttestations(
   { headAttestationIntervalMs: intervalMs, confirmations }: GatewayConfig,
   {

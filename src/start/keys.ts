@@ -14,8 +14,9 @@ import type { Home } from './home.ts'
 export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
 /**
- * Opens the keys and, where there is a data folder (`home`) or a place for it, the socket over which they, the accounts and the
- * enclaves are managed, and the relayers shown; how to close that is given to `onStarted`. `tiers`: names of those that an account may have.
+ * Opens the keys and, where there is a data folder (`home`) or a place for it, the socket over
+ * which they, the accounts and the enclaves are managed, and the relayers shown; how to close that
+ * is given to `onStarted`. `tiers`: names of those that an account may have.
  */
 export async function openKeys(
   { devApiKey, controlSocket }: GatewayConfig,

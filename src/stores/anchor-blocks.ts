@@ -32,7 +32,10 @@ export type AnchorProof = {
 
 /** Where anchors stand in their blocks. Throws the driver's error when the database fails. */
 export type AnchorBlocksStore = {
-  /** The anchor with this hash (0x), or the one that was made in its place when it could not be mined; null when none is stored. */
+  /**
+   * The anchor with this hash (0x), or the one that was made in its place when it could not be
+   * mined; null when none is stored.
+   */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
    * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain whose proof is not

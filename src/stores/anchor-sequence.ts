@@ -1,9 +1,10 @@
 import { type RawBuilder, sql } from 'kysely'
 
 /*
- * A head has one anchor, whose hash its records carry, and others only when that one's nonce was taken by another
- * transaction: each of these says which the first was (origin_*), and how many were before it (attempt). These fragments
- * read such a sequence; `first` is the alias of its first anchor's row.
+ * A head has one anchor, whose hash its records carry, and others only when that one's nonce was
+ * taken by another transaction: each of these says which the first was (origin_*), and how many
+ * were before it (attempt). These fragments read such a sequence; `first` is the alias of its first
+ * anchor's row.
  */
 
 /** The hashes of the anchors after the first, as `parseHashes` reads them. */
@@ -15,9 +16,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The row that counts of the sequence of `row`, any of its anchors: the earliest that is in a block, else the last, which is the
- * one that can still be mined. With `when`, only if that holds. Two lookups of an index, not one by two conditions, which
- * without statistics reads every anchor.
+ * The row that counts of the sequence of `row`, any of its anchors: the earliest that is in a
+ * block, else the last, which is the one that can still be mined. With `when`, only if that holds.
+ * Two lookups of an index, not one by two conditions, which without statistics reads every anchor.
  */
 export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`): RawBuilder<unknown> {
   const of = (column: string) => sql.ref(`${row}.${column}`)
@@ -35,7 +36,10 @@ export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`
     limit 1)`
 }
 
-/** The hashes of the anchors before the one of alias `current`, as `parseHashes` reads them; null when it is the first. */
+/**
+ * The hashes of the anchors before the one of alias `current`, as `parseHashes` reads them; null
+ * when it is the first.
+ */
 export function earlierHashes(current: string): RawBuilder<string | null> {
   const of = (column: string) => sql.ref(`${current}.${column}`)
   return sql`case when ${of('attempt')} > 0 then (

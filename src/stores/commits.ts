@@ -85,7 +85,10 @@ export type CommitsStore = {
   openLog(log: LogOpening): Promise<LogState>
   /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
-  /** Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never becomes less. */
+  /**
+   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
+   * becomes less.
+   */
   raiseNonce(relayer: string, least: number): Promise<number>
   /**
    * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost when the log is not

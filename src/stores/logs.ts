@@ -25,7 +25,10 @@ export type StoredHead = {
   readonly anchor: {
     /** 0x, as `blockHash`. */
     readonly txHash: string
-    /** Anchors of the same head before it, whose hashes were given out and which could not be mined, the first one first. */
+    /**
+     * Anchors of the same head before it, whose hashes were given out and which could not be mined,
+     * the first one first.
+     */
     readonly replaces: readonly string[]
     /** One that cannot be mined is pending here: another is about to be made. */
     readonly state: Exclude<AnchorState, 'taken'>

@@ -3,7 +3,10 @@ import { decodeHex } from '../../attestation/bytes.ts'
 import { CommitRaceLost } from './commits.ts'
 import type { Database } from './database.ts'
 
-/** An anchor that can never be mined, because another transaction used its nonce, and that nothing stands in for yet. */
+/**
+ * An anchor that can never be mined, because another transaction used its nonce, and that nothing
+ * stands in for yet.
+ */
 export type TakenAnchor = {
   readonly relayer: string
   readonly nonce: number
@@ -23,13 +26,17 @@ export type Replacement = {
   readonly createdAt: number
 }
 
-/** Anchors that are made again under another transaction. Throws the driver's error when the database fails. */
+/**
+ * Anchors that are made again under another transaction. Throws the driver's error when the
+ * database fails.
+ */
 export type ReanchorsStore = {
   /** Those of logs for this chain, of any relayer, the oldest first, at most `limit`. */
   listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
   /**
-   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is not at `nonce` any more, or when
-   * another gateway replaced the anchor. After any other error the outcome is unknown: `listTaken` tells.
+   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is not at
+   * `nonce` any more, or when another gateway replaced the anchor. After any other error the
+   * outcome is unknown: `listTaken` tells.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }
@@ -89,7 +96,10 @@ type TakenRow = {
 const NOT_NULL_VIOLATION = '23502'
 const UNIQUE_VIOLATION = '23505'
 
-/** Without a payer the relayer is null, which its NOT NULL refuses; a second replacement breaks the unique index. */
+/**
+ * Without a payer the relayer is null, which its NOT NULL refuses; a second replacement breaks the
+ * unique index.
+ */
 function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false
   if (error.code === UNIQUE_VIOLATION) return 'constraint' in error && error.constraint === 'anchors_again'

@@ -43,7 +43,10 @@ export type StoredRecord = {
   readonly signature: string
   /** Transaction that anchors the head of `logProof`, 0x + 32 bytes; never changes. */
   readonly txHash: string
-  /** Transactions that anchor it in its place, in order: those before the last could not be mined. Empty but after a loss. */
+  /**
+   * Transactions that anchor it in its place, in order: those before the last could not be mined.
+   * Empty but after a loss.
+   */
   readonly reanchored: readonly string[]
   /** Attestation document, standard base64. */
   readonly attestation: string

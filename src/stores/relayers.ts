@@ -6,7 +6,10 @@ import type { Database } from './database.ts'
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
-  /** Anchors that are in no block, those included whose nonce was taken and that are not anchored again yet. */
+  /**
+   * Anchors that are in no block, those included whose nonce was taken and that are not anchored
+   * again yet.
+   */
   readonly waiting: number
   /** Those, and the ones in a block that is young. */
   readonly unconfirmed: number
@@ -22,15 +25,18 @@ export type StoredRelayer = {
   readonly nextNonce: number
 }
 
-/** The accounts that pay or paid for anchors, and who follows them. Every method throws the driver's error. */
+/**
+ * The accounts that pay or paid for anchors, and who follows them. Every method throws the driver's
+ * error.
+ */
 export type RelayersStore = {
   /** All of them, by address. */
   list(): Promise<readonly StoredRelayer[]>
   /** Those with anchors of logs for this chain that are not confirmed. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
-   * Takes or renews the right to follow a relayer, for so many seconds. False while somebody else has it, unless `force`:
-   * a gateway follows its own relayer in any case.
+   * Takes or renews the right to follow a relayer, for so many seconds. False while somebody else
+   * has it, unless `force`: a gateway follows its own relayer in any case.
    */
   lease(lease: {
     readonly relayer: string
@@ -57,7 +63,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // No join with logs: without statistics that is begun from there, and reads every anchor (see log-nodes.ts).
+      // No join with logs: without statistics that is begun from there, and reads every anchor (see
+      // log-nodes.ts).
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at

@@ -128,7 +128,10 @@ type AnchorRow = {
   readonly created_at: number
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
-  /** The first anchor of the same head, and how many were before this one; null and 0 for the first itself. */
+  /**
+   * The first anchor of the same head, and how many were before this one; null and 0 for the first
+   * itself.
+   */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
   readonly attempt: Generated<number>

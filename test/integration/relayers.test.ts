@@ -82,7 +82,9 @@ describe('a running gateway', () => {
   }, 60_000)
 })
 
-/** What a replica that was behind leaves: the last commits of the log and the relayer are not there. */
+/**
+ * What a replica that was behind leaves: the last commits of the log and the relayer are not there.
+ */
 async function loseCommits({ database, relayer, log }: Gateway, from: number): Promise<void> {
   const { queries } = database
   await queries.transaction().execute(async (within) => {
@@ -130,7 +132,10 @@ describe('a failover that lost commits, under a running gateway', () => {
   }, 60_000)
 })
 
-/** Anchors whose nonces the chain gave to others: signed on a count that was behind, as after a failover. */
+/**
+ * Anchors whose nonces the chain gave to others: signed on a count that was behind, as after a
+ * failover.
+ */
 async function signTaken(): Promise<{ readonly gateway: Gateway; readonly hashes: readonly string[] }> {
   const { restored, relayerKey } = await restoreLastNight()
   const gateway = await stage.start({

@@ -26,7 +26,10 @@ import { type PostgresServer, startPostgres } from './postgres.ts'
 import { createScriptedLog, type ScriptedLog } from './scripted-log.ts'
 import { until } from './until.ts'
 
-/** What of a gateway deals with anchors, of real parts: database, chain, committer, followers of relayers, reanchorer. */
+/**
+ * What of a gateway deals with anchors, of real parts: database, chain, committer, followers of
+ * relayers, reanchorer.
+ */
 export type AnchoringGateway = {
   readonly relayer: string
   readonly database: Database
@@ -137,7 +140,8 @@ async function startGateway(
     createAnchorsStore(database),
   ]
   const count =
-    options.countTransactions ?? ((signal?: AbortSignal) => countTransactions(rpc, relayer, signal))
+    options.countTransactions ??
+    ((signal?: AbortSignal) => countTransactions(rpc, { address: relayer, chainId }, signal))
   const noted = { address: relayer, countTransactions: count }
   const nonces = createRelayerNonces({ commits, relayer: noted, log: logger })
   const relayers = createRelayersStore(database)

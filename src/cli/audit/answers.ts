@@ -37,7 +37,10 @@ export type ServedHead = {
   readonly createdAt: number
   readonly anchor: {
     readonly txHash: string
-    /** Earlier transactions of this head, the first one first, which the gateway says cannot be mined. */
+    /**
+     * Earlier transactions of this head, the first one first, which the gateway says cannot be
+     * mined.
+     */
     readonly replaces: readonly string[]
     readonly state: AnchorState
     readonly blockNumber: number | null

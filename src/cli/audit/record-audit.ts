@@ -180,7 +180,9 @@ function reportMismatches(
   return faults.length === 0 && isSameHead && fault === null
 }
 
-/** What is wrong with the transactions that the record names; null when they are those of its head. */
+/**
+ * What is wrong with the transactions that the record names; null when they are those of its head.
+ */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
   if (memberOf(record, 'tx_hash') !== first)

@@ -6,9 +6,9 @@ import type { Gateway } from './gateway.ts'
 export const REFRESHED_MAX = 1_000
 
 /**
- * Heads that waited for their anchor, with the transaction that the gateway names for them now: one that could not be mined
- * may have been replaced meanwhile. Whatever is not the same head, made in the place of the very transaction that was
- * named before, is left as it was. Throws GatewayFault.
+ * Heads that waited for their anchor, with the transaction that the gateway names for them now: one
+ * that could not be mined may have been replaced meanwhile. Whatever is not the same head, made in
+ * the place of the very transaction that was named before, is left as it was. Throws GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],

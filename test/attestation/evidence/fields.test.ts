@@ -96,7 +96,8 @@ describe('verifyBundle on a bundle with one field altered', () => {
       .filter((path) => !isContainer(valueAt(bundle, path)))
       .map(fieldOf)
     expect(members.filter((field) => !covered.has(field))).toEqual([])
-    // What stands in place of what was left out is tried in redact-bundle.test.ts, what a lost anchor adds in anchor-checks.test.ts.
+    // What stands in place of what was left out is tried in redact-bundle.test.ts, what a lost
+    // anchor adds in anchor-checks.test.ts.
     const elsewhere = ['record.request_hash', 'record.response_hash', 'record.reanchored.*']
     expect(
       schemaFields()

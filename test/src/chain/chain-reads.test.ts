@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createRecentBlocks, type RecentBlock } from '../../../src/chain/chain-reads.ts'
+import { countTransactions, createRecentBlocks, type RecentBlock } from '../../../src/chain/chain-reads.ts'
 import { createRpc, type Rpc } from '../../../src/chain/rpc.ts'
 import { startTestChain, type TestChain } from '../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../support/chain-proxy.ts'
@@ -74,5 +74,23 @@ describe('createRecentBlocks', () => {
   it('ends with the signal’s reason', async () => {
     const over = AbortSignal.abort(new Error('over'))
     await expect(fetchRecentBlock(chain.rpc, 1, over)).rejects.toThrow('over')
+  })
+})
+
+describe('countTransactions', () => {
+  it('counts what waits for a block too, of the expected chain alone', async () => {
+    const from = '0x70997970c51812dc3a010c7d01b50e0d17dc79c8'
+    const of = { address: from, chainId: chain.chainId }
+    expect(await countTransactions(chain.rpc, of)).toBe(0)
+    await chain.rpc.call('evm_setAutomine', [false])
+    try {
+      await chain.rpc.call('eth_sendTransaction', [{ from, to: from, value: '0x1' }])
+      expect(await countTransactions(chain.rpc, of)).toBe(1)
+    } finally {
+      await chain.rpc.call('evm_setAutomine', [true])
+      await chain.rpc.call('anvil_mine', [])
+    }
+    const other = countTransactions(chain.rpc, { ...of, chainId: 1 })
+    await expect(other).rejects.toThrow('expected chain 1, the endpoint serves 31337')
   })
 })
