@@ -73,9 +73,15 @@ function needBlock(block: BundleBlock | null): BundleBlock {
 /** Of the bytes, whatever they are: that they are a transaction is for the check of the anchor. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
   const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
-  if (record.tx_hash !== hash)
-    throw new ProofError('wrong_transaction', `expected tx_hash to be the transaction's hash, ${hash}`)
-  return `Keccak-256 ${hash}`
+  if (record.tx_hash === hash) return `Keccak-256 ${hash}`
+  const { reanchored = [] } = record
+  const at = reanchored.indexOf(hash)
+  if (at < 0)
+    throw new ProofError(
+      'wrong_transaction',
+      `expected tx_hash${reanchored.length === 0 ? '' : ', or one of reanchored,'} to be the transaction's hash, ${hash}`,
+    )
+  return `Keccak-256 ${hash}: reanchored, ${at + 1} of ${reanchored.length}, in the place of tx_hash ${record.tx_hash}`
 }
 
 function checkCall({ record }: EvidenceBundle, transaction: AnchorTransaction): Finding {

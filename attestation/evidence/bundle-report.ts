@@ -44,7 +44,10 @@ export const BUNDLE_CHECKS = {
   'receipt in log': 'always',
   /** The notary signed the log's head, for that chain and contract. */
   'tree head': 'always',
-  /** The record's tx_hash is the transaction's hash. */
+  /**
+   * The transaction's hash is the record's tx_hash, or one of its reanchored; the detail says
+   * which.
+   */
   'transaction hash': 'always',
   /** The transaction brings exactly this head with this signature to that contract on that chain. */
   anchor: 'always',

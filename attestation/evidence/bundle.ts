@@ -15,6 +15,9 @@ import { TRIE_NODES_MAX } from './trie-proof.ts'
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
+/** Transactions that a record names beside `tx_hash`, at most. */
+export const REANCHORED_MAX = 64
+
 /** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
@@ -39,6 +42,11 @@ export type BundleRecord = RequestPart &
     readonly public_key: string
     readonly signature: string
     readonly tx_hash: string
+    /**
+     * Transactions that anchor the head in the place of `tx_hash`, in order; absent when there is
+     * none.
+     */
+    readonly reanchored?: readonly string[]
     /** Standard base64. */
     readonly attestation: string
     readonly receipt: Receipt
@@ -117,7 +125,8 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
   const given = objectOf(json, 'record')
   const request = Object.hasOwn(given, 'request') ? 'request' : 'request_hash'
   const response = Object.hasOwn(given, 'response') ? 'response' : 'response_hash'
-  const record = membersOf(given, 'record', [request, response, ...BOUND_MEMBERS])
+  const again = Object.hasOwn(given, 'reanchored') ? (['reanchored'] as const) : []
+  const record = membersOf(given, 'record', [request, response, ...BOUND_MEMBERS, ...again])
   return {
     ...parseRequestPart(record),
     ...parseResponsePart(record),
@@ -125,11 +134,18 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
     public_key: hexOf(record.public_key, 'record.public_key', { exactly: PUBLIC_KEY_BYTES }),
     signature: hexOf(record.signature, 'record.signature', { exactly: SIGNATURE_BYTES }),
     tx_hash: hexOf(record.tx_hash, 'record.tx_hash', { exactly: HASH_BYTES }),
+    ...(again.length === 0 ? {} : { reanchored: parseReanchored(record.reanchored) }),
     attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
     receipt: parseBundleReceipt(record.receipt, version),
     created_at: countOf(record.created_at, 'record.created_at'),
     log: parseLogProof(record.log),
   }
+}
+
+function parseReanchored(json: Json | undefined): readonly string[] {
+  if (json === undefined || !isJsonArray(json) || json.length === 0 || json.length > REANCHORED_MAX)
+    throw invalidBundle('record.reanchored', `an array of 1 to ${REANCHORED_MAX} transaction hashes`)
+  return json.map((hash, at) => hexOf(hash, `record.reanchored.${at}`, { exactly: HASH_BYTES }))
 }
 
 function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {

@@ -6,8 +6,11 @@
  * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation, or a local chain
  *   that came back from an older state, makes it pending again.
  * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
+ * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head
+ *   is anchored again by another one. Only a reorganisation that undoes that other transaction
+ *   makes it pending again.
  */
-export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted'
+export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
 /** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored. */
 export type Anchor = {
@@ -36,8 +39,9 @@ export type MinedAnchor = {
 }
 
 /**
- * What the broadcaster needs of the database; src/stores/anchors.ts implements it. Nonces of one relayer have no gaps:
- * a commit takes the next nonce and stores the transaction in one database transaction.
+ * What the broadcaster needs of the database; src/stores/anchors.ts implements it. A commit takes
+ * the next nonce and stores the transaction in one database transaction; nonces are only left out
+ * where the chain has transactions of the relayer that the database lost.
  */
 export type AnchorsStore = {
   /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
@@ -48,6 +52,8 @@ export type AnchorsStore = {
   highestNonce(relayer: string): Promise<number | null>
   /** Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent. */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
+  /** Sets the pending ones among these rows taken. Idempotent. */
+  markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Mined rows with nonce ≤ `throughNonce` become confirmed. Others are left as they are. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
   /** Every row with nonce ≥ `fromNonce`, whatever its state, becomes pending again and loses its block. */

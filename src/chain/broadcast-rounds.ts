@@ -36,6 +36,8 @@ export type RoundOptions = {
   readonly rebroadcastMs: number
   /** A nonce that is used on the chain, with no receipt for its transaction for this long, was taken by another one. */
   readonly takenAfterMs: number
+  /** Told in each round how many transactions of the relayer are in blocks. */
+  readonly onCount: (count: number) => void
   /** Milliseconds, monotonic. */
   readonly now: () => number
   readonly log: Logger
@@ -70,7 +72,7 @@ export class BroadcastRounds {
   #rejection: string | null = null
   /** Nonces used on the chain without a receipt, and since when. */
   readonly #missingSince = new Map<number, number>()
-  readonly #taken = new Set<number>()
+  #takenCount = 0
   #revertedCount = 0
 
   constructor(options: RoundOptions) {
@@ -84,7 +86,7 @@ export class BroadcastRounds {
 
   /** Anchors whose nonce another transaction used, since the start. */
   get takenCount(): number {
-    return this.#taken.size
+    return this.#takenCount
   }
 
   /**
@@ -92,11 +94,12 @@ export class BroadcastRounds {
    * point and run again: every step is repeatable. Throws RpcError, ChainFault, and what the store throws.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
-    const { rpc, anchors, relayer, chainId, windowMax, now } = this.#options
+    const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
     const view = await fetchChainView(rpc, relayer, signal)
     if (view.chainId !== chainId) {
       throw new ChainFault('wrong_chain', `expected chain ${chainId}, the endpoint serves ${view.chainId}`)
     }
+    onCount(view.nonce)
     const highestNonce = await anchors.highestNonce(relayer)
     if (highestNonce === null) return { view, highestNonce, isSettled: true, rejection: null }
     if (this.#mineFrom === null) {
@@ -140,17 +143,17 @@ export class BroadcastRounds {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
       const last = page.at(-1)
       if (last === undefined) break
-      const open = page.filter(
-        ({ nonce, state }) => nonce < end && state === 'pending' && !this.#taken.has(nonce),
-      )
+      const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
       // After the receipts and before storing them: so all stored blocks are of one chain (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
       // Each is asked, so that each one's time without a receipt runs.
-      const missing = open.filter((anchor, at) => !receipts[at] && !this.#isTaken(anchor))
-      firstOpen ??= missing[0]?.nonce ?? null
+      const missing = open.filter((_, at) => !receipts[at])
+      const taken = missing.filter((anchor) => this.#isTaken(anchor))
+      await this.#storeTaken(taken)
+      firstOpen ??= missing.find((anchor) => !taken.includes(anchor))?.nonce ?? null
       cursor = last.nonce + 1
     }
     this.#mineFrom = firstOpen ?? Math.max(this.#mineFrom ?? 0, end)
@@ -174,15 +177,27 @@ export class BroadcastRounds {
   }
 
   /** Endpoints lag: a receipt may come later than the nonce. One that does not come at all never will. */
-  #isTaken({ nonce, txHash }: Anchor): boolean {
-    const { relayer, takenAfterMs, now, log } = this.#options
+  #isTaken({ nonce }: Anchor): boolean {
+    const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()
     this.#missingSince.set(nonce, since)
-    if (now() - since < takenAfterMs) return false
-    this.#missingSince.delete(nonce)
-    this.#taken.add(nonce)
-    log.error({ relayer, nonce, tx_hash: txHash }, 'another transaction used the nonce of an anchor')
-    return true
+    return now() - since >= takenAfterMs
+  }
+
+  async #storeTaken(taken: readonly Anchor[]): Promise<void> {
+    const { anchors, relayer, log } = this.#options
+    await anchors.markTaken(
+      relayer,
+      taken.map(({ nonce }) => nonce),
+    )
+    for (const { nonce, txHash } of taken) {
+      this.#missingSince.delete(nonce)
+      this.#takenCount += 1
+      log.error(
+        { relayer, nonce, tx_hash: txHash },
+        'another transaction used the nonce of an anchor; its head is anchored again',
+      )
+    }
   }
 
   /** Whether the stored blocks of anchors are still the chain's; if not, takes back those that are not. */
@@ -216,8 +231,8 @@ export class BroadcastRounds {
   }
 
   /** Whether an anchor, and so all after it, cannot be confirmed yet. */
-  #hasToWait({ nonce, state, blockNumber }: Anchor, view: ChainView): boolean {
-    if (state === 'pending') return !this.#taken.has(nonce)
+  #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
+    if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
     return view.blockNumber - blockNumber + 1 < this.#options.confirmations
   }

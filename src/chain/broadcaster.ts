@@ -69,6 +69,10 @@ export type BroadcasterOptions = {
   readonly contract: string
   readonly confirmations: number
   readonly log: Logger
+  /**
+   * Told in each round how many transactions of the relayer are in blocks; by default nobody is.
+   */
+  readonly onCount?: (count: number) => void
   /** Milliseconds, monotonic; by default performance.now. */
   readonly now?: () => number
   /** From 0 to 1; by default Math.random. */
@@ -79,14 +83,16 @@ export type BroadcasterOptions = {
  * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the process lives. It holds
  * nothing that a restart would lose, and never throws out of its loop: what is wrong is in status() and in the log.
  *
- * What it relies on: that the relayer's nonces are used by this store alone, and that the store has no gaps in them.
- * What it does not do: replace a transaction or raise its fees (a hash that was given out stays).
+ * What it relies on: that the relayer's nonces are used by this store alone. An anchor whose nonce
+ * was used elsewhere all the same is marked as taken. What it does not do: sign, replace a
+ * transaction or raise its fees (a hash that was given out stays).
  */
 export function createBroadcaster(options: BroadcasterOptions): Broadcaster {
   return new PollingBroadcaster({
     ...BROADCASTER_DEFAULTS,
     now: () => performance.now(),
     random: Math.random,
+    onCount: () => undefined,
     ...options,
   })
 }

@@ -38,6 +38,27 @@ export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSi
   }
 }
 
+/**
+ * How many transactions of the account there are on the chain, those that wait for a block there
+ * included: the first nonce that nobody used. Throws RpcError, also when the endpoint serves
+ * another chain than `chainId`.
+ */
+export async function countTransactions(
+  rpc: Rpc,
+  { address, chainId: expected }: { readonly address: string; readonly chainId: number },
+  signal?: AbortSignal,
+): Promise<number> {
+  const counts = ['latest', 'pending'].map((block) => ({
+    method: 'eth_getTransactionCount',
+    params: [address, block],
+  }))
+  const [id, ...replies] = await rpc.batch([{ method: 'eth_chainId', params: [] }, ...counts], signal)
+  const chainId = readAs(Quantity, id)
+  if (chainId !== expected)
+    throw new RpcError('bad_answer', `expected chain ${expected}, the endpoint serves ${chainId}`)
+  return Math.max(...replies.map((reply) => readAs(Quantity, reply)))
+}
+
 /** Receipts in the order of the hashes; null for a transaction that is in no block the endpoint knows. Throws RpcError. */
 export async function fetchReceipts(
   rpc: Rpc,
@@ -90,25 +111,73 @@ export type RecentBlock = {
 }
 
 /**
- * The block with `confirmations` blocks on top of it; the first one while the chain is shorter. Throws RpcError, also
- * when the endpoint does not have a block below its own newest (several nodes behind one address).
+ * Blocks below the newest whose states endpoints keep: geth has 128 of them, a local chain here 64.
  */
-export async function fetchRecentBlock(
-  rpc: Rpc,
-  confirmations: number,
-  signal?: AbortSignal,
-): Promise<RecentBlock> {
-  const replies = await rpc.batch(
-    [
-      { method: 'eth_chainId', params: [] },
-      { method: 'eth_blockNumber', params: [] },
-    ],
-    signal,
-  )
-  const number = Math.max(0, readAs(Quantity, replies[1]) - confirmations)
-  const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
-  if (hash === undefined) throw new RpcError('bad_answer', `expected block ${number}, got none`)
-  return { chainId: readAs(Quantity, replies[0]), number, hash }
+const STATES_KEPT = 60
+
+/**
+ * Gives what reads the block with `confirmations` blocks on top of it, or, while the contract is
+ * younger, the block from which it is there: never one that the contract's deployment is not below.
+ * Of a contract that is older than what the endpoint has states of, that is known from the first
+ * read on, whose block may so have fewer on top. What is read throws RpcError, also when the
+ * endpoint does not have a block below its own newest (several nodes behind one address), and
+ * `refused` while there is no contract.
+ */
+export function createRecentBlocks({
+  rpc,
+  contract,
+  confirmations,
+}: {
+  readonly rpc: Rpc
+  readonly contract: string
+  readonly confirmations: number
+}): (signal?: AbortSignal) => Promise<RecentBlock> {
+  /** The contract is there from this block on; null while that is not known. */
+  let knownFrom: number | null = null
+  return async (signal) => {
+    const replies = await rpc.batch(
+      [
+        { method: 'eth_chainId', params: [] },
+        { method: 'eth_blockNumber', params: [] },
+      ],
+      signal,
+    )
+    const newest = readAs(Quantity, replies[1])
+    const wanted = Math.max(0, newest - confirmations)
+    if (knownFrom === null || knownFrom > wanted) {
+      const from = Math.max(wanted, newest - STATES_KEPT)
+      knownFrom = await findFirstWithCode({ rpc, address: contract, from, to: newest }, signal)
+    }
+    const number = Math.max(wanted, knownFrom)
+    const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
+    if (hash === undefined) throw new RpcError('bad_answer', `expected block ${number}, got none`)
+    return { chainId: readAs(Quantity, replies[0]), number, hash }
+  }
+}
+
+/**
+ * The first of these blocks after which the address has code, by halving: code does not go away.
+ * Throws RpcError.
+ */
+async function findFirstWithCode(
+  {
+    rpc,
+    address,
+    from,
+    to,
+  }: { readonly rpc: Rpc; readonly address: string; readonly from: number; readonly to: number },
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  const isThere = (block: number) => hasCode(rpc, address, signal, `0x${block.toString(16)}`)
+  if (await isThere(from)) return from
+  let [without, first] = [from, to]
+  if (!(await isThere(first))) throw new RpcError('refused', `expected a contract at ${address}, found none`)
+  while (first - without > 1) {
+    const middle = Math.floor((without + first) / 2)
+    if (await isThere(middle)) first = middle
+    else without = middle
+  }
+  return first
 }
 
 /** What the account has, in wei. Throws RpcError. */
@@ -117,9 +186,45 @@ export async function fetchBalance(rpc: Rpc, address: string, signal?: AbortSign
   return BigInt(readAs(BigQuantity, { kind: 'result', value: balance }))
 }
 
-/** Whether a contract is at the address. Throws RpcError. */
-export async function hasCode(rpc: Rpc, address: string, signal?: AbortSignal): Promise<boolean> {
-  const code = await rpc.call('eth_getCode', [address, 'latest'], signal)
+/** What the chain has of an account. */
+export type AccountFacts = {
+  readonly balanceWei: bigint
+  /** Transactions in blocks, and with those that wait for one. */
+  readonly nonce: number
+  readonly pendingNonce: number
+}
+
+/** Reads all of it in one batch. Throws RpcError. */
+export async function fetchAccountFacts(
+  rpc: Rpc,
+  address: string,
+  signal?: AbortSignal,
+): Promise<AccountFacts> {
+  const [balance, nonce, pendingNonce] = await rpc.batch(
+    [
+      { method: 'eth_getBalance', params: [address, 'latest'] },
+      { method: 'eth_getTransactionCount', params: [address, 'latest'] },
+      { method: 'eth_getTransactionCount', params: [address, 'pending'] },
+    ],
+    signal,
+  )
+  return {
+    balanceWei: BigInt(readAs(BigQuantity, balance)),
+    nonce: readAs(Quantity, nonce),
+    pendingNonce: readAs(Quantity, pendingNonce),
+  }
+}
+
+/**
+ * Whether a contract is at the address, after the newest block or the one given. Throws RpcError.
+ */
+export async function hasCode(
+  rpc: Rpc,
+  address: string,
+  signal?: AbortSignal,
+  block = 'latest',
+): Promise<boolean> {
+  const code = await rpc.call('eth_getCode', [address, block], signal)
   return readAs(HexBytes, { kind: 'result', value: code }).length > 2
 }
 

@@ -11,6 +11,7 @@ import { registerKeys } from './commands/keys.ts'
 import { registerMeasure } from './commands/measure.ts'
 import { registerNode } from './commands/node.ts'
 import { registerRedact } from './commands/redact.ts'
+import { registerRelayer } from './commands/relayer.ts'
 import { registerRelease } from './commands/release.ts'
 import { registerVerify } from './commands/verify.ts'
 
@@ -32,6 +33,7 @@ export function createProgram(): Command {
   registerKeys(program)
   registerAccounts(program)
   registerEnclaves(program)
+  registerRelayer(program)
   registerContract(program)
   registerNode(program)
   registerCompletions(program)

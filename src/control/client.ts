@@ -7,6 +7,7 @@ import {
   type EnclaveDescription,
   type GatewayOperations,
   type KeyDescription,
+  type RelayerDescription,
 } from './operations.ts'
 
 /** Longest that a running gateway may take, milliseconds. */
@@ -60,6 +61,7 @@ export async function connectToGateway(
       drain: async (url) => outcomeOf(await ask('PUT', '/enclaves', { url })),
       remove: async (url) => outcomeOf(await ask('DELETE', '/enclaves', { url })),
     },
+    relayers: { list: async () => (await ask('GET', '/relayers')) as readonly RelayerDescription[] },
     close: () => client.destroy(),
   }
 }

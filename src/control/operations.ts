@@ -83,11 +83,44 @@ export type EnclaveOperations = {
   remove(url: string): Promise<'done' | 'invalid' | 'unknown' | 'in_use'>
 }
 
+/** An account that pays or paid for anchors, as it is shown. */
+export type RelayerDescription = {
+  /** 0x, lower case. */
+  readonly address: string
+  /** Whether the gateway that was asked signs with it. */
+  readonly current: boolean
+  /** Nonce of its next anchor in the database; null before the first. */
+  readonly next_nonce: number | null
+  /** Anchors that are in no block, and those without enough confirmations, these included. */
+  readonly waiting: number
+  readonly unconfirmed: number
+  /** Unix seconds of the oldest of them; null for none. */
+  readonly oldest_at: number | null
+  /**
+   * What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for
+   * one. Null while it is away.
+   */
+  readonly balance_wei: string | null
+  readonly chain_nonce: number | null
+  readonly pending_nonce: number | null
+  /** Why the chain could not be asked; else empty. */
+  readonly fault: string
+}
+
+/** What can be asked of a running gateway about the relayers of its database and chain. */
+export type RelayerOperations = {
+  /** The current one first. */
+  list(): Promise<readonly RelayerDescription[]>
+}
+
 /** What the operator does on the command line. */
 export type Operations = { readonly keys: KeyOperations; readonly accounts: AccountOperations }
 
 /** The same, and what only a running gateway can do. */
-export type GatewayOperations = Operations & { readonly enclaves: EnclaveOperations }
+export type GatewayOperations = Operations & {
+  readonly enclaves: EnclaveOperations
+  readonly relayers: RelayerOperations
+}
 
 /** Longest name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100

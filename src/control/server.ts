@@ -6,6 +6,7 @@ import {
   isName,
   type KeyOrder,
   type Operations,
+  type RelayerOperations,
 } from './operations.ts'
 
 /** Largest request, bytes: two names. */
@@ -15,8 +16,9 @@ export const CONTROL_BODY_BYTES_MAX = 4096
  * Gives the server of the gateway's control socket, not yet listening. It does for the command line what only the process
  * that holds the embedded database can do. There is no authentication: the socket's permissions decide who may connect.
  *
- * `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`; `GET /accounts`, `POST /accounts` { name }, `PUT /accounts`
- * AccountOrder; where there are enclaves `GET /enclaves`, and with { url } `POST` (add), `PUT` (drain), `DELETE` (remove).
+ * `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`; `GET /accounts`, `POST /accounts`
+ * { name }, `PUT /accounts` AccountOrder; where there are enclaves `GET /enclaves`, and with { url }
+ * `POST` (add), `PUT` (drain), `DELETE` (remove); where there is a chain `GET /relayers`.
  */
 export function createControlServer(operations: ServedOperations): Server {
   return createServer((request, response) => {
@@ -26,8 +28,11 @@ export function createControlServer(operations: ServedOperations): Server {
   })
 }
 
-/** Without enclaves, those resources are unknown. */
-export type ServedOperations = Operations & { readonly enclaves?: EnclaveOperations }
+/** Without enclaves or relayers, those resources are unknown. */
+export type ServedOperations = Operations & {
+  readonly enclaves?: EnclaveOperations
+  readonly relayers?: RelayerOperations
+}
 
 type Answer = { readonly status: number; readonly body: unknown }
 
@@ -36,6 +41,8 @@ async function answer(operations: ServedOperations, request: IncomingMessage): P
   if (resource === 'keys') return answerKeys(operations, request, id)
   if (resource === 'accounts') return answerAccounts(operations, request)
   if (resource === 'enclaves' && operations.enclaves) return answerEnclaves(operations.enclaves, request)
+  if (resource === 'relayers' && operations.relayers)
+    return request.method === 'GET' ? done(await operations.relayers.list()) : refuse(405, 'unknown method')
   return refuse(404, 'unknown resource')
 }
 

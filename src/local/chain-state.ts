@@ -1,9 +1,10 @@
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import { z } from 'zod'
 import { type Rpc, RpcError } from '../chain/rpc.ts'
+import { keepOneGenesis } from './kept-genesis.ts'
 
 /**
  * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a kill leaves half a
@@ -11,7 +12,10 @@ import { type Rpc, RpcError } from '../chain/rpc.ts'
  * transactions, which are lost for good), and it dumps an idle chain over and over.
  */
 export type ChainState = {
-  /** The state's file when there is one, for --load-state. */
+  /**
+   * The state's file when there is one, for --load-state; the chain that is loaded from it has the
+   * genesis it began with.
+   */
   find(): Promise<string | null>
   /**
    * Saves the state when the chain changed and stands still. True when the file is up to date now, false when the chain
@@ -31,8 +35,11 @@ export async function openChainState(folder: string): Promise<ChainState> {
   return {
     find: async () => {
       savedBlock = null
-      const found = await stat(file).catch(() => null)
-      return found === null ? null : file
+      const state = await readFile(file, 'utf8').catch(() => null)
+      if (state === null) return null
+      const cleared = keepOneGenesis(state)
+      if (cleared !== null) await replaceFile(file, Buffer.from(cleared))
+      return file
     },
     save: async (rpc) => {
       const before = await readStandstill(rpc)

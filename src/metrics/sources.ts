@@ -15,8 +15,10 @@ export type MeasuredParts = {
   readonly nodeStates: () => ReadonlyMap<string, number>
   readonly enclaves: Pick<Enclaves, 'identities' | 'countStates'>
   readonly anchorLag: () => Promise<AnchorLag>
-  /** Of the relayer, in wei. */
-  readonly balance: () => Promise<bigint>
+  /** Anchors made again, since the start. */
+  readonly reanchored: () => number
+  /** In wei, of each relayer that has anchors on their way, and of the own one. */
+  readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   readonly now: () => number
 }
 
@@ -57,7 +59,7 @@ function commitSource({ committer }: MeasuredParts) {
   })
 }
 
-function chainSource({ broadcaster }: MeasuredParts) {
+function chainSource({ broadcaster, reanchored }: MeasuredParts) {
   return source({
     name: 'broadcaster',
     gauges: {
@@ -67,6 +69,7 @@ function chainSource({ broadcaster }: MeasuredParts) {
       anchors_waiting: { help: 'Anchors that are in no block yet' },
       anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
       anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
+      anchors_made_again: { help: 'Anchors made in the place of one whose nonce was used, since the start' },
     },
     read: () => {
       const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
@@ -77,6 +80,7 @@ function chainSource({ broadcaster }: MeasuredParts) {
         anchors_waiting: waitingCount,
         anchors_reverted: revertedCount,
         anchors_taken: takenCount,
+        anchors_made_again: reanchored(),
       }
     },
   })
@@ -97,11 +101,18 @@ function anchorSource({ anchorLag, now }: MeasuredParts) {
   })
 }
 
-function relayerSource({ balance }: MeasuredParts) {
+function relayerSource({ balances }: MeasuredParts) {
   return source({
     name: 'relayer',
-    gauges: { relayer_balance_ether: { help: 'What is left to pay anchors with, rounded to a double' } },
-    read: async () => ({ relayer_balance_ether: Number(await balance()) / 1e18 }),
+    gauges: {
+      relayer_balance_ether: {
+        help: 'What each relayer with anchors on their way has left to pay them with, rounded to a double',
+        label: 'relayer',
+      },
+    },
+    read: async () => ({
+      relayer_balance_ether: new Map([...(await balances())].map(([of, wei]) => [of, Number(wei) / 1e18])),
+    }),
   })
 }
 

@@ -32,9 +32,10 @@ export function addHealthRoutes(router: Router<RequestState>, readiness: Readine
   router.get('/readyz', ready)
 }
 
-function describe({ failing, chain }: ReadinessReport): object {
+function describe({ failing, chain, commitFault }: ReadinessReport): object {
   return {
     failing,
+    ...(commitFault === null ? {} : { reasons: { commits: commitFault } }),
     chain: { status: chain.isFailing ? 'failing' : 'ok', anchors_waiting: chain.anchorsWaiting },
   }
 }

@@ -143,6 +143,7 @@ export async function commitReply(
         notary: notary.address,
         publicKey: notary.publicKey,
         txHash: anchor.hash,
+        reanchored: [],
         attestation: completion.document.base64,
         logProof: {
           size: head.size,

@@ -247,6 +247,9 @@ class LogFollower implements Committer {
   private async recover(error: Error): Promise<void> {
     this.count('failures')
     this.failuresInRow++
+    // A database that failed may be another one by now: a replica that was behind, or an older
+    // state.
+    if (!(error instanceof EnclaveError)) this.nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.enter(isRefusal ? 'refusing' : 'failing')
     if (isRefusal) this.rejectAll(new CommitError('log_diverged', DIVERGED))

@@ -53,8 +53,8 @@ export function createEvidence(
   const { records, anchors, proofs, chainId, isOpen, log, waitMs = BLOCK_WAIT_MS } = options
   const unreadable = rememberBlocks(options.now ?? (() => performance.now()))
 
-  async function findProof(txHash: string, anchor: AnchorEvidence): Promise<BlockProof | null> {
-    const { block, proof } = anchor
+  async function findProof(anchor: AnchorEvidence): Promise<BlockProof | null> {
+    const { txHash, block, proof } = anchor
     if (proof !== null || block === null || anchor.chainId !== chainId) return proof
     if (unreadable.has(block.hash)) return null
     const found = proofs.prove(block.hash).catch((error: unknown) => {
@@ -72,7 +72,7 @@ export function createEvidence(
       if (record === null) return null
       const anchor = await anchors.findAnchor(record.txHash)
       if (anchor === null) throw new Error(`expected the stored anchor ${record.txHash}`)
-      const proof = await findProof(record.txHash, anchor)
+      const proof = await findProof(anchor)
       const bundle = createBundle({
         record: JSON.parse(recordText(record)),
         bootConfiguration: JSON.parse(anchor.bootConfiguration),

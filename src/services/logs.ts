@@ -160,6 +160,7 @@ function describeHead({ size, root, signature, createdAt, anchor }: StoredHead) 
     created_at: createdAt,
     anchor: {
       tx_hash: anchor.txHash,
+      ...(anchor.replaces.length === 0 ? {} : { replaces: anchor.replaces }),
       state: anchor.state,
       block_number: anchor.blockNumber,
       block_hash: anchor.blockHash,

@@ -1,5 +1,6 @@
 import type { BroadcasterStatus } from '../chain/broadcaster.ts'
 import type { CommitterStatus } from './committer.ts'
+import { NonceUnknown } from './relayer-nonces.ts'
 
 /** An answer is this old at most, whoever asks and however often. */
 export const READINESS_AGE_MAX_MS = 1_000
@@ -21,7 +22,14 @@ export type ReadinessReport = {
    * sent later, so a chain that is away costs no completion.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
+  /** Why `commits` fails; null when it does not. */
+  readonly commitFault: CommitFault | null
 }
+
+export type CommitFault =
+  | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
+  | 'log_diverged' //          the database and the log contradict each other
+  | 'failing'
 
 export type Readiness = {
   /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
@@ -35,7 +43,7 @@ export type ReadinessChecks = {
   readonly enclave: () => Promise<string>
   /** Whether a document (standard base64) is valid now. */
   readonly attestation: (document: string) => Promise<void>
-  readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs'>
+  readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
   readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
 }
 
@@ -56,11 +64,13 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
       settle('attestation', attestation()),
     ])
     const { isChainFailing, waitingCount } = checks.chain()
+    const commitFault = findCommitFault(checks.commits())
     return {
       failing: [
         ...outcomes.filter((outcome) => outcome !== null),
-        ...(isCommitting(checks.commits()) ? [] : (['commits'] as const)),
+        ...(commitFault === null ? [] : (['commits'] as const)),
       ],
+      commitFault,
       chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
     }
   }
@@ -73,8 +83,15 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
   }
 }
 
-function isCommitting({ phase, failingForMs }: Pick<CommitterStatus, 'phase' | 'failingForMs'>): boolean {
-  return phase === 'following' || (phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX)
+function findCommitFault({
+  phase,
+  failingForMs,
+  fault,
+}: Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>): CommitFault | null {
+  if (phase === 'following') return null
+  if (phase === 'refusing') return 'log_diverged'
+  if (fault?.name === NonceUnknown.name) return 'relayer_nonce_unknown'
+  return phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX ? null : 'failing'
 }
 
 /** Null when the check came out well in time. */

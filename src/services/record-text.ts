@@ -17,12 +17,16 @@ export function lastChunkText(chunk: string, record: StoredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
-/** Stored record (interface, 2.4), with `receipt` and `log`. */
+/**
+ * Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was
+ * anchored again.
+ */
 export function recordText(record: StoredRecord): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record
   const members = `"id":"${id}","request":${request},"response":${response}`
-  return `{${members},${proofText(record)},"created_at":${createdAt},${logMember(record)}}`
+  const again = record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
+  return `{${members},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
 }
 
 /**

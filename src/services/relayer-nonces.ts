@@ -1,66 +1,163 @@
+import { asError } from '../errors.ts'
+import type { Logger } from '../logger.ts'
 import type { CommitsStore } from '../stores/commits.ts'
+
+/**
+ * How long a running service waits for the chain when it doubts the database; at the start it waits
+ * as long as it takes.
+ */
+export const DOUBT_TIMEOUT_MS = 2_000
 
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
-  /** Nonce of its first anchor; asked when the database has never seen this relayer. */
-  readonly firstNonce: () => Promise<number>
+  /**
+   * How many transactions of it the chain has, those included that wait for a block. Throws when
+   * the chain is away.
+   */
+  readonly countTransactions: (signal?: AbortSignal) => Promise<number>
+}
+
+/**
+ * The next nonce cannot be known: the database may have been restored to an earlier state, or
+ * failed over to a replica that was behind, and the chain, which alone can tell, is away. An anchor
+ * that is signed on a guess may never be mined.
+ */
+export class NonceUnknown extends Error {
+  override readonly name = 'NonceUnknown'
 }
 
 /**
  * The nonces of one relayer, for all committers of this process: they commit one after the other, so that none takes the
  * nonce of another. What the other gateways on the database take still shows as CommitRaceLost.
+ *
+ * The database counts them. The chain knows better when the database lost commits: so the two are
+ * compared before the first nonce is given out, whenever the chain shows its count (`noteCount`),
+ * and after failures (`doubt`). The higher one counts.
  */
 export type RelayerNonces = {
-  /** Reads the next nonce anew. Throws what the database and `firstNonce` throw. */
+  /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
   refresh(): Promise<void>
   /** Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it is read anew. */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result>
+  /** Says how many transactions of the relayer the chain was seen to have. Cheap. */
+  noteCount(count: number): void
+  /**
+   * Says that the database may not be what it was: the chain is asked with the next `refresh`, if
+   * it can be reached.
+   */
+  doubt(): void
 }
 
-/** Nonces of `relayer`, as the database counts them. */
-export function createRelayerNonces({
-  commits,
-  relayer,
-}: {
-  readonly commits: Pick<CommitsStore, 'nextNonce' | 'openRelayer'>
+/** Nonces of `relayer`, as database and chain count them. */
+export function createRelayerNonces(options: {
+  readonly commits: Pick<CommitsStore, 'nextNonce' | 'raiseNonce'>
   readonly relayer: NoncedRelayer
+  readonly log?: Pick<Logger, 'error'>
 }): RelayerNonces {
-  let next: number | null = null
-  let last: Promise<unknown> = Promise.resolve()
+  return new ComparedNonces(options)
+}
 
-  function queue<Result>(run: () => Promise<Result>): Promise<Result> {
-    const turn = last.then(run, run)
-    last = turn.catch(() => undefined)
+class ComparedNonces implements RelayerNonces {
+  readonly #options: Parameters<typeof createRelayerNonces>[0]
+  #next: number | null = null
+  /**
+   * No nonce under this one is free, as database, chain and this process's own commits have shown.
+   */
+  #floor = 0
+  /**
+   * The chain has to be asked before anything is given out (`must`), or is asked if it can be
+   * (`should`).
+   */
+  #comparison: 'must' | 'should' | 'done' = 'must'
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(options: Parameters<typeof createRelayerNonces>[0]) {
+    this.#options = options
+  }
+
+  refresh(): Promise<void> {
+    return this.#queue(async () => {
+      this.#next = null
+      this.#next = await this.#read()
+    })
+  }
+
+  use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
+    return this.#queue(async () => {
+      const nonce = this.#next ?? (await this.#read())
+      this.#next = null
+      const result = await run(nonce)
+      this.#floor = Math.max(this.#floor, nonce + 1)
+      // The chain may have shown more meanwhile.
+      this.#next = this.#floor === nonce + 1 ? nonce + 1 : null
+      return result
+    })
+  }
+
+  // A value, so that it can be handed on by itself.
+  readonly noteCount = (count: number): void => {
+    this.#floor = Math.max(this.#floor, count)
+    if (this.#next !== null && this.#next < count) this.#next = null
+  }
+
+  doubt(): void {
+    if (this.#comparison === 'done') this.#comparison = 'should'
+  }
+
+  #queue<Result>(run: () => Promise<Result>): Promise<Result> {
+    const turn = this.#last.then(run, run)
+    this.#last = turn.catch(() => undefined)
     return turn
   }
 
-  return {
-    refresh: () =>
-      queue(async () => {
-        next = null
-        next = await readNonce(commits, relayer)
-      }),
-    use: (run) =>
-      queue(async () => {
-        const nonce = next ?? (await readNonce(commits, relayer))
-        next = null
-        const result = await run(nonce)
-        next = nonce + 1
-        return result
-      }),
+  async #read(): Promise<number> {
+    const { commits, relayer, log } = this.#options
+    const isCompared = this.#comparison !== 'done' && (await this.#compare())
+    const stored = await commits.nextNonce(relayer.address)
+    if (stored !== null && stored >= this.#floor) {
+      this.#floor = stored
+      return stored
+    }
+    // It has less than it had: what else it lost, only the chain can tell.
+    if (!isCompared) {
+      this.#comparison = 'must'
+      await this.#compare()
+    }
+    const next = await commits.raiseNonce(relayer.address, this.#floor)
+    this.#floor = Math.max(this.#floor, next)
+    if (stored !== null)
+      log?.error(
+        { relayer: relayer.address, stored, next },
+        'the database is behind the chain: it lost commits, and their nonces are skipped',
+      )
+    return this.#floor
   }
-}
 
-async function readNonce(
-  commits: Pick<CommitsStore, 'nextNonce' | 'openRelayer'>,
-  { address, firstNonce }: NoncedRelayer,
-): Promise<number> {
-  const stored = await commits.nextNonce(address)
-  if (stored !== null) return stored
-  await commits.openRelayer(address, await firstNonce())
-  const opened = await commits.nextNonce(address)
-  if (opened === null) throw new Error(`expected relayer ${address} in the database`)
-  return opened
+  /**
+   * Whether the chain answered. It is asked before the database, which so has whatever it stored
+   * and the chain has. Throws NonceUnknown when the chain has to be asked and is away.
+   */
+  async #compare(): Promise<boolean> {
+    const { address, countTransactions } = this.#options.relayer
+    const isMust = this.#comparison === 'must'
+    try {
+      const count = await countTransactions(isMust ? undefined : AbortSignal.timeout(DOUBT_TIMEOUT_MS))
+      this.#floor = Math.max(this.#floor, count)
+      this.#comparison = 'done'
+      return true
+    } catch (cause) {
+      if (!isMust) {
+        // Nothing speaks against the database but a failure: anchors are signed, and sent when the
+        // chain is back.
+        this.#comparison = 'done'
+        return false
+      }
+      throw new NonceUnknown(
+        `expected the chain to say how many transactions relayer ${address} has, before the first anchor is signed: ${asError(cause).message}`,
+        { cause },
+      )
+    }
+  }
 }

@@ -12,6 +12,7 @@ import { EnclaveError } from './enclave-error.ts'
 import type { EnclaveEvent } from './enclave-events.ts'
 import { callErrorOf, isOperatorsTrouble, outageErrorOf } from './enclave-refusals.ts'
 import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
+import { NonceUnknown } from './relayer-nonces.ts'
 
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
@@ -88,8 +89,8 @@ type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredent
 
 async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
   // Before the provider is paid for an answer that cannot be given.
-  const { phase, failingForMs } = options.committer.status()
-  if (phase === 'refusing' || failingForMs > COMMITS_FAILING_MAX_MS)
+  const { phase, failingForMs, fault } = options.committer.status()
+  if (phase === 'refusing' || fault?.name === NonceUnknown.name || failingForMs > COMMITS_FAILING_MAX_MS)
     throw new ApiError(...COMMIT_ERRORS.log_diverged)
   try {
     return await askOnce(options, call)

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { type App, type AppDependencies, createApp } from '../app.ts'
-import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Logger } from '../logger.ts'
 import type { ApiKeys } from '../services/api-keys.ts'
 import { createAttestationCheck } from '../services/attestation-check.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
+import type { RelayerFollowers } from '../services/relayer-followers.ts'
 import { createBootStatementsStore } from '../stores/boot-statements.ts'
 import { createDatabaseCheck } from '../stores/database-check.ts'
 import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
@@ -44,7 +44,7 @@ export function assembleApp(
     readonly nodes: NodesPart
     readonly upstream: UpstreamPart
     readonly evidence: EvidenceSources
-    readonly broadcaster: Broadcaster
+    readonly broadcaster: Pick<RelayerFollowers, 'status'>
     readonly observers: readonly CallObserver[]
     readonly log: Logger
   },

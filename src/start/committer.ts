@@ -1,6 +1,6 @@
 import { signAnchorTransaction } from '../chain/anchor-transaction.ts'
 import type { Broadcaster } from '../chain/broadcaster.ts'
-import { fetchChainView } from '../chain/chain-reads.ts'
+import { countTransactions } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { FollowedEnclave } from '../enclaves/seat.ts'
 import type { Logger } from '../logger.ts'
@@ -55,7 +55,14 @@ export function startCommitter({
   return committer
 }
 
-/** The chain's relayer; its first nonce is the chain's to say. */
-export function relayerOf({ rpc, relayer: { address } }: Pick<Chain, 'rpc' | 'relayer'>): NoncedRelayer {
-  return { address, firstNonce: async () => (await fetchChainView(rpc, address)).nonce }
+/** The chain's relayer, and how many transactions of it the chain has. */
+export function relayerOf({
+  rpc,
+  chainId,
+  relayer: { address },
+}: Pick<Chain, 'rpc' | 'chainId' | 'relayer'>): NoncedRelayer {
+  return {
+    address,
+    countTransactions: (signal) => countTransactions(rpc, { address, chainId }, signal),
+  }
 }

@@ -1,10 +1,12 @@
 import type { App } from '../app.ts'
-import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import { createEnclaveOperations } from '../control/enclave-operations.ts'
+import { createRelayerOperations } from '../control/relayer-operations.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
 import type { Logger } from '../logger.ts'
 import { createMeter } from '../metrics/meter.ts'
+import type { RelayerFollowers } from '../services/relayer-followers.ts'
+import { createRelayersStore } from '../stores/relayers.ts'
 import { traceCalls } from '../telemetry/trace-calls.ts'
 import { openTraces } from '../telemetry/tracer.ts'
 import { VERSION } from '../version.ts'
@@ -36,7 +38,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const home = config.isProduction ? null : await openHome(config.dataFolder)
   if (home !== null) started.defer(() => home.leave())
   // Known only later, and told of the chain's restarts from the beginning.
-  const later: { broadcaster?: Broadcaster } = {}
+  const later: { broadcaster?: Pick<RelayerFollowers, 'notify'> } = {}
   const onChainRestart = () => later.broadcaster?.notify()
   const parts = await startParts(config, { home, log, onStarted, onChainRestart })
   const [database, chain, { local }] = parts
@@ -50,6 +52,10 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     home,
     tiers: [...tiers.byName.keys()],
     enclaves: createEnclaveOperations(enclaves),
+    relayers: createRelayerOperations({
+      ...{ rpc: chain.rpc, chainId: chain.chainId, current: chain.relayer.address },
+      relayers: createRelayersStore(database),
+    }),
     onStarted,
   })
   const limits = await openLimits({

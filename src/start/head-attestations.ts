@@ -1,4 +1,4 @@
-import { fetchRecentBlock } from '../chain/chain-reads.ts'
+import { createRecentBlocks } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { FollowedEnclave } from '../enclaves/seat.ts'
 import type { Logger } from '../logger.ts'
@@ -7,11 +7,14 @@ import { createHeadAttestations, type HeadAttestations } from '../services/head-
 import type { HeadAttestationsStore } from '../stores/head-attestations.ts'
 import type { Chain } from './chain.ts'
 
-/** Starts to have an enclave's log attested, over blocks that have the configured confirmations. */
+/**
+ * Starts to have an enclave's log attested, over blocks of the contract's time that have the
+ * configured confirmations.
+ */
 export function startHeadAttestations(
   { headAttestationIntervalMs: intervalMs, confirmations }: GatewayConfig,
   {
-    chain: { rpc },
+    chain: { rpc, contract },
     ...parts
   }: {
     readonly chain: Chain
@@ -23,7 +26,7 @@ export function startHeadAttestations(
 ): HeadAttestations {
   const attestations = createHeadAttestations({
     ...parts,
-    fetchBlock: (signal) => fetchRecentBlock(rpc, confirmations, signal),
+    fetchBlock: createRecentBlocks({ rpc, contract, confirmations }),
     intervalMs,
     now: Date.now,
   })

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { GatewayConfig } from '../config.ts'
 import { createOperations } from '../control/create-operations.ts'
-import type { EnclaveOperations } from '../control/operations.ts'
+import type { EnclaveOperations, RelayerOperations } from '../control/operations.ts'
 import { createAccounts } from '../services/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../services/api-keys.ts'
 import type { Database } from '../stores/database.ts'
@@ -14,8 +14,9 @@ import type { Home } from './home.ts'
 export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
 /**
- * Opens the keys and, where there is a data folder (`home`) or a place for it, the socket over which they, the accounts and the
- * enclaves are managed; how to close that is given to `onStarted`. `tiers`: names of those that an account may have.
+ * Opens the keys and, where there is a data folder (`home`) or a place for it, the socket over
+ * which they, the accounts and the enclaves are managed, and the relayers shown; how to close that
+ * is given to `onStarted`. `tiers`: names of those that an account may have.
  */
 export async function openKeys(
   { devApiKey, controlSocket }: GatewayConfig,
@@ -24,12 +25,14 @@ export async function openKeys(
     home,
     tiers,
     enclaves,
+    relayers,
     onStarted,
   }: {
     readonly database: Database
     readonly home: Home | null
     readonly tiers: readonly string[]
     readonly enclaves: EnclaveOperations
+    readonly relayers: RelayerOperations
     readonly onStarted: (stop: () => Promise<void>) => void
   },
 ): Promise<OpenedKeys> {
@@ -39,7 +42,7 @@ export async function openKeys(
     { devApiKey, home },
   )
   const accounts = createAccounts({ keys: store, tiers, now: Date.now })
-  const operations = { ...createOperations({ keys: opened.keys, accounts }), enclaves }
+  const operations = { ...createOperations({ keys: opened.keys, accounts }), enclaves, relayers }
   if (home !== null) onStarted(await openControl(operations, home))
   if (controlSocket !== null) onStarted(await openControlAt(operations, controlSocket))
   return opened

@@ -1,4 +1,3 @@
-import type { Broadcaster } from '../chain/broadcaster.ts'
 import { fetchBalance } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
@@ -8,8 +7,11 @@ import type { Meter } from '../metrics/meter.ts'
 import { type MetricsServer, startMetricsServer } from '../metrics/server.ts'
 import { listSources } from '../metrics/sources.ts'
 import type { Nodes } from '../nodes/nodes.ts'
+import type { Reanchorer } from '../services/reanchorer.ts'
+import type { RelayerFollowers } from '../services/relayer-followers.ts'
 import { createAnchorLag } from '../stores/anchor-lag.ts'
 import type { Database } from '../stores/database.ts'
+import { createRelayersStore } from '../stores/relayers.ts'
 import type { Chain } from './chain.ts'
 
 /** Serves what `meter` counts and what the parts say of themselves. Rejects with StartFailure. */
@@ -18,27 +20,31 @@ export async function startMetrics(
   {
     meter,
     database,
-    chain: { rpc, relayer },
+    chain: { rpc, chainId },
     broadcaster,
+    reanchorer,
     nodes,
     enclaves,
   }: {
     readonly meter: Meter
     readonly database: Database
-    readonly chain: Pick<Chain, 'rpc' | 'relayer'>
-    readonly broadcaster: Broadcaster
+    readonly chain: Pick<Chain, 'rpc' | 'chainId'>
+    readonly broadcaster: Pick<RelayerFollowers, 'status' | 'relayers'>
+    readonly reanchorer: Pick<Reanchorer, 'count'>
     readonly nodes: Nodes
     readonly enclaves: Enclaves
   },
 ): Promise<MetricsServer> {
+  const balanceOf = async (relayer: string) => [relayer, await fetchBalance(rpc, relayer)] as const
   const sources = listSources({
     committer: () => enclaves.commits.worst(),
     broadcaster: () => broadcaster.status(),
     nodes: () => nodes.status(),
     nodeStates: () => nodes.countStates(),
     enclaves,
-    anchorLag: createAnchorLag(database, relayer.address),
-    balance: () => fetchBalance(rpc, relayer.address),
+    anchorLag: createAnchorLag(createRelayersStore(database), chainId),
+    reanchored: () => reanchorer.count(),
+    balances: async () => new Map(await Promise.all(broadcaster.relayers().map(balanceOf))),
     now: Date.now,
   })
   const { registry } = meter

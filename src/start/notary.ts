@@ -1,6 +1,5 @@
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { CALLS_MAX } from '../app-routes.ts'
-import type { Broadcaster } from '../chain/broadcaster.ts'
 import type { GatewayConfig } from '../config.ts'
 import { type Enclaves, openEnclaves } from '../enclaves/enclaves.ts'
 import { ENCLAVES_MAX } from '../enclaves/limits.ts'
@@ -12,7 +11,9 @@ import { createBootStatements } from '../services/boot-statements.ts'
 import { createEnclaveClient } from '../services/enclave-client.ts'
 import type { EvidenceSources } from '../services/evidence.ts'
 import { SETTLE_SECONDS } from '../services/idempotency.ts'
-import { createRelayerNonces } from '../services/relayer-nonces.ts'
+import type { Reanchorer } from '../services/reanchorer.ts'
+import type { RelayerFollowers } from '../services/relayer-followers.ts'
+import { createRelayerNonces, type RelayerNonces } from '../services/relayer-nonces.ts'
 import { createAnchorBlocksStore } from '../stores/anchor-blocks.ts'
 import { createBootStatementsStore } from '../stores/boot-statements.ts'
 import { createCommitsStore } from '../stores/commits.ts'
@@ -20,7 +21,7 @@ import { createHeadAttestationsStore } from '../stores/head-attestations.ts'
 import { createLogsStore } from '../stores/logs.ts'
 import { createRecordsStore } from '../stores/records.ts'
 import { startBlockKeeper } from './block-keeper.ts'
-import { startBroadcaster } from './broadcaster.ts'
+import { startFollowers, startReanchorer } from './broadcaster.ts'
 import { relayerOf, startCommitter } from './committer.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
 import { startHeadAttestations } from './head-attestations.ts'
@@ -31,7 +32,8 @@ import { startReleases } from './releases.ts'
 /** What seals completions, stores them, anchors them and keeps the evidence. */
 export type Notary = {
   readonly enclaves: Enclaves
-  readonly broadcaster: Broadcaster
+  readonly broadcaster: RelayerFollowers
+  readonly reanchorer: Reanchorer
   readonly evidence: EvidenceSources
 }
 
@@ -57,12 +59,19 @@ export async function startNotary(config: GatewayConfig, options: NotaryOptions)
     log,
   } = options
   const releases = await startReleases(config, { onStarted, log })
-  const broadcaster = startBroadcaster({ database, chain, confirmations: config.confirmations, log })
+  const commits = createCommitsStore(database)
+  const nonces = createRelayerNonces({ commits, relayer: relayerOf(chain), log })
+  const { confirmations, fees } = config
+  const broadcaster = startFollowers({ database, chain, confirmations, nonces, log })
   onStarted(() => broadcaster.stop())
+  const onReanchor = broadcaster.notify
+  const reanchorer = startReanchorer({ database, chain, nonces, fees, onReanchor, log })
+  onStarted(() => reanchorer.stop())
   const ends: (() => void)[] = []
   const seatOf = createSeats(config, {
     ...options,
     broadcaster,
+    nonces,
     ends,
     entries: () => releases?.entries() ?? null,
   })
@@ -80,7 +89,7 @@ export async function startNotary(config: GatewayConfig, options: NotaryOptions)
   if (!(await enclaves.awaitUsable(ENCLAVE_WAIT_MS))) throw new StartFailure(describeFaults(enclaves))
   const blocks = startBlockKeeper({ blocks: createAnchorBlocksStore(database), chain, log })
   onStarted(() => blocks.stop())
-  return { enclaves, broadcaster, evidence: blocks.sources }
+  return { enclaves, broadcaster, reanchorer, evidence: blocks.sources }
 }
 
 /** What is opened for each socket. `ends` gets what tells a follower that its enclave is about to end. */
@@ -89,18 +98,19 @@ function createSeats(
   {
     parts: [database, chain],
     broadcaster,
+    nonces,
     countCommit,
     ends,
     entries,
     log,
   }: NotaryOptions & {
-    readonly broadcaster: Broadcaster
+    readonly broadcaster: RelayerFollowers
+    readonly nonces: RelayerNonces
     readonly ends: (() => void)[]
     readonly entries: () => readonly ReleaseEntry[] | null
   },
 ): (socketPath: string) => SeatOptions {
   const { isProduction, fees } = config
-  const nonces = createRelayerNonces({ commits: createCommitsStore(database), relayer: relayerOf(chain) })
   const store = createHeadAttestationsStore(database)
   const logs = createLogsStore(database)
   const { chainId, contract } = chain

@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
 import type { BlockProof } from '../chain/prove-transaction.ts'
+import { currentAnchor } from './anchor-sequence.ts'
 import type { Database } from './database.ts'
 
 /** A block by its number and hash (0x, lower case). */
@@ -9,6 +10,8 @@ export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /** One anchor as its evidence needs it. */
 export type AnchorEvidence = {
+  /** 0x, lower case. */
+  readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
   /** Canonical JSON of what the enclave of its log was booted with. */
@@ -29,7 +32,10 @@ export type AnchorProof = {
 
 /** Where anchors stand in their blocks. Throws the driver's error when the database fails. */
 export type AnchorBlocksStore = {
-  /** The anchor with this hash (0x), null when none is stored. */
+  /**
+   * The anchor with this hash (0x), or the one that was made in its place when it could not be
+   * mined; null when none is stored.
+   */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
    * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain whose proof is not
@@ -50,13 +56,13 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
   return {
     async findAnchor(txHash) {
       const { rows } = await sql<AnchorRow>`
-        select a.raw, l.boot_configuration, l.chain_id,
+        select a.tx_hash, a.raw, l.boot_configuration, l.chain_id,
           case when a.state in ('mined', 'confirmed') then a.block_number end as block_number, a.block_hash,
           b.number, b.header, b.transaction_index, b.transaction_proof, b.receipt_proof
-        from anchors a
+        from anchors f cross join lateral ${currentAnchor('f')} a
         join logs l on l.id = a.log_id
         left join anchor_blocks b on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
-        where a.tx_hash = ${decodeHex(txHash)}`.execute(queries)
+        where f.tx_hash = ${decodeHex(txHash)}`.execute(queries)
       return rows[0] === undefined ? null : toEvidence(rows[0])
     },
     async nextUnproven(chainId, after) {
@@ -115,6 +121,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
 }
 
 type AnchorRow = {
+  readonly tx_hash: Uint8Array
   readonly raw: Uint8Array
   readonly boot_configuration: string
   readonly chain_id: number
@@ -132,6 +139,7 @@ function toEvidence(row: AnchorRow): AnchorEvidence {
   const { block_number: number, block_hash: hash } = row
   const block = number === null || hash === null ? null : { number, hash: `0x${encodeHex(hash)}` }
   return {
+    txHash: `0x${encodeHex(row.tx_hash)}`,
     raw: `0x${encodeHex(row.raw)}`,
     bootConfiguration: row.boot_configuration,
     chainId: row.chain_id,

@@ -1,7 +1,6 @@
-import { sql } from 'kysely'
-import type { Database } from './database.ts'
+import type { RelayersStore } from './relayers.ts'
 
-/** How far the chain is behind the database, for one relayer. */
+/** How far the chain is behind the database, all relayers together. */
 export type AnchorLag = {
   /** Anchors that are not confirmed yet: in no block, or in one that is young. */
   readonly unconfirmed: number
@@ -9,19 +8,16 @@ export type AnchorLag = {
   readonly oldestAt: number | null
 }
 
-/** Gives what reads the lag of `relayer`, 0x and lower case. Throws the driver's error. */
+/** Gives what reads the lag of a chain. Throws the driver's error. */
 export function createAnchorLag(
-  { queries }: Pick<Database, 'queries'>,
-  relayer: string,
+  relayers: Pick<RelayersStore, 'listBacklogs'>,
+  chainId: number,
 ): () => Promise<AnchorLag> {
   return async () => {
-    // Literals, so that the planner sees the partial index of just these.
-    const row = await queries
-      .selectFrom('anchors')
-      .select((of) => [of.fn.countAll<number>().as('unconfirmed'), of.fn.min('created_at').as('oldestAt')])
-      .where('relayer', '=', relayer)
-      .where(sql<boolean>`state in ('pending', 'mined')`)
-      .executeTakeFirstOrThrow()
-    return { unconfirmed: Number(row.unconfirmed), oldestAt: row.oldestAt }
+    const backlogs = await relayers.listBacklogs(chainId)
+    return {
+      unconfirmed: backlogs.reduce((total, { unconfirmed }) => total + unconfirmed, 0),
+      oldestAt: backlogs.length === 0 ? null : Math.min(...backlogs.map(({ oldestAt }) => oldestAt)),
+    }
   }
 }

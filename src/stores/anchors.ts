@@ -51,6 +51,14 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
           ${rows.map((row) => row.gasUsed)}::bigint[]) as m(nonce, block_number, block_hash, succeeded, gas_used)
         where anchors.relayer = ${relayer} and anchors.nonce = m.nonce`.execute(queries)
     },
+    async markTaken(relayer, nonces) {
+      if (nonces.length === 0) return
+      await sql`
+        update anchors set state = 'taken'
+        where relayer = ${relayer} and nonce = any (${[...nonces]}::bigint[]) and state = 'pending'`.execute(
+        queries,
+      )
+    },
     async markConfirmed(relayer, throughNonce) {
       await queries
         .updateTable('anchors')

@@ -83,10 +83,13 @@ export type LogOpening = {
 export type CommitsStore = {
   /** Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to its root. */
   openLog(log: LogOpening): Promise<LogState>
-  /** The nonce that the relayer's next anchor must have; null before `openRelayer`. */
+  /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
-  /** Makes the relayer known; its first anchor gets `firstNonce`. A relayer that is known stays as it is. */
-  openRelayer(relayer: string, firstNonce: number): Promise<void>
+  /**
+   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
+   * becomes less.
+   */
+  raiseNonce(relayer: string, least: number): Promise<number>
   /**
    * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost when the log is not
    * at `from`, or the relayer not at `nonce`, any more. After any other error the outcome is unknown (the connection
@@ -131,10 +134,12 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
         .executeTakeFirst()
       return row?.next_nonce ?? null
     },
-    async openRelayer(relayer, firstNonce) {
-      await sql`
-        insert into relayers (address, next_nonce) values (${relayer}, ${firstNonce})
-        on conflict (address) do nothing`.execute(queries)
+    async raiseNonce(relayer, least) {
+      const { rows } = await sql<{ next_nonce: number }>`
+        insert into relayers (address, next_nonce) values (${relayer}, ${least})
+        on conflict (address) do update set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)
+        returning next_nonce`.execute(queries)
+      return rows[0]?.next_nonce ?? least
     },
     async commit(commit) {
       try {

@@ -9,6 +9,7 @@ import {
   type NodeCoordinate,
 } from '../../attestation/merkle/proof-nodes.ts'
 import type { AnchorState } from '../chain/anchors-port.ts'
+import { currentAnchor, earlierHashes, firstCreatedAt, parseHashes } from './anchor-sequence.ts'
 import type { Database } from './database.ts'
 import { readNodes } from './log-nodes.ts'
 
@@ -24,7 +25,13 @@ export type StoredHead = {
   readonly anchor: {
     /** 0x, as `blockHash`. */
     readonly txHash: string
-    readonly state: AnchorState
+    /**
+     * Anchors of the same head before it, whose hashes were given out and which could not be mined,
+     * the first one first.
+     */
+    readonly replaces: readonly string[]
+    /** One that cannot be mined is pending here: another is about to be made. */
+    readonly state: Exclude<AnchorState, 'taken'>
     /** Null while pending. */
     readonly blockNumber: number | null
     readonly blockHash: string | null
@@ -102,12 +109,13 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
   /** Newest first. */
   async function readLogs(where: RawBuilder<unknown>, limit: number): Promise<readonly StoredLog[]> {
     const { rows } = await sql<LogRow>`
-      select l.*, h.size as head_size, h.root as head_root, h.signature, h.created_at as head_created_at, h.tx_hash,
-        h.state, h.block_number, h.block_hash, r.document_digest
+      select l.*, h.size as head_size, h.root as head_root, h.signature, h.tx_hash,
+        ${firstCreatedAt('h')} as head_created_at,
+        h.state, h.block_number, h.block_hash, ${earlierHashes('h')} as replaces, r.document_digest
       from (select * from logs where ${where} order by id desc limit ${limit}) l
       left join lateral (
         select * from anchors a where a.log_id = l.id and a.state in ('mined', 'confirmed')
-        order by a.size desc limit 1) h on true
+        order by a.size desc, a.attempt limit 1) h on true
       left join lateral (
         select document_digest from records where log_id = l.id order by index desc limit 1) r on true
       order by l.id desc`.execute(queries)
@@ -139,15 +147,20 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       // From head to head: without statistics (log-nodes.ts), all later heads would be read and sorted for a page.
       const { rows } = await sql<HeadRow>`
         with recursive page as (
-          (select ${headColumns}, 1 as place from anchors
+          (select ${pageColumns}, 1 as place from anchors
             where log_id = ${logId} and size > ${afterSize ?? -1} order by size limit 1)
           union all
           select next.*, place + 1 from page cross join lateral (
-            select ${headColumns} from anchors a
+            select ${pageColumns} from anchors a
             where a.log_id = ${logId} and a.size > page.size order by a.size limit 1) next
           where place < ${limit}
         )
-        select ${headColumns} from page order by size`.execute(queries)
+        select p.size, p.root, p.signature, coalesce(c.tx_hash, p.tx_hash) as tx_hash,
+          coalesce(c.state, p.state) as state, coalesce(c.block_number, p.block_number) as block_number,
+          coalesce(c.block_hash, p.block_hash) as block_hash, ${firstCreatedAt('p')} as created_at,
+          ${earlierHashes('c')} as replaces
+        from page p left join lateral ${currentAnchor('p', sql`(p.attempt > 0 or p.state = 'taken')`)} c on true
+        order by p.size`.execute(queries)
       return rows.map(toHead)
     },
     async readInclusion({ logId, index, size }) {
@@ -185,7 +198,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
   }
 }
 
-const headColumns = sql`size, root, signature, created_at, tx_hash, state, block_number, block_hash`
+const pageColumns = sql`size, root, signature, created_at, tx_hash, state, block_number, block_hash,
+  relayer, nonce, origin_relayer, origin_nonce, attempt`
 
 type HeadRow = {
   readonly size: number
@@ -196,6 +210,7 @@ type HeadRow = {
   readonly state: AnchorState
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
+  readonly replaces: string | null
 }
 
 type LogRow = Omit<HeadRow, 'tx_hash'> & {
@@ -247,7 +262,8 @@ function toHead(row: HeadRow): StoredHead {
     createdAt: row.created_at,
     anchor: {
       txHash: `0x${encodeHex(row.tx_hash)}`,
-      state: row.state,
+      replaces: parseHashes(row.replaces),
+      state: row.state === 'taken' ? 'pending' : row.state,
       blockNumber: row.block_number,
       blockHash: row.block_hash && `0x${encodeHex(row.block_hash)}`,
     },

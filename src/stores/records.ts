@@ -2,6 +2,7 @@ import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { buildProof, inclusionNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
+import { laterHashes, parseHashes } from './anchor-sequence.ts'
 import { createDocumentReader } from './attestation-documents.ts'
 import type { Database } from './database.ts'
 import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes.ts'
@@ -42,6 +43,11 @@ export type StoredRecord = {
   readonly signature: string
   /** Transaction that anchors the head of `logProof`, 0x + 32 bytes; never changes. */
   readonly txHash: string
+  /**
+   * Transactions that anchor it in its place, in order: those before the last could not be mined.
+   * Empty but after a loss.
+   */
+  readonly reanchored: readonly string[]
   /** Attestation document, standard base64. */
   readonly attestation: string
   /** Who asked for it; null when the context did not say. */
@@ -91,7 +97,7 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
   ): Promise<readonly StoredRecord[]> {
     const { rows } = await sql<RecordRow>`
       select r.*, l.notary, l.public_key, a.tx_hash, a.size as head_size, a.root as head_root,
-        a.signature as head_signature, l.chain_id, l.contract
+        a.signature as head_signature, l.chain_id, l.contract, ${laterHashes('a')} as reanchored
       from (${page}) r
       join logs l on l.id = r.log_id
       join anchors a on a.relayer = r.relayer and a.nonce = r.nonce
@@ -152,6 +158,7 @@ type RecordRow = Selectable<Tables['records']> & {
   readonly head_signature: Uint8Array
   readonly chain_id: number
   readonly contract: string
+  readonly reanchored: string | null
 }
 
 function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
@@ -194,6 +201,7 @@ function toRecord(
     publicKey: `0x${encodeHex(row.public_key)}`,
     signature: `0x${encodeHex(row.signature)}`,
     txHash: `0x${encodeHex(row.tx_hash)}`,
+    reanchored: parseHashes(row.reanchored),
     attestation,
     accountId: row.account_id,
     requestId: row.request_id,

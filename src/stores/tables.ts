@@ -121,13 +121,20 @@ type AnchorRow = {
   readonly size: number
   readonly root: Uint8Array
   readonly signature: Uint8Array
-  readonly state: 'pending' | 'mined' | 'confirmed' | 'reverted'
+  readonly state: 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
   readonly gas_used: number | null
   readonly created_at: number
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
+  /**
+   * The first anchor of the same head, and how many were before this one; null and 0 for the first
+   * itself.
+   */
+  readonly origin_relayer: Generated<string | null>
+  readonly origin_nonce: Generated<number | null>
+  readonly attempt: Generated<number>
 }
 
 /** Where an anchor stands in its block, as long as that block is the anchor's own. */
@@ -147,6 +154,9 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
+  /** The gateway that follows it, until when. */
+  readonly follower: Generated<string | null>
+  readonly followed_until: Generated<number>
 }
 
 type NodeRow = {

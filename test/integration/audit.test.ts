@@ -115,4 +115,41 @@ describe('the command line, against a whole service', () => {
       ['transactions of relayers', 'passed'],
     ])
   })
+
+  it('shows the relayer, its balance, its nonces and how many anchors wait', async () => {
+    const shown = () => runCli(['relayer', '--json'], { variables: { DATA_DIR: join(folder, 'data') } })
+    const [relayer, ...others] = JSON.parse((await shown()).stdout)
+    expect(others).toEqual([])
+    expect(relayer).toMatchObject({
+      address: expect.stringMatching(/^0x[0-9a-f]{40}$/),
+      current: true,
+      fault: '',
+    })
+    expect(BigInt(relayer.balance_wei)).toBeGreaterThan(10n ** 26n)
+    expect(relayer.next_nonce).toBeGreaterThan(0)
+    await expect.poll(async () => JSON.parse((await shown()).stdout)[0].waiting, { timeout: 20_000 }).toBe(0)
+    expect(JSON.parse((await shown()).stdout)[0].chain_nonce).toBe(relayer.next_nonce)
+    const table = await runCli(['relayer'], { variables: { DATA_DIR: join(folder, 'data') } })
+    expect(table.stdout).toMatch(/^RELAYER +USED +ETHER/)
+  })
+
+  it('finds nothing after the whole service, with its chain, was started again several times', async () => {
+    for (let start = 0; start < 3; start++) {
+      await service.stop()
+      service = await startAffidavit({
+        dataFolder: join(folder, 'data'),
+        variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' },
+      })
+      expect(await ask(`after start ${start}`)).not.toBe('')
+    }
+    // Not the configuration: it names the demo provider's port, which each start chooses.
+    const demands = expected.slice(0, expected.indexOf('--configuration'))
+    const { code, stdout } = await cli('audit', service.url, ...demands, '--rpc', service.rpcUrl, '--json')
+    const { logs, findings } = JSON.parse(stdout)
+    const all = [
+      ...findings,
+      ...logs.flatMap((log: { readonly findings: readonly unknown[] }) => log.findings),
+    ]
+    expect({ code, findings: all, logs: logs.length }).toEqual({ code: 0, findings: [], logs: 5 })
+  }, 120_000)
 })

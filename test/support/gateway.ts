@@ -112,7 +112,7 @@ export async function startGateway(
       commits: createCommitsStore(database),
       records,
       domain: SCRIPTED_DOMAIN,
-      relayer: { address: computeAddress(relayerKey).toLowerCase(), firstNonce: async () => 0 },
+      relayer: { address: computeAddress(relayerKey).toLowerCase(), countTransactions: async () => 0 },
       signAnchor: (nonce, head) =>
         signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
       now: Date.now,

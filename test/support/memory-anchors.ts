@@ -51,6 +51,10 @@ export function createMemoryAnchors(): MemoryAnchors {
       const byNonce = new Map(mined.map((row) => [row.nonce, row]))
       change(relayer, (row) => minedState(byNonce.get(row.nonce)))
     },
+    markTaken: async (relayer, nonces) =>
+      change(relayer, (row) =>
+        nonces.includes(row.nonce) && row.state === 'pending' ? { state: 'taken' } : {},
+      ),
     markConfirmed: async (relayer, throughNonce) =>
       change(relayer, (row) =>
         row.state === 'mined' && row.nonce <= throughNonce ? { state: 'confirmed' } : {},

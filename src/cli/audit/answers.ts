@@ -1,5 +1,6 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../../../attestation/account.ts'
 import { HASH_BYTES } from '../../../attestation/bytes.ts'
+import { REANCHORED_MAX } from '../../../attestation/evidence/bundle.ts'
 import { type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { PROOF_HASHES_MAX } from '../../../attestation/merkle/verify.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
@@ -36,6 +37,11 @@ export type ServedHead = {
   readonly createdAt: number
   readonly anchor: {
     readonly txHash: string
+    /**
+     * Earlier transactions of this head, the first one first, which the gateway says cannot be
+     * mined.
+     */
+    readonly replaces: readonly string[]
     readonly state: AnchorState
     readonly blockNumber: number | null
     readonly blockHash: string | null
@@ -169,12 +175,22 @@ function parseHead(head: JsonObject, where: string): ServedHead {
     createdAt: read.count(head, 'created_at'),
     anchor: {
       txHash: read.hex(anchor, 'tx_hash', PREFIXED_HASH),
+      replaces: parseReplaced(anchor, where),
       state,
       blockNumber: read.countOrNull(anchor, 'block_number'),
       blockHash:
         memberOf(anchor, 'block_hash') === null ? null : read.hex(anchor, 'block_hash', PREFIXED_HASH),
     },
   }
+}
+
+function parseReplaced(anchor: JsonObject, where: string): readonly string[] {
+  if (memberOf(anchor, 'replaces') === undefined) return []
+  const read = readAnswer(where)
+  return read.array(anchor, 'replaces', REANCHORED_MAX).map((hash) => {
+    if (typeof hash === 'string' && /^0x[0-9a-f]{64}$/.test(hash)) return hash
+    throw read.fault('replaces to be transaction hashes')
+  })
 }
 
 function requireNotary(answer: JsonObject, where: string, notary: string): void {

@@ -28,6 +28,7 @@ import { type Random, Samples } from './samples.ts'
 import type { SavedLog } from './saved-log.ts'
 import { createHeadJudge, type SignedHead } from './signed-heads.ts'
 import { TreeWalk } from './tree-walk.ts'
+import { refreshWaiting } from './waiting-heads.ts'
 
 /** What became of the audit of one log. */
 export type LogReport = {
@@ -158,7 +159,7 @@ class LogRun {
     const given = { gateway: tools.gateway, ledger }
     if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false
     const anchors = createAnchorAudit(log, { ...tools, ledger, chain })
-    await anchors.check(saved.waiting)
+    await anchors.check(await refreshWaiting(saved.waiting, { gateway: tools.gateway, notary: log.notary }))
     const records = this.openRecords()
     const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved.head })
     const outcome = await walkLog({

@@ -2,7 +2,13 @@ import type { PointRecovery } from '../../../attestation/account.ts'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
 import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
@@ -169,13 +175,21 @@ function reportMismatches(
   if (faults.length > 0) ledger.find('record_mismatch', { where, message: faults.join('; ') })
   const isSameHead = proof.size === head.size && proof.root === encodeHex(head.root)
   if (!isSameHead) reportHead(proof, given)
-  const hasAnchor = memberOf(record, 'tx_hash') === head.anchor.txHash
-  if (isSameHead && !hasAnchor)
-    ledger.find('record_anchor_mismatch', {
-      where,
-      message: `expected tx_hash to be the transaction of its head, ${head.anchor.txHash}`,
-    })
-  return faults.length === 0 && isSameHead && hasAnchor
+  const fault = isSameHead ? describeAnchorFault(record, head) : null
+  if (fault !== null) ledger.find('record_anchor_mismatch', { where, message: fault })
+  return faults.length === 0 && isSameHead && fault === null
+}
+
+/**
+ * What is wrong with the transactions that the record names; null when they are those of its head.
+ */
+function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
+  const [first = anchor.txHash] = anchor.replaces
+  if (memberOf(record, 'tx_hash') !== first)
+    return `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of its head, ${first}`
+  const again = memberOf(record, 'reanchored')
+  const isNamed = first === anchor.txHash || (isJsonArray(again) && again.includes(anchor.txHash))
+  return isNamed ? null : `expected reanchored to name the transaction of its head, ${anchor.txHash}`
 }
 
 function reportHead(

@@ -26,7 +26,11 @@ export function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.inp
   return {
     edge: { size: edge.size, hashes: edge.hashes.map(encodeHex) },
     head: head && writeHead(head),
-    waiting: waiting.map((one) => ({ ...writeHead(one), createdAt: one.createdAt, anchor: one.anchor })),
+    waiting: waiting.map((one) => ({
+      ...writeHead(one),
+      createdAt: one.createdAt,
+      anchor: { ...one.anchor, replaces: [...one.anchor.replaces] },
+    })),
     ...rest,
     findings: [...rest.findings],
   }
@@ -48,6 +52,7 @@ const WaitingForm = HeadForm.extend({
   createdAt: Count,
   anchor: z.object({
     txHash: TxHash,
+    replaces: z.array(TxHash).default([]),
     state: z.enum(['pending', 'mined', 'confirmed', 'reverted']),
     blockNumber: Count.nullable(),
     blockHash: TxHash.nullable(),

@@ -17,6 +17,11 @@ const head = z.strictObject({
   created_at: unixSeconds,
   anchor: z.strictObject({
     tx_hash: hash32,
+    replaces: z
+      .array(hash32)
+      .min(1)
+      .optional()
+      .describe('Earlier transactions of this head, which cannot be mined; records carry the first'),
     state: z.enum(['pending', 'mined', 'confirmed', 'reverted']),
     block_number: z.int().nullable(),
     block_hash: hash32.nullable(),

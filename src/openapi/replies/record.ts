@@ -75,6 +75,13 @@ export const storedRecord = z.strictObject({
   request: z.looseObject({ model: z.string(), messages: z.array(z.looseObject({})) }),
   response: chatCompletion,
   ...proof,
+  reanchored: z
+    .array(hash32)
+    .min(1)
+    .optional()
+    .describe(
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order, absent when there is none',
+    ),
   created_at: unixSeconds,
 })
 

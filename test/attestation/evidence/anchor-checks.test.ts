@@ -61,6 +61,30 @@ describe('verifyBundle on swapped and forged anchors', () => {
     ])
   })
 
+  it('passes the transaction that anchored the head again, and says in the place of which', async () => {
+    const mined = bundle.record.tx_hash
+    const lost = `0x${'ab'.repeat(32)}`
+    const again = replaceAt(bundle, ['record'], {
+      ...bundle.record,
+      tx_hash: lost,
+      reanchored: [`0x${'cd'.repeat(32)}`, mined],
+    })
+    expect(await failedOf(again)).toEqual([])
+    expect(detailOf(await verifyBundle(again, policy), 'transaction hash')).toContain(
+      `reanchored, 2 of 2, in the place of tx_hash ${lost}`,
+    )
+  })
+
+  it('fails a transaction that is neither the first nor one that anchored the head again', async () => {
+    const record = { ...bundle.record, tx_hash: `0x${'ab'.repeat(32)}`, reanchored: [`0x${'cd'.repeat(32)}`] }
+    expect(await failedOf(replaceAt(bundle, ['record'], record))).toEqual(['transaction hash'])
+  })
+
+  it('does not detect that a transaction which was mined is said to be anchored again', async () => {
+    const reanchored = [`0x${'cd'.repeat(32)}`]
+    expect(await failedOf(replaceAt(bundle, ['record'], { ...bundle.record, reanchored }))).toEqual([])
+  })
+
   it('fails whatever needs the address of a public key that is no point', async () => {
     const off = `${bundle.record.public_key.slice(0, -2)}${bundle.record.public_key.endsWith('00') ? '01' : '00'}`
     expect(await failedOf(replaceAt(bundle, ['record', 'public_key'], off))).toEqual([

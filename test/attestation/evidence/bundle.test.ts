@@ -15,6 +15,11 @@ import { FIRST_BUNDLE } from './vectors.ts'
 
 const { bundle } = buildEvidence()
 const pending = buildEvidence({ isMined: false }).bundle
+const hashOf = (seed: number) => `0x${seed.toString(16).padStart(64, '0')}`
+function withReanchored(reanchored: Json): JsonObject {
+  const json: JsonObject = JSON.parse(JSON.stringify(bundle))
+  return { ...json, record: { ...(json.record as JsonObject), reanchored } }
+}
 const VALID: readonly (readonly [string, Json])[] = [
   ['a mined one', bundle],
   ['one before it was mined', pending],
@@ -22,6 +27,8 @@ const VALID: readonly (readonly [string, Json])[] = [
   ['one without the response', redactBundle(bundle, { response: true })],
   ['one without both', redactBundle(bundle, { request: true, response: true })],
   ['the published vector', FIRST_BUNDLE],
+  ['one whose head was anchored again', withReanchored([hashOf(1), hashOf(2)])],
+  ['one with as many as there may be', withReanchored(Array.from({ length: 64 }, (_, at) => hashOf(at)))],
 ]
 
 const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
@@ -33,6 +40,19 @@ const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
 const FREE: readonly RegExp[] = [/^record\.re(quest|sponse)\b/, /^boot_configuration\b/]
 
 describe('parseEvidenceBundle', () => {
+  it.each<[string, Json]>([
+    ['none', []],
+    ['too many', Array.from({ length: 65 }, (_, at) => hashOf(at))],
+    ['no array', hashOf(1)],
+    ['null', null],
+    ['one in upper case', [hashOf(255).replaceAll('f', 'F')]],
+    ['one without prefix', ['ab'.repeat(32)]],
+  ])('refuses reanchored with %s, as the schema does', async (_, reanchored) => {
+    const json = withReanchored(reanchored)
+    expect(() => parseEvidenceBundle(json)).toThrow(/record\.reanchored/)
+    expect(await isValid(schema, json)).toBe(false)
+  })
+
   it.each(VALID)('gives a bundle as it is: %s', (_, valid) => {
     expect(parseEvidenceBundle(valid)).toEqual(valid)
     expect(parseEvidenceBundle(JSON.parse(JSON.stringify(valid)))).toEqual(valid)

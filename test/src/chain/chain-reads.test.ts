@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { fetchRecentBlock } from '../../../src/chain/chain-reads.ts'
+import { countTransactions, createRecentBlocks, type RecentBlock } from '../../../src/chain/chain-reads.ts'
 import { createRpc, type Rpc } from '../../../src/chain/rpc.ts'
 import { startTestChain, type TestChain } from '../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../support/chain-proxy.ts'
@@ -19,26 +19,43 @@ afterAll(async () => {
   await chain.dispose()
 })
 
-describe('fetchRecentBlock', () => {
-  it('gives the first block while the chain is shorter than the confirmations', async () => {
-    const { hash } = (await chain.rpc.call('eth_getBlockByNumber', ['0x0', false])) as {
-      readonly hash: string
-    }
-    expect(await fetchRecentBlock(chain.rpc, 1000)).toEqual({ chainId: chain.chainId, number: 0, hash })
+function fetchRecentBlock(rpc: Rpc, confirmations: number, signal?: AbortSignal): Promise<RecentBlock> {
+  return createRecentBlocks({ rpc, contract: chain.contract, confirmations })(signal)
+}
+
+async function blockAt(number: number): Promise<RecentBlock> {
+  const block = await chain.rpc.call('eth_getBlockByNumber', [`0x${number.toString(16)}`, false])
+  return { chainId: chain.chainId, number, hash: (block as { readonly hash: string }).hash }
+}
+
+describe('createRecentBlocks', () => {
+  it('gives the block of the deployment, never an older one, while the contract is younger than that', async () => {
+    expect(await fetchRecentBlock(chain.rpc, 1000)).toEqual(await blockAt(1))
+    await chain.rpc.call('anvil_mine', ['0x7'])
+    for (const confirmations of [7, 8, 100])
+      expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual(await blockAt(1))
+  })
+
+  it('gives no block while there is no contract', async () => {
+    const contract = `0x${'ab'.repeat(20)}`
+    const fetchBlock = createRecentBlocks({ rpc: chain.rpc, contract, confirmations: 1 })
+    await expect(fetchBlock()).rejects.toMatchObject({ code: 'refused' })
+  })
+
+  it('gives a block with all its confirmations once the contract is known to be older than the states', async () => {
+    const fetchBlock = createRecentBlocks({ rpc: chain.rpc, contract: chain.contract, confirmations: 90 })
+    await chain.rpc.call('anvil_mine', ['0x50'])
+    const newest = Number(await chain.rpc.call('eth_blockNumber', []))
+    expect((await fetchBlock()).number).toBe(newest - 60)
+    await chain.rpc.call('anvil_mine', ['0x40'])
+    expect(await fetchBlock()).toEqual(await blockAt(newest + 0x40 - 90))
   })
 
   it('gives the block with exactly so many on top of it', async () => {
     await chain.rpc.call('anvil_mine', ['0x20'])
     const newest = Number(await chain.rpc.call('eth_blockNumber', []))
     for (const confirmations of [0, 1, 12]) {
-      const number = newest - confirmations
-      const block = await chain.rpc.call('eth_getBlockByNumber', [`0x${number.toString(16)}`, false])
-      const { hash } = block as { readonly hash: string }
-      expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual({
-        chainId: chain.chainId,
-        number,
-        hash,
-      })
+      expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual(await blockAt(newest - confirmations))
     }
   })
 
@@ -57,5 +74,23 @@ describe('fetchRecentBlock', () => {
   it('ends with the signal’s reason', async () => {
     const over = AbortSignal.abort(new Error('over'))
     await expect(fetchRecentBlock(chain.rpc, 1, over)).rejects.toThrow('over')
+  })
+})
+
+describe('countTransactions', () => {
+  it('counts what waits for a block too, of the expected chain alone', async () => {
+    const from = '0x70997970c51812dc3a010c7d01b50e0d17dc79c8'
+    const of = { address: from, chainId: chain.chainId }
+    expect(await countTransactions(chain.rpc, of)).toBe(0)
+    await chain.rpc.call('evm_setAutomine', [false])
+    try {
+      await chain.rpc.call('eth_sendTransaction', [{ from, to: from, value: '0x1' }])
+      expect(await countTransactions(chain.rpc, of)).toBe(1)
+    } finally {
+      await chain.rpc.call('evm_setAutomine', [true])
+      await chain.rpc.call('anvil_mine', [])
+    }
+    const other = countTransactions(chain.rpc, { ...of, chainId: 1 })
+    await expect(other).rejects.toThrow('expected chain 1, the endpoint serves 31337')
   })
 })

@@ -49,7 +49,7 @@ function open(...names: readonly string[]): void {
   const commits = createCommitsStore(database)
   const records = createRecordsStore(database)
   const logs = createLogsStore(database)
-  const relayer = { address: randomRelayer(), firstNonce: async () => 0 }
+  const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
   const nonces = createRelayerNonces({ commits, relayer })
   const follow = (enclave: FollowedEnclave) => {
     const committer = createCommitter({

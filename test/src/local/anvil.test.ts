@@ -82,6 +82,21 @@ describe('a local chain', () => {
     await sendAnchors(again, 5, 30)
   })
 
+  it('begins with the same block however often it is started', async () => {
+    const genesisOf = (chain: TestChain) => chain.rpc.call('eth_getBlockByNumber', ['0x0', false])
+    const first = await start()
+    const genesis = await genesisOf(first)
+    await first.stop()
+    for (let nonce = 0; nonce < 4; nonce++) {
+      // A genesis that anvil makes in another second has another hash.
+      await new Promise((resolve) => setTimeout(resolve, 1_100))
+      const again = await start()
+      expect(await genesisOf(again)).toEqual(genesis)
+      await sendAnchors(again, 1, nonce)
+      await again.stop()
+    }
+  })
+
   it('comes back on the same port after a kill, and knows what was saved', async () => {
     let restarts = 0
     const chain = await start({ onRestart: () => restarts++ })

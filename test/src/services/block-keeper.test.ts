@@ -53,7 +53,7 @@ describe('block keeper over a real chain and database', () => {
     const nonce = Number(await chain.rpc.call('eth_getTransactionCount', [await relayerOf(), 'latest']))
     const signed = await signAnchors(chain, { count: ANCHORS, nonce })
     const log = { ...makeLog(), relayer: signed[0]?.relayer ?? '' }
-    await commits.openRelayer(log.relayer, nonce)
+    await commits.raiseNonce(log.relayer, nonce)
     expect(await commits.nextNonce(log.relayer)).toBe(nonce)
     let state = await commits.openLog({ ...log, ...OPENING, domain: { ...OPENING.domain, chainId } })
     for (const [at, { raw, txHash }] of signed.entries()) {

@@ -181,7 +181,7 @@ describe('committer', () => {
     await sealAndWait(3)
     await running.committer.stop()
     const missed = log.seal()
-    running = runCommitter(database, log, { relayer: running.relayer, firstNonce: expect.unreachable })
+    running = runCommitter(database, log, { relayer: running.relayer })
     const record = await waitFor(missed)
     expect(record).toMatchObject({ index: 3 })
     expect((await anchorsOf()).map(({ nonce }) => nonce)).toEqual((await anchorsOf()).map((_, at) => at))
@@ -190,7 +190,7 @@ describe('committer', () => {
   it("begins with the relayer's nonce on the chain, and asks until it is told", async () => {
     let asked = 0
     const other = runCommitter(database, log, {
-      firstNonce: async () => {
+      countTransactions: async () => {
         if (++asked < 3) throw new Error('the chain is out of reach')
         return 41
       },

@@ -29,6 +29,7 @@ const STORED: StoredRecord = {
   publicKey: record.public_key,
   signature: record.signature,
   txHash: record.tx_hash,
+  reanchored: [],
   attestation: record.attestation,
   accountId: 'mine',
   requestId: null,
@@ -57,6 +58,7 @@ function evidenceOf(
   const asked: string[] = []
   const scopes: RecordScope[] = []
   const stored: AnchorEvidence = {
+    txHash: record.tx_hash,
     raw: transaction,
     bootConfiguration: JSON.stringify(BOOT_CONFIGURATION),
     chainId: CHAIN_ID,

@@ -5,7 +5,7 @@ import { verifyHeadAttestation } from '../../../attestation/evidence/verify-head
 import { appendLeaves, emptyEdge, rootOf } from '../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { fetchBlockHashes, fetchRecentBlock } from '../../../src/chain/chain-reads.ts'
+import { createRecentBlocks, fetchBlockHashes } from '../../../src/chain/chain-reads.ts'
 import { createRpc, type Rpc } from '../../../src/chain/rpc.ts'
 import {
   createHeadAttestations,
@@ -73,7 +73,7 @@ function start(options: Partial<HeadAttestationsOptions> = {}): HeadAttestations
     enclave: log.enclave,
     committer: running.committer,
     store,
-    fetchBlock: (signal) => fetchRecentBlock(rpc, CONFIRMATIONS, signal),
+    fetchBlock: createRecentBlocks({ rpc, contract: chain.contract, confirmations: CONFIRMATIONS }),
     intervalMs: INTERVAL_MS,
     log: recorded.log,
     now: () => performance.now(),

@@ -8,7 +8,7 @@ const head = (size: number): StoredHead => ({
   root: new Uint8Array(32),
   signature: new Uint8Array(65),
   createdAt: 1,
-  anchor: { txHash: '0x', state: 'pending', blockNumber: null, blockHash: null },
+  anchor: { replaces: [], txHash: '0x', state: 'pending', blockNumber: null, blockHash: null },
 })
 
 /** A log with heads of these sizes, and attestations of so many bytes by size. */

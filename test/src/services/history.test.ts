@@ -16,6 +16,7 @@ const record = (index: number, length: number): StoredRecord => ({
   publicKey: '0x',
   signature: '0x',
   txHash: '0x',
+  reanchored: [],
   attestation: '',
   accountId: null,
   requestId: null,

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   CHECK_TIMEOUT_MS,
   COMMITS_FAILING_MS_MAX,
+  type CommitFault,
   createReadiness,
   READINESS_AGE_MAX_MS,
   type ReadinessChecks,
@@ -14,7 +15,7 @@ const WELL: ReadinessChecks = {
   database: async () => undefined,
   enclave: async () => 'document',
   attestation: async () => undefined,
-  commits: () => ({ phase: 'following', failingForMs: 0 }),
+  commits: () => ({ phase: 'following', failingForMs: 0, fault: null }),
   chain: () => ({ isChainFailing: false, waitingCount: 0 }),
 }
 
@@ -34,14 +35,33 @@ describe('ready is who', () => {
     [['database'], { database: failing }],
     [['enclave', 'attestation'], { enclave: failing }],
     [['attestation'], { attestation: failing }],
-    [['commits'], { commits: () => ({ phase: 'stopped', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'opening', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'refusing', failingForMs: 0 }) }],
-    [['commits'], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX }) }],
-    [[], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX - 1 }) }],
-    [['database', 'commits'], { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0 }) }],
+    [['commits'], { commits: () => ({ phase: 'stopped', failingForMs: 0, fault: null }) }],
+    [['commits'], { commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) }],
+    [['commits'], { commits: () => ({ phase: 'refusing', failingForMs: 0, fault: null }) }],
+    [
+      ['commits'],
+      { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX, fault: null }) },
+    ],
+    [[], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX - 1, fault: null }) }],
+    [
+      ['database', 'commits'],
+      { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) },
+    ],
   ])('lacks %j: not', async (expected, checks) => {
     expect(await failingOf(checks)).toEqual(expected)
+  })
+
+  it.each<[CommitFault | null, ReturnType<ReadinessChecks['commits']>]>([
+    [null, { phase: 'following', failingForMs: 0, fault: null }],
+    ['log_diverged', { phase: 'refusing', failingForMs: 0, fault: { name: 'LogDiverged', message: '' } }],
+    [
+      'relayer_nonce_unknown',
+      { phase: 'failing', failingForMs: 0, fault: { name: 'NonceUnknown', message: '' } },
+    ],
+    ['failing', { phase: 'failing', failingForMs: 9_999, fault: { name: 'Error', message: '' } }],
+  ])('is told why commits fail: %s', async (expected, status) => {
+    const report = await createReadiness({ ...WELL, commits: () => status }, Date.now).read()
+    expect([report.commitFault, report.failing]).toEqual([expected, expected === null ? [] : ['commits']])
   })
 
   it('is told of a chain that is away, and stays ready', async () => {
@@ -49,6 +69,7 @@ describe('ready is who', () => {
     expect(await createReadiness(checks, Date.now).read()).toEqual({
       failing: [],
       chain: { isFailing: true, anchorsWaiting: 7 },
+      commitFault: null,
     })
   })
 

@@ -40,7 +40,7 @@ export function runCommitter(
   log: Pick<ScriptedLog, 'enclave'>,
   options: {
     readonly relayer?: string
-    readonly firstNonce?: () => Promise<number>
+    readonly countTransactions?: () => Promise<number>
     /** Where to note what is signed, for more than one committer. */
     readonly signed?: RunningCommitter['signed']
   } = {},
@@ -59,7 +59,7 @@ export function runCommitter(
   const commits: CommitsStore = {
     openLog: (opened) => reach(() => store.openLog(opened)),
     nextNonce: (address) => reach(() => store.nextNonce(address)),
-    openRelayer: (address, nonce) => reach(() => store.openRelayer(address, nonce)),
+    raiseNonce: (address, nonce) => reach(() => store.raiseNonce(address, nonce)),
     commit: (commit) =>
       reach(async () => {
         await script.beforeCommit(commit)
@@ -78,7 +78,7 @@ export function runCommitter(
     commits,
     records,
     domain: TEST_DOMAIN,
-    relayer: { address: relayer, firstNonce: options.firstNonce ?? (async () => 0) },
+    relayer: { address: relayer, countTransactions: options.countTransactions ?? (async () => 0) },
     signAnchor: (nonce, head) => {
       const anchor = signFake(nonce, head)
       signed.push({ nonce, hash: anchor.hash })

@@ -19,6 +19,12 @@ describe('a verified call', () => {
     expect(asked()).toBe(0)
   })
 
+  it('is refused at once while the next nonce of the relayer cannot be known', async () => {
+    const { complete, asked } = makeService({ failingForMs: 1, faultName: 'NonceUnknown' })
+    await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
+    expect(asked()).toBe(0)
+  })
+
   it('is made while commits have failed for a moment only', async () => {
     const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS })
     await expect(complete()).rejects.toMatchObject({ code: 'provider_refused' })
@@ -44,7 +50,13 @@ describe('authenticate', () => {
   })
 })
 
-function makeService({ failingForMs }: { readonly failingForMs: number }) {
+function makeService({
+  failingForMs,
+  faultName,
+}: {
+  readonly failingForMs: number
+  readonly faultName?: string
+}) {
   let asked = 0
   const fault: EnclaveFault = {
     status: 400,
@@ -55,7 +67,7 @@ function makeService({ failingForMs }: { readonly failingForMs: number }) {
   const status: CommitterStatus = {
     ...NO_FIGURES,
     phase: failingForMs > 0 ? 'failing' : 'following',
-    fault: null,
+    fault: faultName === undefined ? null : { name: faultName, message: '' },
     failingForMs,
     notary: null,
     size: 0,

@@ -61,7 +61,12 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     const at = place()
     const { txHashes, stored, relayer } = await storeMined([at])
     const [txHash = ''] = txHashes
-    const common = { raw: stored[0]?.anchor.raw, bootConfiguration: OPENING.bootConfiguration, chainId }
+    const common = {
+      txHash,
+      raw: stored[0]?.anchor.raw,
+      bootConfiguration: OPENING.bootConfiguration,
+      chainId,
+    }
     expect(await blocks.findAnchor(txHash)).toEqual({ ...common, block: at, proof: null })
     await anchors.markLost(relayer, 0)
     expect(await blocks.findAnchor(txHash)).toEqual({ ...common, block: null, proof: null })

@@ -3,8 +3,9 @@ import { createAnchorLag } from '../../../src/stores/anchor-lag.ts'
 import { createAnchorsStore } from '../../../src/stores/anchors.ts'
 import { createCommitsStore } from '../../../src/stores/commits.ts'
 import type { Database } from '../../../src/stores/database.ts'
+import { createRelayersStore } from '../../../src/stores/relayers.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { CREATED_AT, makeLog, storeCommits } from './build-commit.ts'
+import { CREATED_AT, makeLog, OPENING, storeCommits } from './build-commit.ts'
 
 describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
   let source: DatabaseSource
@@ -15,21 +16,23 @@ describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('counts the anchors of one relayer that are not confirmed, and knows the oldest', async () => {
+  it('counts the anchors of all relayers that are not confirmed, of this chain, and knows the oldest', async () => {
     const log = makeLog()
-    const read = createAnchorLag(database, log.relayer)
+    const relayers = createRelayersStore(database)
+    const read = createAnchorLag(relayers, OPENING.domain.chainId)
     expect(await read()).toEqual({ unconfirmed: 0, oldestAt: null })
     const commits = createCommitsStore(database)
     await storeCommits(commits, log, [[{}], [{}], [{}]])
     await storeCommits(commits, makeLog(), [[{}]])
-    expect(await read()).toEqual({ unconfirmed: 3, oldestAt: CREATED_AT })
+    expect(await read()).toEqual({ unconfirmed: 4, oldestAt: CREATED_AT })
+    expect(await createAnchorLag(relayers, 1)()).toEqual({ unconfirmed: 0, oldestAt: null })
 
     const anchors = createAnchorsStore(database)
     const blockHash = `0x${'1'.repeat(64)}`
     const mined = [0, 1].map((nonce) => ({ nonce, blockNumber: 9, blockHash, succeeded: true, gasUsed: 1 }))
     await anchors.markMined(log.relayer, mined)
-    expect((await read()).unconfirmed).toBe(3)
+    expect((await read()).unconfirmed).toBe(4)
     await anchors.markConfirmed(log.relayer, 0)
-    expect((await read()).unconfirmed).toBe(2)
+    expect((await read()).unconfirmed).toBe(3)
   })
 })

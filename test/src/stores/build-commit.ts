@@ -29,7 +29,7 @@ export async function openLog(
   commits: CommitsStore,
   { notary, publicKey, relayer }: TestLog,
 ): Promise<LogState> {
-  await commits.openRelayer(relayer, 0)
+  await commits.raiseNonce(relayer, 0)
   return commits.openLog({ notary, publicKey, ...OPENING })
 }
 

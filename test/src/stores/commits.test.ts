@@ -54,8 +54,8 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   it('gives no nonce of an unknown relayer, and keeps the first nonce of a known one', async () => {
     const { relayer } = makeLog()
     expect(await commits.nextNonce(relayer)).toBeNull()
-    await commits.openRelayer(relayer, 7)
-    await commits.openRelayer(relayer, 0)
+    await commits.raiseNonce(relayer, 7)
+    await commits.raiseNonce(relayer, 0)
     expect(await commits.nextNonce(relayer)).toBe(7)
   })
 

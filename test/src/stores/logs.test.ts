@@ -162,6 +162,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       createdAt: CREATED_AT,
       anchor: {
         txHash: stored[1]?.anchor.hash,
+        replaces: [],
         state: 'mined',
         blockNumber: 101,
         blockHash: `0x${'bb'.repeat(32)}`,

@@ -58,6 +58,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
       notary: log.notary,
       publicKey: log.publicKey,
       txHash: commit.anchor.hash,
+      reanchored: [],
       attestation: document.toString('base64'),
       logProof: {
         size: 1,

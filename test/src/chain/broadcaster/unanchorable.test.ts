@@ -37,7 +37,7 @@ describe('what cannot be anchored', () => {
     await until('both are mined', async () => (await stage.chainNonce()) === 2)
     const broadcaster = stage.broadcast({ takenAfterMs: 100 })
     await stage.untilConfirmed(4)
-    expect(stage.anchors.all()[1]?.state).toBe('pending')
+    await until('it is marked', () => stage.anchors.all()[1]?.state === 'taken')
     await until('it is idle', () => broadcaster.status().phase === 'idle')
     expect(broadcaster.status().takenCount).toBe(1)
   })

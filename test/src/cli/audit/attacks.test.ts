@@ -518,6 +518,43 @@ describe('affidavit audit', () => {
     expect([code, codes]).toEqual([1, ['record_time']])
   })
 
+  describe('a head that was anchored again', () => {
+    const first = `0x${'77'.repeat(32)}`
+    const again = () => log.heads[MIDDLE_HEAD]?.anchor.tx_hash ?? ''
+    const underMiddleHead = (record: JsonObject) =>
+      (record.log as JsonObject).size === log.heads[MIDDLE_HEAD]?.size
+    /** The head says which transactions it replaces, its records which replaced theirs. */
+    const serveAgain =
+      (replaces: readonly string[], reanchored: readonly string[]): Attack =>
+      (question, honest) => {
+        const ofHead = (record: JsonObject) =>
+          underMiddleHead(record) ? { ...record, tx_hash: first, reanchored } : record
+        const change =
+          question.resource === 'log/records'
+            ? changeEntry('log/records', 'records', () => true, ofHead)
+            : changeHead(MIDDLE_HEAD, (head) => ({
+                ...head,
+                anchor: { ...(head.anchor as JsonObject), replaces },
+              }))
+        return change(question, honest)
+      }
+
+    it('is no fault: its records keep the first transaction and name the one that was mined', async () => {
+      stage.server.serve([log], serveAgain([first], [again()]))
+      const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      expect([code, codes]).toEqual([0, []])
+    })
+
+    it.each<[string, () => Attack]>([
+      ['whose head does not', () => serveAgain([`0x${'66'.repeat(32)}`], [again()])],
+      ['without naming the one that was mined', () => serveAgain([first], [`0x${'66'.repeat(32)}`])],
+    ])('has no record that says it was anchored again, %s', async (_, attack) => {
+      stage.server.serve([log], attack())
+      const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      expect([code, codes]).toEqual([1, ['record_anchor_mismatch']])
+    })
+  })
+
   it.each<[string, readonly string[], () => readonly string[]]>([
     ['other code', ['measurements_unexpected'], () => ['--pcr', `0=${'ab'.repeat(48)}`]],
     ['another configuration', ['configuration_unexpected'], () => ['--configuration', 'ab'.repeat(32)]],

@@ -1,0 +1,267 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
+import type { Json } from '../../attestation/json/value.ts'
+import { type RelayerStage, startRelayerStage } from '../support/relayer-stage.ts'
+import { until } from '../support/until.ts'
+
+let stage: RelayerStage
+
+beforeAll(async () => {
+  stage = await startRelayerStage()
+}, 120_000)
+afterAll(() => stage.dispose())
+
+type Gateway = Awaited<ReturnType<RelayerStage['start']>>
+
+/** A database as it was last night, and a chain that went on: three anchors more than it knows. */
+async function restoreLastNight() {
+  const relayerKey = await stage.fundRelayer()
+  const databaseUrl = await stage.createDatabase()
+  const first = await stage.start({ databaseUrl, relayerKey })
+  const kept = [await first.complete(), await first.complete()]
+  for (const { txHash } of kept) await stage.untilMined(txHash)
+  await until('it is settled', () => first.followers.status().phase === 'idle')
+  await first.stop()
+  const restored = await stage.copyDatabase(databaseUrl)
+  const second = await stage.start({ databaseUrl, relayerKey, log: first.log })
+  const lost = [await second.complete(), await second.complete(), await second.complete()]
+  for (const { txHash } of lost) await stage.untilMined(txHash)
+  await second.stop()
+  return { restored, relayerKey, log: first.log }
+}
+
+const AWAY = { kind: 'answer', status: 503, body: '' } as const
+
+describe('a database that was restored from last night, with a chain that went on', () => {
+  it('is seen at the start: what is answered from then on is mined', async () => {
+    const { restored, relayerKey } = await restoreLastNight()
+    const gateway = await stage.start({ databaseUrl: restored, relayerKey })
+    const record = await gateway.complete()
+    await stage.untilMined(record.txHash)
+    expect(gateway.logLines).toContainEqual(
+      expect.objectContaining({ level: 'error', members: expect.objectContaining({ stored: 2, next: 5 }) }),
+    )
+    expect((await gateway.read(record.hash)).reanchored).toEqual([])
+  }, 120_000)
+
+  it('gets no commit, and says why, while the chain is away at the start', async () => {
+    const { restored, relayerKey } = await restoreLastNight()
+    const gateway = await stage.start({
+      ...{ databaseUrl: restored, relayerKey },
+      prepareProxy: (proxy) => proxy.behave(() => AWAY),
+    })
+    await until('it fails', () => gateway.committer.status().fault !== null)
+    expect(gateway.committer.status().fault).toMatchObject({ name: 'NonceUnknown' })
+    await expect(gateway.complete(AbortSignal.timeout(1_000))).rejects.toThrow('timeout')
+    gateway.proxy.behave(() => ({ kind: 'pass' }))
+    const record = await gateway.complete()
+    await stage.untilMined(record.txHash)
+  }, 120_000)
+
+  it('is refused by an enclave that knows more, loudly, until that one is started anew', async () => {
+    const { restored, relayerKey, log } = await restoreLastNight()
+    const gateway = await stage.start({ databaseUrl: restored, relayerKey, log })
+    await until('it refuses', () => gateway.committer.status().phase === 'refusing')
+    expect(gateway.committer.status().fault).toMatchObject({ name: 'LogDiverged' })
+    await log.restart()
+    await until('it follows', () => gateway.committer.status().phase === 'following')
+    await stage.untilMined((await gateway.complete()).txHash)
+  }, 120_000)
+})
+
+describe('a running gateway', () => {
+  it('commits while the chain is away, and its anchors are sent later', async () => {
+    const relayerKey = await stage.fundRelayer()
+    const gateway = await stage.start({ databaseUrl: await stage.createDatabase(), relayerKey })
+    await gateway.complete()
+    gateway.proxy.behave(() => AWAY)
+    const record = await gateway.complete()
+    expect(await stage.isMined(record.txHash)).toBe(false)
+    gateway.proxy.behave(() => ({ kind: 'pass' }))
+    await stage.untilMined(record.txHash)
+  }, 60_000)
+})
+
+/**
+ * What a replica that was behind leaves: the last commits of the log and the relayer are not there.
+ */
+async function loseCommits({ database, relayer, log }: Gateway, from: number): Promise<void> {
+  const { queries } = database
+  await queries.transaction().execute(async (within) => {
+    await within.deleteFrom('records').where('relayer', '=', relayer).where('nonce', '>=', from).execute()
+    await within.deleteFrom('anchors').where('relayer', '=', relayer).where('nonce', '>=', from).execute()
+    await within.updateTable('relayers').set({ next_nonce: from }).where('address', '=', relayer).execute()
+    const { size, root } = await within
+      .selectFrom('anchors')
+      .select(['size', 'root'])
+      .where('relayer', '=', relayer)
+      .orderBy('nonce', 'desc')
+      .executeTakeFirstOrThrow()
+    await within.updateTable('logs').set({ size, root }).where('notary', '=', log.notary()).execute()
+    const lost = await within
+      .selectFrom('logs')
+      .select('id')
+      .where('notary', '=', log.notary())
+      .executeTakeFirstOrThrow()
+    await within
+      .deleteFrom('log_nodes')
+      .where('log_id', '=', lost.id)
+      .where('level', '=', 0)
+      .where('index', '>=', size)
+      .execute()
+  })
+}
+
+describe('a failover that lost commits, under a running gateway', () => {
+  it('is refused until the enclave is new, and then gives no nonce that the chain has', async () => {
+    const relayerKey = await stage.fundRelayer()
+    const gateway = await stage.start({ databaseUrl: await stage.createDatabase(), relayerKey })
+    for (let count = 0; count < 4; count++) await stage.untilMined((await gateway.complete()).txHash)
+    await loseCommits(gateway, 1)
+    gateway.log.seal()
+    await until('it refuses', () => gateway.committer.status().phase === 'refusing')
+    expect(gateway.committer.status().fault?.message).toMatch(/it lost committed records/)
+    gateway.proxy.behave(() => AWAY)
+    await gateway.log.restart()
+    // The database shows that it lost something; how much, only the chain can tell.
+    await until('it asks', () => gateway.committer.status().fault?.name === 'NonceUnknown', 30_000)
+    gateway.proxy.behave(() => ({ kind: 'pass' }))
+    const record = await gateway.complete()
+    await stage.untilMined(record.txHash)
+    expect((await gateway.read(record.hash)).reanchored).toEqual([])
+  }, 60_000)
+})
+
+/**
+ * Anchors whose nonces the chain gave to others: signed on a count that was behind, as after a
+ * failover.
+ */
+async function signTaken(): Promise<{ readonly gateway: Gateway; readonly hashes: readonly string[] }> {
+  const { restored, relayerKey } = await restoreLastNight()
+  const gateway = await stage.start({
+    ...{ databaseUrl: restored, relayerKey },
+    isSilent: true,
+    countTransactions: async () => 0,
+  })
+  const records = [await gateway.complete(), await gateway.complete()]
+  await gateway.stop()
+  const next = await stage.start({ databaseUrl: restored, relayerKey, log: gateway.log })
+  return { gateway: next, hashes: records.map(({ hash }) => hash) }
+}
+
+describe('an anchor whose nonce another transaction took', () => {
+  it('is made again: the record keeps its tx_hash, and its evidence has the transaction that was mined', async () => {
+    const { gateway, hashes } = await signTaken()
+    for (const hash of hashes) {
+      await until(
+        'it is anchored again',
+        async () => (await gateway.read(hash)).reanchored.length > 0,
+        30_000,
+      )
+      const { txHash, reanchored, notary } = await gateway.read(hash)
+      const [again = ''] = reanchored
+      expect(reanchored).toHaveLength(1)
+      await stage.untilMined(again)
+      expect(await stage.isMined(txHash)).toBe(false)
+      await until('the store knows', async () => (await gateway.bundle(hash)).block !== null)
+      const bundle = await gateway.bundle(hash)
+      expect(bundle).toMatchObject({ record: { tx_hash: txHash, reanchored: [again] } })
+      const { checks } = await verifyBundle(bundle as Json, {})
+      const outcomes = new Map(checks.map(({ name, outcome, detail }) => [name, { outcome, detail }]))
+      for (const name of ['transaction hash', 'anchor', 'transaction in block', 'anchor outcome'] as const)
+        expect([name, outcomes.get(name)?.outcome]).toEqual([name, 'passed'])
+      expect(outcomes.get('transaction hash')?.detail).toContain(`in the place of tx_hash ${txHash}`)
+      const logId = (await gateway.logs.find(notary))?.logId ?? 0
+      const heads = await gateway.logs.listHeads({ logId, afterSize: null, limit: 10 })
+      expect(heads.map(({ size }) => size)).toEqual([1, 2])
+      expect(heads.map(({ anchor }) => anchor)).toContainEqual(
+        expect.objectContaining({ txHash: again, replaces: [txHash] }),
+      )
+    }
+    expect(gateway.followers.status()).toMatchObject({ takenCount: 2 })
+    await until('nothing waits', () => gateway.followers.status().waitingCount === 0)
+    // And the next one is given a nonce that is free.
+    await stage.untilMined((await gateway.complete()).txHash)
+  }, 120_000)
+
+  it('is made again once, though two gateways see it', async () => {
+    const { restored, relayerKey } = await restoreLastNight()
+    const silent = { databaseUrl: restored, relayerKey, isSilent: true, countTransactions: async () => 0 }
+    const signer = await stage.start(silent)
+    const records = [await signer.complete(), await signer.complete(), await signer.complete()]
+    await signer.stop()
+    const keys = [relayerKey, await stage.fundRelayer(), await stage.fundRelayer()]
+    const gateways = await Promise.all(
+      keys.map((key) => stage.start({ databaseUrl: restored, relayerKey: key })),
+    )
+    const [gateway] = gateways
+    if (gateway === undefined) throw new Error('expected a gateway')
+    for (const { hash } of records) {
+      await until(
+        'it is anchored again',
+        async () => (await gateway.read(hash)).reanchored.length > 0,
+        30_000,
+      )
+      await stage.untilMined((await gateway.read(hash)).reanchored[0] ?? '')
+    }
+    const counts = gateways.map(({ reanchorer }) => reanchorer.count())
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(records.length)
+    for (const { hash } of records) expect((await gateway.read(hash)).reanchored).toHaveLength(1)
+  }, 120_000)
+})
+
+describe('a relayer whose key was rotated', () => {
+  it('is followed until its anchors are mined, and counted until then', async () => {
+    const databaseUrl = await stage.createDatabase()
+    const before = await stage.start({
+      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      isSilent: true,
+    })
+    const old = [await before.complete(), await before.complete()]
+    await before.stop()
+    const after = await stage.start({
+      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      prepareProxy: (proxy) =>
+        proxy.behave((methods) => (methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' })),
+    })
+    await until('it is counted', () => after.followers.status().waitingCount === old.length)
+    expect(after.followers.relayers()).toEqual([after.relayer, before.relayer])
+    await until('it is told', () => after.followers.status().isChainFailing)
+    after.proxy.behave(() => ({ kind: 'pass' }))
+    for (const { txHash } of old) await stage.untilMined(txHash)
+    await until('it is left', () => after.followers.relayers().length === 1)
+    expect(after.followers.status().waitingCount).toBe(0)
+  }, 60_000)
+})
+
+describe('a gateway that was retired with its relayer', () => {
+  it('leaves its anchors to one of the others, and to another one when that ends', async () => {
+    const databaseUrl = await stage.createDatabase()
+    const retired = await stage.start({
+      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      isSilent: true,
+    })
+    const { txHash } = await retired.complete()
+    await retired.stop()
+    const startOther = async () =>
+      stage.start({
+        ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+        prepareProxy: (proxy) =>
+          proxy.behave((methods) => (methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' })),
+      })
+    const others = [await startOther(), await startOther()]
+    const follows = ({ logLines }: Gateway) =>
+      logLines.some(
+        ({ message, members }) => message.includes('it is followed') && members.relayer === retired.relayer,
+      )
+    await until('one follows it', () => others.some(follows))
+    const [one, other] = others.toSorted((a, b) => Number(follows(b)) - Number(follows(a)))
+    if (one === undefined || other === undefined) throw new Error('expected two gateways')
+    await until('both count it', () => others.every(({ followers }) => followers.status().waitingCount === 1))
+    expect(follows(other)).toBe(false)
+    await one.stop()
+    other.proxy.behave(() => ({ kind: 'pass' }))
+    await stage.untilMined(txHash)
+    expect(follows(other)).toBe(true)
+  }, 60_000)
+})

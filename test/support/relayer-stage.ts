@@ -1,0 +1,215 @@
+import { randomUUID } from 'node:crypto'
+import { Wallet } from 'ethers'
+import pg from 'pg'
+import { relayerAddress, signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { createBroadcaster } from '../../src/chain/broadcaster.ts'
+import { countTransactions } from '../../src/chain/chain-reads.ts'
+import { fetchBlock } from '../../src/chain/read-block.ts'
+import { createRpc } from '../../src/chain/rpc.ts'
+import { createBlockProofs } from '../../src/services/block-proofs.ts'
+import { type Committer, createCommitter } from '../../src/services/committer.ts'
+import { createEvidence } from '../../src/services/evidence.ts'
+import { createReanchorer, type Reanchorer } from '../../src/services/reanchorer.ts'
+import { createRelayerFollowers, type RelayerFollowers } from '../../src/services/relayer-followers.ts'
+import { createRelayerNonces } from '../../src/services/relayer-nonces.ts'
+import { createAnchorBlocksStore } from '../../src/stores/anchor-blocks.ts'
+import { createAnchorsStore } from '../../src/stores/anchors.ts'
+import { createCommitsStore } from '../../src/stores/commits.ts'
+import { type Database, openDatabase } from '../../src/stores/database.ts'
+import { createLogsStore, type LogsStore } from '../../src/stores/logs.ts'
+import { createReanchorsStore } from '../../src/stores/reanchors.ts'
+import { createRecordsStore, type StoredRecord } from '../../src/stores/records.ts'
+import { createRelayersStore, type RelayersStore } from '../../src/stores/relayers.ts'
+import { recordLog, startTestChain, TEST_FEES, type TestChain } from './chain.ts'
+import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
+import { type PostgresServer, startPostgres } from './postgres.ts'
+import { createScriptedLog, type ScriptedLog } from './scripted-log.ts'
+import { until } from './until.ts'
+
+/**
+ * What of a gateway deals with anchors, of real parts: database, chain, committer, followers of
+ * relayers, reanchorer.
+ */
+export type AnchoringGateway = {
+  readonly relayer: string
+  readonly database: Database
+  /** The enclave's log that it follows; a new one unless it was given. */
+  readonly log: ScriptedLog
+  readonly committer: Committer
+  readonly followers: RelayerFollowers
+  readonly reanchorer: Reanchorer
+  readonly relayers: RelayersStore
+  readonly logs: LogsStore
+  readonly logLines: ReturnType<typeof recordLog>['lines']
+  /** Its own way to the chain. */
+  readonly proxy: ChainProxy
+  /** Has a completion sealed, and gives its record once it is committed. */
+  complete(signal?: AbortSignal): Promise<StoredRecord>
+  read(hash: string): Promise<StoredRecord>
+  /** The evidence bundle of the record with this hash. */
+  bundle(hash: string): Promise<Readonly<Record<string, unknown>>>
+  stop(): Promise<void>
+}
+
+export type RelayerStage = {
+  readonly chain: TestChain
+  /** An empty database's URL. */
+  createDatabase(): Promise<string>
+  /** A copy of a database that nobody has open, as a dump and its restore give. */
+  copyDatabase(url: string): Promise<string>
+  /** A key of an account with ether. */
+  fundRelayer(): Promise<string>
+  start(options: {
+    readonly databaseUrl: string
+    readonly relayerKey: string
+    readonly log?: ScriptedLog
+    /** Signs and stores only: nothing is brought onto the chain. */
+    readonly isSilent?: boolean
+    /** Default: what the chain says. */
+    readonly countTransactions?: () => Promise<number>
+    readonly prepareProxy?: (proxy: ChainProxy) => void
+  }): Promise<AnchoringGateway>
+  /** Whether the chain has the transaction in a block, and it succeeded. */
+  isMined(txHash: string): Promise<boolean>
+  untilMined(txHash: string): Promise<void>
+  dispose(): Promise<void>
+}
+
+const FAST = {
+  ...{ pollIntervalMs: 20, heartbeatMs: 100, backoffMinMs: 10, backoffMaxMs: 50 },
+  ...{ rebroadcastMs: 500, takenAfterMs: 300 },
+}
+
+/** Starts a Postgres server and a chain, for any number of gateways on them. */
+export async function startRelayerStage(): Promise<RelayerStage> {
+  const [chain, server] = await Promise.all([startTestChain(), startPostgres()])
+  const running = new Set<AnchoringGateway>()
+
+  async function isMined(txHash: string): Promise<boolean> {
+    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [txHash])) as { status: string } | null
+    return receipt?.status === '0x1'
+  }
+
+  return {
+    chain,
+    createDatabase: () => server.createDatabase(),
+    copyDatabase: (url) => copyDatabase(server, url),
+    async fundRelayer() {
+      const key = Wallet.createRandom().privateKey
+      await chain.rpc.call('anvil_setBalance', [relayerAddress(key), '0xde0b6b3a7640000'])
+      return key
+    },
+    async start(options) {
+      const gateway = await startGateway(chain, options)
+      running.add(gateway)
+      return {
+        ...gateway,
+        stop: async () => {
+          running.delete(gateway)
+          await gateway.stop()
+        },
+      }
+    },
+    isMined,
+    untilMined: (txHash) => until(`${txHash} is mined`, () => isMined(txHash), 30_000),
+    async dispose() {
+      await Promise.all([...running].map((gateway) => gateway.stop()))
+      await chain.dispose()
+      await server.stop()
+    },
+  }
+}
+
+async function startGateway(
+  chain: TestChain,
+  options: Parameters<RelayerStage['start']>[0],
+): Promise<AnchoringGateway> {
+  const { relayerKey, isSilent = false } = options
+  const relayer = relayerAddress(relayerKey)
+  const { chainId, contract } = chain
+  const domain = { chainId, contract }
+  const proxy = await startChainProxy(chain.rpcUrl)
+  options.prepareProxy?.(proxy)
+  const rpc = createRpc({ url: proxy.url, timeoutMs: 1_000 })
+  const database = await openDatabase({ url: options.databaseUrl })
+  const { log: logger, lines } = recordLog()
+  const log = options.log ?? (await createScriptedLog(domain))
+  const [commits, records, anchors] = [
+    createCommitsStore(database),
+    createRecordsStore(database),
+    createAnchorsStore(database),
+  ]
+  const count =
+    options.countTransactions ??
+    ((signal?: AbortSignal) => countTransactions(rpc, { address: relayer, chainId }, signal))
+  const noted = { address: relayer, countTransactions: count }
+  const nonces = createRelayerNonces({ commits, relayer: noted, log: logger })
+  const relayers = createRelayersStore(database)
+  const followers = createRelayerFollowers({
+    ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },
+    follow: (address) =>
+      createBroadcaster({
+        ...{ rpc, anchors, relayer: address, chainId, contract, confirmations: 1, log: logger, ...FAST },
+        ...(address === relayer ? { onCount: nonces.noteCount } : {}),
+      }),
+  })
+  const reanchorer = createReanchorer({
+    ...{ reanchors: createReanchorsStore(database), nonces, relayer, chainId, log: logger, now: Date.now },
+    sign: (nonce, taken) => signAnchorTransaction({ relayerKey, chainId, nonce, fees: TEST_FEES, ...taken }),
+    onReanchor: followers.notify,
+    intervalMs: 100,
+  })
+  const committer = createCommitter({
+    ...{ enclave: log.enclave, commits, records, domain, nonces, relayer: noted, log: logger, now: Date.now },
+    signAnchor: (nonce, head) =>
+      signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees: TEST_FEES }),
+    onCommit: followers.notify,
+  })
+  const blocks = createAnchorBlocksStore(database)
+  const proofs = createBlockProofs({ blocks, fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal) })
+  const evidence = createEvidence({
+    ...{ records, anchors: blocks, proofs, chainId, isOpen: true, log: logger },
+  })
+  if (!isSilent) for (const part of [followers, reanchorer]) part.start()
+  committer.start()
+  return {
+    ...{ relayer, database, log, committer, followers, reanchorer, relayers, logLines: lines, proxy },
+    logs: createLogsStore(database),
+    async complete(signal = AbortSignal.timeout(30_000)) {
+      const { notary, index } = log.seal({ content: randomUUID() })
+      return committer.waitFor(notary, index, signal)
+    },
+    async read(hash) {
+      const record = await records.findByHash(hash, { accountId: null })
+      if (record === null) throw new Error(`expected the record ${hash}`)
+      return record
+    },
+    async bundle(hash) {
+      const text = await evidence.find(hash, { accountId: randomUUID(), seesAll: true })
+      if (text === null) throw new Error(`expected the record ${hash}`)
+      return JSON.parse(text)
+    },
+    async stop() {
+      await committer.stop()
+      await reanchorer.stop()
+      await followers.stop()
+      await proofs.stop()
+      await rpc.close()
+      await proxy.stop()
+      await database.close()
+    },
+  }
+}
+
+async function copyDatabase(server: PostgresServer, url: string): Promise<string> {
+  const copy = new URL(url)
+  copy.pathname = `/copy_${randomUUID().replaceAll('-', '')}`
+  const client = new pg.Client({ connectionString: server.url })
+  await client.connect()
+  try {
+    await client.query(`create database ${copy.pathname.slice(1)} template ${new URL(url).pathname.slice(1)}`)
+  } finally {
+    await client.end()
+  }
+  return copy.href
+}
