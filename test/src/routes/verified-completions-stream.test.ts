@@ -182,7 +182,8 @@ describe('faults', () => {
       )
     })
     const text = withoutPings(await (await postChat(gateway, REQUEST)).text())
-    const error = { status_code: 502, code: 'provider_error', message: 'The provider broke off.' }
+    const told = { status_code: 502, code: 'provider_error', message: 'The provider broke off.' }
+    const error = { ...told, type: 'server_error', param: null }
     const event = `event: error\ndata: ${JSON.stringify({ response: 'NOK', error })}\n\n`
     expect(text).toBe(encode(CHUNKS[0] ?? {}) + event)
   })
