@@ -4,9 +4,13 @@ import { CallerGone, CallFault } from './call-fault.ts'
 
 /**
  * The body of a request. Throws CallFault `invalid_request` with status 413 over `bytesMax`, CallerGone when it ends in
- * the middle.
+ * the middle, and what `take` throws, which is told the bytes of each packet before it is kept.
  */
-export async function readRequest(request: IncomingMessage, bytesMax: number): Promise<Uint8Array> {
+export async function readRequest(
+  request: IncomingMessage,
+  bytesMax: number,
+  take: (bytes: number) => void = () => undefined,
+): Promise<Uint8Array> {
   const tooLarge = () =>
     new CallFault('invalid_request', `expected a body of at most ${bytesMax} bytes`, {
       status: 413,
@@ -17,6 +21,7 @@ export async function readRequest(request: IncomingMessage, bytesMax: number): P
   try {
     for await (const packet of request as AsyncIterable<Uint8Array>) {
       if (buffer.length + packet.length > bytesMax) throw tooLarge()
+      take(packet.length)
       buffer.append(packet)
     }
   } catch (error) {
