@@ -25,7 +25,7 @@ export function startHeadAttestations(
     ...parts,
     fetchBlock: (signal) => fetchRecentBlock(rpc, confirmations, signal),
     intervalMs,
-    now: Date.now,
+    now: () => performance.now(),
   })
   attestations.start()
   return attestations
