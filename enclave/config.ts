@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { getHeapStatistics } from 'node:v8'
+import type { SocketMode } from './listen-socket.ts'
 import { parseGivenMeasurements } from './nsm/given-measurements.ts'
 import type { SourceMeasurements } from './nsm/measured-source.ts'
 import type { ProviderEntry } from './protocol/messages.ts'
@@ -17,6 +18,11 @@ export type EnclaveConfig = {
   readonly isProduction: boolean
   /** ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit). Required. */
   readonly socketPath: string
+  /**
+   * ENCLAVE_SOCKET_MODE: `600`, the socket is for this user alone, or `660`, for the group of its file too, which a folder with the
+   * setgid bit gives it: in an image the bridges have a user of their own. Default: 600.
+   */
+  readonly socketMode: SocketMode
   /**
    * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development). Default: software, since a
    * developer's machine has no device; in production it must be set, to device, so that nobody gets it by omission.
@@ -109,6 +115,7 @@ export function readConfig(
   const config: EnclaveConfig = {
     isProduction,
     socketPath: variables.required('ENCLAVE_SOCKET', parseSocketPath, ''),
+    socketMode: variables.read('ENCLAVE_SOCKET_MODE', parseSocketMode, 0o600),
     nsm: variables.read('NSM', parseNsm, 'software'),
     nsmRootFile: variables.read('NSM_ROOT_FILE', (text) => text, null),
     nsmMeasurements: variables.readFile('NSM_MEASUREMENTS_FILE', parseGivenMeasurements),
@@ -226,6 +233,11 @@ function parseInteger(text: string, min: number, max: number): number {
 function parseSocketPath(text: string): string {
   if (Buffer.byteLength(text) > 107) throw new Error('expected a path of at most 107 bytes')
   return text
+}
+
+function parseSocketMode(text: string): SocketMode {
+  if (text !== '600' && text !== '660') throw new Error('expected 600 or 660')
+  return text === '600' ? 0o600 : 0o660
 }
 
 function parseNsm(text: string): 'device' | 'software' {

@@ -37,7 +37,14 @@ export type Enclave = {
 export async function startEnclave(
   config: Pick<
     EnclaveConfig,
-    'socketPath' | 'chainId' | 'contract' | 'providers' | 'cas' | 'limits' | 'attestationRenewMs'
+    | 'socketPath'
+    | 'socketMode'
+    | 'chainId'
+    | 'contract'
+    | 'providers'
+    | 'cas'
+    | 'limits'
+    | 'attestationRenewMs'
   >,
   {
     nsm,
@@ -96,7 +103,7 @@ export async function startEnclave(
     nsm.close()
   }
   try {
-    await listenOnSocket(server, config.socketPath)
+    await listenOnSocket(server, config.socketPath, config.socketMode)
   } catch (error) {
     await closeAll()
     throw error

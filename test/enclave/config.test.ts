@@ -37,6 +37,7 @@ describe('readConfig', () => {
     expect(read(needed)).toEqual({
       isProduction: false,
       socketPath: '/tmp/enclave.sock',
+      socketMode: 0o600,
       nsm: 'software',
       nsmRootFile: null,
       nsmMeasurements: null,
@@ -66,6 +67,7 @@ describe('readConfig', () => {
   it('reads every other variable', async () => {
     const { certificate } = await createAuthority()
     const set = {
+      ENCLAVE_SOCKET_MODE: '660',
       NSM: 'device',
       PROVIDERS_FILE: 'table.json',
       PROVIDER_CA_FILE: 'ca.pem',
@@ -84,6 +86,7 @@ describe('readConfig', () => {
       { 'table.json': JSON.stringify([entry]), 'ca.pem': certificate },
     )
     expect(config).toMatchObject({
+      socketMode: 0o660,
       nsm: 'device',
       providers: [entry],
       cas: { pem: certificate },
