@@ -115,9 +115,7 @@ async function readCompletionRequest(space: Space, request: IncomingMessage): Pr
   const room = space.reserve(0)
   if (room === null) throw logFull()
   try {
-    return await readRequest(request, REQUEST_BYTES_MAX, (bytes) => {
-      if (!room.grow(2 * bytes)) throw logFull()
-    })
+    return await readRequest(request, REQUEST_BYTES_MAX, (bytes) => room.grow(2 * bytes))
   } finally {
     room.release()
   }

@@ -181,10 +181,10 @@ describe.skipIf(hindrance !== null)(
         expect(said).toContain('script: bridge cannot list the folder')
       })
 
-      it('gives the verifier half of the memory there is as its heap', () => {
+      it('gives the verifier two fifths of the memory there is as its heap', () => {
         const [, heap] = /enclave-init: the verifier has a heap of (\d+) MiB/.exec(said) ?? []
-        expect(Number(heap)).toBeGreaterThan(250)
-        expect(Number(heap)).toBeLessThan(MEMORY_MEBIBYTES / 2)
+        expect(Number(heap)).toBeGreaterThan(200)
+        expect(Number(heap)).toBeLessThan((MEMORY_MEBIBYTES * 2) / 5)
         expect(said).toContain(`script: node --max-old-space-size=${heap}`)
       })
 
