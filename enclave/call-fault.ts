@@ -35,6 +35,11 @@ export class CallFault extends Error {
   }
 }
 
+/** The fault of a call for which there is no memory. */
+export function logFull(): CallFault {
+  return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
+}
+
 /** A provider's own 4xx, told apart because its status and words are the provider's. */
 export class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'

@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { getHeapStatistics } from 'node:v8'
+import type { SocketMode } from './listen-socket.ts'
 import { parseGivenMeasurements } from './nsm/given-measurements.ts'
 import type { SourceMeasurements } from './nsm/measured-source.ts'
 import type { ProviderEntry } from './protocol/messages.ts'
@@ -16,6 +18,11 @@ export type EnclaveConfig = {
   readonly isProduction: boolean
   /** ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit). Required. */
   readonly socketPath: string
+  /**
+   * ENCLAVE_SOCKET_MODE: `600`, the socket is for this user alone, or `660`, for the group of its file too, which a folder with the
+   * setgid bit gives it: in an image the bridges have a user of their own. Default: 600.
+   */
+  readonly socketMode: SocketMode
   /**
    * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development). Default: software, since a
    * developer's machine has no device; in production it must be set, to device, so that nobody gets it by omission.
@@ -78,9 +85,10 @@ export type Limits = {
    */
   readonly answerBytesMax: number
   /**
-   * PENDING_BYTES_MAX: completions that the gateway has not acknowledged, and room for those under way. At the limit new
-   * calls are refused; one that has begun is finished. Default 268435456 (256 MiB): minutes of a busy gateway without
-   * its database, in a process of 512 MiB.
+   * PENDING_BYTES_MAX: memory of completions that the gateway has not acknowledged and of all calls under way, as
+   * estimated (log/weigh-json.ts). At the limit new calls are refused, and one that would go over it ends alone
+   * (`answer_too_large`). Default: half of the heap's limit, which the image sets from the enclave's memory. The other half is
+   * for garbage, for the texts of a pull, and for the rest of the process.
    */
   readonly pendingBytesMax: number
 }
@@ -96,16 +104,18 @@ export class ConfigError extends Error {
   }
 }
 
-/** The configuration that the variables give, with the files they name. Throws ConfigError with all faults. */
+/** The configuration that the variables give, with the files they name; `heapBytesMax` is this process's limit. Throws ConfigError with all faults. */
 export function readConfig(
   environment: Readonly<Record<string, string | undefined>> = process.env,
   readFile: (path: string) => Uint8Array = readFileSync,
+  heapBytesMax: number = getHeapStatistics().heap_size_limit,
 ): EnclaveConfig {
   const variables = new Variables(environment, readFile)
   const isProduction = environment.NODE_ENV === 'production'
   const config: EnclaveConfig = {
     isProduction,
     socketPath: variables.required('ENCLAVE_SOCKET', parseSocketPath, ''),
+    socketMode: variables.read('ENCLAVE_SOCKET_MODE', parseSocketMode, 0o600),
     nsm: variables.read('NSM', parseNsm, 'software'),
     nsmRootFile: variables.read('NSM_ROOT_FILE', (text) => text, null),
     nsmMeasurements: variables.readFile('NSM_MEASUREMENTS_FILE', parseGivenMeasurements),
@@ -113,7 +123,7 @@ export function readConfig(
     contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
     providers: readProviders(variables),
     cas: variables.readFile('PROVIDER_CA_FILE', parseCas) ?? bundledCas(),
-    limits: readLimits(variables),
+    limits: readLimits(variables, heapBytesMax),
     attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, { min: 1_000, max: 9_000_000 }),
     shutdownGraceMs: variables.integer('SHUTDOWN_GRACE_MS', 30_000, { min: 0, max: HOUR_MS }),
   }
@@ -128,7 +138,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-function readLimits(variables: Variables): Limits {
+function readLimits(variables: Variables, heapBytesMax: number): Limits {
   const time = { min: 1, max: 24 * HOUR_MS }
   return {
     connectTimeoutMs: variables.integer('CONNECT_TIMEOUT_MS', 10_000, time),
@@ -137,7 +147,7 @@ function readLimits(variables: Variables): Limits {
     answerTimeoutMs: variables.integer('ANSWER_TIMEOUT_MS', HOUR_MS, time),
     drainTimeoutMs: variables.integer('DRAIN_TIMEOUT_MS', 60_000, time),
     answerBytesMax: variables.integer('ANSWER_BYTES_MAX', 24 * 2 ** 20, { min: 1024, max: GIBIBYTE / 4 }),
-    pendingBytesMax: variables.integer('PENDING_BYTES_MAX', 256 * 2 ** 20, {
+    pendingBytesMax: variables.integer('PENDING_BYTES_MAX', Math.floor(heapBytesMax / 2), {
       min: 2 ** 20,
       max: 64 * GIBIBYTE,
     }),
@@ -223,6 +233,11 @@ function parseInteger(text: string, min: number, max: number): number {
 function parseSocketPath(text: string): string {
   if (Buffer.byteLength(text) > 107) throw new Error('expected a path of at most 107 bytes')
   return text
+}
+
+function parseSocketMode(text: string): SocketMode {
+  if (text !== '600' && text !== '660') throw new Error('expected 600 or 660')
+  return text === '600' ? 0o600 : 0o660
 }
 
 function parseNsm(text: string): 'device' | 'software' {

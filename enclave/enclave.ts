@@ -8,7 +8,7 @@ import { keepBootStatement } from './boot-statement.ts'
 import type { CompletionCore } from './calls/serve-completion.ts'
 import type { EnclaveConfig } from './config.ts'
 import { listenOnSocket } from './listen-socket.ts'
-import { createAttempts } from './log/attempts.ts'
+import { createAttempts, GENERATION_REQUESTS_MAX } from './log/attempts.ts'
 import { NotaryLog } from './log/notary-log.ts'
 import { Space } from './log/space.ts'
 import type { Log } from './logger.ts'
@@ -37,7 +37,14 @@ export type Enclave = {
 export async function startEnclave(
   config: Pick<
     EnclaveConfig,
-    'socketPath' | 'chainId' | 'contract' | 'providers' | 'cas' | 'limits' | 'attestationRenewMs'
+    | 'socketPath'
+    | 'socketMode'
+    | 'chainId'
+    | 'contract'
+    | 'providers'
+    | 'cas'
+    | 'limits'
+    | 'attestationRenewMs'
   >,
   {
     nsm,
@@ -55,7 +62,11 @@ export async function startEnclave(
 ): Promise<Enclave> {
   const { limits, chainId, contract } = config
   const account = await makeAccount(nsm.random)
-  const attempts = createAttempts({ key: await nsm.random(ATTEMPTS_KEY_BYTES), monotonic })
+  const attempts = createAttempts({
+    key: await nsm.random(ATTEMPTS_KEY_BYTES),
+    monotonic,
+    requestsMax: Math.min(GENERATION_REQUESTS_MAX, Math.floor(limits.pendingBytesMax / ATTEMPT_SHARE)),
+  })
   const boot = bootConfiguration(config)
   const configuration = digestBootConfiguration(boot)
   const attestation = await keepAttestation({
@@ -96,7 +107,7 @@ export async function startEnclave(
     nsm.close()
   }
   try {
-    await listenOnSocket(server, config.socketPath)
+    await listenOnSocket(server, config.socketPath, config.socketMode)
   } catch (error) {
     await closeAll()
     throw error
@@ -114,6 +125,12 @@ export async function startEnclave(
 }
 
 const ATTEMPTS_KEY_BYTES = 16
+
+/**
+ * One request is remembered for so many bytes of PENDING_BYTES_MAX: two generations of 27 bytes each are then below half
+ * as much again, in an enclave of any size.
+ */
+const ATTEMPT_SHARE = 128
 
 /** How long answers that were just sent may take to be taken. */
 const CLOSE_MS = 500

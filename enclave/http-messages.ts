@@ -1,12 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ByteBuffer } from './byte-buffer.ts'
-import { CallerGone, CallFault } from './call-fault.ts'
+import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**
  * The body of a request. Throws CallFault `invalid_request` with status 413 over `bytesMax`, CallerGone when it ends in
- * the middle.
+ * the middle. `take` is told the bytes of each packet before it is kept; when it says that there is no memory for them, the rest
+ * is read and dropped, so that the connection serves on, and it throws CallFault `log_full`.
  */
-export async function readRequest(request: IncomingMessage, bytesMax: number): Promise<Uint8Array> {
+export async function readRequest(
+  request: IncomingMessage,
+  bytesMax: number,
+  take: (bytes: number) => boolean = () => true,
+): Promise<Uint8Array> {
   const tooLarge = () =>
     new CallFault('invalid_request', `expected a body of at most ${bytesMax} bytes`, {
       status: 413,
@@ -14,15 +19,21 @@ export async function readRequest(request: IncomingMessage, bytesMax: number): P
     })
   if (Number(request.headers['content-length'] ?? 0) > bytesMax) throw tooLarge()
   const buffer = new ByteBuffer()
+  let readBytes = 0
+  let hasMemory = true
   try {
     for await (const packet of request as AsyncIterable<Uint8Array>) {
-      if (buffer.length + packet.length > bytesMax) throw tooLarge()
-      buffer.append(packet)
+      readBytes += packet.length
+      if (readBytes > bytesMax) throw tooLarge()
+      hasMemory &&= take(packet.length)
+      if (hasMemory) buffer.append(packet)
+      else buffer.take()
     }
   } catch (error) {
     if (error instanceof CallFault) throw error
     throw new CallerGone('the gateway closed the connection within a request')
   }
+  if (!hasMemory) throw logFull()
   return buffer.take()
 }
 

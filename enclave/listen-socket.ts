@@ -13,14 +13,17 @@ export class SocketError extends Error {
   }
 }
 
+/** Who may open the socket: this user alone, or the group of the socket's file too. */
+export type SocketMode = 0o600 | 0o660
+
 /**
- * Makes `server` listen on a Unix socket that only this user may open (0600). A socket file that an enclave left when it
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. A socket file that an enclave left when it
  * was killed is replaced; one that is still answered on, or a file that is no socket, is left alone. Throws SocketError.
  */
-export async function listenOnSocket(server: Server, path: string): Promise<void> {
+export async function listenOnSocket(server: Server, path: string, mode: SocketMode = 0o600): Promise<void> {
   await removeStaleSocket(path)
   // The file is made with these bits; set afterwards, there would be a moment in which others can connect.
-  const umask = process.umask(0o177)
+  const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {
       server.once('error', (error) => reject(new SocketError('unusable', `${path}: ${codeOf(error)}`)))
@@ -29,7 +32,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   } finally {
     process.umask(umask)
   }
-  chmodSync(path, 0o600)
+  chmodSync(path, mode)
 }
 
 async function removeStaleSocket(path: string): Promise<void> {

@@ -1,13 +1,16 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { decodeHex, encodeHex } from '../attestation/bytes.ts'
 import { headAttestationUserData } from '../attestation/evidence/head-statement.ts'
+import { measureJson } from '../attestation/json/json-size.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
-import { CallerGone, CallFault, ProviderRefusal } from './call-fault.ts'
+import { CallerGone, CallFault, logFull, ProviderRefusal } from './call-fault.ts'
 import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/decode-call.ts'
 import { parseRequest } from './calls/parse-request.ts'
 import { type CompletionCore, encodeEvent, serveCompletion } from './calls/serve-completion.ts'
 import { readRequest, sendJson } from './http-messages.ts'
+import type { Space } from './log/space.ts'
+import { weighJson } from './log/weigh-json.ts'
 import { describeError, type Log } from './logger.ts'
 import {
   type BootConfiguration,
@@ -99,10 +102,22 @@ async function completions(
   gate.running++
   try {
     const call = decodeCall(request.headers[CALL_HEADER])
-    const body = await readRequest(request, REQUEST_BYTES_MAX)
-    await serveCompletion(core, { call, parsed: parseRequest(body), requestBytes: body.length }, response)
+    const body = await readCompletionRequest(core.space, request)
+    const requestBytes = weighJson(body, measureJson(body))
+    await serveCompletion(core, { call, parsed: parseRequest(body), requestBytes }, response)
   } finally {
     gate.running--
+  }
+}
+
+/** The body, with memory taken for it while it comes. Throws CallFault `log_full` when there is none, and as readRequest. */
+async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
+  const room = space.reserve(0)
+  if (room === null) throw logFull()
+  try {
+    return await readRequest(request, REQUEST_BYTES_MAX, (bytes) => room.grow(2 * bytes))
+  } finally {
+    room.release()
   }
 }
 

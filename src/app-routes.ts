@@ -132,14 +132,17 @@ export function addRoutes(
   const { enclaves, committer, records, credentials, settings, log, now } = dependencies
   const { keys, limiter, idempotency } = dependencies
   const authenticated = authenticate(keys, 'inference')
-  addServiceRoutes(router, createAttestations({ enclaves, now }))
+  addServiceRoutes(router, createAttestations({ enclaves, now: () => performance.now() }))
   addReferenceRoutes(router)
   const checks = {
     ...dependencies.checks,
     enclave: () => enclaves.document(),
     commits: () => committer.status(),
   }
-  addHealthRoutes(router, createReadiness(checks, now))
+  addHealthRoutes(
+    router,
+    createReadiness(checks, () => performance.now()),
+  )
   addHistoryRoutes(router, {
     history: createHistory({ records, isOpen: settings.isHistoryOpen }),
     authenticated,

@@ -10,7 +10,7 @@ export type JsonErrorCode =
   | 'number_overflow' //  a number beyond the largest double
   | 'lone_surrogate' //   half of a surrogate pair in a string or name
   | 'too_deep' //         more arrays and objects inside each other than allowed
-  | 'too_many' //         more arrays, objects or members in all than allowed
+  | 'too_many' //         more arrays, objects, members or items in all than allowed
 
 /** Where and why JSON was refused. */
 export class JsonError extends FormatError {

@@ -1,5 +1,6 @@
 import { decodeUtf8 } from './decode-utf8.ts'
 import { isExactNumber } from './exact-number.ts'
+import { ANSWER_SIZE_MAX, type JsonSize } from './json-size.ts'
 import { JsonReader, type NumberFault } from './reader.ts'
 import type { Json } from './value.ts'
 
@@ -18,6 +19,22 @@ export const JSON_CONTAINERS_MAX = 100_000
  */
 export const JSON_MEMBERS_MAX = 200_000
 
+/**
+ * How many items the arrays of a request may have together. Token numbers of the largest batch of embeddings are 300,000; a
+ * body of 10 MiB made of `0,` would be 5 million, and half a gigabyte once it is hashed.
+ */
+export const JSON_ITEMS_MAX = 1_000_000
+
+/**
+ * The same for stored evidence: ten times what an enclave lets through of one answer, for pages hold several. A text that is
+ * within these is read by a process with an ordinary heap.
+ */
+export const EVIDENCE_SIZE_MAX: JsonSize = {
+  containers: 10 * ANSWER_SIZE_MAX.containers,
+  members: 10 * ANSWER_SIZE_MAX.members,
+  items: 10 * ANSWER_SIZE_MAX.items,
+}
+
 /** JSON_DEPTH_MAX for stored evidence, which wraps requests and answers in objects of its own. */
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
@@ -27,7 +44,7 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
  *
  * Throws JsonError on everything else: a byte order mark; two members of one name (compared after unescaping);
  * lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX
- * arrays and objects, or JSON_MEMBERS_MAX members; an integer beyond ±(2^53-1); a number with a fraction or an
+ * arrays and objects, JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number with a fraction or an
  * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are kept,
  * 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction is rounded to the nearest double.
  */
@@ -35,15 +52,14 @@ export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({
     text: decodeUtf8(bytes),
     depthMax: JSON_DEPTH_MAX,
-    containersMax: JSON_CONTAINERS_MAX,
-    membersMax: JSON_MEMBERS_MAX,
+    sizeMax: { containers: JSON_CONTAINERS_MAX, members: JSON_MEMBERS_MAX, items: JSON_ITEMS_MAX },
     numberFault: requestNumberFault,
   }).read()
 }
 
 /**
  * The value of stored evidence (records, bundles): as parseStrictJson, but nesting may go to EVIDENCE_DEPTH_MAX,
- * and every number, large or small, must have been written with exactly the decimal value that canonical JSON
+ * the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have been written with exactly the decimal value that canonical JSON
  * gives it. So large numbers of a provider's answer are read back, and no digit of a record can be changed
  * without changing the value. Throws JsonError.
  */
@@ -51,8 +67,7 @@ export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({
     text: decodeUtf8(bytes),
     depthMax: EVIDENCE_DEPTH_MAX,
-    containersMax: Number.POSITIVE_INFINITY,
-    membersMax: Number.POSITIVE_INFINITY,
+    sizeMax: EVIDENCE_SIZE_MAX,
     numberFault: evidenceNumberFault,
   }).read()
 }

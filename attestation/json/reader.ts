@@ -1,5 +1,6 @@
 import { encodeUtf8 } from '../bytes.ts'
 import { JsonError, type JsonErrorCode } from './json-error.ts'
+import type { JsonSize } from './json-size.ts'
 import { type Json, setMember } from './value.ts'
 
 /** Codes that a number may be refused with. */
@@ -10,10 +11,7 @@ export type ReaderInput = {
   /** Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape. */
   readonly text: string
   readonly depthMax: number
-  /** Arrays and objects in all. */
-  readonly containersMax: number
-  /** Members of all objects together. */
-  readonly membersMax: number
+  readonly sizeMax: JsonSize
   /**
    * Why a number may not be read, or null. `isInteger`: written without fraction and exponent.
    * Not asked about integers of up to 15 digits: a double holds all of those.
@@ -22,8 +20,8 @@ export type ReaderInput = {
 }
 
 /**
- * One pass over one text. The text is the attacker's: time and memory are linear in its length, the call depth is
- * bounded by `depthMax`, and every refusal is a JsonError.
+ * One pass over one text. The text is the attacker's: time is linear in its length, memory too and bounded by `sizeMax`
+ * (each part is counted before it is built), the call depth is bounded by `depthMax`, and every refusal is a JsonError.
  */
 export class JsonReader {
   private readonly input: ReaderInput
@@ -31,6 +29,7 @@ export class JsonReader {
   private position = 0
   private containers = 0
   private members = 0
+  private items = 0
   private readonly path: (string | number)[] = []
 
   constructor(input: ReaderInput) {
@@ -82,8 +81,8 @@ export class JsonReader {
       this.path.push(name)
       if (Object.hasOwn(object, name))
         this.fail('duplicate_key', 'expected each member name once', nameOffset)
-      if (++this.members > this.input.membersMax)
-        this.fail('too_many', `expected at most ${this.input.membersMax} members`, nameOffset)
+      if (++this.members > this.input.sizeMax.members)
+        this.fail('too_many', `expected at most ${this.input.sizeMax.members} members`, nameOffset)
       this.skipSpace()
       this.expect(0x3a, 'expected a colon after the member name')
       this.skipSpace()
@@ -102,6 +101,8 @@ export class JsonReader {
       return array
     }
     for (;;) {
+      if (++this.items > this.input.sizeMax.items)
+        this.fail('too_many', `expected at most ${this.input.sizeMax.items} items`)
       this.path.push(array.length)
       array.push(this.readValue())
       this.path.pop()
@@ -114,8 +115,8 @@ export class JsonReader {
   private enter(): void {
     if (this.path.length >= this.input.depthMax)
       this.fail('too_deep', `expected at most ${this.input.depthMax} arrays and objects inside each other`)
-    if (++this.containers > this.input.containersMax)
-      this.fail('too_many', `expected at most ${this.input.containersMax} arrays and objects`)
+    if (++this.containers > this.input.sizeMax.containers)
+      this.fail('too_many', `expected at most ${this.input.sizeMax.containers} arrays and objects`)
     this.position++
     this.skipSpace()
   }

@@ -103,7 +103,7 @@ const EXPECTED: Readonly<Record<JsonErrorCode, string>> = {
   number_overflow: 'expected numbers of at most 1.7976931348623157e308',
   lone_surrogate: 'expected strings without half surrogate pairs',
   too_deep: 'expected less deeply nested JSON',
-  too_many: 'too many arrays, objects or members',
+  too_many: 'too many arrays, objects, members or items',
 }
 
 function invalid(member: string, message: string): CallFault {

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { ByteBuffer } from '../byte-buffer.ts'
 import { CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/space.ts'
+import { takeSpace } from './answer-memory.ts'
 import type { Watchdog } from './watchdog.ts'
 
 /** What reading an answer's body needs to know. */
@@ -13,10 +14,13 @@ export type BodyTerms = {
   readonly space: Pick<Reservation, 'grow'>
 }
 
+/** Memory for each byte of a body that is being read: the array that it is kept in grows by doubling. */
+const BUFFER_FACTOR = 2
+
 /**
  * The packets of a provider's answer as they come; reading pauses while the consumer does. Ends when the body ended as
  * HTTP says it should. Throws the reason the call was cancelled for, CallFault `provider_error` when the connection was
- * lost in the middle, `answer_too_large` over `bytesMax`.
+ * lost in the middle, `answer_too_large` over `bytesMax` and when there is no memory for the next packet.
  */
 export async function* readPackets(
   body: IncomingMessage,
@@ -28,7 +32,7 @@ export async function* readPackets(
       bytes += packet.length
       if (bytes > terms.bytesMax)
         throw new CallFault('answer_too_large', `The provider's answer is over ${terms.bytesMax} bytes.`)
-      terms.space.grow(packet.length)
+      takeSpace(terms.space.grow(packet.length * BUFFER_FACTOR))
       yield packet
       terms.signal.throwIfAborted()
     }

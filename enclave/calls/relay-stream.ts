@@ -7,6 +7,7 @@ import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import { CallerGone, CallFault } from '../call-fault.ts'
+import type { Reservation } from '../log/space.ts'
 import { STREAM_EVENTS } from '../protocol/messages.ts'
 import { describeProviderError } from '../providers/refusal.ts'
 import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
@@ -20,6 +21,7 @@ import {
   type StreamTerms,
 } from '../stream/normalize-chunk.ts'
 import { settleDeltas } from '../stream/settle-deltas.ts'
+import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 import type { Watchdog } from './watchdog.ts'
@@ -30,7 +32,7 @@ export const LINGER_MS = 1_000
 /** What relaying one stream needs. */
 export type RelayInput = {
   readonly body: IncomingMessage
-  readonly bodyTerms: BodyTerms
+  readonly bodyTerms: BodyTerms & { readonly space: Reservation }
   readonly stream: StreamTerms
   readonly sink: StreamSink
   readonly watchdog: Watchdog
@@ -83,6 +85,7 @@ class StreamRelay {
   private text = ''
   /** Canonical text of a chunk that may be the last. */
   private held: string | null = null
+  private readonly memory: StreamMemory
   private state: ChunkState = NO_CHUNKS
   private hasData = false
   private hasGiven = false
@@ -90,6 +93,7 @@ class StreamRelay {
 
   constructor(input: RelayInput) {
     this.input = input
+    this.memory = new StreamMemory(input.bodyTerms.space, this.assembly)
   }
 
   async readAll(): Promise<void> {
@@ -130,6 +134,7 @@ class StreamRelay {
   private async relayEvents(parse: () => readonly ServerEvent[]): Promise<void> {
     try {
       for (const event of parse()) if (!this.isDone) this.relayEvent(event)
+      this.memory.wait(this.parser.waitingBytes)
     } catch (error) {
       throw error instanceof EventTooLargeError
         ? new CallFault('answer_too_large', "An event of the provider's stream is too large.")
@@ -146,6 +151,7 @@ class StreamRelay {
       this.conclude()
       return
     }
+    this.memory.admit(content)
     const chunk = parseChunk(content)
     if (event === 'error' || (chunk.error ?? null) !== null)
       throw providerError(`The provider broke off with an error: ${describeProviderError(chunk).message}`)

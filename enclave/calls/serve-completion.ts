@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { Account } from '../account.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
-import { CallerGone, CallFault } from '../call-fault.ts'
+import { CallerGone, CallFault, logFull } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
 import { sendJson } from '../http-messages.ts'
 import type { Attempts } from '../log/attempts.ts'
@@ -18,6 +18,7 @@ import {
 } from '../protocol/messages.ts'
 import { parseRefusal, REFUSAL_BYTES_MAX } from '../providers/refusal.ts'
 import type { ProviderAnswer, Transport } from '../providers/transport.ts'
+import { admitAnswer } from './answer-memory.ts'
 import { parseAnswer } from './parse-answer.ts'
 import type { ParsedRequest } from './parse-request.ts'
 import { readBody } from './read-body.ts'
@@ -48,6 +49,7 @@ export type CompletionCore = {
 export type ArrivedCall = {
   readonly call: CompletionCall
   readonly parsed: ParsedRequest
+  /** Memory that the request takes. */
   readonly requestBytes: number
 }
 
@@ -66,7 +68,7 @@ export async function serveCompletion(
   const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
   if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(requestBytes)
-  if (space === null) throw new CallFault('log_full', 'Too many completions wait to be stored.')
+  if (space === null) throw logFull()
   const cancel = new AbortController()
   const watchdog = createWatchdog(cancel)
   const deadline = setTimeout(() => {
@@ -184,6 +186,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
     watchdog,
     idleTimeoutMs,
   })
+  admitAnswer(space, body.bytes)
   const completion = parseAnswer(body.bytes, makeFallback(running))
   const notice = seal(running, answer, {
     response: completion,

@@ -20,6 +20,9 @@ export type ImageSettings = {
 /** The unprivileged user that the verifier runs as. */
 export const ENCLAVE_USER_ID = 10_001
 
+/** The one that the bridges run as, which has no access to the security module. */
+export const BRIDGE_USER_ID = 10_002
+
 /** Where a development image's demonstration provider is, inside the enclave; a bridge leads from there to the host. */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
@@ -66,16 +69,18 @@ export function writeSettings(settings: ImageSettings): FileTree {
       textFile(writeLines(['127.0.0.1 localhost', ...[...names].map(([host, at]) => `${at} ${host}`)])),
     ],
     ['etc/nsswitch.conf', textFile('hosts: files\n')],
-    [
-      'etc/passwd',
-      textFile(`root:x:0:0::/:/bin/false\n${USER}:x:${ENCLAVE_USER_ID}:${ENCLAVE_USER_ID}::/:/bin/false\n`),
-    ],
-    ['etc/group', textFile(`root:x:0:\n${USER}:x:${ENCLAVE_USER_ID}:\n`)],
+    ['etc/passwd', textFile(writeLines(USERS.map(([name, id]) => `${name}:x:${id}:${id}::/:/bin/false`)))],
+    ['etc/group', textFile(writeLines(USERS.map(([name, id]) => `${name}:x:${id}:`)))],
   ]
   return new Map(files)
 }
 
-const USER = 'enclave'
+/** Names and ids, of users and of their groups. */
+const USERS = [
+  ['root', 0],
+  ['enclave', ENCLAVE_USER_ID],
+  ['bridge', BRIDGE_USER_ID],
+] as const
 const VSOCK_PORT_BASE = 8000
 const FIRST_BRIDGE = 2
 
@@ -88,6 +93,7 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
     `CHAIN_ID=${chainId}`,
     `CONTRACT_ADDRESS=${contract}`,
     'ENCLAVE_SOCKET=/run/affidavit/enclave.sock',
+    'ENCLAVE_SOCKET_MODE=660',
     'PROVIDERS_FILE=/etc/affidavit/providers.json',
     'PROVIDER_CA_FILE=/etc/affidavit/provider-cas.pem',
     ...(isDevelopment ? [`DEMO_PROVIDER_ORIGIN=${DEMO_PROVIDER_ORIGIN}`] : []),

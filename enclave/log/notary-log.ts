@@ -6,8 +6,9 @@ import type { AttestationDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
 import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messages.ts'
 import type { Space } from './space.ts'
+import { weighString } from './weigh-json.ts'
 
-/** Text of the completions in one pull reply, bytes; a single larger one is still given. */
+/** Text of the completions in one pull reply, bytes of memory; a single larger one is still given. */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
 /** A completion that is appended, without what the log itself knows of it. */
@@ -163,9 +164,9 @@ type PendingEntry = {
 
 function bytesOf(completion: Omit<SealedCompletion, 'document'>): number {
   return (
-    Buffer.byteLength(completion.request) +
-    Buffer.byteLength(completion.response) +
-    Buffer.byteLength(completion.receipt) +
-    Buffer.byteLength(completion.context)
+    weighString(completion.request) +
+    weighString(completion.response) +
+    weighString(completion.receipt) +
+    weighString(completion.context)
   )
 }

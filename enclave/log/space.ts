@@ -1,18 +1,26 @@
 /** Room that an answer is given before its size is known, bytes; more is taken as it grows. */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
-/** Space that one running call holds. */
+/** A call that holds more is a large one. Nearly no call does: a stream of 64k tokens of text holds 3 MiB. */
+export const SMALL_CALL_BYTES = 4 * 2 ** 20
+
+/** Large calls may fill so much of the space. The rest is for small ones, which large ones so cannot crowd out. */
+const LARGE_CALLS_SHARE = 3 / 4
+
+/** Memory that one running call holds. */
 export type Reservation = {
-  /** Says that the answer has so many bytes more. Never refuses: a completion that was begun is finished. */
-  readonly grow: (bytes: number) => void
+  /** Takes so many bytes more for the answer. False, and nothing is taken, when they are not there: the call must end. */
+  readonly grow: (bytes: number) => boolean
+  /** Says what the answer takes in all, bytes. False, and nothing is changed, when that is more than there is. */
+  readonly hold: (bytes: number) => boolean
   /** Gives everything back. Harmless when repeated. */
   readonly release: () => void
 }
 
 /**
- * Counts the bytes that pending completions and running calls hold. A call is refused while the sum is at the limit,
- * before its provider is asked. So the process holds at most `bytesMax` and what running calls grew beyond
- * ANSWER_ROOM_BYTES.
+ * Counts the memory that pending completions and running calls hold, as estimated (weigh-json.ts), so that all of it together
+ * stays below `bytesMax`: a call that would go over it is refused before its provider is asked, or ends alone. Only a
+ * completion that is sealed is always taken in; its call held at least that much.
  */
 export class Space {
   private readonly bytesMax: number
@@ -26,23 +34,28 @@ export class Space {
     return this.usedBytes
   }
 
-  /** Space for a call whose request has `requestBytes`, or null when there is none. */
+  /** Space for a call whose request takes `requestBytes`, or null when there is none. */
   reserve(requestBytes: number): Reservation | null {
-    const room = requestBytes + ANSWER_ROOM_BYTES
-    if (this.usedBytes + room > this.bytesMax) return null
-    this.usedBytes += room
-    let held = room
+    let held = 0
     let answerBytes = 0
+    let isOver = false
+    const hold = (bytes: number): boolean => {
+      if (isOver) return true
+      const wanted = requestBytes + Math.max(bytes, ANSWER_ROOM_BYTES)
+      if (wanted > held && this.usedBytes - held + wanted > this.limitOf(wanted)) return false
+      this.usedBytes += wanted - held
+      held = wanted
+      answerBytes = bytes
+      return true
+    }
+    if (!hold(0)) return null
     return {
-      grow: (bytes) => {
-        answerBytes += bytes
-        const more = Math.max(held, requestBytes + answerBytes) - held
-        held += more
-        this.usedBytes += more
-      },
+      grow: (bytes) => hold(answerBytes + bytes),
+      hold,
       release: () => {
         this.usedBytes -= held
         held = 0
+        isOver = true
       },
     }
   }
@@ -54,5 +67,9 @@ export class Space {
 
   remove(bytes: number): void {
     this.usedBytes -= bytes
+  }
+
+  private limitOf(held: number): number {
+    return held > SMALL_CALL_BYTES ? this.bytesMax * LARGE_CALLS_SHARE : this.bytesMax
   }
 }

@@ -132,7 +132,7 @@ export type EnclaveFaultCode =
   | 'provider_error' //           502  the provider answered 5xx, a redirect, or something that is no completion
   | 'provider_unreachable' //     502  DNS, connect or TLS failure
   | 'provider_timeout' //         504  connect, first-byte, idle or whole-answer timeout
-  | 'answer_too_large' //         502  the provider's answer went over the limit
+  | 'answer_too_large' //         502  the answer is over a limit, or over the memory there is beside other calls
   | 'log_full' //                 503  too many unacknowledged completions
   | 'not_ready' //                503  no attestation document, the clock is off, or shutting down
   | 'too_busy' //                 503  too many calls at once

@@ -33,6 +33,11 @@ export class EventParser {
     this.eventBytesMax = eventBytesMax
   }
 
+  /** Bytes of the event that is not complete yet. */
+  get waitingBytes(): number {
+    return this.dataBytes + this.pending.length
+  }
+
   /** Takes the next bytes and gives the events they complete. Throws EventTooLargeError. */
   push(bytes: Uint8Array): readonly ServerEvent[] {
     const events: ServerEvent[] = []

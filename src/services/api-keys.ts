@@ -69,17 +69,19 @@ export type ApiKeys = {
 
 /**
  * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes. `fixedKey` is a key
- * of any form that is taken besides the stored ones, and not revocable: for development alone.
+ * of any form that is taken besides the stored ones, and not revocable: for development alone. `monotonic`, by default
+ * performance.now, is milliseconds of a clock that is never set: a key that was revoked is known for so long and no longer.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore
   readonly now: () => number
+  readonly monotonic?: () => number
   readonly random: (length: number) => Uint8Array
   readonly fixedKey?: { readonly text: string; readonly accountId: string } | null
 }): ApiKeys {
-  const { keys, now, random, fixedKey = null } = options
-  const findKey = rememberKeys(keys, now)
-  const noteUse = rememberUse(keys, now)
+  const { keys, now, random, fixedKey = null, monotonic = () => performance.now() } = options
+  const findKey = rememberKeys(keys, monotonic)
+  const noteUse = rememberUse(keys, { now, monotonic })
   const unixSeconds = () => Math.floor(now() / 1000)
   const fixedDigest = fixedKey === null ? null : digestOf(fixedKey.text)
 
@@ -149,12 +151,12 @@ function encodeBase32(bytes: Uint8Array): string {
 /** Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody else. */
 function rememberKeys(
   keys: Pick<KeysStore, 'findKey'>,
-  now: () => number,
+  monotonic: () => number,
 ): (id: string) => Promise<StoredKey | null> {
   const known = new Map<string, { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }>()
 
   return (id) => {
-    const atMs = now()
+    const atMs = monotonic()
     const entry = known.get(id)
     if (entry !== undefined && atMs - entry.askedAtMs < KEY_AGE_MAX_MS) return entry.key
     const key = keys.findKey(id)
@@ -170,17 +172,20 @@ function rememberKeys(
 }
 
 /** Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait. */
-function rememberUse(keys: Pick<KeysStore, 'noteUse'>, now: () => number): (id: string) => void {
+function rememberUse(
+  keys: Pick<KeysStore, 'noteUse'>,
+  { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
+): (id: string) => void {
   const noted = new Map<string, number>()
 
   return (id) => {
-    const atMs = now()
+    const atMs = monotonic()
     if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
     noted.delete(id)
     noted.set(id, atMs)
     const [oldest] = noted.keys()
     if (noted.size > KEYS_CACHED_MAX && oldest !== undefined) noted.delete(oldest)
     // When it fails, the next minute's use is noted instead: nothing but a display hangs on it.
-    keys.noteUse(id, Math.floor(atMs / 1000)).catch(() => undefined)
+    keys.noteUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

@@ -32,7 +32,8 @@ export type Attestations = {
 
 /**
  * Attestation documents for the public. A fresh one costs the security module a signature, and nobody needs a key to ask
- * for it, so how many are made is bounded for all together. `now` gives milliseconds.
+ * for it, so how many are made is bounded for all together. `now` gives milliseconds of a
+ * clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: Pick<Enclaves, 'attesting' | 'notaries'>

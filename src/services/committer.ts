@@ -138,7 +138,7 @@ class LogFollower implements Committer {
     return {
       phase: this.phase,
       fault: fault && { name: fault.error.name, message: fault.error.message },
-      failingForMs: fault === null ? 0 : this.options.now() - fault.sinceMs,
+      failingForMs: fault === null ? 0 : performance.now() - fault.sinceMs,
       notary: session?.notary.address ?? null,
       size: session?.log.edge.size ?? 0,
       ...this.figures,
@@ -205,11 +205,11 @@ class LogFollower implements Committer {
   }
 
   private async commit(session: CommitSession, reply: PullReply): Promise<CommitSession> {
-    const startedAtMs = this.options.now()
+    const startedAtMs = performance.now()
     const { options, nonces } = this
     const committed = await commitReply(session, reply, { options, nonces })
     this.session = committed.session
-    const endedAtMs = this.options.now()
+    const endedAtMs = performance.now()
     this.figures = countCommit(this.figures, { records: committed.count, startedAtMs, endedAtMs })
     this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
     for (let index = committed.from; index < committed.from + committed.count; index++)
@@ -263,7 +263,7 @@ class LogFollower implements Committer {
   private report(error: Error): void {
     const last = this.fault
     const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
-    const atMs = this.options.now()
+    const atMs = performance.now()
     const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
     this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs, sinceMs: last?.sinceMs ?? atMs }
     if (isDue) this.options.log.error({ err: error, phase: this.phase }, 'commit failed, trying again')

@@ -79,7 +79,8 @@ const KEEP_ALIVE_MS = 30_000
 
 /**
  * Client of the enclave that listens on the Unix socket `socketPath`. At most `callsMax` completion calls run at once
- * (more would queue unseen: the gateway refuses them before). `now` gives milliseconds. Nothing is sent before the
+ * (more would queue unseen: the gateway refuses them before). `now` gives milliseconds of a clock
+ * that is never set. Nothing is sent before the
  * first call.
  */
 export function createEnclaveClient(options: {

@@ -50,7 +50,7 @@ export type HeadAttestationsOptions = {
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
   readonly log: Logger
-  /** Milliseconds. */
+  /** Milliseconds, monotonic. */
   readonly now: () => number
 }
 

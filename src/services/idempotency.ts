@@ -73,6 +73,7 @@ export type IdempotencyOptions = {
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<string | null>
   /** Whether no enclave but those that serve now can ever commit to this database. */
   readonly isOnlyEnclave: boolean
+  /** Milliseconds, monotonic. */
   readonly now: () => number
   readonly log: Logger
 }

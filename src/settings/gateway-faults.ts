@@ -56,7 +56,7 @@ function isReleaseKey(text: string): boolean {
   }
 }
 
-/** One fault for each embedded, simulated or demonstration part that would be started. */
+/** One fault for each embedded, simulated or demonstration part that would be started, and for what nobody should get unasked. */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []
   if (given.DATABASE_URL === undefined)
@@ -70,6 +70,10 @@ function productionFaults(given: Environment): readonly string[] {
     )
   if (given.LOCAL_ENCLAVES !== undefined)
     faults.push('LOCAL_ENCLAVES: unexpected in production, which refuses simulated enclaves')
+  if (given.HISTORY_ALL === undefined)
+    faults.push(
+      "HISTORY_ALL: expected in production: false, and each account sees its own completions; true, and everybody reads everybody's prompts",
+    )
   if (given.DEV_API_KEY !== undefined)
     faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')
   return faults

@@ -42,37 +42,51 @@ export async function findEnclaveFaults(
   return fault === null ? faults : [...faults, `enclave: ${fault}`]
 }
 
-/** How long what is wrong with a document is taken for still wrong, milliseconds: its time may come. */
+/**
+ * How long what is wrong with a document is taken for still wrong, milliseconds of a clock that is never set: its time may
+ * come, or the other clock may be set right.
+ */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
  * Gives findEnclaveFaults for one enclave that is asked about again and again: a document is verified once, and then only until the
- * first of its certificates ends. `releases` are looked at each time, at the time of `now`, Unix milliseconds.
+ * first of its certificates ends. `releases` are looked at each time, at the time of `now`, Unix milliseconds. `monotonic` gives
+ * milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
   now,
+  monotonic,
   ...expected
 }: Pick<ExpectedEnclave, 'domain' | 'isProduction'> & {
   readonly releases: () => readonly ReleaseEntry[] | null
   readonly now: () => number
+  readonly monotonic: () => number
 }): (identity: Identity) => Promise<readonly string[]> {
-  let known: { readonly key: string; readonly verified: Verified; readonly untilMs: number } | null = null
+  let known: Known | null = null
   const verify: typeof verifyIdentity = async (identity, options) => {
     const key = JSON.stringify([identity.attestation, identity.public_key, identity.boot_configuration])
     const atMs = options.at.getTime()
-    if (known?.key === key && atMs <= known.untilMs) return known.verified
+    if (known?.key === key && isStillSo(known, { atMs, monotonicMs: monotonic() })) return known.verified
     const verified = await verifyIdentity(identity, options)
-    known = { key, verified, untilMs: untilOf(verified, atMs) }
+    known = { key, verified, foundAtMs: monotonic() }
     return verified
   }
   return (identity) =>
     findEnclaveFaults(identity, { ...expected, releases: releases(), at: new Date(now()) }, verify)
 }
 
-function untilOf(verified: Verified, atMs: number): number {
-  if (verified.kind === 'fault') return atMs + FAULT_AGE_MAX_MS
-  return Math.min(...verified.facts.certificates.map(({ notAfterMs }) => notAfterMs))
+/** `foundAtMs`: by the clock that is never set. */
+type Known = { readonly key: string; readonly verified: Verified; readonly foundAtMs: number }
+
+function isStillSo(
+  { verified, foundAtMs }: Known,
+  { atMs, monotonicMs }: { readonly atMs: number; readonly monotonicMs: number },
+): boolean {
+  if (verified.kind === 'fault') return monotonicMs - foundAtMs < FAULT_AGE_MAX_MS
+  return verified.facts.certificates.every(
+    ({ notBeforeMs, notAfterMs }) => notBeforeMs <= atMs && atMs <= notAfterMs,
+  )
 }
 
 function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): string[] {

@@ -20,6 +20,7 @@ import { startMetrics } from './metrics.ts'
 import { type DemoAgent, startDemoAgent } from './node-agent.ts'
 import { startNodes } from './nodes.ts'
 import { startNotary } from './notary.ts'
+import { warnOfOpenHistory } from './open-history.ts'
 import { startParts } from './parts.ts'
 import { startUpstream } from './upstream.ts'
 
@@ -33,6 +34,7 @@ export type Gateway = { readonly facts: GatewayFacts; stop(): Promise<void> }
 export async function startGateway(config: GatewayConfig, log: Logger): Promise<Gateway> {
   const tiers = await chooseTiers(config.tiersFile, config)
   await tryAddress(config)
+  warnOfOpenHistory(config, log)
   await using started = new AsyncDisposableStack()
   const onStarted = (stop: () => Promise<void>) => started.defer(stop)
   const home = config.isProduction ? null : await openHome(config.dataFolder)

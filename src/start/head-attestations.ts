@@ -28,7 +28,7 @@ export function startHeadAttestations(
     ...parts,
     fetchBlock: createRecentBlocks({ rpc, contract, confirmations }),
     intervalMs,
-    now: Date.now,
+    now: () => performance.now(),
   })
   attestations.start()
   return attestations

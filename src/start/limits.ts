@@ -81,7 +81,7 @@ export async function openLimits(options: {
     get isOnlyEnclave() {
       return isAlone && areEnclavesLocal()
     },
-    now: Date.now,
+    now: () => performance.now(),
     log,
   })
   return {

@@ -136,11 +136,12 @@ function createSeats(
       },
     }
   }
+  const monotonic = () => performance.now()
   return (socketPath) => ({
     socketPath,
     openClient: (isExpected) =>
-      createEnclaveClient({ socketPath, callsMax: CALLS_MAX, isExpected, now: Date.now }),
-    check: createEnclaveCheck({ domain: chain, isProduction, releases: entries, now: Date.now }),
+      createEnclaveClient({ socketPath, callsMax: CALLS_MAX, isExpected, now: monotonic }),
+    check: createEnclaveCheck({ domain: chain, isProduction, releases: entries, now: Date.now, monotonic }),
     introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow,

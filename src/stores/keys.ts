@@ -41,7 +41,7 @@ export const USE_INTERVAL_SECONDS = 60
 export type KeysStore = {
   /** Finds the account of this name, or makes it with `account.id`; gives the one that is stored. */
   openAccount(account: Omit<Account, 'tier'>): Promise<Account>
-  /** Gives all accounts, oldest first. */
+  /** Gives all accounts, oldest first; those of one second in the order of their making. */
   listAccounts(): Promise<readonly Account[]>
   /** Puts the account of this name into a tier, null for the default one. False when there is no such account. */
   setTier(name: string, tier: string | null): Promise<boolean>
@@ -53,7 +53,7 @@ export type KeysStore = {
   findKey(id: string): Promise<StoredKey | null>
   /** Counts the keys of an account but those that ended, revoked or expired, before a time (Unix seconds). */
   countKeys(accountId: string, endedSince: number): Promise<number>
-  /** Gives the keys of one account, or all (null), oldest first. */
+  /** Gives the keys of one account, or all (null), oldest first; those of one second in the order of their making. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
    * Revokes a key of an account, or of any (null), for good. False when there is none with this id; a key that is revoked
@@ -96,7 +96,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
         .selectFrom('accounts')
         .selectAll()
         .orderBy('created_at')
-        .orderBy('id')
+        .orderBy('position')
         .execute()
       return rows.map(toAccount)
     },
@@ -136,7 +136,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows[0]?.count ?? 0
     },
     async listKeys(accountId) {
-      const keys = selectKeys().orderBy('api_keys.created_at').orderBy('api_keys.id')
+      const keys = selectKeys().orderBy('api_keys.created_at').orderBy('api_keys.position')
       const rows = await (accountId === null ? keys : keys.where('account_id', '=', accountId)).execute()
       return rows.map(toKey)
     },

@@ -32,7 +32,7 @@ export async function saveBenchmark(
       where (select count(*) from node_benchmarks where node_id = ${nodeId} and model <> ${model})
         < ${BENCHMARKS_PER_NODE_MAX}::integer
       on conflict (node_id, model) do update
-        set tokens_per_second = excluded.tokens_per_second, created_at = excluded.created_at
+        set tokens_per_second = excluded.tokens_per_second, created_at = excluded.created_at, position = default
       returning 1)
     select exists (select from node) as is_known, (select count(*) from saved)::integer as saved`.execute(
     queries,
@@ -52,6 +52,6 @@ export async function findNewestBenchmarks(
       : sql`node_id in (select node_id from nodes where account_id = ${of.accountId}::uuid)`
   const { rows } = await sql<BenchmarkRow>`
     select distinct on (node_id) * from node_benchmarks where ${those}
-    order by node_id, created_at desc, model`.execute(queries)
+    order by node_id, created_at desc, position desc`.execute(queries)
   return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
 }

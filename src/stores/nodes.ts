@@ -135,7 +135,7 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
         .selectAll()
         .where('account_id', '=', accountId)
         .orderBy('created_at')
-        .orderBy('node_id')
+        .orderBy('position')
         .execute()
       const benchmarks = await findNewestBenchmarks(queries, { accountId })
       return rows.map((row) => ({ ...toNode(row), benchmark: benchmarks.get(row.node_id) ?? null }))

@@ -35,6 +35,8 @@ type AccountRow = {
   readonly id: string
   readonly name: string
   readonly created_at: number
+  /** Order of making. */
+  readonly position: GeneratedAlways<number>
   /** Name of a tier of the tiers file; null for its default. */
   readonly tier: Generated<string | null>
 }
@@ -51,6 +53,8 @@ type ApiKeyRow = {
   readonly scopes: Generated<readonly string[]>
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
+  /** Order of making. */
+  readonly position: GeneratedAlways<number>
 }
 
 /** One log per notary. `size` and `root` are those of its newest stored head; a commit moves both. */
@@ -185,6 +189,8 @@ type NodeRow = {
   readonly models: Generated<readonly string[]>
   readonly total_uptime_seconds: Generated<number>
   readonly requests_served: Generated<number>
+  /** Order of making. */
+  readonly position: GeneratedAlways<number>
 }
 
 type NodeBenchmarkRow = {
@@ -192,6 +198,8 @@ type NodeBenchmarkRow = {
   readonly model: string
   readonly tokens_per_second: number
   readonly created_at: number
+  /** Order of measuring: a benchmark that takes the place of another gets a new one. */
+  readonly position: GeneratedAlways<number>
 }
 
 type InferenceRow = {

@@ -42,6 +42,10 @@ describe('the proxies', () => {
 })
 
 describe('the variables of the gateway', () => {
+  it('let no account read what others asked', () => {
+    expect(read('deploy/gateway/gateway.env.example')).toMatch(/^HISTORY_ALL=false$/m)
+  })
+
   it('are ones that it knows', () => {
     const known = ['src/config.ts', 'src/upstream/settings.ts', 'src/enclaves/settings.ts']
       .filter((path) => existsSync(join(root, path)))
@@ -61,6 +65,7 @@ describe('the variables of the gateway', () => {
     expect(values).toEqual([
       'unix:/run/affidavit/enclave-16.sock',
       '/etc/affidavit/public/releases.json',
+      'false',
       '9464',
     ])
   })

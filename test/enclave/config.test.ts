@@ -9,15 +9,17 @@ const needed = {
   CHAIN_ID: '31337',
   CONTRACT_ADDRESS: '0x5FbDB2315678afecb367f032d93F642f64180aa3',
 }
+const HEAP_BYTES = 2 ** 29
 const production = { ...needed, NODE_ENV: 'production', NSM: 'device' }
 const entry = { name: 'a', origin: 'https://a.example', path: '/v1', models: ['*'] }
 
 function read(environment: Readonly<Record<string, string>>, files: Readonly<Record<string, string>> = {}) {
-  return readConfig(environment, (path) => {
+  const readFile = (path: string) => {
     const text = files[path]
     if (text === undefined) throw new Error(`ENOENT: no such file, ${path}`)
     return Buffer.from(text)
-  })
+  }
+  return readConfig(environment, readFile, HEAP_BYTES)
 }
 
 function faultsOf(environment: Readonly<Record<string, string>>, files?: Readonly<Record<string, string>>) {
@@ -35,6 +37,7 @@ describe('readConfig', () => {
     expect(read(needed)).toEqual({
       isProduction: false,
       socketPath: '/tmp/enclave.sock',
+      socketMode: 0o600,
       nsm: 'software',
       nsmRootFile: null,
       nsmMeasurements: null,
@@ -49,7 +52,7 @@ describe('readConfig', () => {
         answerTimeoutMs: 3_600_000,
         drainTimeoutMs: 60_000,
         answerBytesMax: 25_165_824,
-        pendingBytesMax: 268_435_456,
+        pendingBytesMax: HEAP_BYTES / 2,
       },
       attestationRenewMs: 3_600_000,
       shutdownGraceMs: 30_000,
@@ -64,6 +67,7 @@ describe('readConfig', () => {
   it('reads every other variable', async () => {
     const { certificate } = await createAuthority()
     const set = {
+      ENCLAVE_SOCKET_MODE: '660',
       NSM: 'device',
       PROVIDERS_FILE: 'table.json',
       PROVIDER_CA_FILE: 'ca.pem',
@@ -82,6 +86,7 @@ describe('readConfig', () => {
       { 'table.json': JSON.stringify([entry]), 'ca.pem': certificate },
     )
     expect(config).toMatchObject({
+      socketMode: 0o660,
       nsm: 'device',
       providers: [entry],
       cas: { pem: certificate },

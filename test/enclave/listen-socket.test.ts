@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -34,6 +34,13 @@ describe('listenOnSocket', () => {
     expect(statSync(path).isSocket()).toBe(true)
     expect(statSync(path).mode & 0o777).toBe(0o600)
     expect(process.umask()).toBe(umask)
+  })
+
+  it('makes one that the group of its folder may open too, when it is told to', async () => {
+    chmodSync(folder, 0o2710)
+    await listenOnSocket(makeServer(), path, 0o660)
+    expect(statSync(path).mode & 0o777).toBe(0o660)
+    expect(statSync(path).gid).toBe(statSync(folder).gid)
   })
 
   it('replaces the socket of a process that was killed', async () => {

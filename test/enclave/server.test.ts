@@ -141,7 +141,7 @@ describe('the log', () => {
   })
 
   it('that is full refuses calls before their provider is asked, until it is acknowledged', async () => {
-    const started = await start({ limits: { pendingBytesMax: 200_000 } })
+    const started = await start({ limits: { pendingBytesMax: 520_000 } })
     const large = { ...question, user: 'x'.repeat(100_000) }
     expect((await started.complete(large)).status).toBe(200)
     expect((await started.complete(large)).json).toMatchObject({ status: 503, code: 'log_full' })

@@ -20,6 +20,7 @@ import {
 import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
 import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 import { SCRIPTED_DOMAIN } from '../support/scripted-enclave.ts'
+import { until } from '../support/until.ts'
 
 const HOUR_MS = 3_600_000
 const repository = join(import.meta.dirname, '../..')
@@ -174,8 +175,8 @@ describe('the network of an enclave', () => {
   })
 })
 
-describe('an enclave that runs out of memory', () => {
-  it('ends, its caller gets an error without a proof, and the next enclave serves again', async () => {
+describe('an enclave that ends in the middle of a call', () => {
+  it('leaves its caller an error without a proof, and the next enclave serves again', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'affidavit-enclave-'))
     stops.push(() => rm(folder, { recursive: true, force: true }))
     const socketPath = join(folder, 'enclave.sock')
@@ -183,10 +184,17 @@ describe('an enclave that runs out of memory', () => {
     gateway = await startGateway({ enclaveSocket: socketPath })
     stops.push(() => gateway.stop())
     expect((await ask()).status).toBe(200)
-    // Of a few members for each byte: parsed, it takes many times its size.
+    // Parsed, it would take many times its size. That alone ends the call, and not the enclave.
     const members = '{},'.repeat(6_000_000)
     script = () => [send(wholeAnswer({ body: `{"choices":[${members}{}]}` }))]
-    expectRefusal(await ask(), { status: 503, code: 'enclave_unavailable' })
+    expectRefusal(await ask(), { status: 502, code: 'answer_too_large' })
+    expect(small.exitCode ?? small.signalCode).toBe(null)
+    script = () => [{ kind: 'stall' }]
+    const asked = provider.requests.length
+    const broken = ask()
+    await until('the provider is asked', () => provider.requests.length > asked)
+    small.kill('SIGABRT')
+    expectRefusal(await broken, { status: 503, code: 'enclave_unavailable' })
     await ended(small)
     expect(small.signalCode ?? small.exitCode).not.toBe(0)
     expect(await countRecords()).toBe(1)

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
+import { MEMORY_MEBIBYTES } from '../../enclave/image/boot/boot-enclave.ts'
 import { expectImage } from '../../enclave/image/boot/expected-policy.ts'
 import type { Machine } from '../../enclave/image/boot/machine.ts'
 import {
@@ -149,12 +150,18 @@ describe.skipIf(hindrance !== null)(
         expect(said).toContain('script: opt is read-only')
       })
 
-      it('runs the verifier and every bridge as a user without rights', () => {
+      it('runs the verifier and every bridge without rights, each kind as a user of its own', () => {
         const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
         expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
         expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
-        for (const line of processes)
-          expect(line).toMatch(/ user 10001 capabilities 0000000000000000 no-new-privileges 1$/)
+        for (const line of processes) {
+          const user = line.includes(' node ') ? '10001' : '10002'
+          expect(line).toMatch(
+            new RegExp(
+              ` user ${user} group ${user} groups ${user} capabilities 0000000000000000 no-new-privileges 1$`,
+            ),
+          )
+        }
       })
 
       it('lets no part have the pipe by which it learns that another has ended', () => {
@@ -164,6 +171,21 @@ describe.skipIf(hindrance !== null)(
 
       it('gives the security module to the verifier alone', () => {
         expect(said).toContain('script: nsm of user 10001, mode 600')
+        expect(said).toContain('script: enclave can open nsm')
+        expect(said).toContain('script: bridge cannot open nsm')
+      })
+
+      it("lets the bridges open the verifier's socket, and not list the folder that it is in", () => {
+        expect(said).toContain('script: folder of user 10001, group 10002, mode 2710')
+        expect(said).toContain('script: socket of user 10001, group 10002, mode 660')
+        expect(said).toContain('script: bridge cannot list the folder')
+      })
+
+      it('gives the verifier two fifths of the memory there is as its heap', () => {
+        const [, heap] = /enclave-init: the verifier has a heap of (\d+) MiB/.exec(said) ?? []
+        expect(Number(heap)).toBeGreaterThan(200)
+        expect(Number(heap)).toBeLessThan((MEMORY_MEBIBYTES * 2) / 5)
+        expect(said).toContain(`script: node --max-old-space-size=${heap}`)
       })
 
       it('ends when the bridge of a provider dies', async () => {
@@ -211,6 +233,7 @@ function lookAround(port: number): string {
   const probes = ['10.0.2.100 8090', '10.0.2.100 8091', `10.0.2.2 ${port}`, '10.0.2.3 53', '1.1.1.1 443']
   return `
 until busybox pidof node && [ "$(busybox pidof socat | busybox wc -w)" -ge 11 ]; do busybox sleep 1; done >/dev/null
+until [ -S ${root}/run/affidavit/enclave.sock ]; do busybox sleep 1; done
 probe() {
     if echo | busybox nc -w 3 "$1" "$2" >/dev/null 2>&1; then echo "script: $1 $2 answers"; else echo "script: $1 $2 is silent"; fi
 }
@@ -221,10 +244,26 @@ done
 field() { busybox awk -v name="$1:" '$1 == name { print $2 }' "/proc/$pid/status"; }
 for program in node socat; do
     for pid in $(busybox pidof "$program"); do
-        echo "script: process $program user $(field Uid) capabilities $(field CapEff) no-new-privileges $(field NoNewPrivs)"
+        echo "script: process $program user $(field Uid) group $(field Gid) groups $(field Groups) capabilities $(field CapEff) no-new-privileges $(field NoNewPrivs)"
     done
 done
 echo "script: nsm of user $(busybox stat -c '%u, mode %a' /dev/nsm)"
+echo "script: folder of user $(busybox stat -c '%u, group %g, mode %a' ${root}/run/affidavit)"
+echo "script: socket of user $(busybox stat -c '%u, group %g, mode %a' ${root}/run/affidavit/enclave.sock)"
+attempt() {
+    user=$1
+    what=$2
+    shift 2
+    can=cannot
+    if busybox start-stop-daemon -S -q -c "$user:$user" -p /run/none -a /bin/busybox -- "$@" >/dev/null 2>&1; then can=can; fi
+    echo "script: $user $can $what"
+}
+attempt enclave "open nsm" dd if=/dev/nsm of=/dev/null count=0
+attempt bridge "open nsm" dd if=/dev/nsm of=/dev/null count=0
+attempt bridge "list the folder" ls ${root}/run/affidavit
+for pid in $(busybox pidof node); do
+    echo "script: node $(busybox tr '\\0' '\\n' <"/proc/$pid/cmdline" | busybox grep max-old)"
+done
 for fd in /proc/[0-9]*/fd/*; do
     case $(busybox readlink "$fd") in
     */run/ended)

@@ -274,6 +274,7 @@ describe('a start that cannot be', () => {
       expect(report).toContain(
         `refuses ${part.startsWith('simulated') ? 'an enclave with a' : 'the'} ${part}`,
       )
+    expect(report).toContain('HISTORY_ALL: expected in production')
   })
 
   it('names all faults of the configuration together', async () => {

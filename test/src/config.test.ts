@@ -10,6 +10,13 @@ const REMOTE_CHAIN = {
   CONTRACT_ADDRESS: `0x${'B2'.repeat(20)}`,
 }
 
+const PRODUCTION = {
+  ...REMOTE_CHAIN,
+  NODE_ENV: 'production',
+  DATABASE_URL: 'postgres://db/a',
+  ENCLAVE_URL: 'unix:/run/enclave.sock',
+}
+
 function faultsOf(environment: Record<string, string>): readonly string[] {
   try {
     readGatewayConfig(environment)
@@ -189,13 +196,20 @@ describe('readGatewayConfig', () => {
       ' which refuses the local chain',
       ' which refuses an enclave with a simulated security module',
       ' which refuses the demo provider',
+      " and everybody reads everybody's prompts",
       ' which refuses a fixed key',
     ])
   })
 
   it('accepts production with the real parts', () => {
-    const given = { ...REMOTE_CHAIN, DATABASE_URL: 'postgres://db/a', ENCLAVE_URL: 'unix:/run/enclave.sock' }
-    expect(readGatewayConfig({ NODE_ENV: 'production', ...given }).isProduction).toBe(true)
+    expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: 'false' }).isProduction).toBe(true)
+  })
+
+  it('demands in production that somebody says who reads whose completions', () => {
+    for (const given of [PRODUCTION, { ...PRODUCTION, HISTORY_ALL: '' }])
+      expect(faultsOf(given)).toEqual([expect.stringMatching(/^HISTORY_ALL: expected in production/)])
+    for (const isOpen of [true, false])
+      expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: String(isOpen) }).isHistoryOpen).toBe(isOpen)
   })
 
   it('reports faults of single variables together with faults of combinations', () => {

@@ -6,6 +6,7 @@ import {
   redactBundle,
   redactedParts,
 } from '../../../attestation/evidence/redact-bundle.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readBundle } from '../read-bundle.ts'
@@ -32,7 +33,7 @@ export function registerRedact(program: Command): void {
 
 const HELP = `
 What this does not hide: the receipt (models, provider, times, outcome), what the other part repeats, and a part
-that can be guessed, since its hash has no salt.`
+that can be guessed, since its hash has no salt but the nonce that a caller put into the request.`
 
 async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
@@ -43,7 +44,11 @@ async function redactFile(file: string, options: RedactOptions): Promise<void> {
     response: parts.includes('response'),
   })
   await writeOutput(`${JSON.stringify(redacted, null, 2)}\n`, options.output)
-  process.stderr.write(parts.map((part) => `${LOST[part]}\n`).join(''))
+  process.stderr.write(
+    [...parts.map((part) => LOST[part]), ...guessableParts(bundle, parts)]
+      .map((line) => `${line}\n`)
+      .join(''),
+  )
 }
 
 function partsOf({ request = false, response = false }: RedactOptions): readonly RedactablePart[] {
@@ -69,6 +74,27 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
     throw new CliError(
       `the ${failed} is not the one that was signed: without it the bundle would still be invalid`,
     )
+}
+
+/** Warnings of parts that can be guessed: their hashes have no salt but what the caller or the provider put into them. */
+function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePart[]): readonly string[] {
+  const isSalted = 'request' in record && hasNonce(record.request)
+  return parts
+    .filter((part) => part !== 'request' || !isSalted)
+    .map((part) => `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`)
+}
+
+/** Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could itself be guessed. */
+function hasNonce(request: JsonObject): boolean {
+  const given = memberOf(request, 'affidavit')
+  const nonce = isJsonObject(given) ? memberOf(given, 'nonce') : undefined
+  return typeof nonce === 'string' && /^([0-9a-f]{2}){16,64}$/.test(nonce)
+}
+
+const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
+  request: 'the request has no nonce of its caller (affidavit.nonce), so that its hash has no salt.',
+  response:
+    'a response has no salt but the id that its provider gave it, and no nonce of a request covers it.',
 }
 
 /** What a part's absence leaves unchecked (attestation/evidence/README.md, Redaction). */

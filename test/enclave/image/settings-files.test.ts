@@ -36,6 +36,19 @@ describe('writeSettings', () => {
     })
   })
 
+  it('has a user for the verifier and another for the bridges, who share the socket alone', () => {
+    const files = writeSettings(SETTINGS)
+    const users = textOf(files, 'etc/passwd').trim().split('\n')
+    expect(users.map((line) => line.split(':').slice(0, 4))).toEqual([
+      ['root', 'x', '0', '0'],
+      ['enclave', 'x', '10001', '10001'],
+      ['bridge', 'x', '10002', '10002'],
+    ])
+    // No member beside the user itself.
+    for (const line of textOf(files, 'etc/group').trim().split('\n')) expect(line).toMatch(/^\w+:x:\d+:$/)
+    expect(configOf(files).socketMode).toBe(0o660)
+  })
+
   it('changes nothing but enclave.env in a development image', () => {
     const [production, development] = [SETTINGS, { ...SETTINGS, isDevelopment: true }].map(writeSettings)
     const differing = [...(production ?? [])].filter(

@@ -99,6 +99,7 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   const config: Parameters<typeof startEnclave>[0] = {
     ...(options.domain ?? DOMAIN),
     socketPath,
+    socketMode: 0o600,
     providers: options.providers,
     cas: options.cas === undefined ? bundledCas() : parseCas(Buffer.from(options.cas)),
     limits: { ...LIMITS, ...options.limits },

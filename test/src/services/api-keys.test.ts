@@ -63,8 +63,15 @@ function createMemoryKeys() {
 
 function setUp(fixedKey: { text: string; accountId: string } | null = null) {
   const memory = createMemoryKeys()
-  const clock = { nowMs: 1_790_000_000_000 }
-  const apiKeys = createApiKeys({ keys: memory.keys, now: () => clock.nowMs, random: randomBytes, fixedKey })
+  const clock = { nowMs: 1_790_000_000_000, setMs: 0 }
+  const apiKeys = createApiKeys({
+    keys: memory.keys,
+    // The clock may be set; the monotonic one goes on as before.
+    now: () => clock.nowMs + clock.setMs,
+    monotonic: () => clock.nowMs,
+    random: randomBytes,
+    fixedKey,
+  })
   return { ...memory, clock, apiKeys }
 }
 
@@ -150,6 +157,19 @@ describe('API keys', () => {
     expect(await apiKeys.revoke(key.id)).toBe(true)
     clock.nowMs += KEY_AGE_MAX_MS
     expect(KEY_AGE_MAX_MS).toBeLessThanOrEqual(500)
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it.each([
+    ['forward', 3_600_000],
+    ['back', -3_600_000],
+  ])('stop being taken as soon when the clock is set %s meanwhile', async (_, setMs) => {
+    const { apiKeys, clock } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(await apiKeys.authenticate(text)).not.toBeNull()
+    expect(await apiKeys.revoke(key.id)).toBe(true)
+    clock.setMs = setMs
+    clock.nowMs += KEY_AGE_MAX_MS
     expect(await apiKeys.authenticate(text)).toBeNull()
   })
 

@@ -106,6 +106,13 @@ describe('findEnclaveFaults', () => {
 })
 
 describe('createEnclaveCheck', () => {
+  const createCheckBy = (clock: { readonly nowMs: number; readonly sinceStartMs: number }) =>
+    createEnclaveCheck({
+      ...{ domain, isProduction: false, releases: () => [entryNamed('a1')] },
+      now: () => clock.nowMs,
+      monotonic: () => clock.sinceStartMs,
+    })
+
   it('goes by what is accepted at each time, and by when the certificates of its document end', async () => {
     const bound = await makeIdentity()
     const clock = { nowMs: Date.now() }
@@ -114,6 +121,7 @@ describe('createEnclaveCheck', () => {
       ...{ domain, isProduction: false },
       releases: () => releases,
       now: () => clock.nowMs,
+      monotonic: () => 0,
     })
     expect(await check(bound)).toEqual([])
     const endsAt = new Date(clock.nowMs + 60_000).toISOString().replace(/\.\d{3}Z$/, 'Z')
@@ -129,17 +137,29 @@ describe('createEnclaveCheck', () => {
 
   it('looks again, after a while, at a document that did not hold', async () => {
     const bound = await makeIdentity()
-    const clock = { nowMs: Date.now() - 24 * 3_600_000 }
-    const options = { domain, isProduction: false, releases: () => [entryNamed('a1')] }
-    const check = createEnclaveCheck({ ...options, now: () => clock.nowMs })
-    expect(await check(bound)).toHaveLength(1)
     const goodMs = Date.now()
+    const clock = { nowMs: goodMs - 24 * 3_600_000, sinceStartMs: 0 }
+    const check = createCheckBy(clock)
+    expect(await check(bound)).toHaveLength(1)
     clock.nowMs = goodMs
+    clock.sinceStartMs = FAULT_AGE_MAX_MS - 1
+    expect(await check(bound)).toHaveLength(1)
+    clock.sinceStartMs++
     expect(await check(bound)).toEqual([])
-    clock.nowMs = goodMs - 24 * 3_600_000
-    const later = createEnclaveCheck({ ...options, now: () => clock.nowMs })
-    expect(await later(bound)).toHaveLength(1)
-    clock.nowMs += FAULT_AGE_MAX_MS - 1
-    expect(await later(bound)).toHaveLength(1)
+  })
+
+  it.each([
+    ['forward', 30 * 24 * 3_600_000],
+    ['back', -30 * 24 * 3_600_000],
+  ])('refuses for no longer than that after the clock was set %s and right again', async (_, aheadMs) => {
+    const bound = await makeIdentity()
+    const clock = { nowMs: Date.now(), sinceStartMs: 0 }
+    const check = createCheckBy(clock)
+    expect(await check(bound)).toEqual([])
+    clock.nowMs += aheadMs
+    expect(await check(bound)).toEqual([expect.stringContaining('expected an attestation document')])
+    clock.nowMs -= aheadMs
+    clock.sinceStartMs += FAULT_AGE_MAX_MS
+    expect(await check(bound)).toEqual([])
   })
 })

@@ -129,4 +129,19 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
       [young.id, null],
     ])
   })
+
+  it('lists keys and accounts of one second in the order of their making', async () => {
+    const accounts = []
+    for (let made = 0; made < 12; made++) accounts.push(await openAccount())
+    const [account] = accounts
+    const made = Array.from({ length: 12 }, () => makeKey(account?.id ?? expect.unreachable()))
+    for (const key of made) await keys.addKey(key)
+    // A changed row moves within its table.
+    await keys.revokeKey(made[0]?.id ?? '', 300, null)
+    await keys.setTier(account?.name ?? '', 'gold')
+    const idsOf = (listed: readonly { readonly id: string }[]) => listed.map(({ id }) => id)
+    expect(idsOf(await keys.listKeys(account?.id ?? ''))).toEqual(idsOf(made))
+    expect(idsOf(await keys.listKeys(null)).filter((id) => idsOf(made).includes(id))).toEqual(idsOf(made))
+    expect(idsOf(await keys.listAccounts()).slice(-12)).toEqual(idsOf(accounts))
+  })
 })

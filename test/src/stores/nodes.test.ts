@@ -125,6 +125,21 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     ])
   })
 
+  it('lists nodes of one second in the order of their making, each with the benchmark that was saved last', async () => {
+    const accountId = randomUUID()
+    const made = []
+    for (let index = 0; index < 8; index++) made.push(await createWorkingNode(accountId))
+    const [first] = made
+    const measured = { ...(first ?? expect.unreachable()), tokensPerSecond: 10, createdAt: 10 }
+    for (const model of ['b', 'a', 'b']) await nodes.saveBenchmark({ ...measured, model })
+    await nodes.update({ ...measured, name: null, isArchived: true })
+    const listed = await nodes.list(accountId)
+    expect(listed.map(({ nodeId }) => nodeId)).toEqual(made.map(({ nodeId }) => nodeId))
+    expect(listed[0]?.benchmark).toMatchObject({ model: 'b' })
+    await nodes.saveBenchmark({ ...measured, model: 'c' })
+    expect(await nodes.newestBenchmark(measured.nodeId)).toMatchObject({ model: 'c' })
+  })
+
   it.each([
     ['whole', HARDWARE],
     ['of a machine without a GPU', BARE_HARDWARE],

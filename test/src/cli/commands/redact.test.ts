@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verifyBundle } from '../../../../attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
+import { REQUEST } from '../../../attestation/build-record.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
@@ -47,6 +48,25 @@ describe('affidavit redact', () => {
       )
     },
   )
+
+  it('warns of a part that can be guessed, because nothing random is in what its hash is over', async () => {
+    const { stderr } = await runCommand('redact', file, '--request', '--response')
+    expect(stderr).toMatch(/^Warning: the request has no nonce .* can try each guess against its hash\.$/m)
+    expect(stderr).toMatch(/^Warning: a response has no salt .* can try each guess against its hash\.$/m)
+  })
+
+  it('does not warn of a request with a nonce of its caller, which no guess has', async () => {
+    const { bundle } = buildEvidence({
+      record: { request: { ...REQUEST, affidavit: { nonce: '5a'.repeat(16) } } },
+    })
+    const salted = await save('salted.json', bundle)
+    const { code, stdout, stderr } = await runCommand('redact', salted, '--request')
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining('Warning')])
+    expect(JSON.parse(stdout).record.request).toBeUndefined()
+    expect((await runCommand('redact', salted, '--response')).stderr).toContain(
+      'no nonce of a request covers it',
+    )
+  })
 
   it('refuses a part that is left out already, and takes the other one', async () => {
     const once = await save('once.json', JSON.parse((await runCommand('redact', file, '--request')).stdout))
