@@ -10,16 +10,16 @@ import { startTestChain } from '../../support/chain.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { CONTRACT } from '../build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor, RELAYER_KEY } from './build-evidence.ts'
-import { moveBlock } from './move-block.ts'
 import { type RawBlock, readBlock } from './read-block.ts'
 import { proveByReference } from './reference-trie.ts'
 
 /*
- * Makes test/vectors/evidence from one run of anvil: blocks of several sizes as their bytes, and a bundle whose
- * anchor is in one of them. Run with node; the documents' keys are new each time, so every file changes.
+ * Makes test/vectors/evidence/second from one run of anvil: a bundle of version 2 whose anchor is in a mined block, and
+ * the same as it is when its head was anchored again. Run with node; the documents' keys are new each time, so every
+ * file changes. blocks.json, first/ and old-anchor/ (version 1) were made so before there was a version 2.
  */
 
-const FOLDER = join(import.meta.dirname, '../../vectors/evidence')
+const FOLDER = join(import.meta.dirname, '../../vectors/evidence/second')
 const OTHER = new Wallet(`0x${'6e'.repeat(32)}`)
 
 let nonce = 0
@@ -31,32 +31,24 @@ try {
     await rpc.call('anvil_setBalance', [address, '0x56bc75e2d63100000'])
   await rpc.call('anvil_setNonce', [new Wallet(RELAYER_KEY).address, '0x7'])
   await rpc.call('evm_setAutomine', [false])
-  const blocks: RawBlock[] = []
-  for (const count of [1, 2, 17, 130]) blocks.push(await mine(rpc, { count }))
-
   const { bundle: pending } = buildEvidence({ isMined: false })
   const mined = await mine(rpc, { count: 40, transaction: pending.transaction })
-  blocks.push(mined)
   const bundle = createBundle({
     record: pending.record,
     bootConfiguration: BOOT_CONFIGURATION,
     transaction: pending.transaction,
     block: proveInBlock(mined, pending.transaction),
   })
-  for (const name of ['first', 'old-anchor']) mkdirSync(join(FOLDER, name), { recursive: true })
-  write('blocks.json', {
-    source: 'Blocks that anvil mined, encoded by ethers: test/attestation/evidence/record-vectors.ts',
-    blocks,
-  })
-  write('first/bundle.json', bundle)
-  write('first/expected.json', describeExpectation(mined))
-  const finished = Math.floor(bundle.record.receipt.finished_at / 1000)
-  write('old-anchor/bundle.json', moveBlock(bundle, finished - 3600))
-  write('old-anchor/expected.json', {
-    source:
-      'first/bundle.json with a block an hour older than its completion; under the policy of first, offline',
-    failed: ['anchor time'],
-  })
+  mkdirSync(FOLDER, { recursive: true })
+  write('bundle.json', bundle)
+  write('expected.json', describeExpectation(mined))
+  const { tx_hash: mined_hash, ...record } = bundle.record
+  const again = {
+    ...record,
+    tx_hash: `0x${'11'.repeat(32)}`,
+    reanchored: [`0x${'22'.repeat(32)}`, mined_hash],
+  }
+  write('reanchored.json', { ...bundle, record: again })
 } finally {
   await chain.dispose()
 }

@@ -19,11 +19,19 @@ export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
   read('old-anchor/expected.json').toString(),
 ).failed
 
-/** What it is verified with. */
-export const FIRST_EXPECTED: { readonly policy: BundlePolicy; readonly chain: ChainFacts } = readExpected()
+/** A bundle of version 2, and the same whose head was anchored again because its first transaction was never mined. */
+export const SECOND_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/bundle.json')))
+export const REANCHORED_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/reanchored.json')))
 
-function readExpected() {
-  const { roots, measurements, configurations, chain } = JSON.parse(read('first/expected.json').toString())
+/** What a bundle is verified with. */
+type Expected = { readonly policy: BundlePolicy; readonly chain: ChainFacts }
+
+export const FIRST_EXPECTED: Expected = readExpected('first')
+export const SECOND_EXPECTED: Expected = readExpected('second')
+
+function readExpected(folder: string): Expected {
+  const text = read(`${folder}/expected.json`).toString()
+  const { roots, measurements, configurations, chain } = JSON.parse(text)
   const set = Object.entries(measurements).map(([index, pcr]): [number, Uint8Array] => [
     Number(index),
     decodeHex(String(pcr)),

@@ -24,7 +24,7 @@ import {
   FINISHED_AT,
 } from './build-evidence.ts'
 import { detailOf, failedOf, namesOf } from './read-report.ts'
-import { FIRST_BUNDLE, FIRST_EXPECTED } from './vectors.ts'
+import { FIRST_BUNDLE, FIRST_EXPECTED, REANCHORED_BUNDLE, SECOND_BUNDLE, SECOND_EXPECTED } from './vectors.ts'
 
 const { bundle, policy, chain } = buildEvidence()
 const { measurements: _, ...withoutMeasurements } = policy
@@ -36,6 +36,17 @@ describe('verifyBundle', () => {
     expect(namesOf(report, 'failed')).toEqual([])
     expect(report).toMatchObject({ verdict: 'verified', open: [] })
     expect(report.facts?.anchoredIn?.hash).toBe(FIRST_EXPECTED.chain.blockHash)
+  })
+
+  it.each([
+    ['of version 2', SECOND_BUNDLE, 'Keccak-256 0x'],
+    ['of a head that was anchored again', REANCHORED_BUNDLE, 'reanchored, 2 of 2'],
+  ])('verifies the published vector %s', async (_, json, detail) => {
+    const { policy, chain } = SECOND_EXPECTED
+    const report = await verifyBundle(json, policy, { chain })
+    expect(report).toMatchObject({ verdict: 'verified', open: [] })
+    expect(report.checks.every(({ outcome }) => outcome === 'passed')).toBe(true)
+    expect(detailOf(report, 'transaction hash')).toContain(detail)
   })
 
   it('verifies offline, and then says neither when nor that a chain has the block', async () => {
