@@ -104,7 +104,10 @@ export class ConfigError extends Error {
   }
 }
 
-/** The configuration that the variables give, with the files they name; `heapBytesMax` is this process's limit. Throws ConfigError with all faults. */
+/**
+ * The configuration that the variables give, with the files they name; `heapBytesMax` is this process's limit. Throws
+ * ConfigError with all faults.
+ */
 export function readConfig(
   environment: Readonly<Record<string, string | undefined>> = process.env,
   readFile: (path: string) => Uint8Array = readFileSync,

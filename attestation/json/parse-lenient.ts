@@ -9,7 +9,8 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
  * the last wins, and a byte order mark is dropped. `__proto__` is a member like any other.
  *
  * Throws JsonError `syntax` (path [], offset 0: the platform's parser tells no position that can be relied on),
- * `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
+ * `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over JSON_DEPTH_MAX. Never use it on what a
+ * hash or a signature was already made of.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   if (!isWithinSize(measureJson(input), ANSWER_SIZE_MAX))

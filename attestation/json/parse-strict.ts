@@ -59,8 +59,8 @@ export function parseStrictJson(bytes: Uint8Array): Json {
 
 /**
  * The value of stored evidence (records, bundles): as parseStrictJson, but nesting may go to EVIDENCE_DEPTH_MAX,
- * the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have been written with exactly the decimal value that canonical JSON
- * gives it. So large numbers of a provider's answer are read back, and no digit of a record can be changed
+ * the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have been written with exactly the decimal
+ * value that canonical JSON gives it. So large numbers of a provider's answer are read back, and no digit of a record can be changed
  * without changing the value. Throws JsonError.
  */
 export function parseExactJson(bytes: Uint8Array): Json {
