@@ -1,8 +1,30 @@
 import { defineConfig } from 'vitest/config'
 
+/** What boots images, kills processes, crowds, or sends what nobody should: `npm run test:slow`. */
+const SLOW = [
+  'chaos',
+  'crash',
+  'embedded-crash',
+  'enclave-faults',
+  'enclave-memory',
+  'fuzz-endpoints',
+  'hostile-drawers',
+  'hostile-node',
+  'hostile-provider',
+  'idempotency-crash',
+  'image',
+  'image-boot',
+  'postgres-crash',
+  'several-enclaves',
+  'start',
+].map((name) => `test/integration/${name}.test.ts`)
+
+/** Each file loads both cores of a small machine, so they run one after the other. */
+const ALONE = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 }
+
 /**
- * Two projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes, chains and
- * databases, one file at a time, because each file loads both cores of a small machine.
+ * Three projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes, chains and databases.
+ * `slow`: the same under what they rarely meet.
  */
 export default defineConfig({
   test: {
@@ -20,11 +42,11 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          fileParallelism: false,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          exclude: SLOW,
+          ...ALONE,
         },
       },
+      { test: { name: 'slow', include: SLOW, ...ALONE } },
     ],
   },
 })
