@@ -19,9 +19,9 @@ export function walkRecords(stage: () => Stage): void {
       const made = (await post(VERIFIED_CHAT, request)).value as Readonly<Record<string, unknown>>
       const target = `${VERIFIED_CHAT}/${made.hash}`
       const record = await api.call({ method: 'GET', path: VERIFIED_RECORD, target })
-      const { hash, public_key, signature, attestation, tx_hash, receipt, ...response } = made
+      const { hash, public_key, signature, attestation, tx_hash, receipt, log, ...response } = made
       expect(hash).toMatch(/^[0-9a-f]{64}$/)
-      expect(record.value).toMatchObject({ hash, public_key, signature, attestation, tx_hash, receipt })
+      expect(record.value).toMatchObject({ hash, public_key, signature, attestation, tx_hash, receipt, log })
       expect(record.value).toMatchObject({ request, response })
     })
 

@@ -62,10 +62,12 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
     if (headers.get('content-type') !== 'application/json; charset=utf-8')
       throw new Error(`expected JSON, got ${headers.get('content-type')}`)
     const value = JSON.parse(body.toString()) as {
-      readonly error?: { readonly code: string; readonly status_code: number }
+      readonly detail?: unknown
+      readonly error?: { readonly code: string; readonly status_code?: number }
     }
-    check(value.error === undefined ? FAULTS : ERROR, value)
-    if (value.error === undefined ? status !== 422 : value.error.status_code !== status)
+    const hasFaults = value.detail !== undefined
+    check(hasFaults ? FAULTS : ERROR, value)
+    if (hasFaults ? status !== 422 : value.error?.status_code !== status)
       throw new Error('expected the envelope of this status')
     if (status >= 500 && TRUE_FAULTS[value.error?.code ?? '']?.test(path) !== true)
       throw new Error('expected no fault of the service')
