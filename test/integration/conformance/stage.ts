@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 import { type ApiReply, type DocumentedApi, openDocumentedApi } from '../../support/documented-api.ts'
 import { createMeasuredNode, createNode } from '../../support/register-node.ts'
@@ -71,6 +71,14 @@ export async function openStage(): Promise<Stage> {
   const get = (path: string, query = '') => api.call({ method: 'GET', path, target: path + query })
   const post = (path: string, body: unknown) => api.call({ method: 'POST', path, body })
   const { known, closeNodes } = await prepare(service, post)
+  // Figures of nodes are stored a moment after the answers they are of.
+  await vi.waitFor(
+    async () => {
+      const { value } = await get('/v1/node/stats', `?node_id=${known.servingNode}`)
+      expect(value).toMatchObject({ requests_served: SERVED_CALLS })
+    },
+    { timeout: 30_000, interval: 100 },
+  )
   const makeKey = async (scope: 'inference' | 'nodes') => {
     const { value } = await post('/v1/dashboard/keys', { name: scope, scopes: [scope] })
     return (value as { readonly key: string }).key
