@@ -166,10 +166,10 @@ export type ErrorReply = {
 }
 
 /**
- * Longest wait that is told, seconds. OpenAI's SDKs honour up to a minute, and take a longer wait
- * for none: they would try again within a second.
+ * Longest wait that is told, seconds. OpenAI's SDKs honour less than a minute, some a minute too,
+ * and take a longer wait for none: they would try again within a second.
  */
-export const RETRY_AFTER_SECONDS_MAX = 60
+export const RETRY_AFTER_SECONDS_MAX = 59
 
 /** Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs it. */
 export function errorReply(error: unknown): ErrorReply {

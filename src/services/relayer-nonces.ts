@@ -62,10 +62,13 @@ export function createRelayerNonces(options: {
 class ComparedNonces implements RelayerNonces {
   readonly #options: Parameters<typeof createRelayerNonces>[0]
   #next: number | null = null
+  /** The chain was seen to have so many. No nonce under it is free. */
+  #shown = 0
   /**
-   * No nonce under this one is free, as database, chain and this process's own commits have shown.
+   * The database had this next nonce, or a later one, the last time. A database that has less lost
+   * commits.
    */
-  #floor = 0
+  #known = 0
   /**
    * The chain has to be asked before anything is given out (`must`), or is asked if it can be
    * (`should`).
@@ -89,16 +92,16 @@ class ComparedNonces implements RelayerNonces {
       const nonce = this.#next ?? (await this.#read())
       this.#next = null
       const result = await run(nonce)
-      this.#floor = Math.max(this.#floor, nonce + 1)
+      this.#known = nonce + 1
       // The chain may have shown more meanwhile.
-      this.#next = this.#floor === nonce + 1 ? nonce + 1 : null
+      this.#next = this.#shown > nonce + 1 ? null : nonce + 1
       return result
     })
   }
 
   // A value, so that it can be handed on by itself.
   readonly noteCount = (count: number): void => {
-    this.#floor = Math.max(this.#floor, count)
+    this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
   }
 
@@ -116,8 +119,8 @@ class ComparedNonces implements RelayerNonces {
     const { commits, relayer, log } = this.#options
     const isCompared = this.#comparison !== 'done' && (await this.#compare())
     const stored = await commits.nextNonce(relayer.address)
-    if (stored !== null && stored >= this.#floor) {
-      this.#floor = stored
+    if (stored !== null && stored >= Math.max(this.#shown, this.#known)) {
+      this.#known = stored
       return stored
     }
     // It has less than it had: what else it lost, only the chain can tell.
@@ -125,14 +128,18 @@ class ComparedNonces implements RelayerNonces {
       this.#comparison = 'must'
       await this.#compare()
     }
-    const next = await commits.raiseNonce(relayer.address, this.#floor)
-    this.#floor = Math.max(this.#floor, next)
+    // What was lost before it was sent is nowhere: to skip its nonces would leave a gap, behind which
+    // nothing is mined. Where it was sent after all, the anchor that is not mined is made again.
+    const next = await commits.raiseNonce(relayer.address, this.#shown)
+    this.#known = next
     if (stored !== null)
       log?.error(
         { relayer: relayer.address, stored, next },
-        'the database is behind the chain: it lost commits, and their nonces are skipped',
+        next > stored
+          ? 'the database is behind the chain: it lost commits, and their nonces are skipped'
+          : 'the database lost commits that the chain does not have: their nonces are used again',
       )
-    return this.#floor
+    return next
   }
 
   /**
@@ -144,7 +151,7 @@ class ComparedNonces implements RelayerNonces {
     const isMust = this.#comparison === 'must'
     try {
       const count = await countTransactions(isMust ? undefined : AbortSignal.timeout(DOUBT_TIMEOUT_MS))
-      this.#floor = Math.max(this.#floor, count)
+      this.#shown = Math.max(this.#shown, count)
       this.#comparison = 'done'
       return true
     } catch (cause) {

@@ -93,8 +93,8 @@ describe('limits', () => {
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
     // The limit of the day ends in hours; no SDK waits for so long.
     const resetSeconds = Number.parseInt(refused.headers.get('x-ratelimit-reset-requests') ?? '', 10)
-    expect(refused.headers.get('retry-after')).toBe(String(Math.min(resetSeconds, 60)))
-    expect(refused.headers.get('retry-after-ms')).toBe(String(Math.min(resetSeconds, 60) * 1000))
+    expect(refused.headers.get('retry-after')).toBe(String(Math.min(resetSeconds, 59)))
+    expect(refused.headers.get('retry-after-ms')).toBe(String(Math.min(resetSeconds, 59) * 1000))
     expect(refused.headers.get('x-ratelimit-remaining-requests')).toBe('0')
     expect(refused.headers.get('x-should-retry')).toBeNull()
     expect(await refused.json()).toEqual({

@@ -71,7 +71,24 @@ describe('createRelayerNonces', () => {
     database.next = 51
     await expect(nonces.refresh()).rejects.toThrow(NonceUnknown)
     isAway = false
-    expect(await commit()).toBe(52)
+    expect(await commit()).toBe(51)
+  })
+
+  it('leaves no gap where it took a nonce itself that neither the database nor the chain has any more', async () => {
+    let count = 0
+    const { database, nonces } = startDatabase(0, async () => count)
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        database.next = nonce + 1
+        return nonce
+      })
+    // The chain is away: nothing of these is sent.
+    expect([await commit(), await commit(), await commit(), await commit()]).toEqual([0, 1, 2, 3])
+    // A replica that was behind takes over, and the chain comes back and gets what is stored there.
+    database.next = 2
+    count = 2
+    await nonces.refresh()
+    expect([await commit(), await commit()]).toEqual([2, 3])
   })
 
   it('goes by what the chain shows meanwhile, and asks it again after a failure', async () => {
