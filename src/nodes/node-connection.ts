@@ -33,6 +33,8 @@ export class NodeConnection {
   /** Whether it takes members of a request that the public client would stumble over. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
+  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  restsUntilMs = Number.NEGATIVE_INFINITY
   /** What may wait for it to be read. */
   private readonly waitingBytesMax: number
   private readonly host: ConnectionHost

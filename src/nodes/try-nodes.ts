@@ -52,6 +52,8 @@ export async function tryNodes<Answer>(
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
+    if (outcome.code === 'node_busy')
+      held.lane.node.restsUntilMs = parts.now() + restSeconds(outcome.retryAfterSeconds) * 1000
     if (outcome.code === 'node_refused') {
       if (refusal !== null) throw outcome
       refusal = outcome
@@ -60,6 +62,15 @@ export async function tryNodes<Answer>(
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
+}
+
+/** A node whose backend is at its limit, and does not say for how long. */
+const REST_SECONDS = 1
+/** Longest that a node is asked after others, whatever it says. */
+const REST_SECONDS_MAX = 60
+
+function restSeconds(told: number | null): number {
+  return Math.min(told ?? REST_SECONDS, REST_SECONDS_MAX)
 }
 
 /** A free lane, now or within the wait; null when there is nothing left to try. Rejects when nothing was tried at all. */
@@ -77,7 +88,9 @@ async function holdLane(
 ): Promise<HeldLane | null> {
   const isExcluded = (node: NodeConnection) =>
     tried.has(node) || (largeBytes !== null && !node.hasRoomFor(largeBytes))
-  const lane = index.pick(model, isExcluded)
+  const isResting = (node: NodeConnection) => now() < node.restsUntilMs
+  const lane =
+    index.pick(model, (node) => isExcluded(node) || isResting(node)) ?? index.pick(model, isExcluded)
   const slot = lane?.node.slots.acquire() ?? null
   if (lane !== null && slot !== null) return { lane, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length

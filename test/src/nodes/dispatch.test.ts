@@ -142,6 +142,16 @@ describe('a node whose backend is at its limit', () => {
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_busy', retryAfterSeconds: null })
   })
 
+  it('is left alone for that time while another has room, so that it cannot keep callers from it', async () => {
+    const full = []
+    for (let count = 0; count < 3; count++) full.push(await stage.connect({ answer: busy(17) }))
+    await stage.connect({ answer: answerWith('good') })
+    await stage.dispatch().then(readAll, () => undefined)
+    const before = full.map(({ calls }) => calls.length)
+    for (let call = 0; call < 3; call++) expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+    expect(full.map(({ calls }) => calls.length)).toEqual(before)
+  })
+
   it('says more than one that fails after it', async () => {
     await stage.connect({ answer: busy(17) })
     await stage.connect({ answer: answerError(500) })
