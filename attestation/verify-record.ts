@@ -14,6 +14,7 @@ import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
+import { findReplacedMember } from './replaced-member.ts'
 
 /** What a record is checked for, in the order of the report. */
 export type RecordCheckName =
@@ -243,6 +244,9 @@ function checkStreamHash(subject: Subject): Finding {
   if (isStreamOf(receipt, chunks)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
   if (hashAssembled(subject) !== receipt.response_hash)
     throw new ProofError('wrong_stream', 'expected the chunks that the enclave gave out, and no others')
+  const replaced = findReplacedMember(chunks)
+  if (replaced !== null)
+    throw new ProofError('wrong_stream', `expected chunks in which no ${replaced} replaces another one`)
   return skip(REPEATED)
 }
 

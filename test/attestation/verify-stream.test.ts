@@ -50,6 +50,30 @@ describe('verifyStream', () => {
     expect(outcomes(report, 'not checked')).toContain('stream hash')
   })
 
+  it.each([
+    ['of a chunk', (sources: string) => ({ ...chunkOf({ content: 'Yes.' }), citations: [sources] })],
+    [
+      'of a choice',
+      (sources: string) => ({
+        ...chunkOf({}),
+        choices: [{ index: 0, delta: { content: 'Yes.' }, finish_reason: null, citations: [sources] }],
+      }),
+    ],
+  ])('does not pass a member %s that another one replaces, though no text is', (_, chunkWith) => {
+    const good = [chunkWith('https://good.example'), chunkWith('https://good.example')]
+    const end = chunkOf({}, 'stop')
+    const response = assembleCompletion([...good, end])
+    const request = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is it?' }], stream: true }
+    const { created } = buildRecord({ request, response, streamHash: hashChunks([...good, end]) })
+    const proof = Object.fromEntries(
+      Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
+    )
+    const check = (chunks: readonly Json[]) =>
+      outcomes(verifyStream([...chunks, { ...end, ...proof }], { request }), 'failed')
+    expect(check(good)).toEqual([])
+    expect(check([chunkWith('https://evil.example'), ...good.slice(1)])).toEqual(['stream hash'])
+  })
+
   describe.each([
     { version: 2, usageAsked: true },
     { version: 2, usageAsked: false },

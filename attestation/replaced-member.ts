@@ -1,0 +1,35 @@
+import { PROOF_MEMBERS } from './completion-hash.ts'
+import { canonicalizeJson } from './json/canonical.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+
+/**
+ * The name of a member of chunks or their choices that has one value first and another one later; null when there is none.
+ * In an assembly the last value counts, and the first is in nothing that was signed, though a reader may have shown it. A
+ * null says nothing. Text goes on in `delta` and `logprobs`, where nothing is replaced.
+ */
+export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
+  const known = new Map<string, string>()
+  for (const chunk of chunks)
+    for (const [place, name, value] of membersOf(chunk)) {
+      if (value === null) continue
+      const text = canonicalizeJson(value)
+      const before = known.get(`${place} ${name}`)
+      if (before !== undefined && before !== text) return name
+      known.set(`${place} ${name}`, text)
+    }
+  return null
+}
+
+function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json]> {
+  for (const [name, value] of Object.entries(chunk)) if (!APART.has(name)) yield ['', name, value]
+  const choices = memberOf(chunk, 'choices')
+  for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : [])
+    for (const [name, value] of Object.entries(choice))
+      if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
+}
+
+/** What is assembled otherwise, or judged by other rules (check-chunk.ts). */
+const APART: ReadonlySet<string> = new Set([
+  ...PROOF_MEMBERS,
+  ...['choices', 'usage', 'delta', 'logprobs', 'finish_reason'],
+])
