@@ -1,6 +1,6 @@
 import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
-import { hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
+import { hashCompletion, isProofMember, stripProofMembers } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, check, type Finding } from './evidence/finding.ts'
 import type { Check } from './evidence/verdict.ts'
@@ -60,7 +60,7 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
  */
 export function responseOf(answer: KeptAnswer): JsonObject {
   const response = answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
-  return withoutProof(response)
+  return stripProofMembers(response)
 }
 
 function compareRequest(record: JsonObject, request: Json): Finding {
@@ -130,18 +130,8 @@ function receiptOf(record: JsonObject): Receipt {
 }
 
 function proofOf(record: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(record).filter(([name]) => isProofName(name)))
+  return Object.fromEntries(Object.entries(record).filter(([name]) => isProofMember(name)))
 }
-
-function withoutProof(response: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(response).filter(([name]) => !isProofName(name)))
-}
-
-function isProofName(name: string): boolean {
-  return PROOF_NAMES.has(name)
-}
-
-const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)
 
 function chunksOf({ chunks }: Extract<KeptAnswer, { kind: 'stream' }>): readonly JsonObject[] {
   return chunks.map(objectOf)

@@ -1,7 +1,7 @@
 import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf, setMember } from './json/value.ts'
 
 /**
  * Members that stand beside a completion's own in what a caller is given. They are about the completion, so they
@@ -80,14 +80,21 @@ export function hashResponse(
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()
-  for (const chunk of chunks) hash.update(encodeUtf8(chunkLine(chunk)))
+  for (const chunk of chunks) hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
   return encodeHex(hash.digest())
 }
 
-/** One chunk as it goes into hashChunks. Throws JsonError as canonicalizeJson. */
-export function chunkLine(chunk: JsonObject): string {
-  return `${canonicalizeJson(stripProofMembers(chunk))}\n`
+/** Whether a request asks for the usage chunk of its stream (`stream_options.include_usage`). */
+export function asksForUsage(request: JsonObject): boolean {
+  const options = memberOf(request, 'stream_options')
+  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
+
+/** Member of a request that is the caller's word to the enclave: an object of `nonce` alone. */
+export const CALLER_MEMBER = 'affidavit'
+
+/** The form of a caller's nonce: 16 to 64 bytes in lower-case hex. A shorter one could be guessed. */
+export const CALLER_NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
  * The request without the members that are null, at its top level and at the top level of each message; null

@@ -2,6 +2,7 @@ import { addressOf, type PointRecovery, verifyCompletionSignature } from './acco
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import {
+  asksForUsage,
   hashChunks,
   hashCompletion,
   isProofMember,
@@ -188,11 +189,6 @@ function responseHashOf(
 
 function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
   return receipt.version === 2 && receipt.stream_hash === hashChunks(chunks)
-}
-
-function asksForUsage(request: JsonObject): boolean {
-  const options = memberOf(request, 'stream_options')
-  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
 function checkRequestHash(subject: Subject): Finding {

@@ -1,3 +1,4 @@
+import { addressOf } from '../account.ts'
 import { encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
@@ -94,6 +95,21 @@ export function checkExpectedConfiguration(
   return release === null || signed === null
     ? 'the configuration is an expected one'
     : `the configuration that ${nameRelease(release)} was signed with`
+}
+
+/** Checks that the document names the notary's key. Throws ProofError `wrong_key`. */
+export function checkDocumentKey({ publicKey }: AttestationDocument, notary: string): Finding {
+  if (publicKey === null || addressOf(publicKey) !== notary)
+    throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
+  return `the key of ${notary}`
+}
+
+/** Checks that `createdAt` is the second of the document's timestamp. Throws ProofError `wrong_time`. */
+export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: number): Finding {
+  const second = Math.floor(timestampMs / 1000)
+  if (createdAt !== second)
+    throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
+  return `Unix second ${second}`
 }
 
 /** The expected release that a document shows; null without one, which the check of measurements tells. */

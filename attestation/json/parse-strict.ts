@@ -29,7 +29,7 @@ export const JSON_ITEMS_MAX = 1_000_000
  * The same for stored evidence: ten times what an enclave lets through of one answer, for pages hold several. A text that is
  * within these is read by a process with an ordinary heap.
  */
-export const EVIDENCE_SIZE_MAX: JsonSize = {
+const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,
   members: 10 * ANSWER_SIZE_MAX.members,
   items: 10 * ANSWER_SIZE_MAX.items,

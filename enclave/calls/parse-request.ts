@@ -1,5 +1,10 @@
 import { createHash } from 'node:crypto'
-import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import {
+  asksForUsage,
+  CALLER_MEMBER,
+  CALLER_NONCE_FORM,
+  stripUnsetMembers,
+} from '../../attestation/completion-hash.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { JsonError, type JsonErrorCode } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -44,10 +49,10 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
   const { model, messages, stream, stream_options: options, n } = request
   if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
   if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')
-  checkNonce(memberOf(request, NONCE_MEMBER) ?? null)
+  checkNonce(memberOf(request, CALLER_MEMBER) ?? null)
   const isStream = stream === true
-  const usageAsked = isJsonObject(options) && options.include_usage === true
-  const own = removeMember(body, NONCE_MEMBER)
+  const usageAsked = asksForUsage(request)
+  const own = removeMember(body, CALLER_MEMBER)
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
@@ -63,19 +68,14 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
   }
 }
 
-/** Member of a request that holds the caller's nonce. */
-const NONCE_MEMBER = 'affidavit'
-
-const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
-
 /** Any other form is refused: a nonce that was not taken as one would leave its caller without what it is for. */
 function checkNonce(value: Json): void {
   if (value === null) return
   if (!isJsonObject(value) || !hasExactMembers(value, ['nonce']))
-    throw invalid(NONCE_MEMBER, 'expected affidavit to be an object of nonce alone')
+    throw invalid(CALLER_MEMBER, 'expected affidavit to be an object of nonce alone')
   const { nonce } = value
-  if (typeof nonce !== 'string' || !NONCE_FORM.test(nonce))
-    throw invalid(NONCE_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
+  if (typeof nonce !== 'string' || !CALLER_NONCE_FORM.test(nonce))
+    throw invalid(CALLER_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
 }
 
 function parseBody(body: Uint8Array): JsonObject {

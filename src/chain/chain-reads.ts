@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type BlockRange, findFirstBlock } from './first-block.ts'
 import { type Rpc, RpcError } from './rpc.ts'
 import { BigQuantity, Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
 
@@ -145,8 +146,8 @@ export function createRecentBlocks({
     const newest = readAs(Quantity, replies[1])
     const wanted = Math.max(0, newest - confirmations)
     if (knownFrom === null || knownFrom > wanted) {
-      const from = Math.max(wanted, newest - STATES_KEPT)
-      knownFrom = await findFirstWithCode({ rpc, address: contract, from, to: newest }, signal)
+      const fromBlock = Math.max(wanted, newest - STATES_KEPT)
+      knownFrom = await findFirstWithCode(rpc, contract, { fromBlock, toBlock: newest, signal })
     }
     const number = Math.max(wanted, knownFrom)
     const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
@@ -156,28 +157,20 @@ export function createRecentBlocks({
 }
 
 /**
- * The first of these blocks after which the address has code, by halving: code does not go away.
- * Throws RpcError.
+ * Gives the first block of the range after which the address has code: code does not go away. Throws
+ * RpcError, `refused` when there is none after the last block.
  */
 async function findFirstWithCode(
-  {
-    rpc,
-    address,
-    from,
-    to,
-  }: { readonly rpc: Rpc; readonly address: string; readonly from: number; readonly to: number },
-  signal: AbortSignal | undefined,
+  rpc: Rpc,
+  address: string,
+  { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, `0x${block.toString(16)}`)
-  if (await isThere(from)) return from
-  let [without, first] = [from, to]
-  if (!(await isThere(first))) throw new RpcError('refused', `expected a contract at ${address}, found none`)
-  while (first - without > 1) {
-    const middle = Math.floor((without + first) / 2)
-    if (await isThere(middle)) first = middle
-    else without = middle
-  }
-  return first
+  // One question is enough of a contract that is older than the range, which is the usual case.
+  if (await isThere(fromBlock)) return fromBlock
+  if (!(await isThere(toBlock)))
+    throw new RpcError('refused', `expected a contract at ${address}, found none`)
+  return await findFirstBlock<never>({ fromBlock: fromBlock + 1, toBlock }, isThere)
 }
 
 /** What the account has, in wei. Throws RpcError. */

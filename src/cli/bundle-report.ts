@@ -8,7 +8,7 @@ import { printExchange } from './told-exchange.ts'
 import { type Check, failedDetails, formatCheck } from './verify-report.ts'
 
 /** How far a report must reach, and what a caller's own request and answer were compared with. */
-export type Acceptance = {
+type Acceptance = {
   readonly exchange: ComparedExchange
   /** Anything short of it fails. */
   readonly required: 'verified' | undefined

@@ -1,4 +1,5 @@
 import type { KeptAnswer } from '../../attestation/compare-exchange.ts'
+import { asksForUsage } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -96,7 +97,7 @@ function readStream(input: Uint8Array, request: Json): Subject {
   const proof = chunks.at(-1)
   if (proof === undefined || memberOf(proof, 'receipt') === undefined)
     throw new CliError('expected the last chunk before [DONE] to carry the proof')
-  if (isOfVersion1(proof) && !asksForUsage(request))
+  if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
     throw new CliError(
       'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
         `fetch the record of hash ${printable(String(proof.hash))} instead`,
@@ -124,11 +125,6 @@ function readEvents(input: Uint8Array): readonly string[] {
 function isOfVersion1(proof: JsonObject): boolean {
   const receipt = memberOf(proof, 'receipt')
   return isJsonObject(receipt) && memberOf(receipt, 'version') === 1
-}
-
-function asksForUsage(request: Json): boolean {
-  const options = isJsonObject(request) ? memberOf(request, 'stream_options') : undefined
-  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
 function readJson(parse: () => Json, what: string): Json {

@@ -13,7 +13,7 @@ export const TOLD_LENGTH_MAX = 2_000
 export const TOLD_MESSAGES_MAX = 16
 
 /** One message in words. All of it is text from outside, to be printed as such. */
-export type ToldMessage = {
+type ToldMessage = {
   /** The role, or whose choice it is. */
   readonly who: string
   readonly text: string

@@ -11,7 +11,7 @@ import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
 
 /** Shows enclaves the logs that there are. */
-export type BootStatements = {
+type BootStatements = {
   /**
    * Has an enclave that is new here state which heads of other logs it was shown, and stores that: before it gets its first
    * call. An enclave that cannot (of an earlier build, or with leaves already) does without. Throws EnclaveError when it should be

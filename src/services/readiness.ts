@@ -26,6 +26,7 @@ export type ReadinessReport = {
   readonly commitFault: CommitFault | null
 }
 
+/** Why commits do not work. */
 export type CommitFault =
   | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
   | 'log_diverged' //          the database and the log contradict each other

@@ -6,11 +6,11 @@ import type { ReanchorsStore, TakenAnchor } from '../stores/reanchors.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
 
 /** How often lost anchors are looked for. */
-export const REANCHOR_INTERVAL_MS = 5_000
+const REANCHOR_INTERVAL_MS = 5_000
 /** Anchors that are made again at a time, so that commits of callers go in between. */
-export const REANCHORS_MAX = 32
+const REANCHORS_MAX = 32
 /** While it lasts, a fault is logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 60_000
+const FAULT_LOG_INTERVAL_MS = 60_000
 
 /** Anchors again, under the current relayer, what can never be mined as it is. */
 export type Reanchorer = {
@@ -21,7 +21,7 @@ export type Reanchorer = {
   count(): number
 }
 
-export type ReanchorerOptions = {
+type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
   /** Of the relayer that pays from now on. */
   readonly nonces: Pick<RelayerNonces, 'use'>

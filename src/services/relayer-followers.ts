@@ -5,9 +5,9 @@ import type { Logger } from '../logger.ts'
 import type { RelayerBacklog, RelayersStore } from '../stores/relayers.ts'
 
 /** How often the database is asked whose anchors wait, and leases are renewed. */
-export const FOLLOW_INTERVAL_MS = 3_000
+const FOLLOW_INTERVAL_MS = 3_000
 /** Without a renewal for so long, another gateway may follow a relayer. */
-export const FOLLOW_LEASE_SECONDS = 15
+const FOLLOW_LEASE_SECONDS = 15
 
 /** Follows the anchors of every relayer that has some on their way, and tells of them as of one. */
 export type RelayerFollowers = {
@@ -28,7 +28,7 @@ export type RelayerFollowers = {
   relayers(): readonly string[]
 }
 
-export type RelayerFollowersOptions = {
+type RelayerFollowersOptions = {
   /** This gateway's own relayer, 0x, lower case. */
   readonly relayer: string
   readonly chainId: number

@@ -6,7 +6,7 @@ import type { CommitsStore } from '../stores/commits.ts'
  * How long a running service waits for the chain when it doubts the database; at the start it waits
  * as long as it takes.
  */
-export const DOUBT_TIMEOUT_MS = 2_000
+const DOUBT_TIMEOUT_MS = 2_000
 
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {

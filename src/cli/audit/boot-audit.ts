@@ -12,7 +12,7 @@ import type { Gateway } from './gateway.ts'
 import type { Ledger } from './ledger.ts'
 
 /** Heads of different logs and sizes that are kept until all logs were walked. */
-export const NAMED_HEADS_MAX = 100_000
+const NAMED_HEADS_MAX = 100_000
 
 /** Heads that enclaves were shown when they began, each once. */
 export type NamedHeads = {

@@ -6,7 +6,7 @@ import type { Ledger } from './ledger.ts'
 import { auditRelayers } from './relayer-audit.ts'
 
 /** What is known once all logs were audited. */
-export type AuditedGateway = {
+type AuditedGateway = {
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /** Of earlier runs too. */

@@ -12,10 +12,10 @@ import type { Ledger } from './ledger.ts'
 import type { Payers } from './payers.ts'
 
 /** Transactions of one relayer that are looked up. Who anchors alone has a few others. */
-export const TRANSACTIONS_LOOKED_UP_MAX = 200
+const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /** What the transactions of relayers are judged with. */
-export type RelayerParts = {
+type RelayerParts = {
   readonly chain: ChainSource
   readonly ledger: Ledger
   readonly payers: Payers

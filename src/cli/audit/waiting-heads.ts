@@ -3,7 +3,7 @@ import type { ServedHead } from './answers.ts'
 import type { Gateway } from './gateway.ts'
 
 /** Heads that are asked for again, at most: each is a call. */
-export const REFRESHED_MAX = 1_000
+const REFRESHED_MAX = 1_000
 
 /**
  * Heads that waited for their anchor, with the transaction that the gateway names for them now: one

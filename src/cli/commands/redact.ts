@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import {
@@ -86,9 +87,9 @@ function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePa
 
 /** Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could itself be guessed. */
 function hasNonce(request: JsonObject): boolean {
-  const given = memberOf(request, 'affidavit')
+  const given = memberOf(request, CALLER_MEMBER)
   const nonce = isJsonObject(given) ? memberOf(given, 'nonce') : undefined
-  return typeof nonce === 'string' && /^([0-9a-f]{2}){16,64}$/.test(nonce)
+  return typeof nonce === 'string' && CALLER_NONCE_FORM.test(nonce)
 }
 
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {

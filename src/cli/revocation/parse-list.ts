@@ -25,7 +25,7 @@ export type ParsedList = {
 }
 
 /** Which of its issuer's certificates a list is about (RFC 5280 section 5.2.5). */
-export type ListScope = {
+type ListScope = {
   /** Addresses that a certificate must name one of; null: any certificate. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
