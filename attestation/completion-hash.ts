@@ -17,7 +17,7 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** Version of a receipt, which says how its completion was hashed. */
+/** Version of a receipt. How a completion is hashed depends on it (isProofMember). */
 export type ReceiptVersion = 1 | 2
 
 /** The hashes of one completion (hex, no prefix) and the texts they are over. */
@@ -33,10 +33,11 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the request and the proof
- * members of the response are left out here, so that a caller's body, its stored echo, a create response and a stored
- * response all give the same hash. `version` is the receipt's: with version 1, `log` is no proof member. `digest` is
- * SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
+ * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the
+ * request and the proof members of the response are left out here, so that a caller's body, its
+ * stored echo, a create response and a stored response all give the same hash. `version` is the
+ * receipt's: with version 1, `log` is no proof member. `digest` is SHA-256; the enclave passes a
+ * native one. Throws JsonError as canonicalizeJson.
  *
  * A hash says nothing about who made it: see verifyCompletionSignature.
  */
@@ -52,7 +53,7 @@ export function hashCompletion(
   return hashResponse({ canonicalRequest, ...completion }, digest)
 }
 
-/** As hashCompletion, with the canonical text of the request, for who has it already. */
+/** As hashCompletion, for a caller that has the canonical text of the request already. */
 export function hashResponse(
   completion: {
     readonly canonicalRequest: string
@@ -75,8 +76,8 @@ export function hashResponse(
 }
 
 /**
- * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order, each as canonical
- * JSON without its proof members and with a line feed after it.
+ * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order,
+ * each as canonical JSON without its proof members and with a line feed after it.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()
@@ -93,7 +94,9 @@ export function asksForUsage(request: JsonObject): boolean {
 /** Member of a request that is the caller's word to the enclave: an object of `nonce` alone. */
 export const CALLER_MEMBER = 'affidavit'
 
-/** The form of a caller's nonce: 16 to 64 bytes in lower-case hex. A shorter one could be guessed. */
+/**
+ * The form of a caller's nonce: 16 to 64 bytes in lower-case hex. A shorter one could be guessed.
+ */
 export const CALLER_NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**

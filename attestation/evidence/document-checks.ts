@@ -68,8 +68,9 @@ export function findExpectedCode(document: AttestationDocument, policy: BundlePo
 }
 
 /**
- * Checks that the digest of a boot configuration is one that the caller expects, and the one of the release that the document
- * is of, when that names one. What a gateway serves is no expectation: it would expect itself. Throws ProofError.
+ * Checks that the digest of a boot configuration is one that the caller expects. When the document
+ * is of an expected release that names a configuration, it must be that one too. What the gateway
+ * under test serves is no expectation: it always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -104,7 +105,10 @@ export function checkDocumentKey({ publicKey }: AttestationDocument, notary: str
   return `the key of ${notary}`
 }
 
-/** Checks that `createdAt` is the second of the document's timestamp. Throws ProofError `wrong_time`. */
+/**
+ * Checks that `createdAt` is the second of the document's timestamp. Throws ProofError
+ * `wrong_time`.
+ */
 export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: number): Finding {
   const second = Math.floor(timestampMs / 1000)
   if (createdAt !== second)
@@ -112,7 +116,10 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
   return `Unix second ${second}`
 }
 
-/** The expected release that a document shows; null without one, which the check of measurements tells. */
+/**
+ * The expected release that a document is of. Null when there is none: the check of measurements
+ * reports that.
+ */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
   return 'fault' in found ? null : found.value

@@ -39,7 +39,10 @@ export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** Every check, and when `verified` needs it. */
 const BOOT_STATEMENT_CHECKS = {
-  /** The statement and the log's boot configuration have their form. When it fails nothing else is checked. */
+  /**
+   * The statement and the log's boot configuration have their form. When it fails nothing else is
+   * checked.
+   */
   format: 'always',
   /** The document is genuine: trusted root, chain, signature; at the time it was made. */
   'attestation document': 'always',
@@ -78,15 +81,17 @@ export type BootStatementFacts = {
 }
 
 /**
- * Checks what a boot statement shows, with no network and no clock. `json` and `log` are attacker-controlled: read their text
- * with parseExactJson. Never rejects for anything in them. Rejects with PolicyError, before anything is checked, when policy
- * or context is not of its form; `recover` as recoverPublicKey has it.
+ * Checks what a boot statement shows, with no network and no clock. `json` and `log` are
+ * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them.
+ * Rejects with PolicyError, before anything is checked, when policy or context is not of its form;
+ * `recover` as recoverPublicKey has it.
  *
- * When verified, an enclave of the expected code and configuration, which holds the notary's key, was shown these heads before
- * its log had a leaf, and each was signed by its notary by then.
+ * When verified, an enclave of the expected code and configuration, which holds the notary's key,
+ * was shown these heads before its log had a leaf, and each was signed by its notary by then.
  *
- * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose what to show); that the other
- * notaries are enclaves; that the logs are as they were (prove that with verifyConsistency).
+ * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose
+ * what to show); that the other notaries are enclaves; that the logs are as they were (prove that
+ * with verifyConsistency).
  */
 export async function verifyBootStatement(
   json: Json,

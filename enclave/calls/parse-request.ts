@@ -33,16 +33,20 @@ export type ParsedRequest = {
   readonly usageAsked: boolean
   /** `n`, 1 when it is missing. */
   readonly choicesAsked: number
-  /** The caller's own bytes, but for `stream_options.include_usage` on a stream, and without `affidavit`. */
+  /**
+   * The caller's own bytes, but for `stream_options.include_usage` on a stream, and without
+   * `affidavit`.
+   */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
   readonly forwardedHash: string
 }
 
 /**
- * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents faithfully, an object with
- * a model and messages. The member `affidavit` is the caller's word to the enclave, `{ nonce }`, and is not sent on.
- * Everything else is between caller and provider. Throws CallFault `invalid_request`.
+ * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents
+ * faithfully, an object with a model and messages. The member `affidavit` is the caller's word to
+ * the enclave, `{ nonce }`, and is not sent on. Everything else is between caller and provider.
+ * Throws CallFault `invalid_request`.
  */
 export function parseRequest(body: Uint8Array): ParsedRequest {
   const request = parseBody(body)
@@ -68,7 +72,10 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
   }
 }
 
-/** Any other form is refused: a nonce that was not taken as one would leave its caller without what it is for. */
+/**
+ * Any other form is refused. A caller whose nonce was ignored would rely on a protection that is
+ * not there.
+ */
 function checkNonce(value: Json): void {
   if (value === null) return
   if (!isJsonObject(value) || !hasExactMembers(value, ['nonce']))

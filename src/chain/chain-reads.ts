@@ -40,9 +40,9 @@ export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSi
 }
 
 /**
- * How many transactions of the account there are on the chain, those that wait for a block there
- * included: the first nonce that nobody used. Throws RpcError, also when the endpoint serves
- * another chain than `chainId`.
+ * Gives the first nonce of the account that nobody used: its transactions in blocks, and those that
+ * wait for a block at the endpoint. Throws RpcError, also when the endpoint serves another chain
+ * than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -117,12 +117,12 @@ export type RecentBlock = {
 const STATES_KEPT = 60
 
 /**
- * Gives what reads the block with `confirmations` blocks on top of it, or, while the contract is
- * younger, the block from which it is there: never one that the contract's deployment is not below.
- * Of a contract that is older than what the endpoint has states of, that is known from the first
- * read on, whose block may so have fewer on top. What is read throws RpcError, also when the
- * endpoint does not have a block below its own newest (several nodes behind one address), and
- * `refused` while there is no contract.
+ * Gives a reader of the block with `confirmations` blocks on top of it. It never gives a block
+ * before the contract's deployment: while the contract is younger than that block, it gives the
+ * first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block
+ * that it gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint
+ * does not have a block below its own newest (several nodes behind one address), and `refused`
+ * while there is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -157,8 +157,8 @@ export function createRecentBlocks({
 }
 
 /**
- * Gives the first block of the range after which the address has code: code does not go away. Throws
- * RpcError, `refused` when there is none after the last block.
+ * Gives the first block of the range after which the address has code: code does not go away.
+ * Throws RpcError, `refused` when there is none after the last block.
  */
 async function findFirstWithCode(
   rpc: Rpc,

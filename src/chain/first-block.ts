@@ -2,9 +2,9 @@
 export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
 
 /**
- * Gives the first block of the range for which `holds` is true, by halving. It must hold for the last
- * block, and for every block after the first one. Gives null as soon as `holds` does (the endpoint
- * does not know). Throws what `holds` throws.
+ * Gives the first block of the range for which `holds` is true, by halving. It must hold for the
+ * last block, and for every block after the first one. Gives null as soon as `holds` does (the
+ * endpoint does not know). Throws what `holds` throws.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

@@ -15,8 +15,8 @@ import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
 /**
- * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of a kept stream, all of
- * them; `record` is then the one with the proof.
+ * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of
+ * a kept stream, all of them; `record` is then the one with the proof.
  */
 export type Subject = {
   readonly record: Json
@@ -45,8 +45,8 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
 }
 
 /**
- * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as it came. Throws CliError
- * for anything else, a record among it.
+ * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as
+ * it came. Throws CliError for anything else, a record among it.
  */
 export function readKeptAnswer(input: Uint8Array): KeptAnswer {
   if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
@@ -89,8 +89,8 @@ function readRequest(body: Uint8Array | null): Json {
 }
 
 /**
- * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are all that the enclave
- * gave out, and what they say, is verifyStream's to check.
+ * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are
+ * all that the enclave gave out, and what they say, is verifyStream's to check.
  */
 function readStream(input: Uint8Array, request: Json): Subject {
   const chunks = readChunks(input)

@@ -49,8 +49,9 @@ export type ReadinessChecks = {
 }
 
 /**
- * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is asked again only when it answered,
- * so that probes cannot pile up in front of it. `now` gives milliseconds of a clock that is never set.
+ * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
+ * asked again only when it answered, so that probes cannot pile up in front of it. `now` gives
+ * milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = single(checks.database)

@@ -36,7 +36,7 @@ type ReanchorerOptions = {
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Told after each one: there is a new anchor to broadcast. */
+  /** Called after each one: there is a new anchor to broadcast. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -45,9 +45,9 @@ type ReanchorerOptions = {
 }
 
 /**
- * Gives what sees to it that every head is anchored though its transaction was lost: each anchor
- * whose nonce was taken, of whatever relayer, gets a successor of the same head, which the contract
- * never refuses. Of several gateways one does it.
+ * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
+ * was taken, of whatever relayer, gets a successor of the same head, which the contract never
+ * refuses. Of several gateways, one makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   return new ReanchorLoop(options)

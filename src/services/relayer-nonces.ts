@@ -96,7 +96,7 @@ class ComparedNonces implements RelayerNonces {
     })
   }
 
-  // A value, so that it can be handed on by itself.
+  // A function value, so that it can be passed on without its object.
   readonly noteCount = (count: number): void => {
     this.#floor = Math.max(this.#floor, count)
     if (this.#next !== null && this.#next < count) this.#next = null
@@ -120,7 +120,7 @@ class ComparedNonces implements RelayerNonces {
       this.#floor = stored
       return stored
     }
-    // It has less than it had: what else it lost, only the chain can tell.
+    // The database has less than it had, so it lost commits. Only the chain can tell how many.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -136,8 +136,8 @@ class ComparedNonces implements RelayerNonces {
   }
 
   /**
-   * Whether the chain answered. It is asked before the database, which so has whatever it stored
-   * and the chain has. Throws NonceUnknown when the chain has to be asked and is away.
+   * Gives whether the chain answered. The chain is asked before the database, so a commit in
+   * between shows in the database. Throws NonceUnknown when the chain has to be asked and is away.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -149,8 +149,8 @@ class ComparedNonces implements RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Nothing speaks against the database but a failure: anchors are signed, and sent when the
-        // chain is back.
+        // Only a failure speaks against the database. Anchors are signed all the same, and sent
+        // when the chain is back.
         this.#comparison = 'done'
         return false
       }

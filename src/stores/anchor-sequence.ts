@@ -16,9 +16,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The row that counts of the sequence of `row`, any of its anchors: the earliest that is in a
- * block, else the last, which is the one that can still be mined. With `when`, only if that holds.
- * Two lookups of an index, not one by two conditions, which without statistics reads every anchor.
+ * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
+ * be mined. `row` is the alias of any of its anchors. With `when`, only if that holds. Two lookups
+ * of an index: one lookup by two conditions reads every anchor while there are no statistics.
  */
 export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`): RawBuilder<unknown> {
   const { relayer, nonce } = firstOf(row)

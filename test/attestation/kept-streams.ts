@@ -19,7 +19,10 @@ export const CHUNKS = [
 
 type KeptStream = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
 
-/** A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its own. */
+/**
+ * A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its
+ * own.
+ */
 export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked: boolean }): KeptStream {
   const request: JsonObject = {
     ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },

@@ -8,9 +8,9 @@ import type { EventQuery } from './chain-source.ts'
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks or events one question may
- * cover, each in another way: a question that is refused is asked of half the blocks, and of twice as many again after that.
- * Throws ChainFault.
+ * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks
+ * or events one question may cover, each in another way: a question that is refused is asked of
+ * half the blocks, and of twice as many again after that. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

@@ -2,8 +2,8 @@ import { type BlockRange, findFirstBlock } from '../../chain/first-block.ts'
 import type { ChainSource } from './chain-source.ts'
 
 /**
- * Gives the block in which the contract was made: a search of about 25 questions. Null when the endpoint keeps no state of
- * blocks that old. Throws ChainFault.
+ * Gives the block in which the contract was made: a search of about 25 questions. Null when the
+ * endpoint keeps no state of blocks that old. Throws ChainFault.
  */
 export async function findDeployment(
   chain: Pick<ChainSource, 'hadCode'>,
@@ -14,8 +14,9 @@ export async function findDeployment(
 }
 
 /**
- * Gives the hash and block of the transaction that took a nonce of an account, which happened in the range; no hash when that block
- * has none of the account's with it. Null when the endpoint keeps no state of blocks that old. Throws ChainFault.
+ * Gives the hash and block of the transaction that took a nonce of an account, which happened in
+ * the range; no hash when that block has none of the account's with it. Null when the endpoint
+ * keeps no state of blocks that old. Throws ChainFault.
  */
 export async function findSent(
   chain: Pick<ChainSource, 'countSent' | 'findInBlock'>,

@@ -18,8 +18,8 @@ type AuditedGateway = {
 }
 
 /**
- * Looks on the chain for logs that the gateway does not list: in the contracts of those that it lists, and in what its relayers sent.
- * Never throws for what the chain says.
+ * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
+ * lists, and in what its relayers sent. Never throws for what the chain says.
  */
 export async function auditContracts(
   audited: AuditedGateway,

@@ -2,7 +2,7 @@ import { equalBytes } from '../../../attestation/bytes.ts'
 import type { ServedHead } from './answers.ts'
 import type { Gateway } from './gateway.ts'
 
-/** Heads that are asked for again, at most: each is a call. */
+/** Most heads that are asked for again: each is a call. */
 const REFRESHED_MAX = 1_000
 
 /**

@@ -21,7 +21,10 @@ export function addRevocationOption(command: Command): Command {
   )
 }
 
-/** Gives the lists that the options name, by file or http(s) URL, made by `nowMs`. Throws CliError, RevocationListError. */
+/**
+ * Gives the lists that the options name, by file or http(s) URL, made by `nowMs`. Throws CliError,
+ * RevocationListError.
+ */
 export async function readRevocationLists(
   options: RevocationOptions,
   nowMs: number,
