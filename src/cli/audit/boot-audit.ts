@@ -23,6 +23,7 @@ export type NamedHeads = {
   isCut(): boolean
 }
 
+/** A head that an enclave was shown. `by`: notary of that enclave. */
 export type NamedHead = BootHead & { readonly by: string }
 
 /** Gives an empty collection. */

@@ -59,4 +59,5 @@ export const WrittenPayersForm = z.record(
     ),
 )
 
+/** Payers as a state file has them. */
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>
