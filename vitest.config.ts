@@ -23,8 +23,8 @@ const SLOW = [
 const ALONE = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 }
 
 /**
- * Three projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes, chains and databases.
- * `slow`: the same under what they rarely meet.
+ * Three projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes,
+ * chains and databases. `slow`: the same under what they rarely meet.
  */
 export default defineConfig({
   test: {

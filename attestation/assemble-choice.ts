@@ -8,7 +8,9 @@ import {
 } from './assemble-members.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
-/** The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream. */
+/**
+ * The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream.
+ */
 export type Assembly = {
   readonly members: Map<string, Json>
   readonly choices: Map<number, ChoiceAssembly>
@@ -36,7 +38,10 @@ export function emptyChoice(): ChoiceAssembly {
   }
 }
 
-/** Adds one chunk's part of a choice, which checkChunk accepted: what has not the form it checks is left out. */
+/**
+ * Adds one chunk's part of a choice. checkChunk accepted the chunk; a member of another form than
+ * it checks is left out.
+ */
 export function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
     if (value === null || name === 'index' || (name === 'finish_reason' && value === '')) continue

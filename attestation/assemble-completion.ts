@@ -4,9 +4,10 @@ import { isProofMember } from './completion-hash.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
 /**
- * The chat completion (interface 2.2) that a stream's chunks amount to: what a record of the stream holds, and what
- * a caller who kept the chunks recomputes the hash from. Only chunks that every reader makes the same of amount to
- * one. README.md, Assembling a stream, has the rules. Throws FormatError as checkChunk.
+ * The chat completion (interface 2.2) that a stream's chunks amount to: what a record of the stream
+ * holds, and what a caller who kept the chunks recomputes the hash from. Only chunks that every
+ * reader makes the same of amount to one. README.md, Assembling a stream, has the rules. Throws
+ * FormatError as checkChunk.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   const assembly = emptyAssembly()
@@ -20,9 +21,9 @@ export function emptyAssembly(): Assembly {
 }
 
 /**
- * Adds one chunk and gives the same assembly. It is changed in place: a copy for each chunk would make a long
- * stream with logprobs quadratic. Proof members are left out. Throws FormatError as checkChunk, and then has added
- * nothing.
+ * Adds one chunk and gives the same assembly. It is changed in place: a copy for each chunk would
+ * make a long stream with logprobs quadratic. Proof members are left out. Throws FormatError as
+ * checkChunk, and then has added nothing.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)

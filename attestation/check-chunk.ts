@@ -4,14 +4,15 @@ import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the chunks before. Proof
- * members are not looked at. README.md, Unambiguous streams, has the rules. Throws FormatError:
+ * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the
+ * chunks before. Proof members are not looked at. README.md, Unambiguous streams, has the rules.
+ * Throws FormatError:
  *
  * - `invalid_chunk`: a member has another form than a chunk's has;
  * - `changed_identity`: `id`, `created` or `model` is not that of the first chunk;
  * - `changed_type`: text goes on as another type, or the other way round;
- * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some readers append and
- *   some put in place of the first;
+ * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some
+ *   readers append and some put in place of the first;
  * - `changed_finish`: another role, call type or reason for the end than before;
  * - `unread_member`: a choice has a `message`, which some readers show and some do not.
  *
@@ -78,7 +79,7 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** Text or content parts. Empty text stands beside both, for it shows nothing. */
+/** Text or content parts. Empty text may stand beside both, because it shows nothing. */
 function checkContent(before: MergedValue | undefined, value: Json): void {
   if (typeof value !== 'string' && !isJsonArray(value))
     throw changed('expected content to be text, parts or null')
@@ -119,7 +120,7 @@ function checkFunction(
   }
 }
 
-/** Names and ids are given once and whole. `given`: those of this very chunk, by their places. */
+/** A name or id is given once, and whole. `given` has the places of those in this chunk. */
 function checkOnce(
   before: MergedValue | undefined,
   value: Json,
@@ -132,7 +133,7 @@ function checkOnce(
   given.add(place)
 }
 
-/** Text that, once it was given, may only be repeated. */
+/** Text that must stay the same once it was given. */
 function checkSame(before: Json | MergedValue | undefined, value: Json, what: string): void {
   if (typeof value !== 'string') throw changed(`expected ${what} to be text`)
   if (value !== '' && before !== undefined && before !== '' && before !== value)

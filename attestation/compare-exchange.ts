@@ -1,6 +1,6 @@
 import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
-import { hashCompletion, PROOF_MEMBERS } from './completion-hash.ts'
+import { hashCompletion, isProofMember, stripProofMembers } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, check, type Finding } from './evidence/finding.ts'
 import type { Check } from './evidence/verdict.ts'
@@ -11,7 +11,9 @@ import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
 import { verifyRecord } from './verify-record.ts'
 
-/** An answer as its caller kept it: whole, or the chunks of its stream, all of them in their order. */
+/**
+ * An answer as its caller kept it: whole, or the chunks of its stream, all of them in their order.
+ */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
   | { readonly kind: 'stream'; readonly chunks: readonly Json[] }
@@ -33,12 +35,14 @@ export type ExchangeCheckName =
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
- * Compares what a caller kept of a call with the evidence of one: `evidence` is a record, stored or of a bundle, its request
- * or response left out or not. All of it is attacker-controlled: read texts with parseExactJson, the request's, which is the
- * caller's own, with parseStrictJson. Gives the checks of those parts that were given. Never throws.
+ * Compares what a caller kept of a call with evidence. `evidence` is a record, stored or of a
+ * bundle, whole or redacted. It and the answer are attacker-controlled: read their text with
+ * parseExactJson, and that of the caller's own request with parseStrictJson. Gives checks of those
+ * parts alone that were given. Never throws.
  *
- * Does NOT prove that the evidence holds: that is for verifyBundle, or verifyRecord. Nor that the call was made by this
- * caller, or once: whoever sends the same request has the same request hash, unless it has a nonce.
+ * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
+ * caller made the call, or that it was made once. Everybody who sends the same request has the same
+ * request hash, unless it has a nonce.
  */
 export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
   const record = isJsonObject(evidence) ? evidence : {}
@@ -55,12 +59,12 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
 }
 
 /**
- * The response that a kept answer is, without its proof: what a record of it holds. Of a stream, what its chunks amount to.
- * Throws FormatError.
+ * Gives the response of a kept answer as a record holds it: without proof members; of a stream,
+ * assembled from its chunks. Throws FormatError.
  */
 export function responseOf(answer: KeptAnswer): JsonObject {
   const response = answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
-  return withoutProof(response)
+  return stripProofMembers(response)
 }
 
 function compareRequest(record: JsonObject, request: Json): Finding {
@@ -76,7 +80,10 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** The record's proof around the answer, or with its chunks, makes a create response, whose checks are those of any. */
+/**
+ * The kept answer with the record's proof has the form of a create response, so verifyRecord can
+ * check it.
+ */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const withheld = { request: receiptOf(record).request_hash }
   const proof = proofOf(record)
@@ -92,7 +99,7 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
 }
 
-/** Those that compare what was answered with the receipt. */
+/** The checks of verifyRecord that compare the answer with the receipt. */
 const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])
 
 function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
@@ -105,7 +112,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** A log that has grown since has another head, under which the same receipt must be found. */
+/** A log that has grown has a newer head. The same receipt must be in the log under it. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true
@@ -130,18 +137,8 @@ function receiptOf(record: JsonObject): Receipt {
 }
 
 function proofOf(record: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(record).filter(([name]) => isProofName(name)))
+  return Object.fromEntries(Object.entries(record).filter(([name]) => isProofMember(name)))
 }
-
-function withoutProof(response: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(response).filter(([name]) => !isProofName(name)))
-}
-
-function isProofName(name: string): boolean {
-  return PROOF_NAMES.has(name)
-}
-
-const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)
 
 function chunksOf({ chunks }: Extract<KeptAnswer, { kind: 'stream' }>): readonly JsonObject[] {
   return chunks.map(objectOf)

@@ -1,7 +1,7 @@
 import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf, setMember } from './json/value.ts'
 
 /**
  * Members that stand beside a completion's own in what a caller is given. They are about the completion, so they
@@ -17,7 +17,7 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** Version of a receipt, which says how its completion was hashed. */
+/** Version of a receipt. How a completion is hashed depends on it (isProofMember). */
 export type ReceiptVersion = 1 | 2
 
 /** The hashes of one completion (hex, no prefix) and the texts they are over. */
@@ -33,10 +33,11 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the request and the proof
- * members of the response are left out here, so that a caller's body, its stored echo, a create response and a stored
- * response all give the same hash. `version` is the receipt's: with version 1, `log` is no proof member. `digest` is
- * SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
+ * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the
+ * request and the proof members of the response are left out here, so that a caller's body, its
+ * stored echo, a create response and a stored response all give the same hash. `version` is the
+ * receipt's: with version 1, `log` is no proof member. `digest` is SHA-256; the enclave passes a
+ * native one. Throws JsonError as canonicalizeJson.
  *
  * A hash says nothing about who made it: see verifyCompletionSignature.
  */
@@ -52,7 +53,7 @@ export function hashCompletion(
   return hashResponse({ canonicalRequest, ...completion }, digest)
 }
 
-/** As hashCompletion, with the canonical text of the request, for who has it already. */
+/** As hashCompletion, for a caller that has the canonical text of the request already. */
 export function hashResponse(
   completion: {
     readonly canonicalRequest: string
@@ -75,19 +76,28 @@ export function hashResponse(
 }
 
 /**
- * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order, each as canonical
- * JSON without its proof members and with a line feed after it.
+ * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order,
+ * each as canonical JSON without its proof members and with a line feed after it.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()
-  for (const chunk of chunks) hash.update(encodeUtf8(chunkLine(chunk)))
+  for (const chunk of chunks) hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
   return encodeHex(hash.digest())
 }
 
-/** One chunk as it goes into hashChunks. Throws JsonError as canonicalizeJson. */
-export function chunkLine(chunk: JsonObject): string {
-  return `${canonicalizeJson(stripProofMembers(chunk))}\n`
+/** Whether a request asks for the usage chunk of its stream (`stream_options.include_usage`). */
+export function asksForUsage(request: JsonObject): boolean {
+  const options = memberOf(request, 'stream_options')
+  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
+
+/** Member of a request that is the caller's word to the enclave: an object of `nonce` alone. */
+export const CALLER_MEMBER = 'affidavit'
+
+/**
+ * The form of a caller's nonce: 16 to 64 bytes in lower-case hex. A shorter one could be guessed.
+ */
+export const CALLER_NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
  * The request without the members that are null, at its top level and at the top level of each message; null

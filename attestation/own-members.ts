@@ -1,15 +1,16 @@
 /**
- * The own members of `value`, in an object that inherits nothing. What is read of it is what the caller wrote: on the
- * caller's object a member that was left out would be read from Object.prototype, into which any other code of the same
- * program may have put one, and `allowDebug` there would turn the option on for everybody.
+ * Copies the own members of `value` into an object that inherits nothing. On the caller's object, a
+ * member that was left out would be read from Object.prototype. Other code of the same program may
+ * have put one there: an `allowDebug` there would turn the option on for everybody.
  */
 export function ownMembers<Type extends object>(value: Type): Type {
   return Object.assign(Object.create(null), value)
 }
 
 /**
- * Whether `value` is an object whose members are all its own: one that was written as a literal, in whatever realm, or that
- * inherits nothing. An instance of a class, or an object made over another one, has members that ownMembers would not see.
+ * Whether `value` is an object whose members are all its own: a literal, of whatever realm, or an
+ * object that inherits nothing. An instance of a class, or an object with another prototype, has
+ * members that ownMembers does not see.
  */
 export function hasOwnMembersAlone(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

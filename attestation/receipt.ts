@@ -2,17 +2,22 @@ import { FormatError } from './errors.ts'
 import { hasExactMembers, isJsonObject, type Json, memberOf } from './json/value.ts'
 
 /**
- * What the enclave states of one completion beyond the five proof fields (README.md of this folder, Receipt). Version 2
- * is what enclaves make now; version 1 is in older records.
+ * What the enclave states of one completion beyond the five proof fields (README.md of this folder,
+ * Receipt). Version 2 is what enclaves make now; version 1 is in older records.
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2
 
 /** A receipt of version 2: what version 1 states, and three members more. */
 export type ReceiptV2 = ReceiptMembers & {
   readonly version: 2
-  /** SHA-256 over the chunks that were given out (hashChunks); null when the answer was no stream. */
+  /**
+   * SHA-256 over the chunks that were given out (hashChunks); null when the answer was no stream.
+   */
   readonly stream_hash: string | null
-  /** How many times this log was asked for a completion of this request_hash lately, this time included. */
+  /**
+   * How many times this log was asked for a completion of this request_hash lately, this time
+   * included.
+   */
   readonly attempt: number
   /** Request and answer were encrypted end to end. */
   readonly encrypted: boolean
@@ -47,9 +52,9 @@ export type ReceiptTls = {
 }
 
 /**
- * The receipt that `value` is: exactly the members of its version, hashes as 64 lower-case hex digits, counts and times
- * as whole numbers from 0, `attempt` from 1, `tls` null only with an http origin. Throws FormatError `invalid_receipt`
- * naming the member.
+ * The receipt that `value` is: exactly the members of its version, hashes as 64 lower-case hex
+ * digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null only with an http
+ * origin. Throws FormatError `invalid_receipt` naming the member.
  *
  * Does NOT prove that an enclave made it: that takes the leaf in its log (verifyLogProof).
  */

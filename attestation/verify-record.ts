@@ -2,6 +2,7 @@ import { addressOf, type PointRecovery, verifyCompletionSignature } from './acco
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import {
+  asksForUsage,
   hashChunks,
   hashCompletion,
   isProofMember,
@@ -50,8 +51,8 @@ export type RecordOptions = {
   /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
   readonly request?: Json
   /**
-   * The chunks of a streamed answer, all of them, in order, the one with the proof included. `record` is then the
-   * proof-carrying chunk; its own members are checked as part of the chunks.
+   * The chunks of a streamed answer, all of them, in order, the one with the proof included.
+   * `record` is then the proof-carrying chunk; its own members are checked as part of the chunks.
    */
   readonly chunks?: readonly JsonObject[]
   /**
@@ -69,15 +70,18 @@ export type RecordOptions = {
 export type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
- * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt` and `log`), or,
- * when `options.request` is given, a create response (2.3), whole or as `options.chunks`. Never throws: whatever is
- * missing or malformed fails the check it is needed for.
+ * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt`
+ * and `log`), or, when `options.request` is given, a create response (2.3), whole or as
+ * `options.chunks`. Never throws: whatever is missing or malformed fails the check it is needed
+ * for.
  *
- * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or round.
+ * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or
+ * round.
  *
- * Does NOT prove: that the attestation document is genuine and of expected measurements (verifyAttestation); that
- * the head was anchored by `tx_hash`, and when; that `id` and `tx_hash` are what the gateway first gave; and of a
- * create response without `log`, anything that its receipt says beyond hashes and models.
+ * Does NOT prove: that the attestation document is genuine and of expected measurements
+ * (verifyAttestation); that the head was anchored by `tx_hash`, and when; that `id` and `tx_hash`
+ * are what the gateway first gave; and of a create response without `log`, anything that its
+ * receipt says beyond hashes and models.
  */
 export function verifyRecord(record: Json, given: RecordOptions = {}): RecordReport {
   const options = ownMembers(given)
@@ -163,7 +167,8 @@ function hashParts(
   )
   const responseHash = attempt(() => {
     if (withheld.response !== undefined) return withheld.response
-    // A gateway adds the log to every answer; what a provider called so is hashed in stored records of version 1 alone.
+    // A gateway adds `log` to every answer. A provider's own `log` is hashed in stored records of
+    // version 1 alone.
     const version = isStored ? subject.version : 2
     const computed = hashCompletion({ request: {}, response: need(subject.response), version })
     return responseHashOf(subject, computed.responseHash)
@@ -175,8 +180,9 @@ function hashParts(
 }
 
 /**
- * The recorded response has the usage even where the caller did not ask for it, and then his chunks have not. Such
- * chunks are bound by the stream hash alone; the response is then known by the hash that the receipt has of it.
+ * The signed response has the usage even when the caller did not ask for it; the caller's chunks do
+ * not. Such chunks are bound by the stream hash alone, so the response's hash is taken from the
+ * receipt.
  */
 function responseHashOf(
   { chunks, receipt, request }: Pick<Subject, 'chunks' | 'receipt' | 'request'>,
@@ -189,11 +195,6 @@ function responseHashOf(
 
 function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
   return receipt.version === 2 && receipt.stream_hash === hashChunks(chunks)
-}
-
-function asksForUsage(request: JsonObject): boolean {
-  const options = memberOf(request, 'stream_options')
-  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
 function checkRequestHash(subject: Subject): Finding {
@@ -283,7 +284,7 @@ function checkReceipt(subject: Subject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${attempt}`
 }
 
-/** Whether it was streamed is the request's to say, too. */
+/** The request says too whether the answer is a stream. */
 function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))

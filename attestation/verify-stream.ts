@@ -3,12 +3,14 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 import { type RecordOptions, type RecordReport, verifyRecord } from './verify-record.ts'
 
 /**
- * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of its events, in order, all of
- * them but `[DONE]`, each read with parseExactJson; the last carries the proof. Throws FormatError `invalid_stream`
- * when there is no such stream; whatever else is wrong fails a check.
+ * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of its events,
+ * in order, all of them but `[DONE]`, each read with parseExactJson; the last carries the proof.
+ * Throws FormatError `invalid_stream` when there is no such stream; whatever else is wrong fails a
+ * check.
  *
- * Does NOT prove more than verifyRecord does. That nothing else was shown takes events without a name, an end with
- * `[DONE]`, and nothing after it: who splits the text into events must see to those (splitEvents).
+ * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, whoever
+ * splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
+ * after it (splitEvents does).
  */
 export function verifyStream(
   chunks: readonly Json[],
@@ -32,10 +34,10 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what every reader of
- * server-sent events takes for the same is accepted. Throws FormatError `invalid_stream`: on an event with a name,
- * which some readers drop, on one that is told as an error, on a stream that does not end with `[DONE]`, on anything
- * after it, and on bytes that are not UTF-8.
+ * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Accepts only
+ * what every reader of server-sent events reads alike. Throws FormatError `invalid_stream`: for an
+ * event with a name, which some readers drop; an error event; a stream that does not end with
+ * `[DONE]`; anything after it; bytes that are not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
@@ -54,7 +56,8 @@ function decode(stream: Uint8Array): string {
 }
 
 function readEvent(text: string): readonly string[] {
-  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves as it is.
+  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves
+  // as it is.
   const lines = text.split('\n')
   if (lines.some((line) => /^event: ?error/.test(line)))
     throw invalid('the stream ends with an error: its record, if any, is in the history')

@@ -14,15 +14,18 @@ import type { AttestationKeeper } from './attestation-keeper.ts'
 import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/messages.ts'
 
-/** Body of a request: heads in JSON, 320 bytes each at most. */
+/**
+ * Largest body of a request, bytes: 1,000 heads of at most 320 bytes each as JSON, and some room.
+ */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
 /** What an enclave states of the logs that it was shown before its own had a leaf. */
 export type BootStatementKeeper = {
   /**
-   * States, once, the heads that the body of a request brings: while the log is empty. Whoever asks later gets the first
-   * statement, whatever they bring, so that it is not lost with the gateway that asked for it. Throws CallFault
-   * `invalid_call`, `log_conflict` when the log had leaves before anybody asked, and what attestStatement throws.
+   * States the heads in the body of a request, once, while the log is empty. Whoever asks later
+   * gets that first statement, whatever heads they send. So it is not lost with the gateway that
+   * asked for it. Throws CallFault `invalid_call`, `log_conflict` when the log had leaves before
+   * anybody asked, and what attestStatement throws.
    */
   state(body: Uint8Array): Promise<BootStatementReply>
 }
@@ -50,7 +53,7 @@ export function keepBootStatement(given: {
       if (log.size > 0) throw new CallFault('log_conflict', 'The log has leaves: it is too late for this.')
       const made = make(decodeHeads(body, domain))
       first = made
-      // What the module did not make was not stated.
+      // The security module failed: nothing was stated yet.
       made.catch(() => {
         first = null
       })

@@ -19,8 +19,9 @@ export type EnclaveConfig = {
   /** ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit). Required. */
   readonly socketPath: string
   /**
-   * ENCLAVE_SOCKET_MODE: `600`, the socket is for this user alone, or `660`, for the group of its file too, which a folder with the
-   * setgid bit gives it: in an image the bridges have a user of their own. Default: 600.
+   * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: this user alone. `660`: the group of its
+   * file too, for an image, where the bridges run as another user and a folder with the setgid bit
+   * gives the file their group. Default: 600.
    */
   readonly socketMode: SocketMode
   /**
@@ -85,10 +86,11 @@ export type Limits = {
    */
   readonly answerBytesMax: number
   /**
-   * PENDING_BYTES_MAX: memory of completions that the gateway has not acknowledged and of all calls under way, as
-   * estimated (log/weigh-json.ts). At the limit new calls are refused, and one that would go over it ends alone
-   * (`answer_too_large`). Default: half of the heap's limit, which the image sets from the enclave's memory. The other half is
-   * for garbage, for the texts of a pull, and for the rest of the process.
+   * PENDING_BYTES_MAX: memory of completions that the gateway has not acknowledged and of all calls
+   * under way, as estimated (log/weigh-json.ts). At the limit new calls are refused, and a running
+   * call that needs more ends alone (`answer_too_large`). Default: half of the heap's limit, which
+   * the image sets from the enclave's memory. The other half is for garbage, for the texts of a
+   * pull, and for the rest of the process.
    */
   readonly pendingBytesMax: number
 }
@@ -105,8 +107,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * The configuration that the variables give, with the files they name; `heapBytesMax` is this process's limit. Throws
- * ConfigError with all faults.
+ * The configuration that the variables give, with the files they name; `heapBytesMax` is this
+ * process's limit. Throws ConfigError with all faults.
  */
 export function readConfig(
   environment: Readonly<Record<string, string | undefined>> = process.env,

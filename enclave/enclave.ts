@@ -127,8 +127,9 @@ export async function startEnclave(
 const ATTEMPTS_KEY_BYTES = 16
 
 /**
- * One request is remembered for so many bytes of PENDING_BYTES_MAX: two generations of 27 bytes each are then below half
- * as much again, in an enclave of any size.
+ * One request of a generation is remembered for each so many bytes of PENDING_BYTES_MAX. Two
+ * generations of 27 bytes a request then take less than half of PENDING_BYTES_MAX beside it, in an
+ * enclave of any size.
  */
 const ATTEMPT_SHARE = 128
 

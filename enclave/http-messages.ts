@@ -3,9 +3,10 @@ import { ByteBuffer } from './byte-buffer.ts'
 import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**
- * The body of a request. Throws CallFault `invalid_request` with status 413 over `bytesMax`, CallerGone when it ends in
- * the middle. `take` is told the bytes of each packet before it is kept; when it says that there is no memory for them, the rest
- * is read and dropped, so that the connection serves on, and it throws CallFault `log_full`.
+ * The body of a request. Throws CallFault `invalid_request` with status 413 over `bytesMax`,
+ * CallerGone when it ends in the middle. `take` gets the number of bytes of each packet before the
+ * packet is kept. When it gives false, there is no memory: the rest is read and dropped, so that
+ * the connection stays usable, and CallFault `log_full` is thrown.
  */
 export async function readRequest(
   request: IncomingMessage,

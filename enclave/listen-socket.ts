@@ -17,8 +17,9 @@ export class SocketError extends Error {
 export type SocketMode = 0o600 | 0o660
 
 /**
- * Makes `server` listen on a Unix socket that only this user, or its group, may open. A socket file that an enclave left when it
- * was killed is replaced; one that is still answered on, or a file that is no socket, is left alone. Throws SocketError.
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. A socket file
+ * that an enclave left when it was killed is replaced; one that is still answered on, or a file
+ * that is no socket, is left alone. Throws SocketError.
  */
 export async function listenOnSocket(server: Server, path: string, mode: SocketMode = 0o600): Promise<void> {
   await removeStaleSocket(path)

@@ -110,7 +110,10 @@ async function completions(
   }
 }
 
-/** The body, with memory taken for it while it comes. Throws CallFault `log_full` when there is none, and as readRequest. */
+/**
+ * The body, with memory taken for it while it comes. Throws CallFault `log_full` when there is
+ * none, and as readRequest.
+ */
 async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
   const room = space.reserve(0)
   if (room === null) throw logFull()

@@ -1,6 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
-/** What enclaves stated, before the first leaf of their logs, of the logs that there were: one of each, ever. */
+/**
+ * What enclaves stated, before the first leaf of their logs, of the logs that there were: one of
+ * each, ever.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`
     create table boot_statements (

@@ -3,7 +3,9 @@ import { type Kysely, sql } from 'kysely'
 /** Tables whose rows are listed by `created_at`, which is in whole seconds. */
 const TABLES = ['accounts', 'api_keys', 'nodes', 'node_benchmarks'] as const
 
-/** A position for what is listed in the order of its making: it decides between rows of one second. */
+/**
+ * A position for what is listed in the order of its making: it decides between rows of one second.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const table of TABLES) await addPosition(db, table)
   await sql`drop index nodes_account`.execute(db)
@@ -18,8 +20,9 @@ export async function down(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * Rows that are there already are numbered by their seconds, and within one by their place in the table, which is the
- * order of insertion of rows that were never updated. The first statement locks the table until the migration is over.
+ * Rows that are there already are numbered by their seconds, and within one by their place in the
+ * table, which is the order of insertion of rows that were never updated. The first statement locks
+ * the table until the migration is over.
  */
 async function addPosition(db: Kysely<unknown>, table: (typeof TABLES)[number]): Promise<void> {
   const name = sql.table(table)

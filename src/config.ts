@@ -118,8 +118,9 @@ const schema = z.object({
   /** Fixes the API key that is made on first start, for scripts. Default: a random one, kept in DATA_DIR/api-key. */
   DEV_API_KEY: form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks').optional(),
   /**
-   * Whether every account may read everybody's completions, prompts and answers, with `filter=all` and by hash. Required in
-   * production, where true warns at each start. Default in development: true, as the interface has it.
+   * Whether every account may read everybody's completions, prompts and answers, with `filter=all`
+   * and by hash. Required in production, where true warns at each start. Default in development:
+   * true, as the interface has it.
    */
   HISTORY_ALL: flag.default(true),
   /**

@@ -57,9 +57,10 @@ export function headerOf({ block }: EvidenceBundle): BlockHeader {
 }
 
 /**
- * How much older than the completion the anchor's block may be by their clocks, milliseconds. A block that is made in a
- * hurry has the time of its slot, which began some seconds before its last transactions came (12 s on Ethereum); a
- * sequencer's may lag a little, and so may the enclave's host. Beyond a minute, the block was there before what it holds.
+ * How much earlier than the completion the block's time may be, milliseconds. Their clocks differ:
+ * a block has the time at which its slot began (up to 12 s before its last transaction on
+ * Ethereum), a sequencer's clock may be slow, and the enclave's may be fast. A block with a time
+ * further back was there before the completion.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
@@ -104,8 +105,9 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
 }
 
 /**
- * An anchor cannot be older than what it anchors. Whoever makes a block up, or can have a chain show one of an earlier time,
- * would else date the completion back: the block's time is what "not after" is told by.
+ * An anchor cannot be older than what it anchors. The block's time says when the completion was
+ * there at the latest. Without this check, whoever forges a block with an earlier time dates the
+ * completion back.
  */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs

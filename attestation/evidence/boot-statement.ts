@@ -10,7 +10,7 @@ import { attempt } from './finding.ts'
 /** What `format` is in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 
-/** Heads of one statement. A gateway with more logs shows the newest of them. */
+/** Most heads of one statement. A gateway with more logs shows those of the newest logs. */
 export const BOOT_HEADS_MAX = 1_000
 
 /** A head of another notary's log that an enclave was shown, with that notary's signature. */
@@ -35,8 +35,9 @@ export type BootStatement = {
 }
 
 /**
- * The heads that attacker-controlled `json` is: at most BOOT_HEADS_MAX, each with exactly its members in their one form, in
- * ascending order of their notaries, each notary once. Throws FormatError `invalid_boot_statement`.
+ * The heads that attacker-controlled `json` is: at most BOOT_HEADS_MAX, each with exactly its
+ * members in their one form, in ascending order of their notaries, each notary once. Throws
+ * FormatError `invalid_boot_statement`.
  *
  * Does NOT prove that anybody signed them: see verifyBootHeads.
  */
@@ -49,7 +50,10 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
   return heads
 }
 
-/** The boot statement that attacker-controlled `json` is. Throws FormatError `invalid_boot_statement` naming the member. */
+/**
+ * The boot statement that attacker-controlled `json` is. Throws FormatError
+ * `invalid_boot_statement` naming the member.
+ */
 export function parseBootStatement(json: Json): BootStatement {
   if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS)) throw invalid(`exactly ${MEMBERS.join(', ')}`)
   const { created_at: createdAt, document } = json
@@ -62,8 +66,9 @@ export function parseBootStatement(json: Json): BootStatement {
 }
 
 /**
- * Verifies that each head was signed by its notary for this chain and contract. `recover` as recoverPublicKey has it. Throws
- * ProofError `wrong_signer` and FormatError, naming the notary.
+ * Verifies that each head was signed by its notary for this chain and contract. `recover` as
+ * recoverPublicKey has it. Throws ProofError `wrong_signer` naming the notary, and FormatError.
+ * Does NOT prove that a notary is an enclave, or that a head is the newest of its log.
  */
 export function verifyBootHeads(
   heads: readonly BootHead[],
@@ -81,9 +86,9 @@ export function verifyBootHeads(
 }
 
 /**
- * What `user_data` of a boot statement's document is, 32 bytes: SHA-256 of the canonical JSON of the statement. Its `format` is
- * neither a head attestation's nor a boot configuration's, which has none: no document passes for another kind. Throws
- * FormatError `invalid_boot_statement`.
+ * Gives the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
+ * canonical JSON. Its `format` keeps documents of different kinds apart: head attestations have
+ * another one, boot configurations have none. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

@@ -53,7 +53,10 @@ export const BUNDLE_CHECKS = {
   anchor: 'always',
   /** The header has the block's number and hash. */
   'block header': 'always',
-  /** The block is not older than the completion and the attestation document, but for ANCHOR_SKEW_MS. */
+  /**
+   * The block is not older than the completion and the attestation document, but for
+   * ANCHOR_SKEW_MS.
+   */
   'anchor time': 'always',
   /** The transaction is under the header's transactions root, at its index. */
   'transaction in block': 'always',
@@ -84,7 +87,9 @@ export type BundleFacts = {
   /** The signing account and log: 0x, lower case. */
   readonly notary: string
   readonly index: number
-  /** How the answer ended. Of another than `complete` the end is missing, by whosever doing. */
+  /**
+   * How the answer ended. When it is not `complete`, the end is missing; who cut it is not shown.
+   */
   readonly outcome: Receipt['outcome']
   /** Who answered: its name and origin in the enclave's table. */
   readonly provider: { readonly name: string; readonly origin: string }

@@ -15,7 +15,7 @@ import { TRIE_NODES_MAX } from './trie-proof.ts'
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
-/** Transactions that a record names beside `tx_hash`, at most. */
+/** Most transactions that a record names beside `tx_hash`. */
 export const REANCHORED_MAX = 64
 
 /** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
@@ -76,8 +76,9 @@ export type BundleBlock = {
 }
 
 /**
- * The bundle that attacker-controlled `json` is: exactly the members it has, each in its one form, hex in lower
- * case, with a receipt of its own version. Read its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
+ * Gives the bundle that attacker-controlled `json` is. It has exactly the members of the format,
+ * each in its one form, hex in lower case, and a receipt of its own version. Read its text with
+ * parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
  * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
  *
  * Does NOT prove anything: see verifyBundle.

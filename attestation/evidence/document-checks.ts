@@ -1,3 +1,4 @@
+import { addressOf } from '../account.ts'
 import { encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
@@ -67,8 +68,9 @@ export function findExpectedCode(document: AttestationDocument, policy: BundlePo
 }
 
 /**
- * Checks that the digest of a boot configuration is one that the caller expects, and the one of the release that the document
- * is of, when that names one. What a gateway serves is no expectation: it would expect itself. Throws ProofError.
+ * Checks that the digest of a boot configuration is one that the caller expects. When the document
+ * is of an expected release that names a configuration, it must be that one too. What the gateway
+ * under test serves is no expectation: it always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -96,7 +98,28 @@ export function checkExpectedConfiguration(
     : `the configuration that ${nameRelease(release)} was signed with`
 }
 
-/** The expected release that a document shows; null without one, which the check of measurements tells. */
+/** Checks that the document names the notary's key. Throws ProofError `wrong_key`. */
+export function checkDocumentKey({ publicKey }: AttestationDocument, notary: string): Finding {
+  if (publicKey === null || addressOf(publicKey) !== notary)
+    throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
+  return `the key of ${notary}`
+}
+
+/**
+ * Checks that `createdAt` is the second of the document's timestamp. Throws ProofError
+ * `wrong_time`.
+ */
+export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: number): Finding {
+  const second = Math.floor(timestampMs / 1000)
+  if (createdAt !== second)
+    throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
+  return `Unix second ${second}`
+}
+
+/**
+ * The expected release that a document is of. Null when there is none: the check of measurements
+ * reports that.
+ */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
   return 'fault' in found ? null : found.value

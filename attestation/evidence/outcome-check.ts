@@ -2,10 +2,12 @@ import type { Receipt } from '../receipt.ts'
 import type { Finding } from './finding.ts'
 
 /**
- * Checks that the answer is whole, or cut in a way that the reader said they take. What was cut off is not shown by anything, so
- * of a cut answer the check is not made, and nothing that needs it is verified.
+ * Checks that the answer is whole, or that it was cut in a way that the reader accepts. Nothing
+ * shows what was cut off. So any other cut answer leaves this check open, and its bundle is not
+ * verified.
  *
- * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which may have done it on purpose.
+ * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which
+ * may have done it on purpose.
  */
 export function checkOutcome({ outcome }: Receipt, accepted: readonly Receipt['outcome'][] = []): Finding {
   if (outcome === 'complete') return 'complete: the answer has its end'

@@ -5,11 +5,12 @@ import { OUTCOMES } from '../receipt.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from './policy.ts'
 
 /**
- * The policy's own members, which are a BundlePolicy whatever the caller's compiler said: the types do not hold a caller in
- * JavaScript, and an expectation that is misspelt, or of a form that compares with nothing, must not end as one that was met.
- * A member that is undefined counts as left out. Throws PolicyError naming the member.
+ * Gives the policy's own members after checking their form. Types do not bind a caller in
+ * JavaScript, and an expectation that is misspelt or malformed must not count as met. A member that
+ * is undefined counts as left out. Throws PolicyError naming the member.
  *
- * Does NOT say that anything is expected: with no members nothing is, and then nothing is `verified`.
+ * Does NOT say that anything is expected: with no members nothing is, and then nothing is
+ * `verified`.
  */
 export function readPolicy(policy: BundlePolicy): BundlePolicy {
   checkMembers(policy, 'policy', POLICY_FORMS)
@@ -119,7 +120,9 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/** No array, Map or instance of a class, whose members are not its own: nothing in it would be seen. */
+/**
+ * No array, Map or instance of a class, whose members are not its own: nothing in it would be seen.
+ */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return hasOwnMembersAlone(value)
 }

@@ -18,16 +18,18 @@ export type BundlePolicy = {
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration): which providers at
-   * which origins, which certificate authorities, which chain and contract. Measurements do not cover what the
-   * operator sets at boot: with CAs of its own, it could answer in a provider's name. The configuration of the release
-   * that matched is expected as well, when the release names one. Left out, or none, and no such release: not checked. Never
-   * take them from the gateway whose evidence is checked.
+   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration):
+   * which providers at which origins, which certificate authorities, which chain and contract.
+   * Measurements do not cover what the operator sets at boot: with CAs of its own, it could answer
+   * in a provider's name. The configuration that the matched release names, if any, is expected as
+   * well. Without either, the configuration is not checked. Never take it from the gateway whose
+   * evidence is checked.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
-   * How an answer may have ended beside `complete`. One that ended otherwise was cut: by its caller, or by a gateway that
-   * closed the connection in mid-stream, or by its provider; then `outcome` is not passed, and the bundle `consistent` at
+   * Outcomes that are accepted beside `complete`. An answer with another outcome was cut: by its
+   * caller, by a gateway that closed the connection in mid-stream, or by its provider. When its
+   * outcome is not named here, the check `outcome` does not pass, and the bundle is `consistent` at
    * best. Default: none.
    */
   readonly outcomes?: readonly Receipt['outcome'][]

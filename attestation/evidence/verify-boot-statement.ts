@@ -1,4 +1,4 @@
-import { addressOf, type PointRecovery } from '../account.ts'
+import type { PointRecovery } from '../account.ts'
 import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import type { Json } from '../json/value.ts'
@@ -13,6 +13,8 @@ import {
   verifyBootHeads,
 } from './boot-statement.ts'
 import {
+  checkCreatedAt,
+  checkDocumentKey,
   checkExpectedConfiguration,
   checkExpectedMeasurements,
   describeDocument,
@@ -36,8 +38,11 @@ import type { AttestedLog } from './verify-head-attestation.ts'
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** Every check, and when `verified` needs it. */
-export const BOOT_STATEMENT_CHECKS = {
-  /** The statement and the log's boot configuration have their form. When it fails nothing else is checked. */
+const BOOT_STATEMENT_CHECKS = {
+  /**
+   * The statement and the log's boot configuration have their form. When it fails nothing else is
+   * checked.
+   */
   format: 'always',
   /** The document is genuine: trusted root, chain, signature; at the time it was made. */
   'attestation document': 'always',
@@ -76,15 +81,17 @@ export type BootStatementFacts = {
 }
 
 /**
- * Checks what a boot statement shows, with no network and no clock. `json` and `log` are attacker-controlled: read their text
- * with parseExactJson. Never rejects for anything in them. Rejects with PolicyError, before anything is checked, when policy
- * or context is not of its form; `recover` as recoverPublicKey has it.
+ * Checks what a boot statement shows, with no network and no clock. `json` and `log` are
+ * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them.
+ * Rejects with PolicyError, before anything is checked, when policy or context is not of its form;
+ * `recover` as recoverPublicKey has it.
  *
- * When verified, an enclave of the expected code and configuration, which holds the notary's key, was shown these heads before
- * its log had a leaf, and each was signed by its notary by then.
+ * When verified, an enclave of the expected code and configuration, which holds the notary's key,
+ * was shown these heads before its log had a leaf, and each was signed by its notary by then.
  *
- * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose what to show); that the other
- * notaries are enclaves; that the logs are as they were (prove that with verifyConsistency).
+ * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose
+ * what to show); that the other notaries are enclaves; that the logs are as they were (prove that
+ * with verifyConsistency).
  */
 export async function verifyBootStatement(
   json: Json,
@@ -113,11 +120,7 @@ export async function verifyBootStatement(
   const made: readonly Check<BootStatementCheckName>[] = [
     { name: 'format', outcome: 'passed', detail: 'version 1' },
     check('attestation document', () => describeDocument(need(facts))),
-    check('attestation key', () => {
-      const { publicKey } = need(document)
-      if (publicKey !== null && addressOf(publicKey) === notary) return `the key of ${notary}`
-      throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
-    }),
+    check('attestation key', () => checkDocumentKey(need(document), notary)),
     check('head signatures', () => {
       verifyBootHeads(heads, domain, recover)
       return `${heads.length} heads, each signed by its notary`
@@ -132,11 +135,7 @@ export async function verifyBootStatement(
         )
       return `${heads.length} heads, configuration ${encodeHex(configuration)}`
     }),
-    check('created_at', () => {
-      const second = Math.floor(need(document).timestampMs / 1000)
-      if (createdAt === second) return `Unix second ${second}`
-      throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
-    }),
+    check('created_at', () => checkCreatedAt(need(document), createdAt)),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
   ]

@@ -56,7 +56,10 @@ export async function verifyBundle(
   }
 }
 
-/** The checks of a record by itself. The anchor, which those leave open, is checked here; a bundle has no chunks. */
+/**
+ * The checks of a record by itself. The anchor, which those leave open, is checked here; a bundle
+ * has no chunks.
+ */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

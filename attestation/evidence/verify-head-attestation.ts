@@ -1,4 +1,3 @@
-import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import type { Json, JsonObject } from '../json/value.ts'
@@ -7,6 +6,8 @@ import type { Release } from '../release/release.ts'
 import { checkBlockOnChain } from './block-on-chain.ts'
 import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import {
+  checkCreatedAt,
+  checkDocumentKey,
   checkExpectedConfiguration,
   checkExpectedMeasurements,
   describeDocument,
@@ -128,10 +129,10 @@ export async function verifyHeadAttestation(
   const made: readonly Check<HeadAttestationCheckName>[] = [
     { name: 'format', outcome: 'passed', detail: 'version 1' },
     check('attestation document', () => describeDocument(need(facts))),
-    check('attestation key', () => checkKey(need(document), log.notary)),
+    check('attestation key', () => checkDocumentKey(need(document), log.notary)),
     check('head', () => checkHead(need(document), { attestation, configuration, notary: log.notary })),
     check('block hash', () => checkBlockHash(need(document), attestation)),
-    check('created_at', () => checkCreatedAt(need(document), attestation)),
+    check('created_at', () => checkCreatedAt(need(document), attestation.created_at)),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
     check('block on chain', () =>
@@ -148,12 +149,6 @@ export async function verifyHeadAttestation(
       ? null
       : gatherFacts(need(document), { attestation, notary: log.notary, checks, policy }),
   }
-}
-
-function checkKey({ publicKey }: AttestationDocument, notary: string): Finding {
-  if (publicKey === null || addressOf(publicKey) !== notary)
-    throw new ProofError('wrong_key', `expected the document to name the key of ${notary}`)
-  return `the key of ${notary}`
 }
 
 function checkHead(
@@ -182,13 +177,6 @@ function checkBlockHash({ nonce }: AttestationDocument, { block_hash: hash }: He
   if (nonce === null || !equalBytes(nonce, decodeHex(hash)))
     throw new ProofError('wrong_block', `expected the document's nonce to be ${hash}`)
   return `the enclave was given ${hash}`
-}
-
-function checkCreatedAt({ timestampMs }: AttestationDocument, { created_at }: HeadAttestation): Finding {
-  const second = Math.floor(timestampMs / 1000)
-  if (created_at !== second)
-    throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
-  return `Unix second ${second}`
 }
 
 function gatherFacts(

@@ -1,4 +1,7 @@
-/** How much a JSON text amounts to once it is read. Texts of a few bytes can be values of a hundred. */
+/**
+ * How many values a JSON text has. A value can take a hundred bytes of memory, and two bytes of
+ * text.
+ */
 export type JsonSize = {
   /** Arrays and objects. */
   readonly containers: number
@@ -9,14 +12,16 @@ export type JsonSize = {
 }
 
 /**
- * What a provider's answer may amount to: 24 MiB of an answer with the 20 likeliest tokens beside each token are 0.8 million
- * containers, 1.2 million members and 2 million items. The same 24 MiB made of `{},` are 8 million objects, and no answer.
+ * Limits of a provider's answer. An answer of 24 MiB with the 20 likeliest tokens beside each token
+ * has 0.8 million containers, 1.2 million members and 2 million items. 24 MiB of `{},` are 8
+ * million objects, and no answer.
  */
 export const ANSWER_SIZE_MAX: JsonSize = { containers: 1_000_000, members: 2_000_000, items: 4_000_000 }
 
 /**
- * Counts what `input` (attacker-controlled, UTF-8 bytes or text) would be made of, and builds nothing. Of a text that is no
- * JSON the counts are at least what a parser builds before it comes to the fault.
+ * Counts the values of `input` (attacker-controlled, UTF-8 bytes or text) without building any.
+ * When it is not JSON, the counts are at least those that a parser builds before it finds the
+ * fault.
  */
 export function measureJson(input: Uint8Array | string): JsonSize {
   const codeAt =

@@ -4,13 +4,14 @@ import { JSON_DEPTH_MAX } from './parse-strict.ts'
 import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
 
 /**
- * The value of a provider's answer, brought into a form that canonical JSON can represent: bytes that are not
- * UTF-8 and lone surrogates become U+FFFD, a number becomes the nearest finite double, of members with one name
- * the last wins, and a byte order mark is dropped. `__proto__` is a member like any other.
+ * The value of a provider's answer, brought into a form that canonical JSON can represent: bytes
+ * that are not UTF-8 and lone surrogates become U+FFFD, a number becomes the nearest finite double,
+ * of members with one name the last wins, and a byte order mark is dropped. `__proto__` is a member
+ * like any other.
  *
- * Throws JsonError `syntax` (path [], offset 0: the platform's parser tells no position that can be relied on),
- * `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over JSON_DEPTH_MAX. Never use it on what a
- * hash or a signature was already made of.
+ * Throws JsonError `syntax` (path [], offset 0: the platform's parser tells no position that can be
+ * relied on), `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over
+ * JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   if (!isWithinSize(measureJson(input), ANSWER_SIZE_MAX))

@@ -20,16 +20,17 @@ export const JSON_CONTAINERS_MAX = 100_000
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
- * How many items the arrays of a request may have together. Token numbers of the largest batch of embeddings are 300,000; a
- * body of 10 MiB made of `0,` would be 5 million, and half a gigabyte once it is hashed.
+ * How many items the arrays of a request may have together. Token numbers of the largest batch of
+ * embeddings are 300,000; a body of 10 MiB made of `0,` would be 5 million, and half a gigabyte
+ * once it is hashed.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 
 /**
- * The same for stored evidence: ten times what an enclave lets through of one answer, for pages hold several. A text that is
- * within these is read by a process with an ordinary heap.
+ * The limits of stored evidence: ten times those of one answer, because a page holds several
+ * records. A process with an ordinary heap can read what is within them.
  */
-export const EVIDENCE_SIZE_MAX: JsonSize = {
+const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,
   members: 10 * ANSWER_SIZE_MAX.members,
   items: 10 * ANSWER_SIZE_MAX.items,
@@ -39,14 +40,15 @@ export const EVIDENCE_SIZE_MAX: JsonSize = {
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
- * The value of a request body: UTF-8 JSON (RFC 8259) that every reader reads alike and that canonical JSON can
- * represent. `__proto__` is a member like any other.
+ * The value of a request body: UTF-8 JSON (RFC 8259) that every reader reads alike and that
+ * canonical JSON can represent. `__proto__` is a member like any other.
  *
- * Throws JsonError on everything else: a byte order mark; two members of one name (compared after unescaping);
- * lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX
- * arrays and objects, JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number with a fraction or an
- * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are kept,
- * 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction is rounded to the nearest double.
+ * Throws JsonError on everything else: a byte order mark; two members of one name (compared after
+ * unescaping); lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and
+ * objects, JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number
+ * with a fraction or an exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value
+ * (1E30 and 1.5e300 are kept, 9007199254740993.0 is not); a number beyond the largest double.
+ * Within ±(2^53-1) a fraction is rounded to the nearest double.
  */
 export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({
@@ -58,10 +60,11 @@ export function parseStrictJson(bytes: Uint8Array): Json {
 }
 
 /**
- * The value of stored evidence (records, bundles): as parseStrictJson, but nesting may go to EVIDENCE_DEPTH_MAX,
- * the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have been written with exactly the decimal
- * value that canonical JSON gives it. So large numbers of a provider's answer are read back, and no digit of a record can be changed
- * without changing the value. Throws JsonError.
+ * The value of stored evidence (records, bundles): as parseStrictJson, but nesting may go to
+ * EVIDENCE_DEPTH_MAX, the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have
+ * been written with exactly the decimal value that canonical JSON gives it. So large numbers of a
+ * provider's answer are read back, and no digit of a record can be changed without changing the
+ * value. Throws JsonError.
  */
 export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({

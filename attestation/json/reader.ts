@@ -20,8 +20,9 @@ export type ReaderInput = {
 }
 
 /**
- * One pass over one text. The text is the attacker's: time is linear in its length, memory too and bounded by `sizeMax`
- * (each part is counted before it is built), the call depth is bounded by `depthMax`, and every refusal is a JsonError.
+ * One pass over one text. The text is the attacker's: time is linear in its length, memory too and
+ * bounded by `sizeMax` (each part is counted before it is built), the call depth is bounded by
+ * `depthMax`, and every refusal is a JsonError.
  */
 export class JsonReader {
   private readonly input: ReaderInput

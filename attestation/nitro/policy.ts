@@ -52,8 +52,8 @@ export type AttestationPolicy = {
   /** Certificates to refuse. Default: none known, so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
   /**
-   * Verified lists of what authorities took back: each must be of an issuer in the document's chain, and in force, or the
-   * document is refused. Default: none.
+   * Verified revocation lists. Each must be of an issuer in the document's chain, and in force, or
+   * the document is refused. Default: none.
    */
   readonly revocationLists?: readonly RevocationList[]
 }
@@ -79,9 +79,9 @@ export type ResolvedPolicy = {
 }
 
 /**
- * Gives the policy with defaults. Every member is checked for its form, since what is merely no match in TypeScript
- * (a nonce of null, 'false', a misspelt name) would demand nothing when JavaScript hands it in. Own members alone are read.
- * Throws PolicyError.
+ * Gives the policy with defaults. Every member is checked for its form, since what is merely no
+ * match in TypeScript (a nonce of null, 'false', a misspelt name) would demand nothing when
+ * JavaScript hands it in. Own members alone are read. Throws PolicyError.
  */
 export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
   checkMembers(given)

@@ -5,22 +5,27 @@ import type { Certificate } from './certificate.ts'
 import { POINT_BYTES } from './p384.ts'
 
 /**
- * What a certificate revocation list (RFC 5280 section 5) says, once whoever gives it has verified that the key signed it, that its
- * extensions are understood, and that it is whole: neither a delta nor indirect, and for the certificates that the issuer issued here.
+ * The content of a certificate revocation list (RFC 5280 section 5). Whoever gives it has verified
+ * that the key signed the list, that its extensions are understood, and that it is whole (neither a
+ * delta nor indirect) and about the certificates that the issuer issued in the chain. Nothing of
+ * that is verified here.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
-  /** The key that signed it: an uncompressed point on P-384, 97 bytes. A name may be used by several keys. */
+  /**
+   * The key that signed it: an uncompressed point on P-384, 97 bytes. A name may be used by several
+   * keys.
+   */
   readonly issuerKey: Uint8Array
-  /** Serials that were taken back: big-endian; leading zeros do not matter. */
+  /** Serials of revoked certificates: big-endian; leading zeros do not matter. */
   readonly serials: readonly Uint8Array[]
   /** Unix milliseconds, inclusive. */
   readonly thisUpdateMs: number
   readonly nextUpdateMs: number
 }
 
-/** Whether a value that is said to be a revocation list has the form of one. */
+/** Whether a value has the form of a RevocationList. */
 export function isRevocationList(value: unknown): value is RevocationList {
   if (!hasOwnMembersAlone(value)) return false
   const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs }: Partial<RevocationList> =
@@ -37,10 +42,12 @@ export function isRevocationList(value: unknown): value is RevocationList {
 }
 
 /**
- * Refuses a chain (root first) of which a list names a certificate (rule 19), and lists that say nothing of it: each must be by
- * the key of one of its CA certificates, and in force. At the caller's time that is between its two updates. At the document's own time
- * (historical) a list may be newer than the document, when it knows more, but not newer than the end of the certificate that it is to
- * speak of: authorities leave out what has expired. Throws AttestationError.
+ * Refuses a chain (root first) with a certificate that a list names (rule 19). Refuses lists that
+ * say nothing of the chain too: each must be by the key of one of its CA certificates, and in
+ * force. At the caller's time (current), a list is in force between its two updates. At the
+ * document's own time (historical), it may be newer than the document, but not newer than the end
+ * of the certificate that it is about, because authorities leave out what has expired. Throws
+ * AttestationError. Does NOT prove anything of certificates whose issuer has no list here.
  */
 export function checkRevocationLists(
   certificates: readonly Certificate[],

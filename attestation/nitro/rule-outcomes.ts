@@ -79,7 +79,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   return { outcome: 'passed', detail: '' }
 }
 
-/** What they do not say anything of was not checked: of instances and leaves there are no lists. */
+/** Certificates of other issuers were not looked up: there are no lists of instances and leaves. */
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()

@@ -38,8 +38,9 @@ export type Release = {
   /** SHA-256 of what the builder took beside the sources, hex by name. */
   readonly inputs: Readonly<Record<string, string>>
   /**
-   * Digest of the boot configuration (digestBootConfiguration), 64 hex digits, that an enclave of this image states: its
-   * providers, CAs, chain and contract are files of the image. Releases of before there was this member have none.
+   * Digest of the boot configuration (digestBootConfiguration), 64 hex digits, that an enclave of
+   * this image states: its providers, CAs, chain and contract are files of the image. Older
+   * releases have none.
    */
   readonly configuration?: string
 }
@@ -89,7 +90,7 @@ export function parseRelease(json: Json, name = 'release'): Release {
   return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
 }
 
-/** The digest of the boot configuration that a release says its enclaves have, 32 bytes; null when it says none. */
+/** The digest of the boot configuration that a release names, 32 bytes; null when it names none. */
 export function configurationOf(release: Release): Uint8Array | null {
   const { configuration } = ownMembers(release)
   return configuration === undefined ? null : decodeHex(configuration)

@@ -8,15 +8,22 @@ import { CallFault } from '../call-fault.ts'
 import { ANSWER_ROOM_BYTES, type Reservation } from '../log/space.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 
-/** Memory for each byte that waits for the end of its event: the buffer that grows, and the text of its lines. */
+/**
+ * Memory for each byte that waits for the end of its event: the buffer that grows, and the text of
+ * its lines.
+ */
 const WAITING_FACTOR = 6
 
-/** At the limit an assembly is counted anew when the events since the last time are more than this part of it. */
+/**
+ * At the limit, an assembly is counted again only when the events since the last count are over 1/8
+ * of it.
+ */
 const RECOUNT_SHARE = 8
 
 /**
- * Takes the memory that a whole answer (attacker-controlled bytes) will need, before anything of it is built. Throws CallFault
- * `answer_too_large` when it is over ANSWER_SIZE_MAX, or when all calls together would need more than there is.
+ * Takes the memory that a whole answer (attacker-controlled bytes) will need, before anything of it
+ * is built. Throws CallFault `answer_too_large` when it is over ANSWER_SIZE_MAX, or when all calls
+ * together would need more than there is.
  */
 export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array): void {
   const size = measureJson(body)
@@ -31,9 +38,10 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. What its events can have added is summed up; when that is as much as was known
- * before, what the assembly really has is counted anew. So a long stream of small chunks, which mostly replace each other's
- * members, holds little, and the counting costs no more than a constant for each part of an event.
+ * Accounts for the memory of one stream. It sums up the most that each event can have added. When
+ * that sum is as large as the last count, it counts what the assembly really has. So a long stream
+ * of small chunks, which mostly replace the same members, holds little, and counting costs a
+ * constant time for each part of an event.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
@@ -53,8 +61,9 @@ export class StreamMemory {
   }
 
   /**
-   * Takes the memory that an event (attacker-controlled) will need, before anything of it is built. Throws CallFault
-   * `answer_too_large` as admitAnswer does, of the event and of all that is assembled.
+   * Takes the memory that an event (attacker-controlled) will need, before anything of it is built.
+   * Throws CallFault `answer_too_large` as admitAnswer does, of the event and of all that is
+   * assembled.
    */
   admit(data: string): void {
     const size = measureJson(data)
@@ -66,7 +75,9 @@ export class StreamMemory {
     this.hold()
   }
 
-  /** Says how many bytes wait for the end of their event now. Throws CallFault `answer_too_large`. */
+  /**
+   * Says how many bytes wait for the end of their event now. Throws CallFault `answer_too_large`.
+   */
   wait(bytes: number): void {
     this.waitingBytes = bytes * WAITING_FACTOR
     this.hold()
@@ -81,7 +92,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound. Counting anew is worth it when much of it is.
+    // The sum is an upper bound. Counting again is worth it when much was added.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

@@ -2,11 +2,13 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * The body with `stream_options.include_usage` set to true and every other byte as it was: order of members, spelling of
- * numbers and white space are the caller's (a provider that follows a JSON schema answers in the schema's order).
+ * The body with `stream_options.include_usage` set to true and every other byte as it was: order of
+ * members, spelling of numbers and white space are the caller's (a provider that follows a JSON
+ * schema answers in the schema's order).
  *
- * `body` is a JSON object that parseStrictJson accepted, `options` the value of its `stream_options`, null when it has
- * none. Options that are no object give way: the provider would refuse them anyway.
+ * `body` is a JSON object that parseStrictJson accepted, `options` the value of its
+ * `stream_options`, null when it has none. Options that are no object give way: the provider would
+ * refuse them anyway.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })
@@ -17,8 +19,8 @@ export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
 }
 
 /**
- * The body without the top-level member `name` and with every other byte as it was. `body` is a JSON object that
- * parseStrictJson accepted. Gives `body` itself when it has no such member.
+ * The body without the top-level member `name` and with every other byte as it was. `body` is a
+ * JSON object that parseStrictJson accepted. Gives `body` itself when it has no such member.
  */
 export function removeMember(body: Uint8Array, name: string): Uint8Array {
   const member = findMember(body, name)

@@ -1,5 +1,10 @@
 import { createHash } from 'node:crypto'
-import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import {
+  asksForUsage,
+  CALLER_MEMBER,
+  CALLER_NONCE_FORM,
+  stripUnsetMembers,
+} from '../../attestation/completion-hash.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { JsonError, type JsonErrorCode } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -28,26 +33,30 @@ export type ParsedRequest = {
   readonly usageAsked: boolean
   /** `n`, 1 when it is missing. */
   readonly choicesAsked: number
-  /** The caller's own bytes, but for `stream_options.include_usage` on a stream, and without `affidavit`. */
+  /**
+   * The caller's own bytes, but for `stream_options.include_usage` on a stream, and without
+   * `affidavit`.
+   */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
   readonly forwardedHash: string
 }
 
 /**
- * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents faithfully, an object with
- * a model and messages. The member `affidavit` is the caller's word to the enclave, `{ nonce }`, and is not sent on.
- * Everything else is between caller and provider. Throws CallFault `invalid_request`.
+ * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents
+ * faithfully, an object with a model and messages. The member `affidavit` is the caller's word to
+ * the enclave, `{ nonce }`, and is not sent on. Everything else is between caller and provider.
+ * Throws CallFault `invalid_request`.
  */
 export function parseRequest(body: Uint8Array): ParsedRequest {
   const request = parseBody(body)
   const { model, messages, stream, stream_options: options, n } = request
   if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
   if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')
-  checkNonce(memberOf(request, NONCE_MEMBER) ?? null)
+  checkNonce(memberOf(request, CALLER_MEMBER) ?? null)
   const isStream = stream === true
-  const usageAsked = isJsonObject(options) && options.include_usage === true
-  const own = removeMember(body, NONCE_MEMBER)
+  const usageAsked = asksForUsage(request)
+  const own = removeMember(body, CALLER_MEMBER)
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
@@ -63,19 +72,17 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
   }
 }
 
-/** Member of a request that holds the caller's nonce. */
-const NONCE_MEMBER = 'affidavit'
-
-const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
-
-/** Any other form is refused: a nonce that was not taken as one would leave its caller without what it is for. */
+/**
+ * Any other form is refused. A caller whose nonce was ignored would rely on a protection that is
+ * not there.
+ */
 function checkNonce(value: Json): void {
   if (value === null) return
   if (!isJsonObject(value) || !hasExactMembers(value, ['nonce']))
-    throw invalid(NONCE_MEMBER, 'expected affidavit to be an object of nonce alone')
+    throw invalid(CALLER_MEMBER, 'expected affidavit to be an object of nonce alone')
   const { nonce } = value
-  if (typeof nonce !== 'string' || !NONCE_FORM.test(nonce))
-    throw invalid(NONCE_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
+  if (typeof nonce !== 'string' || !CALLER_NONCE_FORM.test(nonce))
+    throw invalid(CALLER_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
 }
 
 function parseBody(body: Uint8Array): JsonObject {

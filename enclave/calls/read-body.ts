@@ -14,13 +14,17 @@ export type BodyTerms = {
   readonly space: Pick<Reservation, 'grow'>
 }
 
-/** Memory for each byte of a body that is being read: the array that it is kept in grows by doubling. */
+/**
+ * Memory for each byte of a body that is being read: the array that it is kept in grows by
+ * doubling.
+ */
 const BUFFER_FACTOR = 2
 
 /**
- * The packets of a provider's answer as they come; reading pauses while the consumer does. Ends when the body ended as
- * HTTP says it should. Throws the reason the call was cancelled for, CallFault `provider_error` when the connection was
- * lost in the middle, `answer_too_large` over `bytesMax` and when there is no memory for the next packet.
+ * The packets of a provider's answer as they come; reading pauses while the consumer does. Ends
+ * when the body ended as HTTP says it should. Throws the reason the call was cancelled for,
+ * CallFault `provider_error` when the connection was lost in the middle, `answer_too_large` over
+ * `bytesMax` and when there is no memory for the next packet.
  */
 export async function* readPackets(
   body: IncomingMessage,

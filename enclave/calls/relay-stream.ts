@@ -53,16 +53,18 @@ export type RelayedStream = {
 }
 
 /**
- * Passes a provider's stream on, chunk by chunk, and says how it ended. A chunk with a finish_reason is held until the
- * next event, so that the last one can be told as such (STREAM_EVENTS.last).
+ * Passes a provider's stream on, chunk by chunk, and says how it ended. A chunk with a
+ * finish_reason is held until the next event, so that the last one can be told as such
+ * (STREAM_EVENTS.last).
  *
- *
- * - complete: `[DONE]` came, or the body ended cleanly with every choice asked for begun and finished;
+ * - complete: `[DONE]` came, or the body ended cleanly with every choice asked for begun and
+ *   finished;
  * - client_disconnected: the caller went away, or did not read, before that;
- * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous chunk, a stall, a lost connection, too
- *   many bytes).
+ * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous chunk, a stall, a
+ *   lost connection, too many bytes).
  *
- * Before the first chunk there is nothing to seal: then it throws the CallFault or CallerGone instead.
+ * Before the first chunk there is nothing to seal: then it throws the CallFault or CallerGone
+ * instead.
  */
 export async function relayStream(input: RelayInput): Promise<RelayedStream> {
   const relay = new StreamRelay(input)
@@ -106,7 +108,10 @@ class StreamRelay {
     if (!this.isDone) await this.relayEnd()
   }
 
-  /** Gives out what is due and what was held back: it was not the last of a whole stream. */
+  /**
+   * Sends what is due, and the chunk that was held: the stream is not whole, so it has no last
+   * chunk.
+   */
   async release(): Promise<void> {
     this.flush()
     await this.send()
@@ -172,7 +177,10 @@ class StreamRelay {
     }
   }
 
-  /** Whatever is given out is in the record, and the other way round. Throws FormatError, and then it is in neither. */
+  /**
+   * Whatever is given out is in the record, and the other way round. Throws FormatError, and then
+   * it is in neither.
+   */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): void {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
@@ -192,7 +200,10 @@ class StreamRelay {
     this.held = null
   }
 
-  /** The stream is complete: gives the last chunk, and waits no longer than LINGER_MS for the body's end. */
+  /**
+   * The stream is complete: gives the last chunk, and waits no longer than LINGER_MS for the body's
+   * end.
+   */
   private conclude(): void {
     const { stream, watchdog } = this.input
     if (!this.hasGiven) throw providerError('The provider ended its answer without a completion.')

@@ -5,9 +5,9 @@ import { BuildError } from './build-error.ts'
 import type { FileTree } from './file-tree.ts'
 
 /**
- * Gives the digest, 64 hex digits, of the boot configuration that an enclave with these settings files states: read from the
- * files by the code that reads them at boot, so that a release can say what to expect before any enclave ran. Throws
- * BuildError `options`.
+ * Gives the digest, 64 hex digits, of the boot configuration that an enclave with these settings
+ * files states. The code that reads the files at boot reads them here. So a release can say what to
+ * expect before any enclave ran. Throws BuildError `options`.
  */
 export function digestSettings(settings: FileTree): string {
   const variables = Object.fromEntries(

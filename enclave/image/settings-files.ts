@@ -21,7 +21,7 @@ export type ImageSettings = {
 export const ENCLAVE_USER_ID = 10_001
 
 /** The one that the bridges run as, which has no access to the security module. */
-export const BRIDGE_USER_ID = 10_002
+const BRIDGE_USER_ID = 10_002
 
 /** Where a development image's demonstration provider is, inside the enclave; a bridge leads from there to the host. */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
 
-/** Requests of one generation, at most: then the next begins, but not before GENERATION_MIN_MS. */
+/**
+ * Most requests of one generation. When it is full the next begins, but not before
+ * GENERATION_MIN_MS.
+ */
 export const GENERATION_REQUESTS_MAX = 2 ** 22
 
 /** How long a generation goes on while it is not full, milliseconds. */
@@ -12,17 +15,18 @@ export const GENERATION_MIN_MS = 3_600_000
 /** Counts how often a log was asked for a completion of each request. */
 export type Attempts = {
   /**
-   * Counts one more and gives how many there were, this one included; null when no more requests can be remembered:
-   * then none may be made, for what is forgotten could be asked for again unnoticed. `digest`: the request's SHA-256.
+   * Counts one more call of a request, and gives how many there were, this one included. Null when
+   * no more requests can be remembered. The call must then be refused, because a request that is
+   * not remembered could be repeated unnoticed. `digest`: the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null
 }
 
 /**
- * Remembers every request for at least GENERATION_MIN_MS, and for 24 to 48 h while there are fewer than
- * GENERATION_REQUESTS_MAX of them. Costs 13 to 27 bytes for each. `key` is 16 random bytes or more that nobody else
- * knows, so that nobody can find two requests that are counted as one. `monotonic`: milliseconds of a clock that is
- * never set.
+ * Remembers every request for at least GENERATION_MIN_MS, and for 24 to 48 h while there are fewer
+ * than GENERATION_REQUESTS_MAX of them. Costs 13 to 27 bytes for each. `key` is 16 random bytes or
+ * more that nobody else knows, so that nobody can find two requests that are counted as one.
+ * `monotonic`: milliseconds of a clock that is never set.
  */
 export function createAttempts({
   key,
@@ -64,8 +68,9 @@ const COUNT_MAX = 0xffff
 const SLOTS_MIN = 1_024
 
 /**
- * Counts by 64-bit fingerprints, in arrays of numbers: a Map of the same would take eight times the memory. A slot whose
- * count is 0 is free; what finds its slot taken goes into the next one.
+ * Counts by 64-bit fingerprints, in arrays of numbers: a Map of the same would take eight times the
+ * memory. A slot whose count is 0 is free. A fingerprint whose slot is taken goes into the next
+ * free one.
  */
 class CountTable {
   readonly beganAtMs: number

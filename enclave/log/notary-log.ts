@@ -8,7 +8,9 @@ import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messa
 import type { Space } from './space.ts'
 import { weighString } from './weigh-json.ts'
 
-/** Text of the completions in one pull reply, bytes of memory; a single larger one is still given. */
+/**
+ * Text of the completions in one pull reply, bytes of memory; a single larger one is still given.
+ */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
 /** A completion that is appended, without what the log itself knows of it. */

@@ -1,26 +1,39 @@
 /** Room that an answer is given before its size is known, bytes; more is taken as it grows. */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
-/** A call that holds more is a large one. Nearly no call does: a stream of 64k tokens of text holds 3 MiB. */
+/**
+ * A call that holds more bytes is a large one. Few calls are: a stream of 64k tokens of text holds
+ * 3 MiB.
+ */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
-/** Large calls may fill so much of the space. The rest is for small ones, which large ones so cannot crowd out. */
+/**
+ * The share of the space that large calls may fill. The rest is for small ones, so large ones
+ * cannot crowd them out.
+ */
 const LARGE_CALLS_SHARE = 3 / 4
 
 /** Memory that one running call holds. */
 export type Reservation = {
-  /** Takes so many bytes more for the answer. False, and nothing is taken, when they are not there: the call must end. */
+  /**
+   * Takes so many bytes more for the answer. False, and nothing is taken, when they are not there:
+   * the call must end.
+   */
   readonly grow: (bytes: number) => boolean
-  /** Says what the answer takes in all, bytes. False, and nothing is changed, when that is more than there is. */
+  /**
+   * Says what the answer takes in all, bytes. False, and nothing is changed, when that is more than
+   * there is.
+   */
   readonly hold: (bytes: number) => boolean
   /** Gives everything back. Harmless when repeated. */
   readonly release: () => void
 }
 
 /**
- * Counts the memory that pending completions and running calls hold, as estimated (weigh-json.ts), so that all of it together
- * stays below `bytesMax`: a call that would go over it is refused before its provider is asked, or ends alone. Only a
- * completion that is sealed is always taken in; its call held at least that much.
+ * Counts the memory that pending completions and running calls hold, as estimated (weigh-json.ts),
+ * so that all of it together stays below `bytesMax`: a call that would go over it is refused before
+ * its provider is asked, or ends alone. Only a completion that is sealed is always taken in; its
+ * call held at least that much.
  */
 export class Space {
   private readonly bytesMax: number

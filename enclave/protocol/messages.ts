@@ -2,16 +2,18 @@ import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (README.md of enclave).
- * Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted; the gateway's values
- * (context, limits) only ever influence what the gateway itself receives.
+ * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (README.md of
+ * enclave). Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted;
+ * the gateway's values (context, limits) only ever influence what the gateway itself receives.
  *
- * The version stands for what both must understand to work together at all, and is part of the boot configuration, whose
- * digest relying parties keep. A path that is added leaves it as it is: a gateway that asks an enclave without it gets
- * `invalid_call` (404) and does without; which code answers, the measurements tell.
+ * The version stands for what both must understand to work together at all, and is part of the boot
+ * configuration, whose digest relying parties keep. A path that is added leaves it as it is: a
+ * gateway that asks an enclave without it gets `invalid_call` (404) and does without. The
+ * measurements say which code answers.
  *
- * Version 2: streams end with the event `last`; receipts are of version 2. A gateway still works with an enclave of
- * version 1, so that gateways are replaced first and nothing that an older enclave sealed is left behind.
+ * Version 2: streams end with the event `last`; receipts are of version 2. A gateway still works
+ * with an enclave of version 1, so that gateways are replaced first and nothing that an older
+ * enclave sealed is left behind.
  */
 export const PROTOCOL_VERSION = 2
 
@@ -102,12 +104,15 @@ export type SealedNotice = {
 
 /**
  * Server-sent events of a streamed completion call, in order:
- * `data: <chunk>` any number of times (chunks exactly as the caller gets them, canonical JSON);
- * then either `event: last` with the last chunk, which is to carry the proof and is otherwise one as the others, and
- * `event: sealed` with a SealedNotice (outcome complete),
- * or `event: fault` with an EnclaveFault followed by `event: sealed` (outcome upstream_error).
- * One that the enclave ends without `sealed` left no record. One that the gateway left, or did not read, after its first
- * chunk left one (outcome client_disconnected), which it finds with its next pull.
+ *
+ * 1. `data: <chunk>` any number of times: chunks as the caller gets them, canonical JSON;
+ * 2. either `event: last` with the last chunk, to which the gateway adds the proof, and then
+ *    `event: sealed` with a SealedNotice (outcome complete);
+ *    or `event: fault` with an EnclaveFault, and then `event: sealed` (outcome upstream_error).
+ *
+ * A stream that the enclave ends without `sealed` left no record. One that the gateway left, or did
+ * not read, after its first chunk left one (outcome client_disconnected); the gateway finds it with
+ * its next pull.
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
@@ -197,8 +202,9 @@ export type HeadAttestationReply = {
 }
 
 /**
- * Shows an enclave whose log is empty the newest heads of the logs that there are, each signed by its notary for the enclave's own
- * chain and contract; at most BOOT_HEADS_MAX, in ascending order of their notaries. Which there are is the gateway's word.
+ * Shows an enclave whose log is empty the newest heads of the logs that there are, each signed by
+ * its notary for the enclave's own chain and contract; at most BOOT_HEADS_MAX, in ascending order
+ * of their notaries. Which there are is the gateway's word.
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 

@@ -43,15 +43,17 @@ export const NO_CHUNKS: ChunkState = {
 }
 
 /**
- * Brings a provider's chunk (any JSON object; attacker-controlled) into the form of interface 2.2 and part 6, as zero,
- * one or two chunks: one id, created and model throughout; the first chunk of a choice has role and empty content
- * and nothing else; later ones have no role; the one with the finish_reason has content, if only empty; logprobs and
- * finish_reason are null when missing; usage is null, and kept for finishChunks; a choice's `message` and members that
- * only the enclave or the gateway may speak (the proof's) are removed. A chunk without choices gives none, so no choice-less chunk comes before
- * the first one. Other unknown members pass.
+ * Brings a provider's chunk (any JSON object; attacker-controlled) into the form of interface 2.2
+ * and part 6, as zero, one or two chunks: one id, created and model throughout; the first chunk of
+ * a choice has role and empty content and nothing else; later ones have no role; the one with the
+ * finish_reason has content, if only empty; logprobs and finish_reason are null when missing; usage
+ * is null, and kept for finishChunks; a choice's `message` and members that only the enclave or the
+ * gateway may speak (the proof's) are removed. A chunk without choices gives none, so no
+ * choice-less chunk comes before the first one. Other unknown members pass.
  *
- * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or finish_reason have the wrong shape, or
- * there are more of them than CHOICES_MAX and CARRIED_MEMBERS_MAX.
+ * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or
+ * finish_reason have the wrong shape, or there are more of them than CHOICES_MAX and
+ * CARRIED_MEMBERS_MAX.
  */
 export function normalizeChunk(
   terms: StreamTerms,
@@ -90,8 +92,8 @@ export function finishChunks(
 }
 
 /**
- * A last chunk that says nothing, for a stream whose last one had no finish_reason. With it, every whole stream ends with
- * a chunk that was held back for the proof.
+ * A last chunk that says nothing, for a stream whose last one had no finish_reason. With it, every
+ * whole stream ends with a chunk that was held back for the proof.
  */
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
   const [index = 0] = state.begun

@@ -36,7 +36,7 @@ export type RoundOptions = {
   readonly rebroadcastMs: number
   /** A nonce that is used on the chain, with no receipt for its transaction for this long, was taken by another one. */
   readonly takenAfterMs: number
-  /** Told in each round how many transactions of the relayer are in blocks. */
+  /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
   /** Milliseconds, monotonic. */
   readonly now: () => number

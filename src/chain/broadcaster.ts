@@ -70,7 +70,8 @@ export type BroadcasterOptions = {
   readonly confirmations: number
   readonly log: Logger
   /**
-   * Told in each round how many transactions of the relayer are in blocks; by default nobody is.
+   * Called in each round with the number of the relayer's transactions that are in blocks. Default:
+   * does nothing.
    */
   readonly onCount?: (count: number) => void
   /** Milliseconds, monotonic; by default performance.now. */

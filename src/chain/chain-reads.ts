@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type BlockRange, findFirstBlock } from './first-block.ts'
 import { type Rpc, RpcError } from './rpc.ts'
 import { BigQuantity, Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
 
@@ -39,9 +40,9 @@ export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSi
 }
 
 /**
- * How many transactions of the account there are on the chain, those that wait for a block there
- * included: the first nonce that nobody used. Throws RpcError, also when the endpoint serves
- * another chain than `chainId`.
+ * Gives the first nonce of the account that nobody used: its transactions in blocks, and those that
+ * wait for a block at the endpoint. Throws RpcError, also when the endpoint serves another chain
+ * than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -116,12 +117,12 @@ export type RecentBlock = {
 const STATES_KEPT = 60
 
 /**
- * Gives what reads the block with `confirmations` blocks on top of it, or, while the contract is
- * younger, the block from which it is there: never one that the contract's deployment is not below.
- * Of a contract that is older than what the endpoint has states of, that is known from the first
- * read on, whose block may so have fewer on top. What is read throws RpcError, also when the
- * endpoint does not have a block below its own newest (several nodes behind one address), and
- * `refused` while there is no contract.
+ * Gives a reader of the block with `confirmations` blocks on top of it. It never gives a block
+ * before the contract's deployment: while the contract is younger than that block, it gives the
+ * first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block
+ * that it gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint
+ * does not have a block below its own newest (several nodes behind one address), and `refused`
+ * while there is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -145,8 +146,8 @@ export function createRecentBlocks({
     const newest = readAs(Quantity, replies[1])
     const wanted = Math.max(0, newest - confirmations)
     if (knownFrom === null || knownFrom > wanted) {
-      const from = Math.max(wanted, newest - STATES_KEPT)
-      knownFrom = await findFirstWithCode({ rpc, address: contract, from, to: newest }, signal)
+      const fromBlock = Math.max(wanted, newest - STATES_KEPT)
+      knownFrom = await findFirstWithCode(rpc, contract, { fromBlock, toBlock: newest, signal })
     }
     const number = Math.max(wanted, knownFrom)
     const hash = (await fetchBlockHashes(rpc, [number], signal)).get(number)
@@ -156,28 +157,20 @@ export function createRecentBlocks({
 }
 
 /**
- * The first of these blocks after which the address has code, by halving: code does not go away.
- * Throws RpcError.
+ * Gives the first block of the range after which the address has code: code does not go away.
+ * Throws RpcError, `refused` when there is none after the last block.
  */
 async function findFirstWithCode(
-  {
-    rpc,
-    address,
-    from,
-    to,
-  }: { readonly rpc: Rpc; readonly address: string; readonly from: number; readonly to: number },
-  signal: AbortSignal | undefined,
+  rpc: Rpc,
+  address: string,
+  { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, `0x${block.toString(16)}`)
-  if (await isThere(from)) return from
-  let [without, first] = [from, to]
-  if (!(await isThere(first))) throw new RpcError('refused', `expected a contract at ${address}, found none`)
-  while (first - without > 1) {
-    const middle = Math.floor((without + first) / 2)
-    if (await isThere(middle)) first = middle
-    else without = middle
-  }
-  return first
+  // One question is enough of a contract that is older than the range, which is the usual case.
+  if (await isThere(fromBlock)) return fromBlock
+  if (!(await isThere(toBlock)))
+    throw new RpcError('refused', `expected a contract at ${address}, found none`)
+  return await findFirstBlock<never>({ fromBlock: fromBlock + 1, toBlock }, isThere)
 }
 
 /** What the account has, in wei. Throws RpcError. */

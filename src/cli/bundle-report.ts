@@ -8,7 +8,7 @@ import { printExchange } from './told-exchange.ts'
 import { type Check, failedDetails, formatCheck } from './verify-report.ts'
 
 /** How far a report must reach, and what a caller's own request and answer were compared with. */
-export type Acceptance = {
+type Acceptance = {
   readonly exchange: ComparedExchange
   /** Anything short of it fails. */
   readonly required: 'verified' | undefined
@@ -20,7 +20,10 @@ export function isAccepted({ verdict }: BundleReport, { exchange, required }: Ac
   return required === undefined ? verdict !== 'invalid' : verdict === required
 }
 
-/** Gives the report of a bundle for people: each check, what was asked and said, what is open, and what it comes to. */
+/**
+ * Gives the report of a bundle for people: each check, what was asked and said, what is open, and
+ * what it comes to.
+ */
 export function printBundleText(report: BundleReport, exchange: ComparedExchange): string {
   const checks: readonly Check[] = [...report.checks, ...exchange.checks]
   const width = Math.max(...checks.map(({ name }) => name.length))
@@ -30,14 +33,16 @@ export function printBundleText(report: BundleReport, exchange: ComparedExchange
   return `evidence bundle\n${lines.join('')}\n${told === '' ? '' : `${told}\n`}${rest}\n${hintAtRoot(failedDetails(checks))}`
 }
 
-/** The comparisons that found a difference: then the evidence, good or not, is of something else. */
+/**
+ * The comparisons that found a difference: then the evidence, good or not, is of something else.
+ */
 function differencesOf({ checks }: ComparedExchange): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
 }
 
 /**
- * Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds. Of evidence that is not of the
- * request or answer that was given, the verdict is `invalid`, too.
+ * Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds.
+ * Of evidence that is not of the request or answer that was given, the verdict is `invalid`, too.
  */
 export function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
   const { facts, verdict, checks, open, redacted } = report

@@ -57,7 +57,10 @@ function checkLifetime(members: JsonObject, facts: AttestationFacts): void {
     )
 }
 
-/** The image of a release has its configuration in it: a document of that image that names another is not of it. */
+/**
+ * The image of a release has its configuration in it: a document of that image that names another
+ * is not of it.
+ */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return

@@ -15,9 +15,10 @@ import { isUrl, readSource } from './read-source.ts'
 export const CONFIGURATION_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives the digest (32 bytes) of an expected boot configuration: written as 64 hex digits, or computed from a file that
- * holds the configuration as JSON. A file whose name is 64 hex digits needs `./` before it. Throws CliError for anything
- * else, and for a URL: what a gateway says its configuration is, is no expectation of it.
+ * Gives the digest (32 bytes) of an expected boot configuration: written as 64 hex digits, or
+ * computed from a file that holds the configuration as JSON. A file whose name is 64 hex digits
+ * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says its
+ * configuration is, is no expectation of it.
  */
 export async function readConfigurationDigest(text: string): Promise<Uint8Array> {
   if (/^(0x)?[0-9a-fA-F]{64}$/.test(text)) return decodeHex(text)

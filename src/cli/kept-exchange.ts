@@ -20,8 +20,8 @@ export type KeptOptions = { readonly request?: string; readonly answer?: string 
 export type KeptFiles = { readonly requestBody: Uint8Array | null; readonly answer: KeptAnswer | null }
 
 /**
- * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none, and when standard input
- * is named more than once, `source` included.
+ * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none,
+ * and when standard input is named more than once, `source` included.
  */
 export async function readKeptFiles(source: string, { request, answer }: KeptOptions): Promise<KeptFiles> {
   if ([source, request, answer].filter((place) => place === '-').length > 1)
@@ -46,8 +46,9 @@ export type ComparedExchange = {
 }
 
 /**
- * Compares what a caller kept with the record of the evidence, and tells the completion: as the evidence has it; where that
- * left a part out, as the caller kept it, once it was found to be the same.
+ * Compares what a caller kept with the record of the evidence, and tells the completion: as the
+ * evidence has it; where that left a part out, as the caller kept it, once it was found to be the
+ * same.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const record = isJsonObject(evidence) ? evidence : {}
@@ -61,7 +62,10 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   }
 }
 
-/** Tells an answer with the request that it answers: both are the caller's own, and have checks of their own. */
+/**
+ * Tells an answer with the request that it answers: both are the caller's own, and have checks of
+ * their own.
+ */
 export function tellKept(
   answer: Json,
   given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
@@ -72,13 +76,14 @@ export function tellKept(
 }
 
 /**
- * The record with the parts that it left out taken from what a caller kept, so that they can be checked as if they had not
- * been. A part that is not the same as the evidence's is not taken.
+ * Gives the record with its left-out parts taken from what a caller kept, so that they can be
+ * checked. A part is taken only when it has the hash that the evidence has of it.
  */
 export function fillRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const checks = compareExchange(record, kept)
   const response = sameResponse(checks, kept)
-  // Chunks without the usage that nobody asked for are the evidence's, but do not make up its response.
+  // Chunks without the usage that nobody asked for are the evidence's, but do not make up its
+  // response.
   const isWhole = response !== null && hashOf(response) === responseHashOf(record)
   const filled = fillPart(record, 'request', sameRequest(checks, kept))
   return fillPart(filled, 'response', isWhole ? response : null)

@@ -11,8 +11,8 @@ export function printable(text: string): string {
 }
 
 /**
- * Gives a value as JSON over several lines, in which whatever printable escapes is written as JSON's own escapes: the same
- * data for a program, and nothing that a terminal would act on.
+ * Gives a value as JSON over several lines, in which whatever printable escapes is written as
+ * JSON's own escapes: the same data for a program, and nothing that a terminal would act on.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, (character) =>

@@ -1,4 +1,5 @@
 import type { KeptAnswer } from '../../attestation/compare-exchange.ts'
+import { asksForUsage } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -14,8 +15,8 @@ import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
 /**
- * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of a kept stream, all of
- * them; `record` is then the one with the proof.
+ * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of
+ * a kept stream, all of them; `record` is then the one with the proof.
  */
 export type Subject = {
   readonly record: Json
@@ -44,8 +45,8 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
 }
 
 /**
- * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as it came. Throws CliError
- * for anything else, a record among it.
+ * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as
+ * it came. Throws CliError for anything else, a record among it.
  */
 export function readKeptAnswer(input: Uint8Array): KeptAnswer {
   if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
@@ -88,15 +89,15 @@ function readRequest(body: Uint8Array | null): Json {
 }
 
 /**
- * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are all that the enclave
- * gave out, and what they say, is verifyStream's to check.
+ * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are
+ * all that the enclave gave out, and what they say, is verifyStream's to check.
  */
 function readStream(input: Uint8Array, request: Json): Subject {
   const chunks = readChunks(input)
   const proof = chunks.at(-1)
   if (proof === undefined || memberOf(proof, 'receipt') === undefined)
     throw new CliError('expected the last chunk before [DONE] to carry the proof')
-  if (isOfVersion1(proof) && !asksForUsage(request))
+  if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
     throw new CliError(
       'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
         `fetch the record of hash ${printable(String(proof.hash))} instead`,
@@ -124,11 +125,6 @@ function readEvents(input: Uint8Array): readonly string[] {
 function isOfVersion1(proof: JsonObject): boolean {
   const receipt = memberOf(proof, 'receipt')
   return isJsonObject(receipt) && memberOf(receipt, 'version') === 1
-}
-
-function asksForUsage(request: Json): boolean {
-  const options = isJsonObject(request) ? memberOf(request, 'stream_options') : undefined
-  return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
 function readJson(parse: () => Json, what: string): Json {

@@ -9,11 +9,14 @@ import { printable } from './printable.ts'
 
 /** Longest part of one message that is told, characters. */
 export const TOLD_LENGTH_MAX = 2_000
-/** Most messages of a request, and most choices of a response, that are told: the last ones, and the first ones. */
+/**
+ * Most messages of a request (the last ones) and most choices of a response (the first ones) that
+ * are told.
+ */
 export const TOLD_MESSAGES_MAX = 16
 
 /** One message in words. All of it is text from outside, to be printed as such. */
-export type ToldMessage = {
+type ToldMessage = {
   /** The role, or whose choice it is. */
   readonly who: string
   readonly text: string
@@ -28,8 +31,8 @@ export type ToldExchange = {
 }
 
 /**
- * Tells a completion for people: text of messages and choices, tool calls, refusals; of anything else its name, so that
- * nothing is passed over in silence.
+ * Tells a completion for people: text of messages and choices, tool calls, refusals; of anything
+ * else its name, so that nothing is passed over in silence.
  */
 export function tellExchange(completion: {
   readonly request: JsonObject | null
@@ -40,8 +43,9 @@ export function tellExchange(completion: {
 }
 
 /**
- * Gives what was told as lines, each line of a message behind a bar, so that no message can look like a line of the report.
- * Control characters, terminal escapes and what turns the direction of text are written as escapes.
+ * Gives what was told as lines, each line of a message behind a bar, so that no message can look
+ * like a line of the report. Control characters, terminal escapes and what turns the direction of
+ * text are written as escapes.
  */
 export function printExchange({ asked, said }: ToldExchange): string {
   const part = (title: string, messages: readonly ToldMessage[] | null) =>

@@ -21,7 +21,9 @@ export type SubjectReport = {
   readonly checks: readonly Check[]
   /** Nothing failed. */
   readonly ok: boolean
-  /** Why it is no more than consistent, though nothing failed: sentences without their full stops. */
+  /**
+   * Why it is no more than consistent, though nothing failed: sentences without their full stops.
+   */
   readonly doubts: readonly string[]
   readonly holder: Holder
   /** What was asked and said; of a record that is not in order, nothing. */
@@ -63,7 +65,7 @@ export function judgeReport(
   }
 }
 
-/** Without a log, provider, outcome and times are what whoever passed the answer on wrote there. */
+/** Without a log, whoever passed the answer on could write provider, outcome and times. */
 function doubtLog({ checks }: RecordReport): readonly string[] {
   const isInLog = checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
   return isInLog
@@ -71,7 +73,10 @@ function doubtLog({ checks }: RecordReport): readonly string[] {
     : ['an answer has no log, and nothing else binds what its receipt says of provider, outcome and times']
 }
 
-/** A cut answer is no whole one, whoever cut it. A receipt that cannot be read fails a check of its own. */
+/**
+ * A cut answer is no whole one, whoever cut it. A receipt that cannot be read fails a check of its
+ * own.
+ */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly string[] {
   const receipt = isJsonObject(record) ? memberOf(record, 'receipt') : undefined
   const outcome = isJsonObject(receipt) ? memberOf(receipt, 'outcome') : undefined

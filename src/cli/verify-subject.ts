@@ -10,7 +10,7 @@ import type { Subject } from './read-subjects.ts'
 import { judgeReport, type SubjectReport } from './verify-report.ts'
 
 /** What is demanded of a record beside that it holds. */
-export type SubjectDemands = {
+type SubjectDemands = {
   /** Null: the attestation document is not looked at. */
   readonly policy: AttestationPolicy | null
   /** How a cut answer may have ended to be taken all the same. */

@@ -91,10 +91,11 @@ export type RelayerDescription = {
   readonly current: boolean
   /** Nonce of its next anchor in the database; null before the first. */
   readonly next_nonce: number | null
-  /** Anchors that are in no block, and those without enough confirmations, these included. */
+  /** Anchors that are in no block. */
   readonly waiting: number
+  /** The same, and those in a block without enough confirmations. */
   readonly unconfirmed: number
-  /** Unix seconds of the oldest of them; null for none. */
+  /** When the oldest unconfirmed one was made, Unix seconds; null for none. */
   readonly oldest_at: number | null
   /**
    * What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for

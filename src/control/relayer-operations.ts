@@ -42,10 +42,7 @@ export function createRelayerOperations({
   }
 }
 
-/**
- * What the chain says, or why it says nothing: a chain that is away is a reason to look at the
- * rest.
- */
+/** What the chain says, or why it says nothing: the rest is shown even while the chain is away. */
 async function askChain(
   rpc: Rpc,
   address: string,

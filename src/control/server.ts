@@ -13,12 +13,15 @@ import {
 export const CONTROL_BODY_BYTES_MAX = 4096
 
 /**
- * Gives the server of the gateway's control socket, not yet listening. It does for the command line what only the process
- * that holds the embedded database can do. There is no authentication: the socket's permissions decide who may connect.
+ * Gives the server of the gateway's control socket, not yet listening. It does for the command line
+ * what only the process that holds the embedded database can do. There is no authentication: the
+ * socket's permissions decide who may connect.
  *
- * `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`; `GET /accounts`, `POST /accounts`
- * { name }, `PUT /accounts` AccountOrder; where there are enclaves `GET /enclaves`, and with { url }
- * `POST` (add), `PUT` (drain), `DELETE` (remove); where there is a chain `GET /relayers`.
+ * - `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`;
+ * - `GET /accounts`, `POST /accounts` { name }, `PUT /accounts` AccountOrder;
+ * - where there are enclaves `GET /enclaves`, and with { url } `POST` (add), `PUT` (drain) and
+ *   `DELETE` (remove);
+ * - where there is a chain `GET /relayers`.
  */
 export function createControlServer(operations: ServedOperations): Server {
   return createServer((request, response) => {

@@ -41,7 +41,10 @@ export type SeatOptions = {
   readonly check: (identity: Identity) => Promise<readonly string[]>
   /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /** Tells an accepted enclave of the logs that there are, before it gets a call; done at once when it knows. */
+  /**
+   * Shows an accepted enclave the logs that there are, before its first call. Does nothing when it
+   * was shown them.
+   */
   readonly introduce: (identity: Identity, client: EnclaveClient) => Promise<void>
   readonly follow: (enclave: FollowedEnclave) => Following
   /** How long after the last call its enclave may still seal it, milliseconds. */

@@ -13,10 +13,10 @@ export type AskedImages = {
 }
 
 /**
- * Edges of an image that a stranger may draw, pixels. Diffusion pipelines draw from 64 (the
- * smallest latent) to 1,536; what is larger is decoded to no end.
+ * Shortest and longest edge of an image that a stranger may draw, pixels. Diffusion pipelines draw
+ * from 64 (the smallest latent) to 1,536; a larger one would be decoded for nothing.
  */
-export const DRAWN_EDGE_MIN = 64
+const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**

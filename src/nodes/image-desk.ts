@@ -9,7 +9,7 @@ import { answerBytesOf } from './image-budget.ts'
 import { decodeImageFrame, type ImageFrame, type ImageRequest, imageFrame } from './image-frames.ts'
 import { ImageRun, type ImageRunHooks, type ImageRunOptions } from './image-run.ts'
 import type { NodeConnection } from './node-connection.ts'
-import { isMaybeRequests } from './run-results.ts'
+import { mayBeRequestsFault } from './run-results.ts'
 
 /** What it takes to ask for images. The slot is the run's from then on. */
 export type ImageStart = Pick<ImageRunOptions, 'lane' | 'slot' | 'signal' | 'isProbe'> & {
@@ -58,7 +58,7 @@ export function createImageDesk(
       const { code } = error
       // Probes are judged by who asked.
       if (run.options.isProbe) return
-      if (isMaybeRequests(error)) node.standing.refused()
+      if (mayBeRequestsFault(error)) node.standing.refused()
       else if (code === 'node_failed' || code === 'first_token_timeout') node.standing.failed()
     },
     onDraining(run) {

@@ -33,7 +33,7 @@ export type LivenessActions = {
   lose(why: string): void
 }
 
-/** These for the node at the other end of `socket`. */
+/** Gives the actions for the node at the other end of `socket`. */
 export function reachNode(
   socket: Pick<WebSocket, 'ping' | 'send'>,
   nodeId: string,

@@ -19,7 +19,7 @@ export function concludeRun(
   // Probes are judged by who asked.
   if (isProbe || result.kind === 'left') return
   if (result.kind === 'done') node.standing.succeeded()
-  else if (isMaybeRequests(result.error)) node.standing.refused()
+  else if (mayBeRequestsFault(result.error)) node.standing.refused()
   else if (FAILURES.has(result.error.code)) node.standing.failed()
 }
 
@@ -28,7 +28,7 @@ export function concludeRun(
  * not know, or a tool that its backend cannot use, is a 500 as often as a 400; whether another node
  * could serve it shows nothing of this one. A probe will.
  */
-export function isMaybeRequests({ code, status }: DispatchError): boolean {
+export function mayBeRequestsFault({ code, status }: DispatchError): boolean {
   return code === 'node_refused' || (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
 }
 

@@ -58,7 +58,7 @@ export async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // Of several, the one that says when to come again.
+    // Of several failures, the one that says when to come again is told.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')

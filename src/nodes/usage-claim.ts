@@ -73,7 +73,7 @@ function mediaOf(request: JsonObject): readonly Json[] {
   })
 }
 
-/** Base64 alone, which has a byte for each character. */
+/** Counts base64 alone: it has one byte for each character. */
 function payloadBytesOf(part: Json): number {
   if (!isJsonObject(part)) return 0
   const { image_url: image, input_audio: audio, file } = part

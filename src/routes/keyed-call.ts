@@ -45,9 +45,10 @@ export function claimOf(claimed: Claimed | null): Claim | null {
 }
 
 /**
- * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof` puts the proof of a
- * verified one into its last chunk. Its chunks are others than before, so they must amount to the signed response,
- * usage included: for a caller who asked for no usage chunk, it is in the last one.
+ * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`
+ * puts the proof of a verified one into its last chunk. The chunks are not those that were first
+ * given, so they must assemble to the signed response, with its usage. For a caller who asked for
+ * no usage chunk, the last chunk has the usage.
  */
 export async function replayEvents(
   writer: EventWriter,

@@ -68,9 +68,10 @@ export type ApiKeys = {
 }
 
 /**
- * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes. `fixedKey` is a key
- * of any form that is taken besides the stored ones, and not revocable: for development alone. `monotonic`, by default
- * performance.now, is milliseconds of a clock that is never set: a key that was revoked is known for so long and no longer.
+ * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes.
+ * `fixedKey` is a key of any form that is taken besides the stored ones, and not revocable: for
+ * development alone. `monotonic`, by default performance.now, is milliseconds of a clock that is
+ * never set: a key that was revoked is known for so long and no longer.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore

@@ -11,16 +11,17 @@ import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-error.ts'
 
 /** Shows enclaves the logs that there are. */
-export type BootStatements = {
+type BootStatements = {
   /**
-   * Has an enclave that is new here state which heads of other logs it was shown, and stores that: before it gets its first
-   * call. An enclave that cannot (of an earlier build, or with leaves already) does without. Throws EnclaveError when it should be
-   * asked again, and what the store throws.
+   * Has an enclave that is new here state which heads of other logs it was shown, and stores that:
+   * before it gets its first call. An enclave that cannot (of an earlier build, or with leaves
+   * already) does without. Throws EnclaveError when it should be asked again, and what the store
+   * throws.
    */
   introduce(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** An enclave that says these may make the statement a moment later. */
+/** An enclave that answers with one of these may make the statement a moment later. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
 /** Boot statements over their store, of the logs of one chain and contract. */
@@ -33,7 +34,7 @@ export function createBootStatements({
   readonly domain: LogDomain
   readonly log: Logger
 }): BootStatements {
-  /** Those that need nothing more, so that no look at an enclave costs a query. */
+  /** Notaries that need nothing more. Without it, every look at an enclave would cost a query. */
   const settled = new Set<string>()
 
   async function ask(

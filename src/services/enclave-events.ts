@@ -4,8 +4,9 @@ import { EnclaveError, enclaveErrorOf } from './enclave-error.ts'
 import { parseFault, parseSealedNotice } from './enclave-replies.ts'
 
 /**
- * What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are passed on; `last` the
- * canonical JSON text of the last chunk, which is to carry the proof. Enclaves of protocol version 1 send none.
+ * What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are
+ * passed on; `last` the canonical JSON text of the last chunk, which is to carry the proof.
+ * Enclaves of protocol version 1 send none.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }

@@ -4,9 +4,9 @@ import type { VerifiedCall, VerifiedCompletions, VerifiedEvent } from './verifie
 /**
  * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
  */
-export const OUTCOMES_MAX = 1_000
+const OUTCOMES_MAX = 1_000
 /** How long a provider's word that it does not have a model is held against it. */
-export const MISSING_MS = 10 * 60_000
+const MISSING_MS = 10 * 60_000
 
 /**
  * What became of calls with the operator's credentials, by model. Lasts as long as this process.

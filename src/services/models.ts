@@ -83,7 +83,10 @@ export function createModels(options: {
       .map(([id, owner]) => listedModel({ id, owner, contextLength: null, startedAt }))
   }
 
-  /** What a provider said that it does not have, it said to the operator's credential. */
+  /**
+   * A provider said to the operator's credential that it does not have a model: that is nothing to
+   * a caller's own.
+   */
   function isVerifiable(
     model: string,
     table: readonly ProviderEntry[],

@@ -26,6 +26,7 @@ export type ReadinessReport = {
   readonly commitFault: CommitFault | null
 }
 
+/** Why commits do not work. */
 export type CommitFault =
   | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
   | 'log_diverged' //          the database and the log contradict each other
@@ -48,8 +49,9 @@ export type ReadinessChecks = {
 }
 
 /**
- * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is asked again only when it answered,
- * so that probes cannot pile up in front of it. `now` gives milliseconds of a clock that is never set.
+ * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
+ * asked again only when it answered, so that probes cannot pile up in front of it. `now` gives
+ * milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = single(checks.database)

@@ -6,11 +6,11 @@ import type { ReanchorsStore, TakenAnchor } from '../stores/reanchors.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
 
 /** How often lost anchors are looked for. */
-export const REANCHOR_INTERVAL_MS = 5_000
+const REANCHOR_INTERVAL_MS = 5_000
 /** Anchors that are made again at a time, so that commits of callers go in between. */
-export const REANCHORS_MAX = 32
+const REANCHORS_MAX = 32
 /** While it lasts, a fault is logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 60_000
+const FAULT_LOG_INTERVAL_MS = 60_000
 
 /** Anchors again, under the current relayer, what can never be mined as it is. */
 export type Reanchorer = {
@@ -21,7 +21,7 @@ export type Reanchorer = {
   count(): number
 }
 
-export type ReanchorerOptions = {
+type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
   /** Of the relayer that pays from now on. */
   readonly nonces: Pick<RelayerNonces, 'use'>
@@ -36,7 +36,7 @@ export type ReanchorerOptions = {
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Told after each one: there is a new anchor to broadcast. */
+  /** Called after each one: there is a new anchor to broadcast. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -45,9 +45,9 @@ export type ReanchorerOptions = {
 }
 
 /**
- * Gives what sees to it that every head is anchored though its transaction was lost: each anchor
- * whose nonce was taken, of whatever relayer, gets a successor of the same head, which the contract
- * never refuses. Of several gateways one does it.
+ * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
+ * was taken, of whatever relayer, gets a successor of the same head, which the contract never
+ * refuses. Of several gateways, one makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   return new ReanchorLoop(options)

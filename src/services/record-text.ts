@@ -7,7 +7,10 @@ import { echoRequest } from './request-echo.ts'
  * verified, so none of them needs an escape.
  */
 
-/** Create response (interface, 2.3): the response with the proof members after its own, `receipt` and `log` too. */
+/**
+ * Create response (interface, 2.3): the response with the proof members after its own, `receipt`
+ * and `log` too.
+ */
 export function createReplyText(record: StoredRecord): string {
   return withMembers(record.response, `${proofText(record)},${logMember(record)}`)
 }
@@ -30,9 +33,9 @@ export function recordText(record: StoredRecord): string {
 }
 
 /**
- * A chunk of its own for the proof, with empty choices, for streams of enclaves of protocol version 1, which do not hold
- * the last chunk back. Its `usage` is null as in all chunks; left out for a caller who asked for usage, whose SDK would
- * take the null over the usage that came before.
+ * A chunk of its own for the proof, with empty choices, for streams of enclaves of protocol version
+ * 1, which do not hold the last chunk back. Its `usage` is null as in all chunks; left out for a
+ * caller who asked for usage, whose SDK would take the null over the usage that came before.
  */
 export function proofChunkText(
   record: StoredRecord,

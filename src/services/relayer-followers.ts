@@ -5,9 +5,9 @@ import type { Logger } from '../logger.ts'
 import type { RelayerBacklog, RelayersStore } from '../stores/relayers.ts'
 
 /** How often the database is asked whose anchors wait, and leases are renewed. */
-export const FOLLOW_INTERVAL_MS = 3_000
+const FOLLOW_INTERVAL_MS = 3_000
 /** Without a renewal for so long, another gateway may follow a relayer. */
-export const FOLLOW_LEASE_SECONDS = 15
+const FOLLOW_LEASE_SECONDS = 15
 
 /** Follows the anchors of every relayer that has some on their way, and tells of them as of one. */
 export type RelayerFollowers = {
@@ -28,7 +28,7 @@ export type RelayerFollowers = {
   relayers(): readonly string[]
 }
 
-export type RelayerFollowersOptions = {
+type RelayerFollowersOptions = {
   /** This gateway's own relayer, 0x, lower case. */
   readonly relayer: string
   readonly chainId: number
@@ -44,10 +44,10 @@ export type RelayerFollowersOptions = {
 }
 
 /**
- * Gives the followers of all relayers. The own one is followed always. One that others used (a key
- * that was rotated, a gateway that was retired) is followed while it has anchors that are not
- * confirmed, by whichever gateway has its lease. Two gateways that follow one relayer for a moment
- * do no harm: they send the same bytes.
+ * Gives the followers of all relayers. The gateway's own is always followed. One that others used
+ * (a key that was rotated, a gateway that was retired) is followed while it has anchors that are
+ * not confirmed, by whichever gateway has its lease. Two gateways that follow one relayer for a
+ * moment do no harm: they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   return new Followers(options)
@@ -72,7 +72,7 @@ class Followers implements RelayerFollowers {
     this.#loop ??= this.#run()
   }
 
-  // A value, so that it can be handed on by itself.
+  // A function value, so that it can be passed on without its object.
   readonly notify = (): void => {
     this.#own.notify()
   }
@@ -148,8 +148,7 @@ class Followers implements RelayerFollowers {
   }
 
   /**
-   * A database that is away is told by whoever needs it now; here once at the beginning and at the
-   * end.
+   * Logs the first failure in a row alone. Whoever needs the database now reports that it is away.
    */
   #note(error: Error | null): void {
     if (error !== null && !this.#hasFailed)

@@ -6,7 +6,7 @@ import type { CommitsStore } from '../stores/commits.ts'
  * How long a running service waits for the chain when it doubts the database; at the start it waits
  * as long as it takes.
  */
-export const DOUBT_TIMEOUT_MS = 2_000
+const DOUBT_TIMEOUT_MS = 2_000
 
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {
@@ -99,7 +99,7 @@ class ComparedNonces implements RelayerNonces {
     })
   }
 
-  // A value, so that it can be handed on by itself.
+  // A function value, so that it can be passed on without its object.
   readonly noteCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
@@ -123,7 +123,7 @@ class ComparedNonces implements RelayerNonces {
       this.#known = stored
       return stored
     }
-    // It has less than it had: what else it lost, only the chain can tell.
+    // The database has less than it had, so it lost commits. Only the chain can tell how many.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -143,8 +143,8 @@ class ComparedNonces implements RelayerNonces {
   }
 
   /**
-   * Whether the chain answered. It is asked before the database, which so has whatever it stored
-   * and the chain has. Throws NonceUnknown when the chain has to be asked and is away.
+   * Gives whether the chain answered. The chain is asked before the database, so a commit in
+   * between shows in the database. Throws NonceUnknown when the chain has to be asked and is away.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -156,8 +156,8 @@ class ComparedNonces implements RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Nothing speaks against the database but a failure: anchors are signed, and sent when the
-        // chain is back.
+        // Only a failure speaks against the database. Anchors are signed all the same, and sent
+        // when the chain is back.
         this.#comparison = 'done'
         return false
       }

@@ -28,8 +28,9 @@ export type VerifiedCall = {
 }
 
 /**
- * What a streamed call gives, in order: chunks, then its record with the last chunk, which is to carry the proof (canonical
- * JSON text; null from an enclave that gave all of them out); or a fault, after which there is no record.
+ * What a streamed call gives, in order: chunks, then its record with the last chunk, which is to
+ * carry the proof (canonical JSON text; null from an enclave that gave all of them out); or a
+ * fault, after which there is no record.
  */
 export type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }

@@ -56,7 +56,10 @@ function isReleaseKey(text: string): boolean {
   }
 }
 
-/** One fault for each embedded, simulated or demonstration part that would be started, and for what nobody should get unasked. */
+/**
+ * One fault for each embedded, simulated or demonstration part that would be started, and for what
+ * nobody should get unasked.
+ */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []
   if (given.DATABASE_URL === undefined)

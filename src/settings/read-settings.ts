@@ -29,7 +29,7 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
 ): z.output<Schema> {
   const known = Object.keys(schema.shape)
-  // Of what a process's environment and an empty object inherit, nothing is a setting.
+  // What the environment, or an empty object, inherits is no setting.
   const own = ownMembers(environment)
   const given = ownMembers(
     Object.fromEntries(

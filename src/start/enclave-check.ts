@@ -43,15 +43,16 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long what is wrong with a document is taken for still wrong, milliseconds of a clock that is never set: its time may
- * come, or the other clock may be set right.
+ * How long a fault of a document is kept, milliseconds of a clock that is never set. Then the
+ * document is verified again: its time may have come, or the other clock may have been set right.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Gives findEnclaveFaults for one enclave that is asked about again and again: a document is verified once, and then only until the
- * first of its certificates ends. `releases` are looked at each time, at the time of `now`, Unix milliseconds. `monotonic` gives
- * milliseconds of a clock that is never set.
+ * Gives findEnclaveFaults for one enclave that is asked about again and again: a document is
+ * verified once, and then only until the first of its certificates ends. `releases` are looked at
+ * each time, at the time of `now`, Unix milliseconds. `monotonic` gives milliseconds of a clock
+ * that is never set.
  */
 export function createEnclaveCheck({
   releases,

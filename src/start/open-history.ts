@@ -1,7 +1,10 @@
 import type { GatewayConfig } from '../config.ts'
 import type { Logger } from '../logger.ts'
 
-/** Warns where every account may read everybody's completions, unless it is development, whose accounts are one's own. */
+/**
+ * Warns when every account may read everybody's completions. Not in development: there all accounts
+ * are one's own.
+ */
 export function warnOfOpenHistory(
   { isHistoryOpen, isProduction }: Pick<GatewayConfig, 'isHistoryOpen' | 'isProduction'>,
   log: Pick<Logger, 'warn'>,

@@ -16,14 +16,12 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The row that counts of the sequence of `row`, any of its anchors: the earliest that is in a
- * block, else the last, which is the one that can still be mined. With `when`, only if that holds.
- * Two lookups of an index, not one by two conditions, which without statistics reads every anchor.
+ * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
+ * be mined. `row` is the alias of any of its anchors. With `when`, only if that holds. Two lookups
+ * of an index: one lookup by two conditions reads every anchor while there are no statistics.
  */
 export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`): RawBuilder<unknown> {
-  const of = (column: string) => sql.ref(`${row}.${column}`)
-  const relayer = sql`coalesce(${of('origin_relayer')}, ${of('relayer')})`
-  const nonce = sql`coalesce(${of('origin_nonce')}, ${of('nonce')})`
+  const { relayer, nonce } = firstOf(row)
   return sql`(
     select c.* from (
       select x.* from anchors x where ${when} and x.relayer = ${relayer} and x.nonce = ${nonce}
@@ -48,6 +46,28 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
       (x.relayer = ${of('origin_relayer')} and x.nonce = ${of('origin_nonce')})
       or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')} and x.origin_nonce = ${of('origin_nonce')})))
   end`
+}
+
+/** Whether another anchor was made in the place of the one of alias `row`. */
+export function hasSuccessor(row: string): RawBuilder<boolean> {
+  const { relayer, nonce } = firstOf(row)
+  // attempt > 0: so that the partial index serves.
+  return sql`exists (
+    select from anchors s
+    where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
+      and s.origin_relayer = ${relayer} and s.origin_nonce = ${nonce})`
+}
+
+/** The key of the first anchor of the sequence of `row`. */
+function firstOf(row: string): {
+  readonly relayer: RawBuilder<unknown>
+  readonly nonce: RawBuilder<unknown>
+} {
+  const of = (column: string) => sql.ref(`${row}.${column}`)
+  return {
+    relayer: sql`coalesce(${of('origin_relayer')}, ${of('relayer')})`,
+    nonce: sql`coalesce(${of('origin_nonce')}, ${of('nonce')})`,
+  }
 }
 
 /** Hashes, 0x, of what laterHashes and earlierHashes give. */

@@ -16,12 +16,18 @@ export type StoredBootStatement = {
   readonly createdAt: number
 }
 
-/** Boot statements, and the heads that they are made of. Throws the driver's error when the database fails. */
+/**
+ * Boot statements, and the heads that they are made of. Throws the driver's error when the database
+ * fails.
+ */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
   /** Keeps the first statement of a notary: its enclave makes no other. */
   keep(statement: StoredBootStatement): Promise<void>
-  /** The newest stored head of each log that is signed for this chain and contract, of the newest logs first. */
+  /**
+   * The newest stored head of each log that is signed for this chain and contract, of the newest
+   * logs first.
+   */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }
 

@@ -222,7 +222,11 @@ function describeRecord(record: NewRecord) {
 
 const NOT_NULL_VIOLATION = '23502'
 
-function isRaceLost(error: unknown): boolean {
+/**
+ * Whether another commit was first: then log_id or relayer of the new row is null, which is
+ * refused.
+ */
+export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false
   return error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
 }

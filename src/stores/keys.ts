@@ -53,7 +53,10 @@ export type KeysStore = {
   findKey(id: string): Promise<StoredKey | null>
   /** Counts the keys of an account but those that ended, revoked or expired, before a time (Unix seconds). */
   countKeys(accountId: string, endedSince: number): Promise<number>
-  /** Gives the keys of one account, or all (null), oldest first; those of one second in the order of their making. */
+  /**
+   * Gives the keys of one account, or all (null), oldest first; those of one second in the order of
+   * their making.
+   */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
    * Revokes a key of an account, or of any (null), for good. False when there is none with this id; a key that is revoked

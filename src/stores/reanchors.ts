@@ -1,6 +1,7 @@
 import { sql } from 'kysely'
 import { decodeHex } from '../../attestation/bytes.ts'
-import { CommitRaceLost } from './commits.ts'
+import { hasSuccessor } from './anchor-sequence.ts'
+import { CommitRaceLost, isRaceLost } from './commits.ts'
 import type { Database } from './database.ts'
 
 /**
@@ -16,7 +17,7 @@ export type TakenAnchor = {
 }
 
 /** A signed anchor of the same head. `nonce` is the relayer's next. */
-export type Replacement = {
+type Replacement = {
   readonly relayer: string
   readonly nonce: number
   /** The signed transaction, 0x hex, and its hash. */
@@ -48,11 +49,7 @@ export function createReanchorsStore({ commits: queries }: Pick<Database, 'commi
       const { rows } = await sql<TakenRow>`
         select a.relayer, a.nonce, l.contract, a.size, a.root, a.signature
         from anchors a join logs l on l.id = a.log_id
-        where a.state = 'taken' and l.chain_id = ${chainId} and not exists (
-          select from anchors s
-          where s.attempt = a.attempt + 1 and s.attempt > 0
-            and s.origin_relayer = coalesce(a.origin_relayer, a.relayer)
-            and s.origin_nonce = coalesce(a.origin_nonce, a.nonce))
+        where a.state = 'taken' and l.chain_id = ${chainId} and not ${hasSuccessor('a')}
         order by a.created_at, a.relayer, a.nonce limit ${limit}`.execute(queries)
       return rows.map(({ relayer, nonce, contract, size, root, signature }) => ({
         relayer,
@@ -76,7 +73,7 @@ export function createReanchorsStore({ commits: queries }: Pick<Database, 'commi
             coalesce(a.origin_nonce, a.nonce), a.attempt + 1
           from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(queries)
       } catch (error) {
-        throw isRaceLost(error)
+        throw isRaceLost(error) || isReplacedAlready(error)
           ? new CommitRaceLost('the anchor was replaced, or the nonce taken, by another gateway')
           : error
       }
@@ -93,15 +90,10 @@ type TakenRow = {
   readonly signature: Uint8Array
 }
 
-const NOT_NULL_VIOLATION = '23502'
 const UNIQUE_VIOLATION = '23505'
 
-/**
- * Without a payer the relayer is null, which its NOT NULL refuses; a second replacement breaks the
- * unique index.
- */
-function isRaceLost(error: unknown): boolean {
-  if (!(error instanceof Error) || !('code' in error)) return false
-  if (error.code === UNIQUE_VIOLATION) return 'constraint' in error && error.constraint === 'anchors_again'
-  return error.code === NOT_NULL_VIOLATION && 'column' in error && error.column === 'relayer'
+/** A second replacement of one anchor breaks the unique index. */
+function isReplacedAlready(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
+  return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'
 }

@@ -1,4 +1,5 @@
 import { sql } from 'kysely'
+import { hasSuccessor } from './anchor-sequence.ts'
 import { clockSeconds, type StoreClock } from './clock.ts'
 import type { Database } from './database.ts'
 
@@ -18,7 +19,7 @@ export type RelayerBacklog = {
 }
 
 /** A relayer as the database knows it. */
-export type StoredRelayer = {
+type StoredRelayer = {
   /** Address, 0x, lower case. */
   readonly address: string
   /** Nonce of its next anchor. */
@@ -71,11 +72,7 @@ export function createRelayersStore(
         from (
           select relayer, state, created_at, log_id from anchors where state in ('pending', 'mined')
           union all
-          select relayer, state, created_at, log_id from anchors a where state = 'taken' and not exists (
-            select from anchors s
-            where s.attempt = a.attempt + 1 and s.attempt > 0
-              and s.origin_relayer = coalesce(a.origin_relayer, a.relayer)
-              and s.origin_nonce = coalesce(a.origin_nonce, a.nonce))
+          select relayer, state, created_at, log_id from anchors a where state = 'taken' and not ${hasSuccessor('a')}
         ) a
         where (select chain_id from logs where id = a.log_id) = ${chainId}
         group by relayer order by relayer`.execute(queries)

@@ -425,7 +425,10 @@ type ShownDelta = {
   readonly tool_calls?: readonly (ShownCall & { readonly index: number })[]
 }
 
-/** What readers show who append text, and who keep the first, keep the last, or append the names of calls. */
+/**
+ * What readers show who append text, and who keep the first, keep the last, or append the names of
+ * calls.
+ */
 function readersOf(deltas: readonly ShownDelta[]) {
   const [first, last, appended] = [
     new Map<number, string>(),

@@ -17,9 +17,12 @@ export const CHUNKS = [
   chunkOf({ content: '' }, 'stop'),
 ]
 
-export type KeptStream = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
+type KeptStream = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
 
-/** A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its own. */
+/**
+ * A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its
+ * own.
+ */
 export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked: boolean }): KeptStream {
   const request: JsonObject = {
     ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },

@@ -13,9 +13,10 @@ import { type BuiltRecord, buildRecord, NOTARY } from './build-record.ts'
 import { CHUNKS, keptStreams } from './kept-streams.ts'
 
 /*
- * Makes test/vectors/records/second (a record with a receipt of version 2, in both its forms, with every value on the
- * way) and test/vectors/streams/kept.json (streams as they were kept, with what a check of them finds). Run with node.
- * records/first, of version 1, is from before and stays as it is.
+ * Makes test/vectors/records/second (a record with a receipt of version 2, in both its forms, with
+ * every value on the way) and test/vectors/streams/kept.json (streams as they were kept, with what
+ * a check of them finds). Run with node. records/first, of version 1, is from before and stays as
+ * it is.
  */
 
 const FOLDER = join(import.meta.dirname, '../vectors')

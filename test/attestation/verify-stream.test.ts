@@ -82,7 +82,8 @@ describe('verifyStream', () => {
     it.each(ATTACKS)('does not pass %s', (name, attack) => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request })
-      // Null members are hashed in the stream hash alone; where the response can be recomputed, that is told instead.
+      // Null members are hashed in the stream hash alone; where the response can be recomputed,
+      // that is told instead.
       const isOnlyTold = name.includes('null') && form.usageAsked
       if (isOnlyTold) expect(outcomes(report, 'not checked')).toContain('stream hash')
       else expect(report.ok).toBe(false)

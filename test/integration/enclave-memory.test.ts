@@ -14,10 +14,16 @@ import { until } from '../support/until.ts'
 
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 
-/** What enclave-init gives a verifier of 768 MB, of which the image itself takes 220: two fifths of what is left. */
+/**
+ * What enclave-init gives a verifier of 768 MB, of which the image itself takes 220: two fifths of
+ * what is left.
+ */
 const HEAP_MEBIBYTES = 219
 
-/** Heap, half as much for what is outside of it, and Node.js itself. The enclave has 548 MB; the rest is for its bridges. */
+/**
+ * Heap, half as much for what is outside of it, and Node.js itself. The enclave has 548 MB; the
+ * rest is for its bridges.
+ */
 const RESIDENT_MEBIBYTES_MAX = 520
 
 const CALLS = 32

@@ -30,7 +30,7 @@ import { until } from './until.ts'
  * What of a gateway deals with anchors, of real parts: database, chain, committer, followers of
  * relayers, reanchorer.
  */
-export type AnchoringGateway = {
+type AnchoringGateway = {
   readonly relayer: string
   readonly database: Database
   /** The enclave's log that it follows; a new one unless it was given. */

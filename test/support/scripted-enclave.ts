@@ -40,7 +40,10 @@ export type ArrivedCall = {
   readonly response: ServerResponse
   /** Resolves when the gateway's connection is gone before the answer was whole. */
   readonly left: Promise<void>
-  /** Appends a completion with this response, of a stream with these chunks, to the log, as the enclave does. */
+  /**
+   * Appends a completion with this response, of a stream with these chunks, to the log, as the
+   * enclave does.
+   */
   seal(response: JsonObject, outcome?: Receipt['outcome'], chunks?: readonly JsonObject[]): SealedNotice
 }
 

@@ -5,12 +5,12 @@ import { type AnchorEvent, decodeAnchorEvent, EVENT_TOPICS, LogForm } from './ch
 import type { EventQuery } from './chain-source.ts'
 
 /** Blocks of one question, at most: over more, some endpoints do not refuse, but take too long. */
-export const BLOCKS_PER_QUESTION_MAX = 1_000_000
+const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks or events one question may
- * cover, each in another way: a question that is refused is asked of half the blocks, and of twice as many again after that.
- * Throws ChainFault.
+ * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks
+ * or events one question may cover, each in another way: a question that is refused is asked of
+ * half the blocks, and of twice as many again after that. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

@@ -87,6 +87,10 @@ export function parseLog(log: JsonObject, where: string): ServedLog {
   }
 }
 
+/**
+ * Gives the boot statement in an answer, not yet checked; null when there is none. Throws
+ * GatewayFault.
+ */
 export function parseBootAnswer(answer: JsonObject, where: string, notary: string): Json | null {
   requireNotary(answer, where, notary)
   return memberOf(answer, 'statement') ?? null

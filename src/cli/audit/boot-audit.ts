@@ -11,8 +11,8 @@ import type { FindingCode } from './findings.ts'
 import type { Gateway } from './gateway.ts'
 import type { Ledger } from './ledger.ts'
 
-/** Heads of different logs and sizes that are kept until all logs were walked. */
-export const NAMED_HEADS_MAX = 100_000
+/** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
+const NAMED_HEADS_MAX = 100_000
 
 /** Heads that enclaves were shown when they began, each once. */
 export type NamedHeads = {
@@ -23,6 +23,7 @@ export type NamedHeads = {
   isCut(): boolean
 }
 
+/** A head that an enclave was shown. `by`: notary of that enclave. */
 export type NamedHead = BootHead & { readonly by: string }
 
 /** Gives an empty collection. */
@@ -41,7 +42,10 @@ export function collectNamedHeads(): NamedHeads {
   }
 }
 
-/** Which finding a failed check is. Those not named here mean that the statement is none of this log. */
+/**
+ * Which finding a failed check is. Those not named here mean that the statement is none of this
+ * log.
+ */
 const CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -49,7 +53,10 @@ const CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'expected configuration': 'configuration_unexpected',
 }
 
-/** Checks what the enclave of a log stated before its first leaf, and notes the heads that it names. Throws GatewayFault. */
+/**
+ * Checks what the enclave of a log stated before its first leaf, and notes the heads that it names.
+ * Throws GatewayFault.
+ */
 export async function auditBootStatement(
   log: ServedLog,
   given: {

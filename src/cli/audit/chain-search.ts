@@ -1,50 +1,32 @@
+import { type BlockRange, findFirstBlock } from '../../chain/first-block.ts'
 import type { ChainSource } from './chain-source.ts'
 
-/** Blocks, both inclusive. */
-export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
-
 /**
- * Gives the block in which the contract was made: a search of about 25 questions. Null when the endpoint keeps no state of
- * blocks that old. Throws ChainFault.
+ * Gives the block in which the contract was made: a search of about 25 questions. Null when the
+ * endpoint keeps no state of blocks that old. Throws ChainFault.
  */
 export async function findDeployment(
   chain: Pick<ChainSource, 'hadCode'>,
   contract: string,
   toBlock: number,
 ): Promise<number | null> {
-  return await findFirst({ fromBlock: 0, toBlock }, (block) => chain.hadCode(contract, block))
+  return await findFirstBlock({ fromBlock: 0, toBlock }, (block) => chain.hadCode(contract, block))
 }
 
 /**
- * Gives the hash and block of the transaction that took a nonce of an account, which happened in the range; no hash when that block
- * has none of the account's with it. Null when the endpoint keeps no state of blocks that old. Throws ChainFault.
+ * Gives the hash and block of the transaction that took a nonce of an account, which happened in
+ * the range; no hash when that block has none of the account's with it. Null when the endpoint
+ * keeps no state of blocks that old. Throws ChainFault.
  */
 export async function findSent(
   chain: Pick<ChainSource, 'countSent' | 'findInBlock'>,
   sent: { readonly from: string; readonly nonce: number },
   range: BlockRange,
 ): Promise<{ readonly txHash: string | null; readonly block: number } | null> {
-  const block = await findFirst(range, async (at) => {
+  const block = await findFirstBlock(range, async (at) => {
     const count = await chain.countSent(sent.from, at)
     return count === null ? null : count > sent.nonce
   })
   if (block === null) return null
   return { txHash: await chain.findInBlock(block, sent), block }
-}
-
-/** The first block of which it holds: once it does, it goes on to. Null when it cannot be told of one that matters. */
-async function findFirst(
-  { fromBlock, toBlock }: BlockRange,
-  holds: (block: number) => Promise<boolean | null>,
-): Promise<number | null> {
-  let low = fromBlock
-  let high = toBlock
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2)
-    const held = await holds(middle)
-    if (held === null) return null
-    if (held) high = middle
-    else low = middle + 1
-  }
-  return low
 }

@@ -39,7 +39,10 @@ export type ChainSource = {
   eventPages(query: EventQuery): AsyncIterable<readonly AnchorEvent[]>
   /** Whether the contract of this release stands at the address. */
   hasContract(address: string): Promise<boolean>
-  /** Whether there was code at the address after this block. Null when the endpoint keeps no state of that time. */
+  /**
+   * Whether there was code at the address after this block. Null when the endpoint keeps no state
+   * of that time.
+   */
   hadCode(address: string, block: number): Promise<boolean | null>
   /** How many transactions an account had sent after this block; null as hadCode. */
   countSent(address: string, block: number): Promise<number | null>

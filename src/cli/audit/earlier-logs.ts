@@ -8,8 +8,9 @@ import { GatewayFault } from './gateway-fault.ts'
 import type { Ledger } from './ledger.ts'
 
 /**
- * Compares the heads that enclaves were shown when they began with the logs that are served now: each is of a listed log, and that log
- * went on from it. `isOneLog`: only one was asked for. Never throws for what the gateway says.
+ * Compares the heads that enclaves were shown when they began with the logs that are served now.
+ * Each head must be of a listed log that grew from it. `isOneLog`: only one log was asked for.
+ * Never throws for what the gateway says.
  */
 export async function auditEarlierLogs(
   named: NamedHeads,

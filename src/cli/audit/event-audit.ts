@@ -98,7 +98,10 @@ async function lookUp(
   else ledger.pass('heads on chain')
 }
 
-/** Whether the gateway proves that the larger head's log begins with the smaller one's. Throws GatewayFault. */
+/**
+ * Whether the gateway proves that the larger head's log begins with the smaller one's. Throws
+ * GatewayFault.
+ */
 export async function isConsistent(
   one: TreeHead,
   other: TreeHead,

@@ -25,6 +25,7 @@ export const GATEWAY_CHECKS = {
   'transactions of relayers': 'every transaction of those relayers is accounted for',
 } as const satisfies Readonly<Record<string, string>>
 
+/** Name of a check, of a log or of the gateway. */
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**

@@ -6,7 +6,7 @@ import type { Ledger } from './ledger.ts'
 import { auditRelayers } from './relayer-audit.ts'
 
 /** What is known once all logs were audited. */
-export type AuditedGateway = {
+type AuditedGateway = {
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /** Of earlier runs too. */
@@ -18,8 +18,8 @@ export type AuditedGateway = {
 }
 
 /**
- * Looks on the chain for logs that the gateway does not list: in the contracts of those that it lists, and in what its relayers sent.
- * Never throws for what the chain says.
+ * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
+ * lists, and in what its relayers sent. Never throws for what the chain says.
  */
 export async function auditContracts(
   audited: AuditedGateway,

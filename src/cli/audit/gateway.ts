@@ -39,7 +39,10 @@ export type Gateway = {
   /** All of its logs, newest first. */
   listLogs(): Promise<readonly ServedLog[]>
   fetchLog(notary: string): Promise<ServedLog>
-  /** What the notary's enclave stated of the logs before its own, as it came; null when none is served. */
+  /**
+   * What the notary's enclave stated of the logs before its own, as it came; null when none is
+   * served.
+   */
   fetchBootStatement(notary: string): Promise<Json | null>
   /** Pages of heads of more leaves than `after` (null: from the first), ascending. */
   headPages(notary: string, after: number | null): AsyncIterable<HeadPage>

@@ -4,7 +4,7 @@ import type { ChainSource } from './chain-source.ts'
 import type { Ledger } from './ledger.ts'
 import type { Payers } from './payers.ts'
 
-/** Anchors of others whose sender is asked for at once. */
+/** Most anchors of unlisted logs whose senders are asked for at once. */
 const BATCH_EVENTS_MAX = 50
 
 /** Which logs of a contract are known, and what was found of the others. */
@@ -16,9 +16,9 @@ export type Notaries = {
 }
 
 /**
- * Reads every anchor in a contract, since it was made: whoever has a log that the gateway does not list, and had an anchor paid for
- * by an account that also pays for the gateway's, is the notary of a log that it hides. Notaries whose anchors others paid for are
- * other people's, and counted. Throws ChainFault.
+ * Reads every anchor in a contract since its deployment. When a relayer of the gateway paid for an
+ * anchor of a log that the gateway does not list, the gateway hides that log. Logs whose anchors
+ * others paid for are other people's; they are counted. Throws ChainFault.
  */
 export async function auditHiddenLogs(
   contract: string,
@@ -72,7 +72,9 @@ async function judge(
   return events.map(({ notary }) => notary)
 }
 
-/** Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen. */
+/**
+ * Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen.
+ */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash'> & { readonly address: string },
   {

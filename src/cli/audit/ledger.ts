@@ -17,7 +17,10 @@ export type AuditCheck = {
   readonly isMoot: boolean
 }
 
-/** What was found of one log, or of the gateway as a whole, and how much was looked at: written while the audit goes on. */
+/**
+ * What was found of one log, or of the gateway as a whole, and how much was looked at: written
+ * while the audit goes on.
+ */
 export type Ledger = {
   /** So many things were checked in this respect, and nothing was wrong with them. */
   pass(check: AuditCheckName, count?: number): void
@@ -38,7 +41,8 @@ export type Ledger = {
 }
 
 /**
- * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the findings of an earlier run.
+ * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the
+ * findings of an earlier run.
  */
 export function openLedger(notary: string | null, earlier: readonly Finding[] = []): Ledger {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES

@@ -36,8 +36,8 @@ export function auditIdentity(
 }
 
 /**
- * Those that the auditor named; else those of the expected releases, when each has one. Which of them goes with which image is
- * checked with each document.
+ * Those that the auditor named; else those of the expected releases, when each has one. Which of
+ * them goes with which image is checked with each document.
  */
 function expectedConfigurations({ configurations = [], releases = [] }: BundlePolicy): readonly Uint8Array[] {
   if (configurations.length > 0) return configurations

@@ -1,7 +1,10 @@
 /** Nonces from `start` to before `end`. */
 export type NonceRange = { readonly start: number; readonly end: number }
 
-/** Nonces of one account, as ranges: a relayer that only anchors has one, however many anchors it paid for. */
+/**
+ * Nonces of one account, as ranges: a relayer that only anchors has one, however many anchors it
+ * paid for.
+ */
 export class NonceSet {
   /** Ascending; between two of them at least one nonce is missing. */
   private ranges: NonceRange[]

@@ -2,11 +2,11 @@ import { z } from 'zod'
 import { type NonceRange, NonceSet } from './nonce-set.ts'
 
 /**
- * Who paid for the anchors that a gateway serves, as the chain says, and with which nonces: its relayers, of all logs that
- * this audit, and those it goes on from, came to.
+ * The relayers of a gateway: who paid for the anchors that it serves, as the chain says, and with
+ * which nonces. Of all logs that this audit came to, and those that it goes on from.
  */
 export type Payers = {
-  /** False when heads were walked of which nobody noted who paid: by a run of an earlier version. */
+  /** False when a run of an earlier version walked heads without noting who paid for them. */
   readonly isWhole: boolean
   note(payer: { readonly address: string; readonly nonce: number }): void
   has(address: string): boolean
@@ -59,4 +59,5 @@ export const WrittenPayersForm = z.record(
     ),
 )
 
+/** Payers as a state file has them. */
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>

@@ -11,11 +11,13 @@ import { type Notaries, reportHidden } from './hidden-logs.ts'
 import type { Ledger } from './ledger.ts'
 import type { Payers } from './payers.ts'
 
-/** Transactions of one relayer that are looked up. Who anchors alone has a few others. */
-export const TRANSACTIONS_LOOKED_UP_MAX = 200
+/**
+ * Most transactions of one relayer that are looked up. A relayer that only anchors has few others.
+ */
+const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /** What the transactions of relayers are judged with. */
-export type RelayerParts = {
+type RelayerParts = {
   readonly chain: ChainSource
   readonly ledger: Ledger
   readonly payers: Payers
@@ -27,8 +29,8 @@ export type RelayerParts = {
 }
 
 /**
- * Accounts for every nonce of the relayers: each was taken by a transaction, and one that is no served anchor may be what a
- * hidden log is anchored by, in this contract or another. Throws ChainFault.
+ * Accounts for every nonce of the relayers. Each nonce belongs to a transaction. One that is no
+ * served anchor may anchor a hidden log, in this contract or in another. Throws ChainFault.
  */
 export async function auditRelayers(parts: RelayerParts): Promise<void> {
   const { ledger, payers } = parts

@@ -38,7 +38,7 @@ export async function openAuditState(
   async function flush(): Promise<void> {
     if (path === null || !isDirty) return
     const written = Object.fromEntries([...logs].map(([notary, saved]) => [notary, writeSavedLog(saved)]))
-    // Beside logs whose payers nobody noted, those of the others would pass for all.
+    // When the payers of some logs were not noted, those of the others would pass for all.
     const noted = payers.isWhole ? { relayers: payers.write() } : {}
     const state = { format: FORMAT, version: 1, scope, logs: written, ...noted }
     await writeFileWhole(path, `${JSON.stringify(state)}\n`)

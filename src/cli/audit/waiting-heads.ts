@@ -2,8 +2,8 @@ import { equalBytes } from '../../../attestation/bytes.ts'
 import type { ServedHead } from './answers.ts'
 import type { Gateway } from './gateway.ts'
 
-/** Heads that are asked for again, at most: each is a call. */
-export const REFRESHED_MAX = 1_000
+/** Most heads that are asked for again: each is a call. */
+const REFRESHED_MAX = 1_000
 
 /**
  * Heads that waited for their anchor, with the transaction that the gateway names for them now: one

@@ -39,7 +39,7 @@ export function registerAudit(program: Command): void {
     .command('audit')
     .summary("walk a gateway's whole log, and report what is missing or contradictory")
     .description(
-      "Walk a gateway's logs as an outsider: every head signed, growing and over the leaves that are served; with --rpc every anchor on the chain, and every head there served; with a key every record against its leaf.",
+      "Walk a gateway's logs as an outsider: every head signed, growing and over the leaves that are served; with --rpc every anchor on the chain, every head there served, and no log there hidden; with a key every record against its leaf.",
     )
     .argument('<url>', "the gateway's base URL", parseBaseUrl)
     .option('--notary <address>', 'this log alone', parseNotary)
@@ -50,7 +50,7 @@ export function registerAudit(program: Command): void {
       parseCount,
     )
     .option('--to <leaves>', 'end at the first head of at least so many leaves', parseCount)
-    .option('--from-block <number>', "first block to look for the notary's heads in", parseCount)
+    .option('--from-block <number>', 'first block to look for heads in', parseCount)
     .option(
       '--key <key>',
       'API key, to check records too (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)',
@@ -60,7 +60,11 @@ export function registerAudit(program: Command): void {
     .option('--state <file>', 'keep there how far the audit is, and go on from it')
     .option('--timeout <seconds>', 'longest that one answer may take (default: 60)', parseSeconds)
     .option('--json', 'print one JSON object')
-    .option('--configuration <digest|file>', 'expected boot configuration; may be repeated', collectText)
+    .option(
+      '--configuration <digest|file>',
+      'expected boot configuration, never from the gateway; may be repeated',
+      collectText,
+    )
   addAttestationOptions(command)
     .addHelpText(
       'after',

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import {
@@ -76,7 +77,10 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
     )
 }
 
-/** Warnings of parts that can be guessed: their hashes have no salt but what the caller or the provider put into them. */
+/**
+ * Warnings of parts that can be guessed: their hashes have no salt but what the caller or the
+ * provider put into them.
+ */
 function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePart[]): readonly string[] {
   const isSalted = 'request' in record && hasNonce(record.request)
   return parts
@@ -84,11 +88,14 @@ function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePa
     .map((part) => `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`)
 }
 
-/** Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could itself be guessed. */
+/**
+ * Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could
+ * itself be guessed.
+ */
 function hasNonce(request: JsonObject): boolean {
-  const given = memberOf(request, 'affidavit')
+  const given = memberOf(request, CALLER_MEMBER)
   const nonce = isJsonObject(given) ? memberOf(given, 'nonce') : undefined
-  return typeof nonce === 'string' && /^([0-9a-f]{2}){16,64}$/.test(nonce)
+  return typeof nonce === 'string' && CALLER_NONCE_FORM.test(nonce)
 }
 
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {

@@ -103,7 +103,10 @@ async function verifySource(source: string, options: VerifyOptions): Promise<Out
 
 const NO_KEY = { apiKey: null } as const
 
-/** A gateway may answer with evidence of anything. Its own checks will show that its hash is of its request and response. */
+/**
+ * A gateway may answer with evidence of anything. Its own checks will show that its hash is of its
+ * request and response.
+ */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)
     throw new CliError(`expected the evidence of ${hash}, got that of another completion, ${record.hash}`)
@@ -177,7 +180,10 @@ async function reportRecords(
   }
 }
 
-/** What was kept is of one call. An answer that is the source itself has nothing else to be compared with. */
+/**
+ * What was kept is of one call. An answer that is the source itself has nothing else to be compared
+ * with.
+ */
 function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
   if (requestBody === null && answer === null) return
   if (subjects.length > 1)

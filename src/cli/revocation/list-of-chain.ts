@@ -7,14 +7,18 @@ import type { RevocationList } from '../../../attestation/nitro/revocation-list.
 import { addressesOf, type ParsedList } from './parse-list.ts'
 import { type RevocationListCode, RevocationListError } from './revocation-list-error.ts'
 
-/** What a list says of a chain, and until when the certificate lives that it speaks of; or why it says nothing. */
+/**
+ * What a list says of a chain, and when the certificate that it is about ends; or why it says
+ * nothing.
+ */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
   | { readonly kind: 'silent'; readonly error: RevocationListError }
 
 /**
- * Verifies a list against a chain (DER, root first, leaf last), of which nothing is verified here: a CA certificate in it has the list's
- * issuer as its subject, may sign lists, and its key signed this one; and the list is about the certificate that follows.
+ * Verifies a list against a chain (DER, root first, leaf last). A CA certificate of the chain has
+ * the list's issuer as its subject, may sign lists, and signed this one; the list is about the
+ * certificate that follows. Does NOT verify the chain: verifyAttestation does.
  */
 export async function findListOfChain(
   parsed: ParsedList,

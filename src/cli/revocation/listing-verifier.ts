@@ -7,7 +7,10 @@ import { findListOfChain, type ListOfChain } from './list-of-chain.ts'
 import type { ParsedList } from './parse-list.ts'
 import { RevocationListError } from './revocation-list-error.ts'
 
-/** Chains that are remembered with what each list says of them: enclaves of one host share theirs for hours. */
+/**
+ * Most chains that are remembered with what each list says of them. Enclaves of one host share
+ * theirs for hours.
+ */
 const CHAINS_MAX = 64
 
 /** A verifier that looks certificates up in lists. */
@@ -17,9 +20,10 @@ export type ListingVerifier = AttestationVerifier & {
 }
 
 /**
- * Gives a verifier of documents of which no certificate is in the lists. `isOfOne`: it is for one document, and a list that says nothing
- * of that is thrown as RevocationListError, or refused by the library. For several documents, at their own times, a list is
- * left out where it says nothing, and `unused` tells those that were left out everywhere.
+ * Gives a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: it is
+ * for one document, and a list that says nothing of it is an error (RevocationListError, or the
+ * library's). Otherwise it is for several documents, each at its own time: a list is left out where
+ * it says nothing, and `unused` gives those that were left out everywhere.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,

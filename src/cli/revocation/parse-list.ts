@@ -25,15 +25,16 @@ export type ParsedList = {
 }
 
 /** Which of its issuer's certificates a list is about (RFC 5280 section 5.2.5). */
-export type ListScope = {
+type ListScope = {
   /** Addresses that a certificate must name one of; null: any certificate. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
 }
 
 /**
- * Gives the lists in a file: one in DER, or PEM with one or more blocks. Each is a version 2 list of RFC 5280 section 5, signed by
- * ECDSA with SHA-384, whole, direct, and with no critical extension that is not understood here. Throws RevocationListError.
+ * Gives the lists in a file: one in DER, or PEM with one or more blocks. Each is a version 2 list
+ * of RFC 5280 section 5, signed by ECDSA with SHA-384, whole, direct, and with no critical
+ * extension that is not understood here. Throws RevocationListError.
  */
 export function parseLists(file: Uint8Array, source: string): readonly ParsedList[] {
   if (file[0] === DER_SEQUENCE) return [parseList(file, source)]
@@ -49,7 +50,10 @@ const VERSION_2 = 1
 
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
-/** Issuing distribution point, CRL number, authority key identifier: what is known, or changes nothing. */
+/**
+ * Issuing distribution point, CRL number, authority key identifier: what is known, or changes
+ * nothing.
+ */
 const UNDERSTOOD: ReadonlySet<string> = new Set([ISSUING_DISTRIBUTION_POINT, '2.5.29.20', '2.5.29.35'])
 /** Of an entry: reason and date. Whatever the reason, the certificate is not used. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])

@@ -7,7 +7,7 @@ import { RevocationListError } from './revocation-list-error.ts'
 /** Largest file of lists, bytes: some 100,000 certificates. */
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
 /** Longest that a list may take to be fetched, milliseconds. */
-export const LISTS_TIMEOUT_MS = 30_000
+const LISTS_TIMEOUT_MS = 30_000
 
 /** Where revocation lists are, as commander gives it. */
 export type RevocationOptions = { readonly crl?: readonly string[] }
@@ -21,7 +21,10 @@ export function addRevocationOption(command: Command): Command {
   )
 }
 
-/** Gives the lists that the options name, by file or http(s) URL, made by `nowMs`. Throws CliError, RevocationListError. */
+/**
+ * Gives the lists that the options name, by file or http(s) URL, made by `nowMs`. Throws CliError,
+ * RevocationListError.
+ */
 export async function readRevocationLists(
   options: RevocationOptions,
   nowMs: number,

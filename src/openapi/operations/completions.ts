@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
 import { chatRequest } from '../../schemas/chat-request.ts'
 import { hashParameter, historyQuery } from '../../schemas/history-query.ts'
 import { IDEMPOTENCY_KEY_LENGTH_MAX } from '../../schemas/idempotency-key.ts'
@@ -25,8 +26,8 @@ const body = { name: 'ChatCompletionRequest', schema: chatRequest }
 const verifiedBody = {
   name: 'VerifiedChatCompletionRequest',
   schema: chatRequest.safeExtend({
-    affidavit: z
-      .strictObject({ nonce: z.string().regex(/^([0-9a-f]{2}){16,64}$/) })
+    [CALLER_MEMBER]: z
+      .strictObject({ nonce: z.string().regex(CALLER_NONCE_FORM) })
       .describe(
         'A nonce of the caller, 16 to 64 bytes in hex: hashed with the request, not sent to the provider. ' +
           "The receipt's `attempt` then says how often this very call was made.",

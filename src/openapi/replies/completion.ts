@@ -58,7 +58,10 @@ export const chatCompletion = z.looseObject({
   usage: usage.nullish(),
 })
 
-/** Streamed chunk (interface, 2.2). The last one of a verified completion has the proof's members too. */
+/**
+ * Streamed chunk (interface, 2.2). The last one of a verified completion has the proof's members
+ * too.
+ */
 export const chatChunk = z.looseObject({
   id: z.string(),
   object: z.literal('chat.completion.chunk'),

@@ -44,7 +44,10 @@ export const log = z.strictObject({
 
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
-/** Heads of other logs that the enclave was shown while this log was empty; null of an enclave that stated nothing. */
+/**
+ * Heads of other logs that the enclave was shown while this log was empty; null of an enclave that
+ * stated nothing.
+ */
 export const bootStatement = z.strictObject({
   notary: address,
   statement: z

@@ -4,7 +4,10 @@ import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 /** Place of the timestamp in a header. */
 const TIMESTAMP = 11
 
-/** The bundle with its block at another time, Unix seconds, and the hash of that block: what anyone can write. */
+/**
+ * The bundle with its block at another time, Unix seconds, and the hash of that block: what anyone
+ * can write.
+ */
 export function moveBlock(bundle: EvidenceBundle, timestamp: number): EvidenceBundle {
   if (bundle.block === null) throw new Error('expected a block')
   const fields = decodeRlp(bundle.block.header)

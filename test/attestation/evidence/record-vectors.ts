@@ -14,9 +14,10 @@ import { type RawBlock, readBlock } from './read-block.ts'
 import { proveByReference } from './reference-trie.ts'
 
 /*
- * Makes test/vectors/evidence/second from one run of anvil: a bundle of version 2 whose anchor is in a mined block, and
- * the same as it is when its head was anchored again. Run with node; the documents' keys are new each time, so every
- * file changes. blocks.json, first/ and old-anchor/ (version 1) were made so before there was a version 2.
+ * Makes test/vectors/evidence/second from one run of anvil: a bundle of version 2 whose anchor is
+ * in a mined block, and the same as it is when its head was anchored again. Run with node; the
+ * documents' keys are new each time, so every file changes. blocks.json, first/ and old-anchor/
+ * (version 1) were made so before there was a version 2.
  */
 
 const FOLDER = join(import.meta.dirname, '../../vectors/evidence/second')

@@ -11,7 +11,10 @@ export const BLOCKS: readonly RawBlock[] = JSON.parse(read('blocks.json').toStri
 /** A bundle whose anchor is in one of those blocks. */
 export const FIRST_BUNDLE: Json = parseExactJson(new Uint8Array(read('first/bundle.json')))
 
-/** That bundle with a block made up around its anchor, an hour before the completion; it must be refused for nothing else. */
+/**
+ * That bundle with a block made up around its anchor, an hour before the completion; it must be
+ * refused for nothing else.
+ */
 export const OLD_ANCHOR_BUNDLE: Json = parseExactJson(new Uint8Array(read('old-anchor/bundle.json')))
 
 /** The checks that fail of it. */
@@ -19,7 +22,10 @@ export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
   read('old-anchor/expected.json').toString(),
 ).failed
 
-/** A bundle of version 2, and the same whose head was anchored again because its first transaction was never mined. */
+/**
+ * A bundle of version 2, and the same whose head was anchored again because its first transaction
+ * was never mined.
+ */
 export const SECOND_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/bundle.json')))
 export const REANCHORED_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/reanchored.json')))
 

@@ -23,7 +23,10 @@ const SETTINGS: ImageSettings = {
   cas: new TextEncoder().encode(`${rootCertificates[0]}\n`),
 }
 
-/** What an enclave in the image would say, from files on a disk and variables as its init script sets them. */
+/**
+ * What an enclave in the image would say, from files on a disk and variables as its init script
+ * sets them.
+ */
 function bootFrom(settings: ImageSettings): string {
   const tree = writeSettings(settings)
   for (const [path, entry] of tree) {

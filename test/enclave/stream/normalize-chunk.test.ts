@@ -35,7 +35,10 @@ function run(chunks: readonly JsonObject[], on: StreamTerms = terms) {
   return { given: visible === null ? given : [...given, visible], hidden, state }
 }
 
-/** As run, but as the enclave does it: chunks are settled, and those that make an ambiguity end the stream. */
+/**
+ * As run, but as the enclave does it: chunks are settled, and those that make an ambiguity end the
+ * stream.
+ */
 function relay(chunks: readonly JsonObject[], on: StreamTerms = terms) {
   const assembly = emptyAssembly()
   const accepted: JsonObject[] = []

@@ -19,7 +19,7 @@ export type ListParts = {
 }
 
 /** Gives the DER of the list that the parts make. */
-export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
+function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   const signed = sequence(
     ...(parts.version ? [parts.version] : []),
     parts.innerAlgorithm,
