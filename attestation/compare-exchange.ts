@@ -91,12 +91,25 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
     answer.kind === 'stream'
       ? verifyRecord(proof, { request: {}, withheld, chunks: chunksOf(answer) })
       : verifyRecord({ ...responseOf(answer), ...proof }, { request: {}, withheld })
+  if (isWithoutUsage(record, answer))
+    return 'the answer of the evidence, but for its usage, which its chunks do not have'
   const made = checks.filter(({ name }) => ANSWER_CHECKS.has(name))
   const failed = made.find(({ outcome }) => outcome === 'failed')
   if (failed !== undefined) throw new ProofError('other_answer', `${failed.name}: ${failed.detail}`)
   const passed = made.filter(({ outcome }) => outcome === 'passed')
   if (passed.length === 0) throw new ProofError('other_answer', 'expected the answer of the evidence')
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
+}
+
+/**
+ * A stream whose receipt has no stream hash (version 1), and whose caller did not ask for usage,
+ * is the response without its usage. Evidence that has the response shows what that is.
+ */
+function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
+  const response = memberOf(record, 'response')
+  if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response)) return false
+  const { usage: _, ...rest } = response
+  return canonicalizeJson(responseOf(answer)) === canonicalizeJson(rest)
 }
 
 /** The checks of verifyRecord that compare the answer with the receipt. */

@@ -29,6 +29,8 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
   return {
     noteServed(model) {
       missing.delete(model)
+      // The list is for everybody, and the name of a fine-tuned model says whose it is.
+      if (model.startsWith('ft:')) return
       keepNewest(served, model, now())
     },
     noteMissing(model) {

@@ -8,6 +8,12 @@ import type { CommitsStore } from '../stores/commits.ts'
  */
 const DOUBT_TIMEOUT_MS = 2_000
 
+/**
+ * Nonces that are skipped at once, at most: ten days of an anchor each second. An endpoint that
+ * counts more lies or is of another chain, and what is signed after such a gap is never mined.
+ */
+export const NONCES_SKIPPED_MAX = 1_000_000
+
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {
   /** 0x, lower case. */
@@ -127,6 +133,15 @@ class ComparedNonces implements RelayerNonces {
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
+    }
+    if (stored !== null && this.#shown > stored + NONCES_SKIPPED_MAX) {
+      const shown = this.#shown
+      this.#shown = 0
+      this.#comparison = 'must'
+      throw new NonceUnknown(
+        `expected the chain to have at most ${NONCES_SKIPPED_MAX} transactions of relayer ${relayer.address} more ` +
+          `than the database, which has ${stored}; it says ${shown}`,
+      )
     }
     // What was lost before it was sent is nowhere: to skip its nonces would leave a gap, behind which
     // nothing is mined. Where it was sent after all, the anchor that is not mined is made again.

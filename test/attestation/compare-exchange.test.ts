@@ -111,6 +111,16 @@ describe('compareExchange', () => {
     expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
   })
 
+  it('compares a stream of version 1 whose usage nobody asked for with the rest of the response', () => {
+    const response = { ...assembleCompletion(CHUNKS), usage: USAGE }
+    const { stored } = buildRecord({ request: { ...REQUEST, stream: true }, response, version: 1 })
+    expect(outcomes(stored, stream(CHUNKS))).toEqual({
+      'answer given': 'passed',
+      'proof given': 'not checked',
+    })
+    expect(outcomes(stored, stream(CHUNKS.slice(0, 1)))).toMatchObject({ 'answer given': 'failed' })
+  })
+
   it('fails a stream with a proof of something else in any chunk', () => {
     const [first = {}, ...rest] = keptChunks
     const chunks = [{ ...first, hash: 'ab'.repeat(32) }, ...rest]

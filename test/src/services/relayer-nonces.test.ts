@@ -1,6 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createRelayerNonces, NonceUnknown } from '../../../src/services/relayer-nonces.ts'
+import {
+  createRelayerNonces,
+  NONCES_SKIPPED_MAX,
+  NonceUnknown,
+} from '../../../src/services/relayer-nonces.ts'
 
 const ADDRESS = `0x${'01'.repeat(20)}`
 
@@ -45,6 +49,17 @@ describe('createRelayerNonces', () => {
     expect(await startDatabase(60).nonces.use(async (nonce) => nonce)).toBe(60)
     const { database, nonces } = startDatabase(7)
     expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([40, 40])
+  })
+
+  it('believes no count that is far beyond the database, and asks again', async () => {
+    let count = 8 + NONCES_SKIPPED_MAX
+    const { database, nonces } = startDatabase(7, async () => count)
+    await expect(nonces.refresh()).rejects.toThrow(
+      /at most 1000000 transactions .* which has 7; it says 1000008/,
+    )
+    await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(NonceUnknown)
+    count = 9
+    expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([9, 9])
   })
 
   it('gives out none at the start while the chain is away', async () => {
