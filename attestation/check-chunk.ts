@@ -8,11 +8,11 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
  * chunks before. Proof members are not looked at. README.md, Unambiguous streams, has the rules.
  * Throws FormatError:
  *
- * - `invalid_chunk`: a member has another form than a chunk's has;
+ * - `invalid_chunk`: a member has another form than a chunk's has, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` is not that of the first chunk;
  * - `changed_type`: text goes on as another type, or the other way round;
- * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some
- *   readers append and some put in place of the first;
+ * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some readers append and
+ *   some put in place of the first, be the first empty text, or an `id` after the `name`;
  * - `changed_finish`: another role, call type or reason for the end than before;
  * - `unread_member`: a choice has a `message`, which some readers show and some do not.
  *
@@ -21,7 +21,9 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
     throw invalid('expected object to be chat.completion.chunk')
-  if (isGiven(memberOf(chunk, 'error'))) throw invalid('expected no error')
+  // Null too: some readers ask only whether it is there.
+  if (memberOf(chunk, 'error') !== undefined) throw invalid('expected no error')
+  checkNames(chunk)
   checkIdentity(assembly, chunk)
   const usage = memberOf(chunk, 'usage')
   if (isGiven(usage) && !isJsonObject(usage)) throw invalid('expected usage to be an object or null')
@@ -35,6 +37,31 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
     seen.add(index)
     checkChoice(assembly.choices.get(index), choice)
   }
+}
+
+/**
+ * Checks that each choice of a kept stream begins with its role, as all that enclaves gave out do: a reader that meets none
+ * shows no calls. Throws FormatError `invalid_chunk`. The chunks are those that checkChunk accepted.
+ */
+export function checkOpenings(chunks: readonly JsonObject[]): void {
+  const begun = new Set<Json | undefined>()
+  for (const { choices } of chunks)
+    for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : []) {
+      const delta = memberOf(choice, 'delta')
+      if (!begun.has(choice.index) && !(isJsonObject(delta) && isGiven(memberOf(delta, 'role'))))
+        throw invalid('expected each choice to begin with its role')
+      begun.add(choice.index)
+    }
+}
+
+/** Some readers assign members one by one: to them, `__proto__` gives an object members that it does not have. */
+function checkNames(value: Json): void {
+  if (isJsonArray(value)) for (const item of value) checkNames(item)
+  else if (isJsonObject(value))
+    for (const [name, member] of Object.entries(value)) {
+      if (name === '__proto__') throw invalid('expected no member called __proto__')
+      checkNames(member)
+    }
 }
 
 const IDENTITY = { id: 'string', created: 'number', model: 'string' } as const
@@ -70,16 +97,22 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   for (const [name, value] of Object.entries(delta)) {
     if (value === null) continue
     const before = known?.message.get(name)
-    if (name === 'role') checkSame(before, value, 'role')
+    if (name === 'role') checkRole(before, value)
     else if (name === 'content') checkContent(before, value)
     else if (name === 'refusal') checkText(value, 'refusal')
-    else if (name === 'function_call') checkFunction(before, value, 'function_call')
+    else if (name === 'function_call') checkFunction(before, value)
     else if (name === 'tool_calls') checkToolCalls(known, value)
     else checkMerged(before, value, `delta.${name}`)
   }
 }
 
-/** Text or content parts. Empty text may stand beside both, because it shows nothing. */
+/** Never empty: some readers take that for a role that makes no calls. */
+function checkRole(before: MergedValue | undefined, value: Json): void {
+  if (value === '') throw changed('expected role not to be empty')
+  checkSame(before, value, 'role')
+}
+
+/** Text or content parts. Empty text stands beside both, for it shows nothing. */
 function checkContent(before: MergedValue | undefined, value: Json): void {
   if (typeof value !== 'string' && !isJsonArray(value))
     throw changed('expected content to be text, parts or null')
@@ -94,43 +127,56 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
     if (!isJsonObject(call)) throw invalid('expected each tool call to be an object')
     const index = indexOf(call, 'a tool call')
     const before = known?.toolCalls.get(index)
+    checkId(before, call, { index, given })
     for (const [name, value] of Object.entries(call)) {
-      if (value === null || name === 'index') continue
-      if (name === 'id') checkOnce(before?.get('id'), value, { place: `${index} id`, given })
-      else if (name === 'type') checkSame(before?.get('type'), value, 'the type of a tool call')
-      else if (name === 'function') checkFunction(before?.get('function'), value, `${index} function`, given)
+      if (value === null || name === 'index' || name === 'id') continue
+      if (name === 'type') checkSame(before?.get('type'), value, 'the type of a tool call')
+      else if (name === 'function') checkFunction(before?.get('function'), value, { index, given })
       else checkMerged(before?.get(name), value, `tool_calls.${name}`)
     }
   }
 }
 
+/** Of a call in a chunk: its index, and which ids and names the chunk's items before gave. */
+type Place = { readonly index: number; readonly given: Set<string> }
+
+/** Once a call has its name, some readers give it an id of their own if it has none. */
+function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
+  const id = memberOf(call, 'id')
+  if (!isGiven(id)) return
+  const known = before?.get('function')
+  const name = known instanceof Map ? known.get('name') : undefined
+  if (id !== '' && ((name ?? '') !== '' || place.given.has(`${place.index} name`)))
+    throw new FormatError('changed_name', 'expected the id of a call before its name')
+  checkOnce(before?.get('id'), id, { ...place, name: 'id' })
+}
+
 function checkFunction(
   before: MergedValue | undefined,
   value: Json,
-  place: string,
-  given = new Set<string>(),
+  place: Place = { index: 0, given: new Set() },
 ): void {
   if (!isJsonObject(value)) throw invalid('expected a function to be an object')
   const members = before instanceof Map ? before : undefined
   for (const [name, member] of Object.entries(value)) {
     if (member === null) continue
-    if (name === 'name') checkOnce(members?.get('name'), member, { place: `${place} name`, given })
+    if (name === 'name') checkOnce(members?.get('name'), member, { ...place, name })
     else if (name === 'arguments') checkText(member, 'arguments')
     else checkMerged(members?.get(name), member, `function.${name}`)
   }
 }
 
-/** A name or id is given once, and whole. `given` has the places of those in this chunk. */
+/** Names and ids are given once and whole. Some readers take empty text for one, and lose what came with it. */
 function checkOnce(
   before: MergedValue | undefined,
   value: Json,
-  { place, given }: { readonly place: string; readonly given: Set<string> },
+  { index, given, name }: Place & { readonly name: string },
 ): void {
   if (typeof value !== 'string') throw changed('expected a name or id to be text')
-  if (value === '') return
-  if ((before !== undefined && before !== '') || given.has(place))
+  const key = `${index} ${name}`
+  if (value !== '' && (before !== undefined || given.has(key)))
     throw new FormatError('changed_name', 'expected the name or id of a call once')
-  given.add(place)
+  given.add(key)
 }
 
 /** Text that must stay the same once it was given. */
@@ -161,10 +207,13 @@ function kindOf(value: Json | MergedValue): string {
   return value === null ? 'null' : typeof value
 }
 
+/** Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers stay below 128. */
+const INDEX_MAX = 1_023
+
 function indexOf(members: JsonObject, what: string): number {
   const index = memberOf(members, 'index')
-  if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
-    throw invalid(`expected the index of ${what} to be a whole number from 0`)
+  if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index > INDEX_MAX)
+    throw invalid(`expected the index of ${what} to be a whole number from 0 to ${INDEX_MAX}`)
   return index
 }
 

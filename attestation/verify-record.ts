@@ -1,6 +1,7 @@
 import { addressOf, type PointRecovery, verifyCompletionSignature } from './account.ts'
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
+import { checkOpenings } from './check-chunk.ts'
 import {
   asksForUsage,
   hashChunks,
@@ -153,7 +154,11 @@ function readResponse(
   record: Json,
   { isStored, chunks }: { readonly isStored: boolean; readonly chunks: readonly JsonObject[] | null },
 ): JsonObject {
-  if (chunks !== null) return assembleCompletion(chunks)
+  if (chunks !== null) {
+    const response = assembleCompletion(chunks)
+    checkOpenings(chunks)
+    return response
+  }
   const members = parseObject(record, isStored ? 'record' : 'response')
   return isStored ? parseObject(memberOf(members, 'response'), 'response') : members
 }

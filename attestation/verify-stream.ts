@@ -34,10 +34,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Accepts only
- * what every reader of server-sent events reads alike. Throws FormatError `invalid_stream`: for an
- * event with a name, which some readers drop; an error event; a stream that does not end with
- * `[DONE]`; anything after it; bytes that are not UTF-8.
+ * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what every reader of
+ * server-sent events takes for the same is accepted: lines of `data`, one to an event, and comments, `id` and `retry` of
+ * plain ASCII. Throws FormatError `invalid_stream`: on an event with a name, which some readers drop, on one that is told
+ * as an error, on any other line, on a stream that does not end with `[DONE]`, on anything after it, and on bytes that are
+ * not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
@@ -47,22 +48,28 @@ export function splitEvents(stream: Uint8Array): readonly string[] {
   return data.slice(0, end)
 }
 
+/** Keeps byte order marks: some readers drop one at the beginning of every line, and then read that line. */
 function decode(stream: Uint8Array): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(stream)
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(stream)
   } catch {
     throw invalid('expected the stream to be UTF-8')
   }
 }
 
 function readEvent(text: string): readonly string[] {
-  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves
-  // as it is.
-  const lines = text.split('\n')
+  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves as it is.
+  const lines = text.split('\n').filter((line) => line !== '')
   if (lines.some((line) => /^event: ?error/.test(line)))
     throw invalid('the stream ends with an error: its record, if any, is in the history')
   if (lines.some((line) => line === 'event' || line.startsWith('event:')))
     throw invalid('expected events without a name, which some readers drop')
-  const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.replace(/^data: ?/, ''))
-  return data.length === 0 ? [] : [data.join('\n')]
+  const data = lines.filter((line) => line.startsWith('data:'))
+  if (!lines.every((line) => line.startsWith('data:') || UNSHOWN_LINE.test(line)))
+    throw invalid('expected no lines but data, and comments, id and retry of plain ASCII')
+  if (data.length > 1) throw invalid('expected one line of data in each event')
+  return data.map((line) => line.replace(/^data: ?/, ''))
 }
+
+/** What no reader shows. Beyond ASCII there are characters that some take for the end of a line. */
+const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

@@ -60,17 +60,22 @@ export function normalizeChunk(
   before: ChunkState,
   chunk: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  const { id, object: _, created, model, choices, usage, ...others } = chunk
+  // An error that is one ended the stream before; a null one would end it for readers that ask only whether it is there.
+  const { id, object: _, error: __, created, model, choices, usage, ...others } = chunk
   const rest = stripProofMembers(others)
   const state: ChunkState = {
     ...before,
     id: before.id ?? (typeof id === 'string' && id !== '' ? id : null),
     created:
-      before.created ?? (typeof created === 'number' && Number.isSafeInteger(created) ? created : null),
+      before.created ??
+      (typeof created === 'number' && Number.isSafeInteger(created) && created > 0 ? created : null),
     model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
     usage: isJsonObject(usage) ? usage : before.usage,
   }
   const parsed = parseChoices(choices)
+  // Many readers take the text of every choice for one answer, and so may be shown one that was never given.
+  if (parsed.some(({ index }) => index >= Math.max(1, terms.choicesAsked)))
+    throw invalid('expected no more choices than were asked for')
   if (parsed.length === 0) return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
   return emitChoices({ terms, state: fixIdentity(terms, state), choices: parsed, rest })
 }

@@ -2,11 +2,10 @@ import type { Assembly, ChoiceAssembly } from '../../attestation/assemble-choice
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Gives the chunk (normalizeChunk's) in a form that all readers take alike, where that changes
- * nothing that was said. A tool call without index gets one; an id, a call type or a function's
- * name that was given before is left out; text after content parts becomes a part. `assembly` is of
- * the chunks before. What is ambiguous even so, checkChunk refuses. Gives `chunk` itself when there
- * is nothing to settle.
+ * The chunk (normalizeChunk's) with what readers take in two ways put in the one way that they all take alike, where
+ * that changes nothing that was said: a tool call without index gets one, an id, a call type or a function's name that
+ * is empty or was given before is left out, and text after content parts becomes a part. `assembly` is of the chunks before. What
+ * is ambiguous even so, checkChunk refuses. Gives `chunk` itself when there is nothing to settle.
  */
 export function settleDeltas(assembly: Assembly, chunk: JsonObject): JsonObject {
   const { choices } = chunk
@@ -38,8 +37,8 @@ function settleChoice(assembly: Assembly, choice: Json): Json {
 }
 
 /**
- * Some providers leave the index out and send each call whole: then an id not seen before opens a
- * new one. One call may be told in several items of one chunk.
+ * Some providers leave the index out and send each call whole: then an id not seen before, or without ids another name,
+ * opens a new one. One call may be told in several items of one chunk.
  */
 function settleCalls(known: ChoiceAssembly | undefined, calls: readonly Json[]): readonly Json[] {
   let last = known?.lastToolCall ?? -1
@@ -47,7 +46,7 @@ function settleCalls(known: ChoiceAssembly | undefined, calls: readonly Json[]):
   return calls.map((call) => {
     if (!isJsonObject(call)) return call
     const knownOfCall = (index: number) => inChunk.get(index) ?? known?.toolCalls.get(index)
-    const index = call.index ?? indexFor(call, last, knownOfCall(last)?.get('id'))
+    const index = call.index ?? indexFor(call, last, knownOfCall(last))
     if (typeof index !== 'number') return call
     const before = knownOfCall(index)
     const settled: JsonObject = {
@@ -63,9 +62,13 @@ function settleCalls(known: ChoiceAssembly | undefined, calls: readonly Json[]):
   })
 }
 
-function indexFor({ id }: JsonObject, last: number, lastId: unknown): number {
-  const isNew = last < 0 || (typeof id === 'string' && id !== '' && id !== lastId)
-  return isNew ? last + 1 : last
+function indexFor(call: JsonObject, last: number, known: ReadonlyMap<string, unknown> | undefined): number {
+  const { id, function: own } = call
+  if (last < 0) return 0
+  if (typeof id === 'string' && id !== '') return id === known?.get('id') ? last : last + 1
+  // Gemini gives its calls neither index nor id. Who names a function begins a call.
+  const isNamed = isJsonObject(own) && typeof own.name === 'string' && own.name !== ''
+  return isNamed && known !== undefined && (nameIn(known) ?? '') !== '' ? last + 1 : last
 }
 
 /** The names that a call has after this chunk's part of it. */
@@ -88,10 +91,9 @@ function nameIn(known: ReadonlyMap<string, unknown>): unknown {
 const GIVEN_ONCE = ['id', 'type', 'name'] as const
 
 function withoutKnown(members: JsonObject, known: unknown): JsonObject {
-  if (!(known instanceof Map)) return members
   const repeated = GIVEN_ONCE.filter((name) => {
     const value = members[name]
-    return typeof value === 'string' && value !== '' && known.get(name) === value
+    return value === '' || (typeof value === 'string' && known instanceof Map && known.get(name) === value)
   })
   if (repeated.length === 0) return members
   return Object.fromEntries(Object.entries(members).filter(([name]) => !repeated.some((one) => one === name)))

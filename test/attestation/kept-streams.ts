@@ -42,6 +42,9 @@ export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked
 export const ATTACKS: readonly [string, (chunks: readonly JsonObject[]) => readonly JsonObject[]][] = [
   ['text in the chunk with the proof', (chunks) => chunks.with(-1, { ...last(chunks), ...addText(chunks) })],
   ['a chunk more', (chunks) => chunks.toSpliced(2, 0, chunkOf({ content: 'not ' }))],
+  ['no role at the beginning', (chunks) => chunks.with(0, chunkOf({ content: '' }))],
+  ['an empty role', (chunks) => chunks.with(1, chunkOf({ role: '', content: 'Transfer ' }))],
+  ['an error that says nothing', (chunks) => chunks.with(1, { ...at(chunks, 1), error: null })],
   ['a chunk less', (chunks) => chunks.toSpliced(2, 1)],
   ['chunks in another order', (chunks) => chunks.with(1, at(chunks, 2)).with(2, at(chunks, 1))],
   ['another text', (chunks) => chunks.with(2, chunkOf({ content: 'all.' }))],

@@ -154,7 +154,7 @@ describe('splitEvents', () => {
   it.each([
     ['line feeds', 'data: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\n'],
     ['carriage returns', 'data: {"a":1}\r\rdata: {"b":2}\r\rdata: [DONE]\r\r'],
-    ['both', '\uFEFFdata: {"a":1}\r\n\r\ndata: {"b":2}\r\n\r\ndata: [DONE]'],
+    ['both', 'data: {"a":1}\r\n\r\ndata: {"b":2}\r\n\r\ndata: [DONE]'],
     ['comments, ids and no space', ': ping\n\nid: 1\ndata:{"a":1}\n\n\ndata: {"b":2}\n\ndata: [DONE]\n'],
   ])('gives the data of events that end with %s', (_, text) => {
     expect(split(text)).toEqual(['{"a":1}', '{"b":2}'])
@@ -170,6 +170,13 @@ describe('splitEvents', () => {
     ['an event with a name, which some readers drop', 'event: note\ndata: {}\n\ndata: [DONE]\n\n'],
     ['a name without a value', 'event\ndata: {}\n\ndata: [DONE]\n\n'],
     ['an error', 'data: {}\n\nevent: error\ndata: {}\n\n'],
+    // openai 5 to 7 and LangChain take the mark away at the beginning of each line, and show its data.
+    ['a byte order mark before data', 'data: {}\n\n\uFEFFdata: {"a":1}\n\ndata: [DONE]\n\n'],
+    ['a byte order mark at the beginning', '\uFEFFdata: {}\n\ndata: [DONE]\n\n'],
+    ['a line that begins with a space', ' data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
+    ['a comment with what some take for a line break', ': \u2028data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
+    ['a line without a colon', 'data\n\ndata: {}\n\ndata: [DONE]\n\n'],
+    ['two lines of data in one event', 'data: {"a":\ndata: {}}\n\ndata: [DONE]\n\n'],
     ['bytes that are no UTF-8', Uint8Array.of(0x64, 0xff)],
   ])('refuses %s', (_, text) => {
     expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(FormatError)

@@ -452,6 +452,14 @@ describe('a stream that readers could take in two ways', () => {
       [{ ...first, choices: ['a', 'b'].map((content) => ({ index: 0, delta: { content } })) }],
       'wrong form',
     ],
+    [
+      'a second choice that was not asked for',
+      [{ ...first, choices: [{ index: 1, delta: { content: ' not' } }] }],
+      'wrong form',
+    ],
+    ['a call of an index that no array holds', [calling({ index: 2 ** 53 - 1, id: 'a' })], 'wrong form'],
+    // The helper of openai 4 to 6 would show `x` before the text.
+    ['__proto__ in a delta', [chunkOf(JSON.parse('{"__proto__":{"content":"x"}}'))], 'wrong form'],
   ])('is broken off: %s', async (_, chunks, message) => {
     script = () => streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
     const streamed = await enclave.stream(withUsage)

@@ -21,6 +21,7 @@ const terms: StreamTerms = {
   fallback: { id: 'chatcmpl-fallback', created: 1_700_000_000, model: 'asked' },
 }
 const withUsage: StreamTerms = { ...terms, usageAsked: true }
+const three: StreamTerms = { ...terms, choicesAsked: 3 }
 
 /** Runs a whole stream: what the caller gets, and what the record adds. */
 function run(chunks: readonly JsonObject[], on: StreamTerms = terms) {
@@ -110,7 +111,7 @@ describe('the first chunk of a choice', () => {
         { index: 0, delta: { role: 'assistant' } },
       ],
     }
-    const { given } = run([both, chunk({ content: 'a' })])
+    const { given } = run([both, chunk({ content: 'a' })], three)
     expect(
       given.map(({ choices }) =>
         (choices as readonly JsonObject[]).map(({ index, delta }) => [index, delta]),
@@ -272,17 +273,38 @@ describe('a stream without [DONE]', () => {
 
   it('is finished when all choices asked for have a finish_reason', () => {
     expect(isFinished(terms, run([done(0)]).state)).toBe(true)
-    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)]).state)).toBe(true)
+    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)], three).state)).toBe(true)
   })
 
   it('is not finished without choices, with an open choice, or with one that never began', () => {
     expect(isFinished(terms, NO_CHUNKS)).toBe(false)
-    expect(isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }]).state)).toBe(false)
+    expect(isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }], three).state)).toBe(false)
     expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0)]).state)).toBe(false)
   })
 })
 
+describe('a provider of Azure', () => {
+  it('opens with a chunk of no time, which is not taken for the time of all', () => {
+    const opening = { id: '', object: '', created: 0, model: '', choices: [], prompt_filter_results: [] }
+    const { given } = run([opening, { ...chunk({ content: 'a' }), created: 1_700_000_001 }])
+    expect(given.map(({ created }) => created)).toEqual([1_700_000_001, 1_700_000_001])
+  })
+})
+
+describe('an error of null', () => {
+  it('is left out: some readers ask only whether it is there', () => {
+    const { given } = run([{ ...chunk({ content: 'a' }), error: null }])
+    expect(given.some((one) => 'error' in one)).toBe(false)
+  })
+})
+
 describe('chunks of the wrong form', () => {
+  it('are those of a choice that was not asked for, which many readers show as one answer with the first', () => {
+    const second = { choices: [{ index: 1, delta: { content: ' not' } }] }
+    expect(() => run([chunk({ content: 'Yes' }), second])).toThrow(FormatError)
+    expect(() => run([chunk({ content: 'Yes' }), second], three)).not.toThrow()
+  })
+
   it.each<[string, JsonObject]>([
     ['choices that are no array', { choices: {} }],
     ['a choice that is no object', { choices: ['a'] }],
@@ -415,7 +437,7 @@ describe('a caller who kept the chunks', () => {
     fc.assert(
       fc.property(stream, (chunks) => {
         const seen = new Set<Json>()
-        for (const { choices } of run(chunks).given)
+        for (const { choices } of run(chunks, three).given)
           for (const { index = null, delta } of choices as readonly JsonObject[]) {
             if (seen.has(index)) expect(delta).not.toHaveProperty('role')
             else expect(delta).toMatchObject({ role: 'assistant', content: '' })

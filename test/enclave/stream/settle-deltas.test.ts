@@ -66,6 +66,23 @@ describe('settleDeltas', () => {
     expect(message).toMatchObject({ tool_calls: [{ id: 'a', function: { name: 'f', arguments: 'xxx' } }] })
   })
 
+  it('leaves out ids, types and names that are empty', () => {
+    const { given, message } = settle([
+      { tool_calls: [{ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }] },
+      { tool_calls: [{ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '}' } }] },
+    ])
+    expect(callsIn(given)[0]).toEqual({ index: 0, function: { arguments: '{' } })
+    expect(message).toMatchObject({ tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{}' } }] })
+  })
+
+  it('numbers calls that came without index and id, as from Gemini, each name a call of its own', () => {
+    const call = (city: string) => ({ id: '', type: 'function', function: { name: 'f', arguments: city } })
+    const { message } = settle([{ tool_calls: [call('"a"'), call('"b"')] }, { tool_calls: [call('"c"')] }])
+    expect(message).toMatchObject({
+      tool_calls: ['"a"', '"b"', '"c"'].map((city) => ({ function: { name: 'f', arguments: city } })),
+    })
+  })
+
   it('gives the name of a function_call once', () => {
     const call = { name: 'f', arguments: 'x' }
     const { given, message } = settle([{ function_call: call }, { function_call: call }])
