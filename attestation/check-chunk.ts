@@ -145,9 +145,8 @@ function checkId(before: MergedMembers | undefined, call: JsonObject, place: Pla
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
   const known = before?.get('function')
-  const name = known instanceof Map ? known.get('name') : undefined
-  if (id !== '' && ((name ?? '') !== '' || place.given.has(`${place.index} name`)))
-    throw new FormatError('changed_name', 'expected the id of a call before its name')
+  const isNamed = (known instanceof Map && known.has('name')) || place.given.has(`${place.index} name`)
+  if (id !== '' && isNamed) throw new FormatError('changed_name', 'expected the id of a call before its name')
   checkOnce(before?.get('id'), id, { ...place, name: 'id' })
 }
 

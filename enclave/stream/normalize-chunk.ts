@@ -149,7 +149,8 @@ function parseChoice(choice: Json, position: number): ParsedChoice {
   const finishReason = reason === undefined || reason === '' ? null : reason
   if (finishReason !== null && typeof finishReason !== 'string')
     throw invalid('expected finish_reason to be a string or null')
-  return { index, delta, finishReason, logprobs: logprobs ?? null, rest }
+  // Together states one number there, which no reader assembles.
+  return { index, delta, finishReason, logprobs: isJsonObject(logprobs) ? logprobs : null, rest }
 }
 
 function emitChoices(input: {

@@ -291,6 +291,13 @@ describe('a provider of Azure', () => {
   })
 })
 
+describe('logprobs that are no object, as from Together', () => {
+  it.each([-0.01, [], 'x'])('are null: %j', (logprobs) => {
+    const { given } = run([{ ...chunk({}), choices: [{ index: 0, delta: { content: 'a' }, logprobs }] }])
+    expect(given.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' }, logprobs: null }] })
+  })
+})
+
 describe('an error of null', () => {
   it('is left out: some readers ask only whether it is there', () => {
     const { given } = run([{ ...chunk({ content: 'a' }), error: null }])
