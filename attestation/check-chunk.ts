@@ -11,8 +11,9 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
  * - `invalid_chunk`: a member has another form than a chunk's has, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` is not that of the first chunk;
  * - `changed_type`: text goes on as another type, or the other way round;
- * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some readers append and
- *   some put in place of the first, be the first empty text, or an `id` after the `name`;
+ * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some
+ *   readers append and some put in place of the first, be the first empty text, or an `id` after
+ *   the `name`;
  * - `changed_finish`: another role, call type or reason for the end than before;
  * - `unread_member`: a choice has a `message`, which some readers show and some do not.
  *
@@ -40,8 +41,9 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
 }
 
 /**
- * Checks that each choice of a kept stream begins with its role, as all that enclaves gave out do: a reader that meets none
- * shows no calls. Throws FormatError `invalid_chunk`. The chunks are those that checkChunk accepted.
+ * Checks that each choice of a kept stream begins with its role, as all that enclaves gave out do:
+ * a reader that meets none shows no calls. Throws FormatError `invalid_chunk`. The chunks are those
+ * that checkChunk accepted.
  */
 export function checkOpenings(chunks: readonly JsonObject[]): void {
   const begun = new Set<Json | undefined>()
@@ -54,7 +56,10 @@ export function checkOpenings(chunks: readonly JsonObject[]): void {
     }
 }
 
-/** Some readers assign members one by one: to them, `__proto__` gives an object members that it does not have. */
+/**
+ * Some readers assign members one by one: to them, `__proto__` gives an object members that it does
+ * not have.
+ */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value))
@@ -165,7 +170,10 @@ function checkFunction(
   }
 }
 
-/** Names and ids are given once and whole. Some readers take empty text for one, and lose what came with it. */
+/**
+ * Names and ids are given once and whole. Some readers take empty text for one, and lose what came
+ * with it.
+ */
 function checkOnce(
   before: MergedValue | undefined,
   value: Json,
@@ -206,7 +214,10 @@ function kindOf(value: Json | MergedValue): string {
   return value === null ? 'null' : typeof value
 }
 
-/** Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers stay below 128. */
+/**
+ * Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers
+ * stay below 128.
+ */
 const INDEX_MAX = 1_023
 
 function indexOf(members: JsonObject, what: string): number {

@@ -34,11 +34,12 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what every reader of
- * server-sent events takes for the same is accepted: lines of `data`, one to an event, and comments, `id` and `retry` of
- * plain ASCII. Throws FormatError `invalid_stream`: on an event with a name, which some readers drop, on one that is told
- * as an error, on any other line, on a stream that does not end with `[DONE]`, on anything after it, and on bytes that are
- * not UTF-8.
+ * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what
+ * every reader of server-sent events takes for the same is accepted: lines of `data`, one to an
+ * event, and comments, `id` and `retry` of plain ASCII. Throws FormatError `invalid_stream`: on an
+ * event with a name, which some readers drop, on one that is told as an error, on any other line,
+ * on a stream that does not end with `[DONE]`, on anything after it, and on bytes that are not
+ * UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
@@ -48,7 +49,10 @@ export function splitEvents(stream: Uint8Array): readonly string[] {
   return data.slice(0, end)
 }
 
-/** Keeps byte order marks: some readers drop one at the beginning of every line, and then read that line. */
+/**
+ * Keeps byte order marks: some readers drop one at the beginning of every line, and then read that
+ * line.
+ */
 function decode(stream: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(stream)
@@ -58,7 +62,8 @@ function decode(stream: Uint8Array): string {
 }
 
 function readEvent(text: string): readonly string[] {
-  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves as it is.
+  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves
+  // as it is.
   const lines = text.split('\n').filter((line) => line !== '')
   if (lines.some((line) => /^event: ?error/.test(line)))
     throw invalid('the stream ends with an error: its record, if any, is in the history')

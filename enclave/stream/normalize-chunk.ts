@@ -5,10 +5,15 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../att
 /** Choices of one stream. Providers allow 128 at most. */
 export const CHOICES_MAX = 1_024
 
-/** Members of choice-less chunks that wait for the next chunk with choices. Providers send one or two. */
+/**
+ * Members of choice-less chunks that wait for the next chunk with choices. Providers send one or
+ * two.
+ */
 export const CARRIED_MEMBERS_MAX = 64
 
-/** What the caller asked of a stream, and what stands in for members that the provider never sends. */
+/**
+ * What the caller asked of a stream, and what stands in for members that the provider never sends.
+ */
 export type StreamTerms = {
   /** The caller set `stream_options.include_usage` himself. */
   readonly usageAsked: boolean
@@ -60,7 +65,8 @@ export function normalizeChunk(
   before: ChunkState,
   chunk: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // An error that is one ended the stream before; a null one would end it for readers that ask only whether it is there.
+  // An error that is one ended the stream before; a null one would end it for readers that ask only
+  // whether it is there.
   const { id, object: _, error: __, created, model, choices, usage, ...others } = chunk
   const rest = stripProofMembers(others)
   const state: ChunkState = {
@@ -73,7 +79,8 @@ export function normalizeChunk(
     usage: isJsonObject(usage) ? usage : before.usage,
   }
   const parsed = parseChoices(choices)
-  // Many readers take the text of every choice for one answer, and so may be shown one that was never given.
+  // Many readers take the text of every choice for one answer, and so may be shown one that was
+  // never given.
   if (parsed.some(({ index }) => index >= Math.max(1, terms.choicesAsked)))
     throw invalid('expected no more choices than were asked for')
   if (parsed.length === 0) return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
@@ -81,9 +88,10 @@ export function normalizeChunk(
 }
 
 /**
- * What follows the last chunk: `visible` is the usage chunk (empty choices) that a caller gets who asked for it,
- * `hidden` the same for the record alone. Both null when the provider stated no usage. With `visible`, the caller's
- * chunks assemble to exactly the recorded response; without it, to that response without its usage.
+ * What follows the last chunk: `visible` is the usage chunk (empty choices) that a caller gets who
+ * asked for it, `hidden` the same for the record alone. Both null when the provider stated no
+ * usage. With `visible`, the caller's chunks assemble to exactly the recorded response; without it,
+ * to that response without its usage.
  */
 export function finishChunks(
   terms: StreamTerms,
@@ -107,14 +115,17 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
 }
 
 /**
- * Whether a stream that ended cleanly but without `[DONE]` is complete: all choices asked for have begun, and all
- * that have begun have a finish_reason.
+ * Whether a stream that ended cleanly but without `[DONE]` is complete: all choices asked for have
+ * begun, and all that have begun have a finish_reason.
  */
 export function isFinished(terms: StreamTerms, state: ChunkState): boolean {
   return state.begun.size >= Math.max(1, terms.choicesAsked) && state.finished.size === state.begun.size
 }
 
-/** Bounded: what is carried is copied for each chunk without choices, and a provider may send those without end. */
+/**
+ * Bounded: what is carried is copied for each chunk without choices, and a provider may send those
+ * without end.
+ */
 function carry(carried: JsonObject, rest: JsonObject): JsonObject {
   const both = { ...carried, ...rest }
   if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
@@ -205,7 +216,9 @@ function continueChoice({ index, delta, finishReason, logprobs, rest }: ParsedCh
 
 type Identity = { readonly id: string; readonly created: number; readonly model: string }
 
-/** Settles id, created and model: what no chunk has said by now comes from the fallback, for good. */
+/**
+ * Settles id, created and model: what no chunk has said by now comes from the fallback, for good.
+ */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & Identity {
   return {
     ...state,

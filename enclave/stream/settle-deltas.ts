@@ -2,10 +2,11 @@ import type { Assembly, ChoiceAssembly } from '../../attestation/assemble-choice
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**
- * The chunk (normalizeChunk's) with what readers take in two ways put in the one way that they all take alike, where
- * that changes nothing that was said: a tool call without index gets one, an id, a call type or a function's name that
- * is empty or was given before is left out, and text after content parts becomes a part. `assembly` is of the chunks before. What
- * is ambiguous even so, checkChunk refuses. Gives `chunk` itself when there is nothing to settle.
+ * The chunk (normalizeChunk's) with what readers take in two ways put in the one way that they all
+ * take alike, where that changes nothing that was said: a tool call without index gets one, an id,
+ * a call type or a function's name that is empty or was given before is left out, and text after
+ * content parts becomes a part. `assembly` is of the chunks before. What is ambiguous even so,
+ * checkChunk refuses. Gives `chunk` itself when there is nothing to settle.
  */
 export function settleDeltas(assembly: Assembly, chunk: JsonObject): JsonObject {
   const { choices } = chunk
@@ -37,8 +38,8 @@ function settleChoice(assembly: Assembly, choice: Json): Json {
 }
 
 /**
- * Some providers leave the index out and send each call whole: then an id not seen before, or without ids another name,
- * opens a new one. One call may be told in several items of one chunk.
+ * Some providers leave the index out and send each call whole: then an id not seen before, or
+ * without ids another name, opens a new one. One call may be told in several items of one chunk.
  */
 function settleCalls(known: ChoiceAssembly | undefined, calls: readonly Json[]): readonly Json[] {
   let last = known?.lastToolCall ?? -1

@@ -50,13 +50,15 @@ describe('verifyStream', () => {
     expect(outcomes(report, 'not checked')).toContain('stream hash')
   })
 
+  const delta = { role: 'assistant', content: 'Yes.' }
+
   it.each([
-    ['of a chunk', (sources: string) => ({ ...chunkOf({ content: 'Yes.' }), citations: [sources] })],
+    ['of a chunk', (sources: string) => ({ ...chunkOf(delta), citations: [sources] })],
     [
       'of a choice',
       (sources: string) => ({
         ...chunkOf({}),
-        choices: [{ index: 0, delta: { content: 'Yes.' }, finish_reason: null, citations: [sources] }],
+        choices: [{ index: 0, delta, finish_reason: null, citations: [sources] }],
       }),
     ],
   ])('does not pass a member %s that another one replaces, though no text is', (_, chunkWith) => {
@@ -170,7 +172,8 @@ describe('splitEvents', () => {
     ['an event with a name, which some readers drop', 'event: note\ndata: {}\n\ndata: [DONE]\n\n'],
     ['a name without a value', 'event\ndata: {}\n\ndata: [DONE]\n\n'],
     ['an error', 'data: {}\n\nevent: error\ndata: {}\n\n'],
-    // openai 5 to 7 and LangChain take the mark away at the beginning of each line, and show its data.
+    // openai 5 to 7 and LangChain take the mark away at the beginning of each line, and show its
+    // data.
     ['a byte order mark before data', 'data: {}\n\n\uFEFFdata: {"a":1}\n\ndata: [DONE]\n\n'],
     ['a byte order mark at the beginning', '\uFEFFdata: {}\n\ndata: [DONE]\n\n'],
     ['a line that begins with a space', ' data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
