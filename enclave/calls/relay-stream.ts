@@ -20,7 +20,7 @@ import {
   normalizeChunk,
   type StreamTerms,
 } from '../stream/normalize-chunk.ts'
-import { settleDeltas } from '../stream/settle-deltas.ts'
+import { type CallAliases, settleDeltas } from '../stream/settle-deltas.ts'
 import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
@@ -83,6 +83,7 @@ class StreamRelay {
   private readonly received = createHash('sha256')
   private readonly given = createHash('sha256')
   private readonly assembly = emptyAssembly()
+  private readonly aliases: CallAliases = new Map()
   /** Events that are due. */
   private text = ''
   /** Canonical text of a chunk that may be the last. */
@@ -166,7 +167,7 @@ class StreamRelay {
   private relayChunk(chunk: JsonObject): void {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
-      for (const item of chunks) this.give(settleDeltas(this.assembly, item))
+      for (const item of chunks) this.give(settleDeltas(this.assembly, item, this.aliases))
       this.state = state
       if (chunks.length > 0) this.hasGiven = true
     } catch (error) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { addChunk, emptyAssembly, finishAssembly } from '../../../attestation/assemble-completion.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
+import { type CallAliases, settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
 
 const head = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm' }
 const chunkOf = (delta: JsonObject): JsonObject => ({ ...head, choices: [{ index: 0, delta }] })
@@ -9,8 +9,9 @@ const chunkOf = (delta: JsonObject): JsonObject => ({ ...head, choices: [{ index
 /** Deltas as they are given out, and the message they amount to. */
 function settle(deltas: readonly JsonObject[]) {
   const assembly = emptyAssembly()
+  const aliases: CallAliases = new Map()
   const given = deltas.map((delta) => {
-    const settled = settleDeltas(assembly, chunkOf(delta))
+    const settled = settleDeltas(assembly, chunkOf(delta), aliases)
     addChunk(assembly, settled)
     return (settled.choices as readonly JsonObject[])[0]?.delta
   })
@@ -80,6 +81,27 @@ describe('settleDeltas', () => {
     const { message } = settle([{ tool_calls: [call('"a"'), call('"b"')] }, { tool_calls: [call('"c"')] }])
     expect(message).toMatchObject({
       tool_calls: ['"a"', '"b"', '"c"'].map((city) => ({ function: { name: 'f', arguments: city } })),
+    })
+  })
+
+  it('tells calls apart that all have the index 0, by their ids and names', () => {
+    const call = (id: string, name: string, args: string) => ({
+      ...{ index: 0, id, type: 'function' },
+      function: { name, arguments: args },
+    })
+    const { message } = settle([
+      { tool_calls: [call('a', 'f', '{}'), call('b', 'f', '[')] },
+      { tool_calls: [{ index: 0, function: { arguments: ']' } }] },
+      { tool_calls: [call('c', 'g', '1')] },
+      { tool_calls: [{ index: 1, id: 'd', function: { name: 'h', arguments: '2' } }] },
+    ])
+    expect(message).toMatchObject({
+      tool_calls: [
+        { id: 'a', function: { name: 'f', arguments: '{}' } },
+        { id: 'b', function: { name: 'f', arguments: '[]' } },
+        { id: 'c', function: { name: 'g', arguments: '1' } },
+        { id: 'd', function: { name: 'h', arguments: '2' } },
+      ],
     })
   })
 
