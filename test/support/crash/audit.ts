@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
+import { splitEvents, verifyStream } from '../../../attestation/verify-stream.ts'
 import type { ProvenCompletion } from './callers.ts'
 
 type Place = {
@@ -21,7 +22,8 @@ const ANCHOR_TIMEOUT_MS = 60_000
 
 /**
  * Gives everything that is wrong with the service after a run: a proven completion that is not in the history, is there
- * twice, does not verify, has another transaction, or whose anchor the chain does not know as successful.
+ * twice, does not verify, has another transaction, or whose anchor the chain does not know as successful; and an answer that
+ * does not verify as its caller kept it.
  */
 export async function auditRun(
   place: Place,
@@ -39,7 +41,7 @@ export async function auditRun(
     else if (record.hash !== completion.hash)
       faults.push(`other hash at leaf ${completion.index}: ${record.hash}`)
     else if (record.tx_hash !== completion.txHash) faults.push(`other transaction: ${completion.hash}`)
-    else faults.push(...(await verifyFetched(place, completion)))
+    else faults.push(...verifyKept(completion), ...(await verifyFetched(place, completion)))
   }
   const anchors = new Set(history.map((record) => record.tx_hash))
   for (const txHash of anchors) faults.push(...(await checkAnchor(place, txHash)))
@@ -49,7 +51,19 @@ export async function auditRun(
 async function verifyFetched(place: Place, { hash }: ProvenCompletion): Promise<readonly string[]> {
   const response = await get(place, `/v1/verified/chat/completions/${hash}`)
   if (response.status !== 200) return [`not found by hash: ${hash} (${response.status})`]
-  const report = verifyRecord(parseExactJson(new Uint8Array(await response.arrayBuffer())))
+  return faultsOf(hash, verifyRecord(parseExactJson(new Uint8Array(await response.arrayBuffer()))))
+}
+
+function verifyKept({ hash, request: body, answer, isStream }: ProvenCompletion): readonly string[] {
+  const request = parseExactJson(Buffer.from(body))
+  if (!isStream) return faultsOf(hash, verifyRecord(parseExactJson(Buffer.from(answer)), { request }))
+  const chunks = splitEvents(Buffer.from(answer)).map((data) => parseExactJson(Buffer.from(data)))
+  const report = verifyStream(chunks, { request })
+  const isBound = report.checks.some(({ name, outcome }) => name === 'stream hash' && outcome === 'passed')
+  return isBound ? faultsOf(hash, report) : [`stream hash not checked: ${hash}`, ...faultsOf(hash, report)]
+}
+
+function faultsOf(hash: string, report: RecordReport): readonly string[] {
   return report.checks
     .filter(({ outcome }) => outcome === 'failed')
     .map(({ name, detail }) => `does not verify: ${hash}: ${name}: ${detail}`)

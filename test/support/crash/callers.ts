@@ -6,7 +6,10 @@ export type ProvenCompletion = {
   readonly txHash: string
   readonly index: number
   readonly publicKey: string
-  readonly content: string
+  /** Body of the request, and the answer as it came: JSON, or the events of a stream. */
+  readonly request: string
+  readonly answer: string
+  readonly isStream: boolean
 }
 
 /** What a crowd of callers saw: the proven completions, and how often each kind of failure came. */
@@ -17,7 +20,8 @@ export type CallerReport = {
 
 /**
  * Runs callers against the verified endpoint until the signal aborts, half of them streaming, each request with a text of
- * its own. A caller counts a completion only when the whole answer came: the JSON body, or the proof chunk and [DONE].
+ * its own. A caller counts a completion only when the whole answer came: the JSON body, or the last chunk, which was held
+ * back for the proof, and [DONE].
  */
 export async function runCallers(
   plan: { readonly origin: () => string; readonly key: string; readonly callers: number },
@@ -48,10 +52,13 @@ async function complete(
   { origin, key }: { readonly origin: () => string; readonly key: string },
   { text, stream }: { readonly text: string; readonly stream: boolean },
 ): Promise<ProvenCompletion> {
+  const messages = [{ role: 'user', content: text }]
+  const nonce = Buffer.from(crypto.getRandomValues(new Uint8Array(16))).toString('hex')
+  const request = JSON.stringify({ model: 'demo/echo', stream, messages, affidavit: { nonce } })
   const response = await fetch(`${origin()}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'demo/echo', stream, messages: [{ role: 'user', content: text }] }),
+    body: request,
     signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
   })
   const body = await response.text()
@@ -63,7 +70,7 @@ async function complete(
     txHash: answer.tx_hash,
     index: answer.receipt.index,
     publicKey: answer.public_key,
-    content: text,
+    ...{ request, answer: body, isStream: stream },
   }
 }
 
