@@ -58,7 +58,8 @@ export function createNodeChunks(options: {
   let carried: JsonObject = {}
   let textLength = 0
 
-  function push(chunk: JsonObject): readonly JsonObject[] {
+  function push(told: JsonObject): readonly JsonObject[] {
+    const chunk = withoutPrototypes(told) as JsonObject
     const { choices: given, usage: claim } = chunk
     if (isJsonObject(claim)) usage = claim
     const members = readMembers(chunk)
@@ -148,4 +149,24 @@ function carry(carried: JsonObject, members: JsonObject): JsonObject {
       `expected at most ${CARRIED_MEMBERS_MAX} members in chunks without choices`,
     )
   return both
+}
+
+/**
+ * The value without members called `__proto__`, at any depth: clients that assign members one by one
+ * would give an object a prototype of the node's. Gives `value` itself when it has none.
+ */
+function withoutPrototypes(value: Json): Json {
+  if (!hasPrototypes(value)) return value
+  if (isJsonArray(value)) return value.map(withoutPrototypes)
+  if (!isJsonObject(value)) return value
+  const kept = Object.entries(value).filter(([name]) => name !== '__proto__')
+  return Object.fromEntries(kept.map(([name, member]) => [name, withoutPrototypes(member)]))
+}
+
+/** Allocates nothing, because nearly every chunk has none. */
+function hasPrototypes(value: Json | undefined): boolean {
+  if (isJsonArray(value)) return value.some(hasPrototypes)
+  if (!isJsonObject(value)) return false
+  for (const name in value) if (name === '__proto__' || hasPrototypes(value[name])) return true
+  return false
 }

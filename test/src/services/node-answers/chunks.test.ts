@@ -290,3 +290,17 @@ describe('a node is refused', () => {
     ).toHaveLength(4)
   })
 })
+
+describe('members called __proto__', () => {
+  it('are left out at any depth, and nothing else is', () => {
+    const text = JSON.stringify(
+      withChoice({ delta: { content: 'a', x: [{ y: 1, z: 2 }] }, finish_reason: 'stop' }),
+    )
+    const forged: JsonObject = JSON.parse(
+      text.replace('"content"', '"__proto__":{"a":1},"content"').replace('"z"', '"__proto__"'),
+    )
+    const [, told] = readAll([forged])
+    expect(JSON.stringify(told)).not.toContain('__proto__')
+    expect(choiceOf(told).delta).toEqual({ content: 'a', x: [{ y: 1 }] })
+  })
+})
