@@ -49,6 +49,8 @@ beforeEach(async () => {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: {
       PATH: process.env.PATH,
+      // As enclave-init sets it.
+      MALLOC_MMAP_THRESHOLD_: '131072',
       ENCLAVE_SOCKET: socketPath,
       CHAIN_ID: '31337',
       CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
