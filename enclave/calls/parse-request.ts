@@ -56,7 +56,8 @@ export function parseRequest(body: Uint8Array): ParsedRequest {
   checkNonce(memberOf(request, CALLER_MEMBER) ?? null)
   const isStream = stream === true
   const usageAsked = asksForUsage(request)
-  const own = removeMember(body, CALLER_MEMBER)
+  // Looked for in the bytes only where it is: that reads all of the body once more.
+  const own = Object.hasOwn(request, CALLER_MEMBER) ? removeMember(body, CALLER_MEMBER) : body
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
