@@ -116,7 +116,10 @@ type Subject = {
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  readonly hashes: Readonly<Record<'requestHash' | 'responseHash' | 'hash', Attempt<string>>>
+  /** `computed` is of the response as it is there; `responseHash` is what is signed of it. */
+  readonly hashes: Readonly<Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>>
+  /** Whether the chunks are those of the receipt's stream hash. */
+  readonly isStream: Attempt<boolean>
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
   readonly request: Attempt<JsonObject>
@@ -139,7 +142,8 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     parseObject(isStored ? memberOf(members, 'request') : createRequest, 'request'),
   )
   const response = attempt(() => readResponse(record, { isStored, chunks }))
-  const parts = { request, response, withheld, receipt, isStored, version }
+  const isStream = attempt(() => chunks !== null && 'value' in receipt && isStreamOf(receipt.value, chunks))
+  const parts = { request, response, withheld, receipt, isStored, version, isStream }
   return {
     ...parts,
     members,
@@ -164,24 +168,26 @@ function readResponse(
 }
 
 function hashParts(
-  subject: Pick<Subject, 'request' | 'response' | 'withheld' | 'receipt' | 'isStored' | 'version' | 'chunks'>,
+  subject: Pick<
+    Subject,
+    'request' | 'response' | 'withheld' | 'receipt' | 'isStored' | 'version' | 'chunks' | 'isStream'
+  >,
 ): Subject['hashes'] {
   const { withheld, isStored } = subject
   const requestHash = attempt(
     () => withheld.request ?? hashCompletion({ request: need(subject.request), response: {} }).requestHash,
   )
-  const responseHash = attempt(() => {
-    if (withheld.response !== undefined) return withheld.response
+  const computed = attempt(() => {
     // A gateway adds `log` to every answer. A provider's own `log` is hashed in stored records of
     // version 1 alone.
     const version = isStored ? subject.version : 2
-    const computed = hashCompletion({ request: {}, response: need(subject.response), version })
-    return responseHashOf(subject, computed.responseHash)
+    return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
   })
+  const responseHash = attempt(() => withheld.response ?? responseHashOf(subject, need(computed)))
   const hash = attempt(() =>
     encodeHex(sha256(concatBytes(decodeHex(need(requestHash)), decodeHex(need(responseHash))))),
   )
-  return { requestHash, responseHash, hash }
+  return { requestHash, computed, responseHash, hash }
 }
 
 /**
@@ -190,12 +196,11 @@ function hashParts(
  * receipt.
  */
 function responseHashOf(
-  { chunks, receipt, request }: Pick<Subject, 'chunks' | 'receipt' | 'request'>,
+  { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
   computed: string,
 ): string {
-  if (chunks === null || 'fault' in receipt || receipt.value.response_hash === computed) return computed
-  const isBound = isStreamOf(receipt.value, chunks) && !asksForUsage(need(request))
-  return isBound ? receipt.value.response_hash : computed
+  if ('fault' in receipt || receipt.value.response_hash === computed || !need(isStream)) return computed
+  return asksForUsage(need(request)) ? computed : receipt.value.response_hash
 }
 
 function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
@@ -227,16 +232,12 @@ function checkResponseHash(subject: Subject): Finding {
     'the response',
   )
   if (isWithheld) return skip(withheldReason('response'))
-  if (subject.chunks !== null && hashAssembled(subject) !== responseHash) return skip(NO_USAGE)
+  if (subject.chunks !== null && need(subject.hashes.computed) !== responseHash) return skip(NO_USAGE)
   return `SHA-256 ${responseHash}`
 }
 
 const NO_USAGE =
   'the signed response has the usage, which was not asked for and is not in the chunks; the stream hash binds them'
-
-function hashAssembled({ response }: Subject): string {
-  return hashCompletion({ request: {}, response: need(response) }).responseHash
-}
 
 function checkStreamHash(subject: Subject): Finding {
   const { chunks } = subject
@@ -247,8 +248,8 @@ function checkStreamHash(subject: Subject): Finding {
     return skip('the answer was not streamed')
   }
   if (chunks === null) return skip('needs the chunks as they came')
-  if (isStreamOf(receipt, chunks)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
-  if (hashAssembled(subject) !== receipt.response_hash)
+  if (need(subject.isStream)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
+  if (need(subject.hashes.computed) !== receipt.response_hash)
     throw new ProofError('wrong_stream', 'expected the chunks that the enclave gave out, and no others')
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
