@@ -7,6 +7,8 @@ import {
   type ReleasesConfig,
   releasesOf,
 } from './enclaves/settings.ts'
+import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './net/upstream-settings.ts'
+import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
 import {
   flag,
   form,
@@ -23,8 +25,6 @@ import {
 } from './settings/fields.ts'
 import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './settings/gateway-faults.ts'
 import { type Environment, pickVariables, readSettings } from './settings/read-settings.ts'
-import { type TraceConfig, traceFields, tracesOf } from './telemetry/settings.ts'
-import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
 
@@ -129,7 +129,7 @@ const schema = z.object({
    */
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
-   * JSON file of the tiers of accounts and their limits; src/limits/README.md has its form. Default: no limits for
+   * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its form. Default: no limits for
    * development; in production those of a common free tier (60 requests and 40,000 tokens a minute, 33,000 and 4,000,000 a
    * day, for each kind of call), so that no key that leaks spends the operator's money without a bound.
    */

@@ -52,7 +52,7 @@ export function encodeUintWord(value: number): Uint8Array {
 
 const WORD_BYTES = 32
 const SELECTOR_BYTES = 4
-/** The first bytes of the hash of the function's signature; contracts/Affidavit.sol. */
+/** The first bytes of the hash of the function's signature; src/chain/contract/Affidavit.sol. */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
 /** Selector, size, root, offset and length of the signature, the signature padded to whole words. */

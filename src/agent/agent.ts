@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { BACK_OFF, type BackOffBounds, pauseAfter } from './back-off.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'

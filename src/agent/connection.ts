@@ -1,5 +1,5 @@
 import { WebSocket } from 'ws'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'
 import { encodeDrain, NODE_FEATURES } from './control-frames.ts'
 import { TAKEN_FRAME_BYTES_MAX } from './frames.ts'

@@ -1,5 +1,5 @@
-import { openLogDestination } from '../log-destination.ts'
-import { createLogger } from '../logger.ts'
+import { openLogDestination } from '../observability/log-destination.ts'
+import { createLogger } from '../observability/logger.ts'
 import { ConfigurationError } from '../settings/read-settings.ts'
 import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'

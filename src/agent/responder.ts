@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { type ControlRequest, encodeHealth, encodePong, parseControl } from './control-frames.ts'
 import { decodeFrame, encodeFailure } from './frames.ts'
 import type { Load } from './load.ts'

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'
 import { type RunAbort, type RunOutcome, runChat } from './chat-run.ts'
 import { encodeFailure, type GatewayFrame } from './frames.ts'

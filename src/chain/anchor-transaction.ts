@@ -9,7 +9,7 @@ import {
   Transaction,
 } from 'ethers'
 import { signRecoverable } from 'tiny-secp256k1'
-import { AFFIDAVIT } from '../../contracts/artifact.ts'
+import { AFFIDAVIT } from './contract/artifact.ts'
 
 /**
  * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee cap. The dearest

@@ -39,7 +39,7 @@ export type MinedAnchor = {
 }
 
 /**
- * What the broadcaster needs of the database; src/stores/anchors.ts implements it. A commit takes
+ * What the broadcaster needs of the database; src/chain/anchors-store.ts implements it. A commit takes
  * the next nonce and stores the transaction in one database transaction; nonces are only left out
  * where the chain has transactions of the relayer that the database lost.
  */

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Anchor, AnchorsStore } from './anchors-port.ts'
 import {
   type ChainView,

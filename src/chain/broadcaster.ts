@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { AnchorsStore } from './anchors-port.ts'
 import { BroadcastRounds, ChainFault, type RoundResult } from './broadcast-rounds.ts'
 import { type Rpc, RpcError } from './rpc.ts'

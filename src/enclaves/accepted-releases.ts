@@ -11,7 +11,7 @@ import {
   type ReleaseList,
 } from '../../attestation/release/release-list.ts'
 import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { ReleasesConfig } from './settings.ts'
 
 /** How often the file is looked at, milliseconds. */

@@ -1,6 +1,6 @@
 import type { Identity } from '../../enclave/protocol/messages.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
-import { EnclaveError } from '../services/enclave-error.ts'
+import type { EnclaveClient } from './enclave-client.ts'
+import { EnclaveError } from './enclave-error.ts'
 import type { Seat } from './seat.ts'
 
 /** An enclave, as who asks it for attestation documents sees it. */

@@ -1,8 +1,8 @@
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
-import type { CompletionAnswer } from '../services/enclave-client.ts'
-import { EnclaveError } from '../services/enclave-error.ts'
 import { chooseSeat } from './choose-seat.ts'
+import type { CompletionAnswer } from './enclave-client.ts'
+import { EnclaveError } from './enclave-error.ts'
 import type { Seat } from './seat.ts'
 import { isUsable } from './seat-state.ts'
 

@@ -1,5 +1,6 @@
 import type { Identity } from '../../enclave/protocol/messages.ts'
-import type { RecordsStore } from '../stores/records.ts'
+import { createEnclaveCommits, type EnclaveCommits } from '../verified/enclave-commits.ts'
+import type { RecordsStore } from '../verified/records-store.ts'
 import {
   type AttestingEnclave,
   fetchDocument,
@@ -8,7 +9,6 @@ import {
   servedNotaries,
 } from './attesting.ts'
 import { createEnclaveCalls, type EnclaveCalls, noneInUse, seekUsable } from './calls.ts'
-import { createEnclaveCommits, type EnclaveCommits } from './commits.ts'
 import type { Seat, SeatOptions } from './seat.ts'
 import { openSeats, type SeatBoard } from './seat-board.ts'
 import { isUsable, SEAT_PHASES, type SeatPhase } from './seat-state.ts'

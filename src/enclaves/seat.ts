@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CompletionCall, Identity } from '../../enclave/protocol/messages.ts'
-import { asError } from '../errors.ts'
-import type { Logger } from '../logger.ts'
-import type { Committer } from '../services/committer.ts'
-import type { CompletionAnswer, EnclaveClient } from '../services/enclave-client.ts'
-import { EnclaveError } from '../services/enclave-error.ts'
+import { asError } from '../api/errors.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Committer } from '../verified/committer.ts'
 import type { AttestingEnclave } from './attesting.ts'
+import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
+import { EnclaveError } from './enclave-error.ts'
 import {
   isToFollow,
   isToSettle,

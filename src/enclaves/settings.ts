@@ -33,7 +33,7 @@ export type EnclaveSource =
       /** How many. */
       readonly count: number
       readonly variables: Readonly<Record<string, string>>
-      /** The same for the demo provider that is started with it (src/demo/config.ts). */
+      /** The same for the demo provider that is started with it (src/local/demo/config.ts). */
       readonly demoVariables: Readonly<Record<string, string>>
     }
   | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }

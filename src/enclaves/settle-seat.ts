@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Identity } from '../../enclave/protocol/messages.ts'
-import type { Committer } from '../services/committer.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
+import type { Committer } from '../verified/committer.ts'
+import type { EnclaveClient } from './enclave-client.ts'
 
 /** Pause after something failed on the way. */
 export const SETTLE_RETRY_MS = 500

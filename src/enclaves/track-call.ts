@@ -1,5 +1,5 @@
-import type { CompletionAnswer } from '../services/enclave-client.ts'
-import type { EnclaveEvent } from '../services/enclave-events.ts'
+import type { CompletionAnswer } from './enclave-client.ts'
+import type { EnclaveEvent } from './enclave-events.ts'
 
 /** Told of one call: `onBegin` at once, `onEnd` exactly once, `onError` of what it fails with. */
 export type CallWatcher = {

@@ -1,5 +1,5 @@
-import type { EditRequest, GenerationRequest } from '../schemas/image-request.ts'
 import type { ImageType } from './image-facts.ts'
+import type { EditRequest, GenerationRequest } from './image-request.ts'
 
 /** An image that was made: checked to be one, whatever made it. */
 export type MadeImage = {

@@ -1,5 +1,5 @@
-import { IMAGE_BYTES_MAX } from '../schemas/image-request.ts'
 import { readImageFacts } from './image-facts.ts'
+import { IMAGE_BYTES_MAX } from './image-request.ts'
 import type { MadeImage } from './image-source.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Rpc, RpcError } from '../chain/rpc.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { ChainState } from './chain-state.ts'
 
 /** How often a running chain is looked after; a save follows a change within about this time. */

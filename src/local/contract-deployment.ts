@@ -1,5 +1,5 @@
-import { DEPLOYMENT } from '../../contracts/deployment.ts'
 import { hasCode } from '../chain/chain-reads.ts'
+import { DEPLOYMENT } from '../chain/contract/deployment.ts'
 import type { Rpc } from '../chain/rpc.ts'
 
 /** Where the contract is on every local chain, also after its state was lost. 0x, lower case. */

@@ -1,14 +1,14 @@
 import { join } from 'node:path'
-import type { DemoReady } from '../demo/ready.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { DemoReady } from './demo/ready.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-const MAIN = join(import.meta.dirname, '../demo/main.ts')
+const MAIN = join(import.meta.dirname, './demo/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**
- * Starts the demo provider in a process of its own, with the variables that are meant for it (src/demo/config.ts).
+ * Starts the demo provider in a process of its own, with the variables that are meant for it (src/local/demo/config.ts).
  * One that died comes back at the same address, because the enclave's provider table is fixed. Rejects with StartFailure.
  */
 export function startDemoProvider(

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** What the enclave's process says in its ready line (enclave/main.ts). */

@@ -2,7 +2,7 @@ import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createGatewayClient, type GatewayClient } from '../agent/gateway-client.ts'
 import type { AgentReady } from '../agent/run-agent.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** File of the data folder that keeps the id of the node which is made on first start. */

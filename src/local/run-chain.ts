@@ -1,4 +1,4 @@
-import { createLogger } from '../logger.ts'
+import { createLogger } from '../observability/logger.ts'
 import { startAnvil } from './anvil.ts'
 import { StartFailure } from './supervised-process.ts'
 

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { getCompileCacheDir } from 'node:module'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /** How to run a process, and how to know that it can be used. */
 export type ProcessPlan<Ready> = {

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { ApiError } from '../errors.ts'
+import { ApiError } from '../api/errors.ts'
 import { type Authenticate, authenticateNode } from './authenticate-node.ts'
 import { type AcceptedNode, checkHello, parseHello, REFUSALS, type Refusal } from './handshake.ts'
 import type { NodeLimits } from './limits.ts'

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { ApiError } from '../errors.ts'
-import type { Caller } from '../http/context.ts'
+import type { Caller } from '../api/context.ts'
+import { ApiError } from '../api/errors.ts'
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when nobody can tell. */
 export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>

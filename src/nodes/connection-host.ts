@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Circuit } from './circuit.ts'
 import type { ImageHouse } from './image-house.ts'
 import type { NodeLimits } from './limits.ts'

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { type CircuitMemory, createCircuitMemory } from './circuit-memory.ts'
 import type { ConnectionHost } from './connection-host.ts'
 import { createImageHouse, type ImageHouse } from './image-house.ts'

@@ -1,5 +1,5 @@
-import type { Logger } from '../logger.ts'
-import type { Inference } from '../stores/inferences.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Inference } from './inferences-store.ts'
 import type { InferencesSink } from './ports.ts'
 
 /** Rows in one insert. */

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import type { Authenticate } from './authenticate-node.ts'
 import { CLOSE_CODES } from './close-codes.ts'
 import type { NodeConnection } from './node-connection.ts'

@@ -1,5 +1,5 @@
 import type { WebSocket } from 'ws'
-import { currentTraceparent } from '../telemetry/call-scope.ts'
+import { currentTraceparent } from '../observability/call-scope.ts'
 import { awaitPong } from './await-pong.ts'
 import { CLOSE_CODES } from './close-codes.ts'
 import type { ConnectionHost } from './connection-host.ts'

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /** Writes of what happens to nodes, in the order it happened to each. */
 export type NodeRecords = {

@@ -1,5 +1,5 @@
-import type { Inference } from '../stores/inferences.ts'
-import type { NodesStore, StoredNode } from '../stores/nodes.ts'
+import type { Inference } from './inferences-store.ts'
+import type { NodesStore, StoredNode } from './nodes-store.ts'
 
 /** What of a registered node matters to its connection. */
 export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchived' | 'state'> & {

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { CLOSE_CODES } from './close-codes.ts'
 import { REFUSALS } from './handshake.ts'
 import type { KeyedNode } from './key-watch.ts'

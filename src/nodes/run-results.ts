@@ -1,6 +1,6 @@
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
-import type { Inference } from '../stores/inferences.ts'
 import type { DispatchError } from './dispatcher.ts'
+import type { Inference } from './inferences-store.ts'
 import { measurementAfter, measurementAfterSilence, TEXT_LENGTH_PER_TOKEN } from './measurements.ts'
 import type { NodeConnection } from './node-connection.ts'
 import type { NodeRun, RunResult } from './node-run.ts'

@@ -1,4 +1,4 @@
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /** The one timer of all nodes. */
 export type Sweep = {

@@ -1,5 +1,5 @@
 import { parseReleaseKey } from '../../attestation/release/release-key.ts'
-import { upstreamFaults } from '../upstream/settings.ts'
+import { upstreamFaults } from '../net/upstream-settings.ts'
 import type { Environment } from './read-settings.ts'
 
 /** Defaults of the two fees, which are compared here. */

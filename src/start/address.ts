@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import type { App } from '../app.ts'
+import type { App } from '../api/app.ts'
 import type { GatewayConfig } from '../config.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 

@@ -1,9 +1,9 @@
+import type { AnchorBlocksStore } from '../chain/anchor-blocks-store.ts'
+import { createBlockKeeper } from '../chain/block-keeper.ts'
+import { createBlockProofs } from '../chain/block-proofs.ts'
 import { fetchBlock } from '../chain/read-block.ts'
-import type { Logger } from '../logger.ts'
-import { createBlockKeeper } from '../services/block-keeper.ts'
-import { createBlockProofs } from '../services/block-proofs.ts'
-import type { EvidenceSources } from '../services/evidence.ts'
-import type { AnchorBlocksStore } from '../stores/anchor-blocks.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { EvidenceSources } from '../verified/evidence.ts'
 import type { Chain } from './chain.ts'
 
 /** Share of its time that the event loop works, from which on reading blocks waits. */

@@ -5,7 +5,7 @@ import type { ChainConfig } from '../config.ts'
 import { LOCAL_CHAIN_ID, LOCAL_RELAYER_KEY, startAnvil } from '../local/anvil.ts'
 import { LOCAL_CONTRACT } from '../local/contract-deployment.ts'
 import { StartFailure } from '../local/supervised-process.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /** The chain that anchors go to. */
 export type Chain = {

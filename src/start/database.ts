@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { StartFailure } from '../local/supervised-process.ts'
-import type { Logger } from '../logger.ts'
-import { type Database, openDatabase } from '../stores/database.ts'
-import { DataFolderInUse } from '../stores/folder-lock.ts'
-import { DatabaseUnfit } from '../stores/postgres.ts'
+import type { Logger } from '../observability/logger.ts'
+import { type Database, openDatabase } from '../storage/database.ts'
+import { DataFolderInUse } from '../storage/folder-lock.ts'
+import { DatabaseUnfit } from '../storage/postgres.ts'
 
 /** Folder of the embedded database within the data folder. */
 export const DATABASE_FOLDER = 'database'

@@ -1,7 +1,7 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { SCOPES } from '../scopes.ts'
-import type { ApiKeys } from '../services/api-keys.ts'
+import type { ApiKeys } from '../accounts/api-keys.ts'
+import { SCOPES } from '../api/scopes.ts'
 
 /** File of the data folder that keeps the key which is made on first start. */
 export const KEY_FILE = 'api-key'

@@ -1,10 +1,10 @@
 import { createRecentBlocks } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { FollowedEnclave } from '../enclaves/seat.ts'
-import type { Logger } from '../logger.ts'
-import type { Committer } from '../services/committer.ts'
-import { createHeadAttestations, type HeadAttestations } from '../services/head-attestations.ts'
-import type { HeadAttestationsStore } from '../stores/head-attestations.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Committer } from '../verified/committer.ts'
+import { createHeadAttestations, type HeadAttestations } from '../verified/head-attestations.ts'
+import type { HeadAttestationsStore } from '../verified/head-attestations-store.ts'
 import type { Chain } from './chain.ts'
 
 /**

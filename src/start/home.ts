@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { StartFailure } from '../local/supervised-process.ts'
-import { DataFolderInUse, type FolderLock, lockFolder } from '../stores/folder-lock.ts'
+import { DataFolderInUse, type FolderLock, lockFolder } from '../storage/folder-lock.ts'
 import { makePrivateFolder } from './private-folder.ts'
 
 /** Where a gateway that starts parts of its own keeps them. */

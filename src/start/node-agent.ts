@@ -4,7 +4,7 @@ import type { AgentReady } from '../agent/run-agent.ts'
 import type { GatewayConfig } from '../config.ts'
 import { startNodeAgent } from '../local/node-agent.ts'
 import { StartFailure, type SupervisedProcess } from '../local/supervised-process.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 import { reachableUrl } from './reachable-url.ts'
 
 /** The agent that is started here. */

@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { AppRegistry } from '../app-routes.ts'
-import type { Logger } from '../logger.ts'
+import type { ApiKeys } from '../accounts/api-keys.ts'
+import { startInferenceUpkeep } from '../nodes/inference-upkeep.ts'
+import { createInferencesStore } from '../nodes/inferences-store.ts'
 import { NODE_LIMITS } from '../nodes/limits.ts'
 import { createNodes, type Nodes } from '../nodes/nodes.ts'
-import type { ApiKeys } from '../services/api-keys.ts'
-import { startInferenceUpkeep } from '../services/inference-upkeep.ts'
-import type { Database } from '../stores/database.ts'
-import { createInferencesStore } from '../stores/inferences.ts'
-import { createNodesStore } from '../stores/nodes.ts'
+import { createNodesStore } from '../nodes/nodes-store.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Database } from '../storage/database.ts'
+import type { AppRegistry } from './app-routes.ts'
 
 /** Contributed nodes: those that are connected, and all that are registered. */
 export type NodesPart = {

@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../config.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /**
  * Warns when every account may read everybody's completions. Not in development: there all accounts

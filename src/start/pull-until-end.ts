@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
-import type { EnclaveClient } from '../services/enclave-client.ts'
+import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 
 /**
  * Gives `pull` of an enclave that this process will end. After `expectEnd`, an enclave that is out of reach is no fault:

@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../config.ts'
 import { type AcceptedReleases, openAcceptedReleases } from '../enclaves/accepted-releases.ts'
 import { StartFailure } from '../local/supervised-process.ts'
-import type { Logger } from '../logger.ts'
+import type { Logger } from '../observability/logger.ts'
 
 /**
  * Reads the accepted releases, and again when the file changes and on SIGHUP, which is no reason to end in production either way;

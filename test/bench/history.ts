@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
-import { createHistory } from '../../src/services/history.ts'
-import { createCommitsStore } from '../../src/stores/commits.ts'
-import { type Database, openDatabase } from '../../src/stores/database.ts'
-import { createLogsStore } from '../../src/stores/logs.ts'
-import { createRecordsStore } from '../../src/stores/records.ts'
-import { buildCommit, makeLog, openLog, stateAfter } from '../src/stores/build-commit.ts'
+import { type Database, openDatabase } from '../../src/storage/database.ts'
+import { createCommitsStore } from '../../src/verified/commits-store.ts'
+import { createHistory } from '../../src/verified/history.ts'
+import { createLogsStore } from '../../src/verified/logs-store.ts'
+import { createRecordsStore } from '../../src/verified/records-store.ts'
+import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/build-commit.ts'
 import { startPostgres } from '../support/postgres.ts'
 
 /**

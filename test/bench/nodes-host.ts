@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createLogger } from '../../src/logger.ts'
 import { NODE_LIMITS } from '../../src/nodes/limits.ts'
 import { createNodes } from '../../src/nodes/nodes.ts'
+import { createLogger } from '../../src/observability/logger.ts'
 import { createMemoryRegistry, TEST_ACCOUNT } from '../support/memory-registry.ts'
 
 /**

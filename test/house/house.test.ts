@@ -29,7 +29,7 @@ describe('import directions', () => {
     ['attestation/x.ts', "import { z } from 'zod'"],
     ['attestation/x.ts', "import { Certificate } from 'pkijs'"],
     ['attestation/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
-    ['attestation/a/x.ts', "export * from '../../src/app.ts'"],
+    ['attestation/a/x.ts', "export * from '../../src/api/app.ts'"],
     ['enclave/protocol/x.ts', "import { a } from '../log/log.ts'"],
     ['enclave/x.ts', "import { a } from '../src/app.ts'"],
     ['enclave/x.ts', "import { request } from 'undici'"],
@@ -41,7 +41,7 @@ describe('import directions', () => {
     ['src/routes/x.ts', "import { a } from '../stores/records.ts'"],
     ['src/services/x.ts', "import { a } from '../routes/verified.ts'"],
     ['src/stores/x.ts', "import { a } from '../services/committer.ts'"],
-    ['src/app.ts', "import { a } from './main.ts'"],
+    ['src/api/app.ts', "import { a } from './main.ts'"],
     ['migrations/x.ts', "import { a } from 'pg'"],
   ])('refuses in %s: %s', (file, source) => {
     expect(violationsOf(file, source)).toHaveLength(1)

@@ -88,7 +88,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 
 /** Kysely's migrator loads the migrations of a folder by their file names. */
 function mayComputeImports(file: string): boolean {
-  return inside(file, 'test') || file === 'src/stores/migrate.ts'
+  return inside(file, 'test') || file === 'src/storage/migrate.ts'
 }
 
 function inside(file: string, room: string): boolean {

@@ -5,9 +5,9 @@ import { Router } from '@koa/router'
 import Koa from 'koa'
 import { chromium } from 'playwright-core'
 import { expect, it } from 'vitest'
-import type { RequestState } from '../../src/http/context.ts'
-import { OPERATIONS } from '../../src/openapi/operations.ts'
-import { addReferenceRoutes } from '../../src/routes/reference.ts'
+import type { RequestState } from '../../src/api/context.ts'
+import { OPERATIONS } from '../../src/api/openapi/operations.ts'
+import { addReferenceRoutes } from '../../src/api/reference-routes.ts'
 import { findChromium } from '../support/attestation-browser/chromium.ts'
 
 const executablePath = findChromium()

@@ -5,7 +5,7 @@ import { getBytes, Wallet } from 'ethers'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
 import { type LocalChain, startAnvil } from '../../src/local/anvil.ts'
-import type { Logger } from '../../src/logger.ts'
+import type { Logger } from '../../src/observability/logger.ts'
 
 /** Fees that any chain here accepts. */
 export const TEST_FEES = { maxFeePerGasWei: 500_000_000_000n, maxPriorityFeePerGasWei: 1_000_000_000n }

@@ -3,7 +3,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { type Database, type DatabaseLocation, openDatabase } from '../../src/stores/database.ts'
+import { type Database, type DatabaseLocation, openDatabase } from '../../src/storage/database.ts'
 import { startPostgres } from './postgres.ts'
 
 /** Every store is tested on both. */

@@ -68,7 +68,7 @@ export async function startEnclaveFleet(): Promise<EnclaveFleet> {
     children.add(child)
     return child
   }
-  const demo = run('src/demo/main.ts', { DEMO_PORT: '0', DEMO_DELAY_MS: '5' }, 'ignore')
+  const demo = run('src/local/demo/main.ts', { DEMO_PORT: '0', DEMO_DELAY_MS: '5' }, 'ignore')
   const [{ origin }] = (await once(demo, 'message')) as [{ origin: string }]
   const releasesFile = join(folder, 'releases.json')
   let issued = Date.parse('2026-01-01T00:00:00Z')

@@ -1,4 +1,4 @@
-import { createCanvas } from '../../src/demo/png.ts'
+import { createCanvas } from '../../src/local/demo/png.ts'
 
 /** A PNG of one colour. */
 export function pngOf(edge: number, colour: readonly [number, number, number] = [10, 20, 30]): Buffer {

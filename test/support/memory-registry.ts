@@ -1,6 +1,6 @@
+import type { Inference } from '../../src/nodes/inferences-store.ts'
 import type { NodeState } from '../../src/nodes/node-state.ts'
 import type { InferencesSink, NodeRegistry, RegisteredNode } from '../../src/nodes/ports.ts'
-import type { Inference } from '../../src/stores/inferences.ts'
 
 /** What a test registers: a node with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {

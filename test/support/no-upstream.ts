@@ -1,9 +1,9 @@
-import type { UpstreamServices } from '../../src/routes/upstream.ts'
-import { createEmbeddings } from '../../src/services/embeddings.ts'
-import { createImages } from '../../src/services/images.ts'
-import { createWebSearch } from '../../src/services/web-search.ts'
-import { createTokenCounter } from '../../src/tokens/token-counter.ts'
-import { loadCl100k } from '../../src/tokens/vocabulary.ts'
+import { createEmbeddings } from '../../src/embeddings/embeddings.ts'
+import { createTokenCounter } from '../../src/embeddings/tokens/token-counter.ts'
+import { loadCl100k } from '../../src/embeddings/tokens/vocabulary.ts'
+import { createImages } from '../../src/images/images.ts'
+import { createWebSearch } from '../../src/search/web-search.ts'
+import type { UpstreamServices } from '../../src/start/upstream-routes.ts'
 
 /** What a gateway has whose operator configured no service. */
 export const NO_UPSTREAM: UpstreamServices = {

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import { createLogger } from '../../src/logger.ts'
 import type { NodeAnswer } from '../../src/nodes/dispatcher.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import { createNodes, type Nodes, type NodesOptions } from '../../src/nodes/nodes.ts'
+import { createLogger } from '../../src/observability/logger.ts'
 import {
   createMemoryRegistry,
   type MemoryRegistry,

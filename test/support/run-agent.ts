@@ -1,7 +1,7 @@
 import { type Agent, type AgentOptions, type AgentTimings, startAgent } from '../../src/agent/agent.ts'
 import { type Backend, createBackend } from '../../src/agent/backend.ts'
-import type { Logger } from '../../src/logger.ts'
-import { createLogger } from '../../src/logger.ts'
+import type { Logger } from '../../src/observability/logger.ts'
+import { createLogger } from '../../src/observability/logger.ts'
 
 /** Timings of an agent under test: it comes back at once, and waits for nothing long. */
 export const FAST_TIMINGS: AgentTimings = {

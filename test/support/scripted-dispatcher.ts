@@ -1,8 +1,8 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import type { AppNodes } from '../../src/app-routes.ts'
 import type { ChunkBatch } from '../../src/nodes/chunk-queue.ts'
 import { type AnswerReader, DispatchError, type NodeCall } from '../../src/nodes/dispatcher.ts'
+import type { AppNodes } from '../../src/start/app-routes.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
 export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks

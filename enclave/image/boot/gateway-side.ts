@@ -28,7 +28,7 @@ export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
 
 /** Starts the demonstration provider on any free port. Rejects with BootError `program_failed`. */
 export function startProvider(): Promise<HostProgram<ProviderFacts>> {
-  return startProgram('the demonstration provider', { file: 'src/demo/main.ts' }, providerForm)
+  return startProgram('the demonstration provider', { file: 'src/local/demo/main.ts' }, providerForm)
 }
 
 /**

@@ -61,7 +61,7 @@ export type AnchorEvent = {
   readonly txHash: string
 }
 
-/** First topics of the contract's events; contracts/Affidavit.sol. */
+/** First topics of the contract's events; src/chain/contract/Affidavit.sol. */
 export const EVENT_TOPICS = {
   anchored: topicOf('Anchored(address,uint64,bytes32)'),
   equivocation: topicOf('Equivocation(address,uint64,bytes32,bytes32)'),

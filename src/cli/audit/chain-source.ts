@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { AFFIDAVIT } from '../../../contracts/artifact.ts'
+import { AFFIDAVIT } from '../../chain/contract/artifact.ts'
 import { type Rpc, type RpcCall, RpcError, type RpcReply } from '../../chain/rpc.ts'
 import { readEventPages } from './anchor-events.ts'
 import { ChainFault } from './chain-fault.ts'

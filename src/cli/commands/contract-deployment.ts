@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { formatEther, SigningKey, Transaction } from 'ethers'
 import { z } from 'zod'
-import { DEPLOYMENT } from '../../../contracts/deployment.ts'
 import { relayerAddress } from '../../chain/anchor-transaction.ts'
 import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../../chain/chain-reads.ts'
+import { DEPLOYMENT } from '../../chain/contract/deployment.ts'
 import { type Rpc, RpcError } from '../../chain/rpc.ts'
 import { BigQuantity, Hash, readAs } from '../../chain/rpc-values.ts'
 import { ConfigurationError } from '../../settings/read-settings.ts'
@@ -63,7 +63,7 @@ export async function deployContract({
 function proxyMissing(chainId: number): CliError {
   return new CliError(
     `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: put it there as ` +
-      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself (contracts/README.md)',
+      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself (src/chain/contract/README.md)',
   )
 }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import type { EnclaveDescription, EnclaveOperations } from '../../control/operations.ts'
+import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
 import { withGateway } from '../open-operations.ts'

@@ -12,8 +12,8 @@ import { createGatewayClient, type GatewayClient, GatewayError } from '../../age
 import { openBackend } from '../../agent/open-backend.ts'
 import type { ProgressBar } from '../../agent/progress-bar.ts'
 import { AgentFailure, chooseModels } from '../../agent/registration.ts'
-import { openLogDestination } from '../../log-destination.ts'
-import { createLogger } from '../../logger.ts'
+import { openLogDestination } from '../../observability/log-destination.ts'
+import { createLogger } from '../../observability/logger.ts'
 import { CliError } from '../exit-codes.ts'
 import {
   addAccessOptions,

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { formatEther } from 'ethers'
-import type { RelayerDescription } from '../../control/operations.ts'
+import type { RelayerDescription } from '../../api/control-operations.ts'
 import { readCliConfig } from '../config.ts'
 import { withGateway } from '../open-operations.ts'
 import { printable } from '../printable.ts'

@@ -8,8 +8,8 @@ import { createBundle } from '../../../attestation/evidence/create-bundle.ts'
 import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { LogProof } from '../../../attestation/log-proof.ts'
-import { AFFIDAVIT } from '../../../contracts/artifact.ts'
 import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
+import { AFFIDAVIT } from '../../../src/chain/contract/artifact.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

@@ -28,7 +28,7 @@ beforeEach(() => {
   git('config', 'user.name', 'Tester')
   git('config', 'user.email', 'tester@example.com')
   copyFileSync(join(import.meta.dirname, '../../../.gitattributes'), join(root, '.gitattributes'))
-  for (const path of ['attestation/a.ts', 'enclave/main.ts', 'src/app.ts']) write(path, `${path}\n`)
+  for (const path of ['attestation/a.ts', 'enclave/main.ts', 'src/api/app.ts']) write(path, `${path}\n`)
   for (const path of ['package.json', 'package-lock.json']) write(path, '{}\n')
   git('add', '--all')
   git('commit', '--quiet', '--message', 'first')
@@ -64,7 +64,7 @@ describe('the sources of an image', () => {
   )
 
   it('are committed with changes elsewhere, and with files that git ignores', async () => {
-    write('src/app.ts', 'changed')
+    write('src/api/app.ts', 'changed')
     write('.git/info/exclude', 'enclave/*.log\n')
     write('enclave/a.log', 'x')
     expect((await read()).uncommitted).toEqual([])

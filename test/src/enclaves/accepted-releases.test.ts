@@ -7,7 +7,7 @@ import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
 import { releaseKeyOf } from '../../../attestation/release/release-key.ts'
 import { signReleaseList } from '../../../attestation/release/verify-release.ts'
 import { type AcceptedReleases, openAcceptedReleases } from '../../../src/enclaves/accepted-releases.ts'
-import { createLogger } from '../../../src/logger.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 
 const SECRET = new Uint8Array(32).fill(3)

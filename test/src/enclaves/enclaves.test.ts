@@ -3,17 +3,17 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
+import { createEnclaveClient } from '../../../src/enclaves/enclave-client.ts'
 import { type Enclaves, openEnclaves } from '../../../src/enclaves/enclaves.ts'
 import { ENCLAVES_MAX } from '../../../src/enclaves/limits.ts'
 import type { FollowedEnclave } from '../../../src/enclaves/seat.ts'
-import { createLogger } from '../../../src/logger.ts'
-import { createCommitter } from '../../../src/services/committer.ts'
-import { createEnclaveClient } from '../../../src/services/enclave-client.ts'
-import { createRelayerNonces } from '../../../src/services/relayer-nonces.ts'
-import { createCommitsStore } from '../../../src/stores/commits.ts'
-import type { Database } from '../../../src/stores/database.ts'
-import { createLogsStore } from '../../../src/stores/logs.ts'
-import { createRecordsStore } from '../../../src/stores/records.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { createCommitsStore } from '../../../src/verified/commits-store.ts'
+import { createCommitter } from '../../../src/verified/committer.ts'
+import { createLogsStore } from '../../../src/verified/logs-store.ts'
+import { createRecordsStore } from '../../../src/verified/records-store.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   answerWhole,
@@ -22,7 +22,7 @@ import {
   send,
   startScriptedEnclave,
 } from '../../support/scripted-enclave.ts'
-import { randomRelayer, signFake } from '../services/run-committer.ts'
+import { randomRelayer, signFake } from '../verified/run-committer.ts'
 
 const BODY = Buffer.from('{"model":"demo/echo","messages":[]}')
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import type { CompletionAnswer } from '../../../src/enclaves/enclave-client.ts'
+import type { EnclaveEvent } from '../../../src/enclaves/enclave-events.ts'
 import { trackCall } from '../../../src/enclaves/track-call.ts'
-import type { CompletionAnswer } from '../../../src/services/enclave-client.ts'
-import type { EnclaveEvent } from '../../../src/services/enclave-events.ts'
 
 const notice = { notary: '0x01', index: 0, outcome: 'complete' } as const
 

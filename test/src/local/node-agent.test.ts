@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { AgentReady } from '../../../src/agent/run-agent.ts'
 import { NODE_FILE, startNodeAgent } from '../../../src/local/node-agent.ts'
 import type { SupervisedProcess } from '../../../src/local/supervised-process.ts'
-import { createLogger } from '../../../src/logger.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 import { isAlive } from '../../support/is-alive.ts'
 import {
   answerWith,

@@ -8,7 +8,7 @@ import {
   type SupervisedProcess,
   superviseProcess,
 } from '../../../src/local/supervised-process.ts'
-import type { Logger } from '../../../src/logger.ts'
+import type { Logger } from '../../../src/observability/logger.ts'
 import { isAlive } from '../../support/is-alive.ts'
 
 type Ready = { readonly pid: number; readonly told: string }

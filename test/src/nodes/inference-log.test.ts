@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { createLogger } from '../../../src/logger.ts'
 import { createInferenceLog, FLUSH_ROWS_MAX } from '../../../src/nodes/inference-log.ts'
-import type { Inference } from '../../../src/stores/inferences.ts'
+import type { Inference } from '../../../src/nodes/inferences-store.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 
 const log = createLogger({ level: 'silent' })
 

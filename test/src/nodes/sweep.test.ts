@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createLogger } from '../../../src/logger.ts'
 import { startSweep } from '../../../src/nodes/sweep.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 
 describe('the sweep', () => {
   it('calls each job at its interval, also after one threw, and none after stop', async () => {

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { findGroup } from '../../../src/limits/tiers.ts'
+import { findGroup } from '../../../src/accounts/limits/tiers.ts'
 import { StartFailure } from '../../../src/local/supervised-process.ts'
 import { chooseTiers } from '../../../src/start/limits.ts'
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createLogger } from '../../../src/logger.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 import { warnOfOpenHistory } from '../../../src/start/open-history.ts'
 
 it.each([

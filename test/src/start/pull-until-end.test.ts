@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { PullReply } from '../../../enclave/protocol/messages.ts'
-import { EnclaveError } from '../../../src/services/enclave-error.ts'
+import { EnclaveError } from '../../../src/enclaves/enclave-error.ts'
 import { pullUntilEnd } from '../../../src/start/pull-until-end.ts'
 
 const request = { from: 0, wait_ms: 10, max: 1, known_document: null }

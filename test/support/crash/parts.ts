@@ -144,7 +144,7 @@ async function killChain(pidOf: () => number | null): Promise<void> {
 }
 
 async function startDemo(): Promise<{ process: ChildProcess; origin: string }> {
-  const child = fork(join(root, 'src/demo/main.ts'), {
+  const child = fork(join(root, 'src/local/demo/main.ts'), {
     env: { PATH: process.env.PATH ?? '', DEMO_PORT: '0' },
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   })

@@ -1,7 +1,7 @@
 import { Wallet } from 'ethers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { AFFIDAVIT } from '../../../../contracts/artifact.ts'
-import { DEPLOYMENT } from '../../../../contracts/deployment.ts'
+import { AFFIDAVIT } from '../../../../src/chain/contract/artifact.ts'
+import { DEPLOYMENT } from '../../../../src/chain/contract/deployment.ts'
 import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
 import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../../../src/local/free-port.ts'
@@ -71,7 +71,7 @@ describe('contract deploy', () => {
     expect(await code()).toBe(AFFIDAVIT.deployedBytecode)
     const told = JSON.parse(stdout)
     expect(told).toMatchObject({ address: DEPLOYMENT.address, chain_id: LOCAL_CHAIN_ID, deployed: true })
-    // contracts/README.md says so.
+    // src/chain/contract/README.md says so.
     expect(told.gas_used).toBeLessThan(750_000)
     const receipt = await rpc.call('eth_getTransactionReceipt', [told.transaction])
     expect(receipt).toMatchObject({
@@ -149,7 +149,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
     const run = await deploy()
     expect(run.code).toBe(1)
     expect(run.stderr).toContain(`no deterministic deployment proxy at ${DEPLOYMENT.proxy}`)
-    expect(run.stderr).toContain('contracts/README.md')
+    expect(run.stderr).toContain('src/chain/contract/README.md')
   })
 
   it('a chain without a base fee', async () => {

@@ -1,0 +1,192 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/scopes.ts'
+import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
+
+/** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */
+export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
+
+/** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
+const KEY_ID_FORM = /^[a-z2-7]{16}$/
+
+/** How long what the database said of a key is believed, milliseconds: a revoked key stops well within a second. */
+export const KEY_AGE_MAX_MS = 500
+
+/** Keys remembered at once, so that made-up ids cannot fill the memory. */
+export const KEYS_CACHED_MAX = 10_000
+
+/**
+ * Keys that an account may have made through the API: those that are good, and those that ended within a day. Whoever has a key could
+ * fill the database otherwise.
+ */
+export const KEYS_PER_ACCOUNT_MAX = 10_000
+const ENDED_KEPT_SECONDS = 24 * 3_600
+
+/** What is shown of a key after its making: never the secret, nor its digest. */
+export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier'>
+
+/** Who calls, as far as a valid key tells. */
+export type KeyHolder = {
+  readonly accountId: string
+  /** Public id of the key; fit for logs. */
+  readonly keyId: string
+  readonly scopes: readonly Scope[]
+  /** Tier of the account's limits; null for the default one. */
+  readonly tier: string | null
+  /** Unix seconds; null for never. */
+  readonly expiresAt: number | null
+}
+
+/** A key to be made. */
+export type KeyRequest = {
+  readonly name: string
+  /** Default: DEFAULT_SCOPES. */
+  readonly scopes?: readonly Scope[]
+  /** Unix seconds. Default: null, which is never. */
+  readonly expiresAt?: number | null
+}
+
+/** A key that was just made. `text` is the key itself, shown this once. */
+export type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
+
+/** API keys: making, checking and revoking them. Methods throw the driver's error when the database fails. */
+export type ApiKeys = {
+  /** Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell why not. */
+  authenticate(text: string): Promise<KeyHolder | null>
+  /** Makes a key for the account of this name, and the account when it is new. */
+  create(key: KeyRequest & { readonly accountName: string }): Promise<NewApiKey>
+  /** Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may pass it by a few). */
+  createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | 'unknown_account' | 'too_many'>
+  /** The keys of one account, or all (null, the default), oldest first. */
+  list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
+  /**
+   * Revokes a key of an account, or of any (null, the default), by its public id; every gateway stops taking it within
+   * KEY_AGE_MAX_MS. False when there is none.
+   */
+  revoke(id: string, accountId?: string | null): Promise<boolean>
+  /** Finds or makes the account of this name. */
+  openAccount(name: string): Promise<Account>
+}
+
+/**
+ * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes.
+ * `fixedKey` is a key of any form that is taken besides the stored ones, and not revocable: for
+ * development alone. `monotonic`, by default performance.now, is milliseconds of a clock that is
+ * never set: a key that was revoked is known for so long and no longer.
+ */
+export function createApiKeys(options: {
+  readonly keys: KeysStore
+  readonly now: () => number
+  readonly monotonic?: () => number
+  readonly random: (length: number) => Uint8Array
+  readonly fixedKey?: { readonly text: string; readonly accountId: string } | null
+}): ApiKeys {
+  const { keys, now, random, fixedKey = null, monotonic = () => performance.now() } = options
+  const findKey = rememberKeys(keys, monotonic)
+  const noteUse = rememberUse(keys, { now, monotonic })
+  const unixSeconds = () => Math.floor(now() / 1000)
+  const fixedDigest = fixedKey === null ? null : digestOf(fixedKey.text)
+
+  const openAccount = (name: string) =>
+    keys.openAccount({ id: crypto.randomUUID(), name, createdAt: unixSeconds() })
+
+  async function make(
+    account: Account,
+    { name, scopes = DEFAULT_SCOPES, expiresAt = null }: KeyRequest,
+  ): Promise<NewApiKey> {
+    const id = encodeBase32(random(PUBLIC_ID_BYTES))
+    const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
+    const key = { id, accountId: account.id, name, createdAt: unixSeconds(), scopes, expiresAt }
+    await keys.addKey({ ...key, secretHash: digestOf(text) })
+    const facts = { accountName: account.name, revokedAt: null, lastUsedAt: null }
+    return { text, key: { ...key, ...facts } }
+  }
+
+  return {
+    openAccount,
+    async authenticate(text) {
+      const digest = digestOf(text)
+      if (fixedKey !== null && fixedDigest !== null && isSameDigest(digest, fixedDigest))
+        return { accountId: fixedKey.accountId, keyId: 'fixed', scopes: SCOPES, tier: null, expiresAt: null }
+      const id = API_KEY_FORM.exec(text)?.[1]
+      if (id === undefined) return null
+      const key = await findKey(id)
+      if (key === null || key.revokedAt !== null || !isSameDigest(digest, key.secretHash)) return null
+      const { accountId, scopes, tier, expiresAt } = key
+      if (expiresAt !== null && now() >= expiresAt * 1000) return null
+      noteUse(id)
+      return { accountId, keyId: id, scopes, tier, expiresAt }
+    },
+    create: async ({ accountName, ...key }) => make(await openAccount(accountName), key),
+    async createFor(accountId, key) {
+      const account = await keys.findAccount(accountId)
+      if (account === null) return 'unknown_account'
+      const count = await keys.countKeys(accountId, unixSeconds() - ENDED_KEPT_SECONDS)
+      return count < KEYS_PER_ACCOUNT_MAX ? make(account, key) : 'too_many'
+    },
+    list: async (accountId = null) =>
+      (await keys.listKeys(accountId)).map(({ secretHash: _, tier: __, ...facts }) => facts),
+    revoke: async (id, accountId = null) =>
+      KEY_ID_FORM.test(id) && keys.revokeKey(id, unixSeconds(), accountId),
+  }
+}
+
+const PUBLIC_ID_BYTES = 10
+const SECRET_BYTES = 32
+const BASE32_DIGITS = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** The keys are 256 random bits, so one plain SHA-256 is enough: there is nothing to guess. */
+function digestOf(text: string): Uint8Array {
+  return hash('sha256', text, 'buffer')
+}
+
+function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
+  return left.length === right.length && timingSafeEqual(left, right)
+}
+
+/** RFC 4648 section 6, lower case; `bytes` are a multiple of 5, so there is no padding. */
+function encodeBase32(bytes: Uint8Array): string {
+  const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
+  return (bits.match(/.{5}/g) ?? []).map((digit) => BASE32_DIGITS.charAt(Number.parseInt(digit, 2))).join('')
+}
+
+/** Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody else. */
+function rememberKeys(
+  keys: Pick<KeysStore, 'findKey'>,
+  monotonic: () => number,
+): (id: string) => Promise<StoredKey | null> {
+  const known = new Map<string, { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }>()
+
+  return (id) => {
+    const atMs = monotonic()
+    const entry = known.get(id)
+    if (entry !== undefined && atMs - entry.askedAtMs < KEY_AGE_MAX_MS) return entry.key
+    const key = keys.findKey(id)
+    known.delete(id)
+    known.set(id, { key, askedAtMs: atMs })
+    const [oldest] = known.keys()
+    if (known.size > KEYS_CACHED_MAX && oldest !== undefined) known.delete(oldest)
+    key.catch(() => {
+      if (known.get(id)?.key === key) known.delete(id)
+    })
+    return key
+  }
+}
+
+/** Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait. */
+function rememberUse(
+  keys: Pick<KeysStore, 'noteUse'>,
+  { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
+): (id: string) => void {
+  const noted = new Map<string, number>()
+
+  return (id) => {
+    const atMs = monotonic()
+    if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
+    noted.delete(id)
+    noted.set(id, atMs)
+    const [oldest] = noted.keys()
+    if (noted.size > KEYS_CACHED_MAX && oldest !== undefined) noted.delete(oldest)
+    // When it fails, the next minute's use is noted instead: nothing but a display hangs on it.
+    keys.noteUse(id, Math.floor(now() / 1000)).catch(() => undefined)
+  }
+}

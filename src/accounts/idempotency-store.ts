@@ -1,0 +1,146 @@
+import { sql } from 'kysely'
+import { clockSeconds, type StoreClock } from '../storage/clock.ts'
+import type { Database } from '../storage/database.ts'
+
+/** A call that an account makes under a key of its own. */
+export type KeyedCall = {
+  readonly accountId: string
+  readonly key: string
+  /** New for each try; a verified completion's record carries it. */
+  readonly callId: string
+  /** SHA-256 of what is asked. */
+  readonly requestHash: Uint8Array
+  /** The gateway that makes the call. */
+  readonly processId: string
+  /** Whose log its completion would be in; null for calls that leave no record. */
+  readonly notary: string | null
+}
+
+/** What is known of the call that a key was used for first. */
+export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' | 'notary'> & {
+  /** Its answer, for calls that leave no record. */
+  readonly answer: string | null
+  /** Whether the gateway that took it lives, and did not give it up. */
+  readonly isRunning: boolean
+  /** Seconds since that gateway gave it up; null when it never did. */
+  readonly abandonedForSeconds: number | null
+}
+
+/** What calls under keys became. Every method throws the driver's error when the database fails. */
+export type IdempotencyStore = {
+  /** Claims the key for a call, for so long; or gives the call that it was claimed for before. */
+  claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
+  /** Claims the key for another try, unless somebody else was faster. The retention goes on as it was. */
+  takeOver(call: KeyedCall, from: string): Promise<boolean>
+  /** Keeps the answer of a call. */
+  keep(call: CallName, answer: string): Promise<void>
+  /** Notes that nobody waits for the call any more, and that it is not known what becomes of it. */
+  abandon(call: CallName): Promise<void>
+  /** Forgets a call of which nothing came. */
+  release(call: CallName): Promise<void>
+  /** Forgets what is past its time; gives how many that were. */
+  purge(): Promise<number>
+}
+
+export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
+
+/** Keys forgotten by one purge, at most: a longer delete would hold others up. */
+export const PURGE_MAX = 1_000
+
+/** Rounds of a claim whose key is claimed and forgotten by others in between. */
+const CLAIM_ROUNDS = 3
+
+/** Keys on the database's shared connections. What `claim` gave out is durable. */
+export function createIdempotencyStore(
+  { queries }: Pick<Database, 'queries'>,
+  clock: StoreClock = null,
+): IdempotencyStore {
+  const isCall = ({ accountId, key, callId }: CallName) =>
+    sql`account_id = ${accountId} and key = ${key} and call_id = ${callId}`
+
+  async function insert(call: KeyedCall, retentionSeconds: number): Promise<boolean> {
+    const now = clockSeconds(clock)
+    const { rows } = await sql`
+      insert into idempotency_keys as known
+        (account_id, key, call_id, request_hash, process_id, notary, created_at, expires_at)
+      values (${call.accountId}, ${call.key}, ${call.callId}, ${call.requestHash}, ${call.processId}, ${call.notary},
+        ${now}, ${now} + ${retentionSeconds})
+      on conflict (account_id, key) do update set
+        call_id = excluded.call_id, request_hash = excluded.request_hash, process_id = excluded.process_id,
+        notary = excluded.notary, answer = null, abandoned_at = null, created_at = excluded.created_at,
+        expires_at = excluded.expires_at
+        where known.expires_at <= ${now}
+      returning call_id`.execute(queries)
+    return rows.length === 1
+  }
+
+  async function find({ accountId, key }: KeyedCall): Promise<KnownCall | null> {
+    const { rows } = await sql<KnownRow>`
+      select k.call_id, k.request_hash, k.process_id, k.notary, k.answer,
+        ${clockSeconds(clock)} - k.abandoned_at as abandoned_for,
+        k.abandoned_at is null and coalesce(p.expires_at > ${clockSeconds(clock)}, false) as is_running
+      from idempotency_keys k left join gateway_processes p on p.id = k.process_id
+      where k.account_id = ${accountId} and k.key = ${key}`.execute(queries)
+    return rows[0] === undefined ? null : toKnown(rows[0])
+  }
+
+  return {
+    async claim(call, retentionSeconds) {
+      for (let round = 0; round < CLAIM_ROUNDS; round++) {
+        if (await insert(call, retentionSeconds)) return 'claimed'
+        const known = await find(call)
+        if (known !== null) return known
+      }
+      throw new Error('expected a key that is claimed or free')
+    },
+    async takeOver(call, from) {
+      const { numAffectedRows } = await sql`
+        update idempotency_keys set
+          call_id = ${call.callId}, request_hash = ${call.requestHash}, process_id = ${call.processId},
+          notary = ${call.notary}, abandoned_at = null
+        where ${isCall({ ...call, callId: from })} and answer is null`.execute(queries)
+      return numAffectedRows === 1n
+    },
+    async keep(call, answer) {
+      await sql`update idempotency_keys set answer = ${answer} where ${isCall(call)}`.execute(queries)
+    },
+    async abandon(call) {
+      await sql`
+        update idempotency_keys set abandoned_at = ${clockSeconds(clock)} where ${isCall(call)}`.execute(
+        queries,
+      )
+    },
+    async release(call) {
+      await sql`delete from idempotency_keys where ${isCall(call)}`.execute(queries)
+    },
+    async purge() {
+      const { numAffectedRows } = await sql`
+        delete from idempotency_keys where (account_id, key) in (
+          select account_id, key from idempotency_keys where expires_at <= ${clockSeconds(clock)}
+          order by expires_at limit ${PURGE_MAX} for update skip locked)`.execute(queries)
+      return Number(numAffectedRows ?? 0n)
+    },
+  }
+}
+
+type KnownRow = {
+  readonly call_id: string
+  readonly request_hash: Uint8Array
+  readonly process_id: string
+  readonly notary: string | null
+  readonly answer: string | null
+  readonly abandoned_for: number | null
+  readonly is_running: boolean
+}
+
+function toKnown(row: KnownRow): KnownCall {
+  return {
+    callId: row.call_id,
+    requestHash: row.request_hash,
+    processId: row.process_id,
+    notary: row.notary,
+    answer: row.answer,
+    isRunning: row.is_running,
+    abandonedForSeconds: row.abandoned_for,
+  }
+}

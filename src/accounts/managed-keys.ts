@@ -1,0 +1,124 @@
+import { ApiError, ValidationError } from '../api/errors.ts'
+import type { Scope } from '../api/scopes.ts'
+import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
+
+/** Who manages keys: the holder of one. */
+export type KeyManager = {
+  readonly accountId: string
+  readonly scopes: readonly Scope[]
+  /** When the manager's own key ends, Unix seconds; null for never. */
+  readonly expiresAt: number | null
+}
+
+/** A key as the API shows it: never the secret. Times are Unix seconds. */
+export type ManagedKey = {
+  readonly id: string
+  readonly account_id: string
+  readonly account_name: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly created_at: number
+  readonly expires_at: number | null
+  readonly revoked_at: number | null
+  /** To the minute. */
+  readonly last_used_at: number | null
+}
+
+/** A key to be made; see schemas/key-request.ts. */
+export type ManagedKeyRequest = {
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly expiresAt: number | null
+  /** Null for the manager's own account. */
+  readonly accountId: string | null
+}
+
+/**
+ * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key without it makes no key
+ * that could do more than itself, nor live longer, and ends none that can do more. Methods throw ApiError `insufficient_scope` and `not_found`.
+ */
+export type ManagedKeys = {
+  /** Oldest first. `accountId` null is the manager's own account; for an admin, all. */
+  list(manager: KeyManager, accountId: string | null): Promise<{ readonly keys: readonly ManagedKey[] }>
+  /**
+   * `key` is the secret, shown this once. Throws ValidationError for an account that there is not, and for an expiry in the past, ApiError
+   * `limit_reached` when the account has too many keys.
+   */
+  create(manager: KeyManager, request: ManagedKeyRequest): Promise<ManagedKey & { readonly key: string }>
+  /** Ends a key; every gateway stops taking it within a second. */
+  revoke(manager: KeyManager, id: string): Promise<ManagedKey>
+}
+
+/** Managed keys over the keys. `now` is Unix milliseconds. */
+export function createManagedKeys({
+  keys,
+  now,
+}: {
+  readonly keys: Pick<ApiKeys, 'createFor' | 'list' | 'revoke'>
+  readonly now: () => number
+}): ManagedKeys {
+  return {
+    async list(manager, accountId) {
+      const whose = isAdmin(manager) ? accountId : ownAccount(manager, accountId)
+      return { keys: (await keys.list(whose)).map(describe) }
+    },
+    async create(manager, { accountId, ...request }) {
+      const whose = isAdmin(manager) ? (accountId ?? manager.accountId) : ownAccount(manager, accountId)
+      if (!isAdmin(manager)) checkGrant(manager, request)
+      if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
+        throw unfit('expires_at', 'Input should be in the future')
+      const made = await keys.createFor(whose, request)
+      if (made === 'unknown_account') throw unfit('account_id', 'Input should be the id of an account')
+      if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
+      return { ...describe(made.key), key: made.text }
+    },
+    async revoke(manager, id) {
+      const whose = isAdmin(manager) ? null : manager.accountId
+      const find = async () => (await keys.list(whose)).find((facts) => facts.id === id)
+      const scopes = (await find())?.scopes ?? []
+      if (!isAdmin(manager))
+        checkScopes(manager, scopes, 'A key cannot end one with more scopes than its own')
+      const key = (await keys.revoke(id, whose)) ? await find() : undefined
+      if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
+      return describe(key)
+    },
+  }
+}
+
+function isAdmin({ scopes }: KeyManager): boolean {
+  return scopes.includes('admin')
+}
+
+function ownAccount({ accountId: own }: KeyManager, asked: string | null): string {
+  if (asked === null || asked.toLowerCase() === own) return own
+  throw new ApiError('insufficient_scope', 'Keys of other accounts need a key with the scope admin')
+}
+
+function checkGrant(manager: KeyManager, { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>): void {
+  checkScopes(manager, scopes, 'A key cannot make one with more scopes than its own')
+  if (manager.expiresAt !== null && (expiresAt === null || expiresAt > manager.expiresAt))
+    throw unfit('expires_at', 'Input should not be after the expiry of the key that asks')
+}
+
+function checkScopes(manager: KeyManager, scopes: readonly Scope[], rule: string): void {
+  const missing = scopes.filter((scope) => !manager.scopes.includes(scope))
+  if (missing.length > 0) throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
+}
+
+function unfit(member: string, msg: string): ValidationError {
+  return new ValidationError([{ loc: ['body', member], msg, type: 'value_error' }])
+}
+
+function describe(key: ApiKeyFacts): ManagedKey {
+  return {
+    id: key.id,
+    account_id: key.accountId,
+    account_name: key.accountName,
+    name: key.name,
+    scopes: key.scopes,
+    created_at: key.createdAt,
+    expires_at: key.expiresAt,
+    revoked_at: key.revokedAt,
+    last_used_at: key.lastUsedAt,
+  }
+}

@@ -1,0 +1,134 @@
+import type { Logger } from '../observability/logger.ts'
+import type { ProcessesStore } from './processes-store.ts'
+
+/** Without a renewal for so long a process counts as dead: what it reserved is given back, and its calls may be made again. */
+export const LEASE_SECONDS = 15
+/** Between renewals: four may fail before the lease is over. */
+export const RENEW_INTERVAL_MS = 3_000
+/** So much earlier than others this process takes its own lease for over. */
+export const LEASE_MARGIN_MS = 2_000
+
+/** This process's place among the living. */
+export type ProcessLease = {
+  /** Id under which this process is known to be alive; another one after the lease was lost. */
+  id(): string
+  /** Whether others know it to be alive. Does NOT hold for a process that was stopped and goes on just now. */
+  isHeld(): boolean
+  /** Enters the process, and begins to renew it. Rejects with the driver's error. */
+  start(): Promise<void>
+  /** Calls back when the lease is lost, before others take this process for dead, unless it was stopped meanwhile. */
+  onLost(listener: () => void): void
+  /** Leaves in good order: whatever it still had is free at once. */
+  stop(): Promise<void>
+}
+
+export type ProcessLeaseOptions = {
+  readonly processes: ProcessesStore
+  /** A new uuid. */
+  readonly makeId: () => string
+  readonly log: Logger
+  /** Whether no other process can have the database open, so that whoever is in it is dead. */
+  readonly isAlone?: boolean
+  readonly leaseSeconds?: number
+  readonly renewIntervalMs?: number
+  readonly marginMs?: number
+}
+
+/** Gives a lease that is not yet entered. With each renewal it also clears up after those that are dead. */
+export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
+  return new Lease(options)
+}
+
+class Lease implements ProcessLease {
+  private readonly options: Required<ProcessLeaseOptions>
+  private readonly listeners: (() => void)[] = []
+  private current: string
+  private held = false
+  private renewing: Promise<void> | null = null
+  private renewal: NodeJS.Timeout | null = null
+  private end: NodeJS.Timeout | null = null
+
+  constructor(options: ProcessLeaseOptions) {
+    const defaults = {
+      isAlone: false,
+      leaseSeconds: LEASE_SECONDS,
+      renewIntervalMs: RENEW_INTERVAL_MS,
+      marginMs: LEASE_MARGIN_MS,
+    }
+    this.options = { ...defaults, ...options }
+    this.current = options.makeId()
+  }
+
+  id(): string {
+    return this.current
+  }
+
+  isHeld(): boolean {
+    return this.held
+  }
+
+  onLost(listener: () => void): void {
+    this.listeners.push(listener)
+  }
+
+  async start(): Promise<void> {
+    const { processes, isAlone, renewIntervalMs } = this.options
+    if (isAlone) await processes.leaveAll()
+    await this.enter()
+    await processes.expire()
+    this.renewal = setInterval(() => this.tick(), renewIntervalMs)
+    this.renewal.unref()
+  }
+
+  async stop(): Promise<void> {
+    for (const timer of [this.renewal, this.end]) if (timer !== null) clearTimeout(timer)
+    await this.renewing
+    this.held = false
+    const { processes } = this.options
+    await processes.leave(this.current)
+    await processes.expire()
+  }
+
+  private tick(): void {
+    this.renewing ??= this.renew()
+      .catch((error) => this.options.log.warn({ err: error }, 'lease not renewed'))
+      .finally(() => {
+        this.renewing = null
+      })
+  }
+
+  private async renew(): Promise<void> {
+    const { processes, leaseSeconds } = this.options
+    const sentAtMs = performance.now()
+    if (await processes.renew(this.current, leaseSeconds)) this.hold(sentAtMs)
+    else {
+      this.lose()
+      this.current = this.options.makeId()
+      await this.enter()
+    }
+    await processes.expire()
+  }
+
+  private async enter(): Promise<void> {
+    const sentAtMs = performance.now()
+    await this.options.processes.enter(this.current, this.options.leaseSeconds)
+    this.hold(sentAtMs)
+  }
+
+  /** The database counts from a moment after `sentAtMs`. */
+  private hold(sentAtMs: number): void {
+    const { leaseSeconds, marginMs } = this.options
+    const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)
+    if (this.end !== null) clearTimeout(this.end)
+    this.held = true
+    this.end = setTimeout(() => this.lose(), leftMs)
+    this.end.unref()
+  }
+
+  private lose(): void {
+    if (!this.held) return
+    this.held = false
+    this.options.log.warn({ processId: this.current }, 'this process could not say in time that it lives')
+    for (const listener of this.listeners) listener()
+  }
+}

@@ -1,0 +1,152 @@
+import { sql } from 'kysely'
+import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
+import type { Database } from '../storage/database.ts'
+
+/** Bounds of one group of models; null is no bound. */
+export type Limits = {
+  readonly requestsPerMinute: number | null
+  readonly tokensPerMinute: number | null
+  readonly requestsPerDay: number | null
+  readonly tokensPerDay: number | null
+}
+
+/** What is used of the windows now open. `minute` and `day` number the windows: Unix seconds by 60 and by 86400. */
+export type UsedWindows = {
+  readonly minute: number
+  readonly minuteRequests: number
+  readonly minuteTokens: number
+  readonly day: number
+  readonly dayRequests: number
+  readonly dayTokens: number
+}
+
+/** What calls that are over used in truth, of those that one process admitted in the same windows. */
+export type Settlement = {
+  readonly processId: string
+  readonly minute: number
+  readonly day: number
+  /** Tokens that they had reserved together. */
+  readonly reserved: number
+  /** Tokens that they used together. */
+  readonly used: number
+  /** What each used beyond its own reservation: it counts in the window now open when the calls' own is over. */
+  readonly excess: number
+}
+
+/** The calls of one account to one group of models. */
+export type LimitBucket = {
+  readonly accountId: string
+  readonly group: string
+  readonly limits: Limits
+  /** Tokens that each new call reserves, in the order they came. */
+  readonly estimates: readonly number[]
+  readonly settlements: readonly Settlement[]
+}
+
+/** Whether one call was admitted, and what is used after that. */
+export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
+
+/** What was asked of the limiter, done at once. */
+export type LimitStep = {
+  readonly processId: string
+  /** How long a process lives that is entered by this very step. */
+  readonly leaseSeconds: number
+  /** Number of the batch of settlements; of each process they only grow. Null when there are none. */
+  readonly batch: number | null
+  readonly buckets: readonly LimitBucket[]
+}
+
+/** Counts of limits. Every method throws the driver's error when the database fails. */
+export type RateLimitsStore = {
+  /**
+   * Settles, and admits and counts as many of the new calls as fit, in one atomic step; refused calls count nothing. Gives
+   * the outcome of every estimate, bucket by bucket, and the time (Unix seconds) that was used. When a step failed, its
+   * settlements may be sent again with the same batch number: they are counted once.
+   */
+  step(step: LimitStep): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
+  /** What an account used, by group, in the windows that are open now. */
+  read(accountId: string): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>
+}
+
+export const SECONDS_PER_MINUTE = 60
+export const SECONDS_PER_DAY = 86_400
+
+/** Counts on the database's shared connections. The arithmetic is in src/storage/migrations/2026-11-21e-limits.ts. */
+export function createRateLimitsStore(
+  { queries }: Pick<Database, 'queries'>,
+  clock: StoreClock = null,
+): RateLimitsStore {
+  return {
+    async step({ processId, leaseSeconds, batch, buckets }) {
+      // In this order rows are locked, by every gateway.
+      const order = [...buckets.keys()].sort((left, right) => compare(buckets[left], buckets[right]))
+      const sorted = order.map((place) => describeBucket(buckets[place]))
+      const { rows } = await sql<{ result: StepResult }>`
+        select rate_limit_step(${processId}::uuid, ${leaseSeconds}::bigint, ${batch}::bigint,
+          ${JSON.stringify(sorted)}::text::json, ${clockArgument(clock)}) as result`.execute(queries)
+      const result = rows[0]?.result
+      if (result === undefined) throw new Error('expected a result of rate_limit_step')
+      const outcomes: StepOutcome[][] = buckets.map(() => [])
+      let next = 0
+      for (const place of order) {
+        const count = buckets[place]?.estimates.length ?? 0
+        outcomes[place] = result.outcomes.slice(next, next + count).map(toOutcome)
+        next += count
+      }
+      return { at: result.at, outcomes }
+    },
+    async read(accountId) {
+      const [found, time] = await Promise.all([
+        queries.selectFrom('rate_limit_windows').selectAll().where('account_id', '=', accountId).execute(),
+        sql<{ at: number }>`select ${clockSeconds(clock)} as at`.execute(queries),
+      ])
+      const at = time.rows[0]?.at ?? 0
+      const minute = Math.floor(at / SECONDS_PER_MINUTE)
+      const day = Math.floor(at / SECONDS_PER_DAY)
+      const used = found.map((row) => {
+        const isThisMinute = row.minute >= minute
+        const isThisDay = row.day >= day
+        const windows: UsedWindows = {
+          minute: Math.max(minute, row.minute),
+          minuteRequests: isThisMinute ? row.minute_requests : 0,
+          minuteTokens: isThisMinute ? row.minute_tokens : 0,
+          day: Math.max(day, row.day),
+          dayRequests: isThisDay ? row.day_requests : 0,
+          dayTokens: isThisDay ? row.day_tokens : 0,
+        }
+        return [row.group_name, windows] as const
+      })
+      return { at, used: new Map(used) }
+    },
+  }
+}
+
+type StepResult = {
+  readonly at: number
+  readonly outcomes: readonly (readonly [boolean, number, number, number, number, number, number])[]
+}
+
+function describeBucket(bucket: LimitBucket | undefined) {
+  if (bucket === undefined) throw new RangeError('expected a bucket')
+  const { accountId, group, limits, estimates, settlements } = bucket
+  return {
+    account: accountId,
+    name: group,
+    minute_requests: limits.requestsPerMinute,
+    minute_tokens: limits.tokensPerMinute,
+    day_requests: limits.requestsPerDay,
+    day_tokens: limits.tokensPerDay,
+    estimates,
+    settlements: settlements.map(({ processId, ...settlement }) => ({ process: processId, ...settlement })),
+  }
+}
+
+function compare(left: LimitBucket | undefined, right: LimitBucket | undefined): number {
+  const [a, b] = [`${left?.accountId} ${left?.group}`, `${right?.accountId} ${right?.group}`]
+  return a < b ? -1 : a > b ? 1 : 0
+}
+
+function toOutcome([isAdmitted, ...used]: StepResult['outcomes'][number]): StepOutcome {
+  const [minute, minuteRequests, minuteTokens, day, dayRequests, dayTokens] = used
+  return { isAdmitted, used: { minute, minuteRequests, minuteTokens, day, dayRequests, dayTokens } }
+}

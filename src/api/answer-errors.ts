@@ -1,0 +1,91 @@
+import type { Logger } from '../observability/logger.ts'
+import { type ApiContext, type ApiMiddleware, JSON_TYPE } from './context.ts'
+import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError } from './errors.ts'
+import { noteFailure } from './note-failure.ts'
+import { noteProcessingTime } from './open-request.ts'
+import { discardBody } from './read-body.ts'
+
+/**
+ * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What
+ * is not ours is logged and answered with a 500 that says nothing. Where the answer has begun, the
+ * connection is cut: half an answer must not look whole. `now` gives milliseconds; `paths` are the
+ * router's patterns, for whoever asks for another one.
+ */
+export function answerErrors(options: {
+  readonly now: () => number
+  readonly log: Logger
+  readonly paths?: readonly string[]
+}): ApiMiddleware {
+  const { now, log, paths = [] } = options
+  return async (context, next) => {
+    try {
+      await next()
+      if (context.status >= 400 && !context.body && context.respond !== false)
+        throw unanswered(context, paths)
+    } catch (error) {
+      answer(context, error, log)
+    }
+    if (!context.req.complete) passOverBody(context)
+    if (!context.res.headersSent) noteProcessingTime(context, now)
+  }
+}
+
+/** A client that was to be asked for its body by `100 Continue` will not send it: the connection cannot be used again. */
+function passOverBody(context: ApiContext): void {
+  if (context.req.headers.expect !== undefined && !context.res.headersSent) context.set('connection', 'close')
+  discardBody(context.req)
+}
+
+function answer(context: ApiContext, error: unknown, log: Logger): void {
+  // Neither has a code: of the one the status says all, of the other nobody is told.
+  const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
+  if (hasCode) noteFailure(context, error, log)
+  if (error instanceof CallerLeftError || context.res.headersSent) {
+    context.respond = false
+    context.res.destroy()
+    return
+  }
+  const { status, headers, body } = errorReply(error)
+  context.status = status
+  context.set(headers)
+  context.set('content-type', JSON_TYPE)
+  context.body = body
+}
+
+/** The router leaves only a status: 404, 405 or 501. */
+function unanswered({ status, response, path }: ApiContext, paths: readonly string[]): ApiError {
+  const [code, message] = UNANSWERED[status] ?? (['not_found', absenceText(path, paths)] as const)
+  const allowed = response.get('allow')
+  // Koa gives undefined for a header that is not set, whatever its types say.
+  return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
+}
+
+/**
+ * Says what there is beside a path that is absent: the patterns that have its first two segments or
+ * more in common.
+ */
+function absenceText(path: string, paths: readonly string[]): string {
+  const segments = path.split('/', SHARED_MAX + 1)
+  for (let shared = segments.length - 1; shared > SHARED_MIN; shared--) {
+    const start = `${segments.slice(0, shared).join('/')}/`
+    const beside = [...new Set(paths)].filter((pattern) => pattern.startsWith(start))
+    if (beside.length > 0)
+      return `There is nothing at this path. There is ${beside.map(shownPath).join(', ')}; all is at /docs`
+  }
+  return 'There is nothing at this path'
+}
+
+/** Below `/v1` alone there is nearly everything. */
+const SHARED_MIN = 2
+/** No pattern has more segments, and a caller's path may have thousands. */
+const SHARED_MAX = 8
+
+/** As the API's description has it: `/v1/models/{model}`. */
+function shownPath(pattern: string): string {
+  return pattern.replaceAll(/[:*](\w+)/g, '{$1}')
+}
+
+const UNANSWERED: Readonly<Record<number, readonly [ErrorCode, string]>> = {
+  405: ['method_not_allowed', 'This path has other methods'],
+  501: ['not_implemented', 'This method is not implemented'],
+}

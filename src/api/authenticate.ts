@@ -1,0 +1,53 @@
+import type { ApiMiddleware, Caller } from './context.ts'
+import { ApiError } from './errors.ts'
+import type { Scope } from './scopes.ts'
+import type { Viewer } from './viewer.ts'
+
+/** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
+export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
+
+/**
+ * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null: whichever it has), and notes the
+ * caller. Throws ApiError `authorization_missing` without the header, `invalid_credentials` for anything else than a valid
+ * key, `insufficient_scope`, `not_ready` when no key can be looked up.
+ */
+export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
+  return async (context, next) => {
+    const header = context.req.headers.authorization
+    if (header === undefined)
+      throw new ApiError('authorization_missing', 'Expected the header Authorization: Bearer <API_KEY>')
+    const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
+    const caller = key === undefined ? null : await findCaller(keys, key)
+    if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
+    context.state.caller = caller
+    if (scope !== null) requireScope(caller, scope)
+    await next()
+  }
+}
+
+/** Throws ApiError `insufficient_scope` unless the caller's key has the scope. */
+export function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
+  if (scopes.includes(scope)) return
+  throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
+}
+
+/** Whoever keeps the keys may be away for a moment, which is no fault of the key. */
+async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
+  try {
+    return await keys.authenticate(key)
+  } catch (cause) {
+    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
+  }
+}
+
+/** Who looks at records, behind `authenticate`. */
+export function viewerOf(state: { readonly caller: Caller | null }): Viewer {
+  const { accountId, scopes } = callerOf(state)
+  return { accountId, seesAll: scopes.includes('history:all') }
+}
+
+/** The caller, behind `authenticate`. A route that was wired without it is our fault, and answers nobody. */
+export function callerOf(state: { readonly caller: Caller | null }): Caller {
+  if (state.caller === null) throw new TypeError('expected authenticate before this route')
+  return state.caller
+}

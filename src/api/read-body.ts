@@ -1,0 +1,105 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Slot } from './admission.ts'
+import { ApiError, CallerLeftError } from './errors.ts'
+
+/**
+ * What is read and thrown away of a refused upload, so that its sender comes to read the answer instead of failing
+ * on a closed connection; then the connection is cut.
+ */
+export const DISCARD_BYTES_MAX = 64 * 1024 * 1024
+
+/**
+ * Exact bytes of a JSON request's body, at most `bytesMax`, counted to `slot`. A client that waits for
+ * `100 Continue` is asked for the body only here. Throws ApiError `unsupported_media_type` (another content type,
+ * another charset than UTF-8, any content coding), `payload_too_large`, `overloaded`; CallerLeftError for an upload
+ * that was broken off.
+ */
+export async function readJsonBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  limits: BodyLimits,
+): Promise<Buffer> {
+  checkMediaType(request)
+  return readBody(request, response, limits)
+}
+
+/** What a body may be, and the call it is held for. */
+export type BodyLimits = { readonly slot: Slot; readonly bytesMax: number }
+
+/** As readJsonBody, but whatever the content type says, which the caller of this has checked. */
+export async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { slot, bytesMax }: BodyLimits,
+): Promise<Buffer> {
+  const declaredBytes = Number(request.headers['content-length'] ?? 0)
+  if (declaredBytes > bytesMax) throw tooLarge(bytesMax)
+  slot.reserve(declaredBytes)
+  if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
+  return collect(request, { slot, bytesMax, reservedBytes: declaredBytes })
+}
+
+/** Lets the rest of a request go by, so that its connection can be used again; cuts it when that takes too much. */
+export function discardBody(request: IncomingMessage): void {
+  if (request.readableEnded || request.destroyed) return
+  let bytes = 0
+  request.on('error', () => {})
+  request.on('data', (part: Buffer) => {
+    bytes += part.length
+    if (bytes > DISCARD_BYTES_MAX) request.socket.destroy()
+  })
+}
+
+function collect(
+  request: IncomingMessage,
+  {
+    slot,
+    bytesMax,
+    reservedBytes,
+  }: { readonly slot: Slot; readonly bytesMax: number; readonly reservedBytes: number },
+): Promise<Buffer> {
+  // Whoever left before this tells it by no event any more.
+  if (request.destroyed && !request.readableEnded) return Promise.reject(new CallerLeftError())
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = []
+    let bytes = 0
+    const detach = () =>
+      request.off('data', onData).off('end', onEnd).off('close', onLeft).off('error', onLeft)
+    const fail = (error: unknown) => {
+      detach()
+      reject(error)
+    }
+    const onData = (part: Buffer) => {
+      try {
+        bytes += part.length
+        if (bytes > bytesMax) throw tooLarge(bytesMax)
+        if (bytes > reservedBytes) slot.reserve(part.length)
+        parts.push(part)
+      } catch (error) {
+        fail(error)
+      }
+    }
+    const onEnd = () => {
+      detach()
+      resolve(parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts, bytes))
+    }
+    const onLeft = () => fail(new CallerLeftError())
+    request.on('data', onData).on('end', onEnd).on('close', onLeft).on('error', onLeft)
+  })
+}
+
+function checkMediaType({ headers }: IncomingMessage): void {
+  if (!JSON_TYPE.test(headers['content-type'] ?? ''))
+    throw new ApiError('unsupported_media_type', 'Expected content-type application/json, in UTF-8')
+  if ((headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity')
+    throw new ApiError(
+      'unsupported_media_type',
+      'Expected no content-encoding: the bytes are hashed as they are sent',
+    )
+}
+
+const JSON_TYPE = /^\s*application\/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*$/i
+
+function tooLarge(bytesMax: number): ApiError {
+  return new ApiError('payload_too_large', `Expected a body of at most ${bytesMax} bytes`)
+}

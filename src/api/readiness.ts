@@ -1,0 +1,118 @@
+import type { BroadcasterStatus } from '../chain/broadcaster.ts'
+import { NonceUnknown } from '../chain/relayer-nonces.ts'
+import type { CommitterStatus } from '../verified/committer.ts'
+
+/** An answer is this old at most, whoever asks and however often. */
+export const READINESS_AGE_MAX_MS = 1_000
+
+/** A part that does not answer within this is failing. */
+export const CHECK_TIMEOUT_MS = 2_000
+
+/** Commits that have been failing for less are a hiccup, which callers wait out. */
+export const COMMITS_FAILING_MS_MAX = 2_000
+
+/** What verified completions cannot do without. */
+export type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits'
+
+export type ReadinessReport = {
+  /** Parts that fail; empty: ready. */
+  readonly failing: readonly ReadinessPart[]
+  /**
+   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is signed and stored with its record and
+   * sent later, so a chain that is away costs no completion.
+   */
+  readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
+  /** Why `commits` fails; null when it does not. */
+  readonly commitFault: CommitFault | null
+}
+
+/** Why commits do not work. */
+export type CommitFault =
+  | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
+  | 'log_diverged' //          the database and the log contradict each other
+  | 'failing'
+
+export type Readiness = {
+  /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
+  read(): Promise<ReadinessReport>
+}
+
+/** How the parts are asked. The first three reject, or do not answer, when they fail. */
+export type ReadinessChecks = {
+  readonly database: () => Promise<void>
+  /** Gives the enclave's current document, standard base64, asked for anew. */
+  readonly enclave: () => Promise<string>
+  /** Whether a document (standard base64) is valid now. */
+  readonly attestation: (document: string) => Promise<void>
+  readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
+  readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
+}
+
+/**
+ * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
+ * asked again only when it answered, so that probes cannot pile up in front of it. `now` gives
+ * milliseconds of a clock that is never set.
+ */
+export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
+  const database = single(checks.database)
+  const enclave = single(checks.enclave)
+  const attestation = single(async () => checks.attestation(await enclave()))
+  let last: { readonly report: Promise<ReadinessReport>; readonly atMs: number } | null = null
+
+  async function ask(): Promise<ReadinessReport> {
+    const outcomes = await Promise.all([
+      settle('database', database()),
+      settle('enclave', enclave()),
+      settle('attestation', attestation()),
+    ])
+    const { isChainFailing, waitingCount } = checks.chain()
+    const commitFault = findCommitFault(checks.commits())
+    return {
+      failing: [
+        ...outcomes.filter((outcome) => outcome !== null),
+        ...(commitFault === null ? [] : (['commits'] as const)),
+      ],
+      commitFault,
+      chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
+    }
+  }
+
+  return {
+    read() {
+      if (last === null || now() - last.atMs >= READINESS_AGE_MAX_MS) last = { report: ask(), atMs: now() }
+      return last.report
+    },
+  }
+}
+
+function findCommitFault({
+  phase,
+  failingForMs,
+  fault,
+}: Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>): CommitFault | null {
+  if (phase === 'following') return null
+  if (phase === 'refusing') return 'log_diverged'
+  if (fault?.name === NonceUnknown.name) return 'relayer_nonce_unknown'
+  return phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX ? null : 'failing'
+}
+
+/** Null when the check came out well in time. */
+async function settle(part: ReadinessPart, check: Promise<unknown>): Promise<ReadinessPart | null> {
+  const timeout = Promise.withResolvers<ReadinessPart>()
+  const timer = setTimeout(() => timeout.resolve(part), CHECK_TIMEOUT_MS)
+  const outcome = check.then(
+    () => null,
+    () => part,
+  )
+  return Promise.race([outcome, timeout.promise]).finally(() => clearTimeout(timer))
+}
+
+function single<Value>(run: () => Promise<Value>): () => Promise<Value> {
+  let running: Promise<Value> | null = null
+  return () => {
+    running ??= run().finally(() => {
+      running = null
+    })
+    return running
+  }
+}

@@ -1,0 +1,113 @@
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http'
+import type { Socket } from 'node:net'
+import { JSON_TYPE } from './context.ts'
+import { ApiError, type ErrorCode, errorEnvelope } from './errors.ts'
+
+/** A client has this long to send a request's head. Slow heads are the cheapest attack there is. */
+export const HEADERS_TIMEOUT_MS = 15_000
+
+/** And this long for the whole request: 10 MiB in it is 0.7 Mbit/s. */
+export const REQUEST_TIMEOUT_MS = 120_000
+
+/** Unused connections are kept this long: more than the 60 s of usual load balancers, or they would meet closed ones. */
+export const KEEP_ALIVE_TIMEOUT_MS = 65_000
+
+/** How often the two timeouts above are enforced. */
+const CHECK_INTERVAL_MS = 5_000
+
+/** Request head, all headers together. Holds both credentials at their longest. */
+export const HEADER_BYTES_MAX = 16 * 1024
+
+/** Open connections, those of nodes included; beyond it new ones are closed at once. */
+export const CONNECTIONS_MAX = 30_000
+
+/**
+ * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error envelope like all
+ * others. A request that waits for `100 Continue` goes to `listener` like any: whoever reads its body sends the 100.
+ * A request to change the protocol is an `upgrade` event of the server when `isUpgrade` takes it; else it too goes to `listener`,
+ * because clients offer protocols (`h2c`) that they can do without.
+ */
+export function createHttpServer(
+  listener: RequestListener,
+  isUpgrade: (request: IncomingMessage) => boolean = () => false,
+): Server {
+  const options = {
+    shouldUpgradeCallback: isUpgrade,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    maxHeaderSize: HEADER_BYTES_MAX,
+    noDelay: true,
+    // Node's own answer to a request without it has no envelope.
+    requireHostHeader: false,
+  }
+  const running = new WeakMap<object, Set<ServerResponse>>()
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
+    const responses = running.get(request.socket) ?? new Set()
+    running.set(request.socket, responses.add(response))
+    response.once('close', () => responses.delete(response))
+    if (lacksHost(request)) refuseWithoutHost(response)
+    else listener(request, response)
+  }
+  const server = createServer(options, answer)
+  server.maxConnections = CONNECTIONS_MAX
+  // Streams end when they end: a socket that is quiet while a model thinks is no dead one.
+  server.timeout = 0
+  server.on('checkContinue', answer)
+  server.on('checkExpectation', answer)
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
+    refuseMalformed(error, socket, [...(running.get(socket) ?? [])]),
+  )
+  return server
+}
+
+/** RFC 9112 section 3.2: refused, because what stands before this server may have understood another one. */
+function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
+  return httpVersion === '1.1' && headers.host === undefined
+}
+
+function refuseWithoutHost(response: ServerResponse): void {
+  const refusal = new ApiError('malformed_request', 'Expected the header Host')
+  const body = errorEnvelope(refusal)
+  response.writeHead(refusal.status, {
+    'content-type': JSON_TYPE,
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  })
+  response.end(body)
+}
+
+/**
+ * The parser gives only a socket. An answer fits there when no other is due: to what came before the malformed bytes, if
+ * it came whole, the answer is still to be written or on its way, and this one would be taken for it.
+ */
+function refuseMalformed(error: NodeJS.ErrnoException, socket: Socket, due: readonly ServerResponse[]): void {
+  const isOthers = due.length > 1 || due.some(({ headersSent, req }) => headersSent || req.complete)
+  if (isOthers || !socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const [code, message] = MALFORMED[error.code ?? ''] ?? ['malformed_request', 'Expected an HTTP/1.1 request']
+  const refusal = new ApiError(code, message)
+  const body = errorEnvelope(refusal)
+  const head = [
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
+}
+
+const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ['headers_too_large', `Expected at most ${HEADER_BYTES_MAX} bytes of headers`],
+  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'Expected the request to be sent sooner'],
+}

@@ -1,0 +1,13 @@
+import type { RecordScope } from '../verified/records-store.ts'
+
+/** Who asks for records. */
+export type Viewer = {
+  readonly accountId: string
+  /** Whether the key may see everybody's, wherever the others see their own alone (scope `history:all`). */
+  readonly seesAll: boolean
+}
+
+/** Whose records a viewer may see; `isOpen`: where every account may see everybody's. */
+export function scopeOfViewer({ accountId, seesAll }: Viewer, isOpen: boolean): RecordScope {
+  return { accountId: isOpen || seesAll ? null : accountId }
+}

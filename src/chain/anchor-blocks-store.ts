@@ -1,0 +1,175 @@
+import { sql } from 'kysely'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
+import type { Database } from '../storage/database.ts'
+import { currentAnchor } from './anchor-sequence.ts'
+import type { BlockProof } from './prove-transaction.ts'
+
+/** A block by its number and hash (0x, lower case). */
+export type BlockPlace = { readonly number: number; readonly hash: string }
+
+/** One anchor as its evidence needs it. */
+export type AnchorEvidence = {
+  /** 0x, lower case. */
+  readonly txHash: string
+  /** Signed transaction, 0x hex. */
+  readonly raw: string
+  /** Canonical JSON of what the enclave of its log was booted with. */
+  readonly bootConfiguration: string
+  readonly chainId: number
+  /** The block that took it, as far as is known; null while it is in none, and when it failed there. */
+  readonly block: BlockPlace | null
+  /** Its place in that very block; null while it is not stored. */
+  readonly proof: BlockProof | null
+}
+
+/** A proof, and whose it is. */
+export type AnchorProof = {
+  readonly relayer: string
+  readonly nonce: number
+  readonly proof: BlockProof
+}
+
+/** Where anchors stand in their blocks. Throws the driver's error when the database fails. */
+export type AnchorBlocksStore = {
+  /**
+   * The anchor with this hash (0x), or the one that was made in its place when it could not be
+   * mined; null when none is stored.
+   */
+  findAnchor(txHash: string): Promise<AnchorEvidence | null>
+  /**
+   * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain whose proof is not
+   * stored; null when there is none. An anchor that a reorganisation moved is among them again.
+   */
+  nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
+  /** The anchors that are seen in this block, among transactions with these hashes. */
+  listInBlock(
+    blockHash: string,
+    txHashes: readonly string[],
+  ): Promise<readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]>
+  /** Stores the proofs of anchors that are still seen in that block, and leaves the others out. Idempotent. */
+  save(proofs: readonly AnchorProof[]): Promise<void>
+}
+
+/** Block proofs on the database's shared connections. */
+export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>): AnchorBlocksStore {
+  return {
+    async findAnchor(txHash) {
+      const { rows } = await sql<AnchorRow>`
+        select a.tx_hash, a.raw, l.boot_configuration, l.chain_id,
+          case when a.state in ('mined', 'confirmed') then a.block_number end as block_number, a.block_hash,
+          b.number, b.header, b.transaction_index, b.transaction_proof, b.receipt_proof
+        from anchors f cross join lateral ${currentAnchor('f')} a
+        join logs l on l.id = a.log_id
+        left join anchor_blocks b on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
+        where f.tx_hash = ${decodeHex(txHash)}`.execute(queries)
+      return rows[0] === undefined ? null : toEvidence(rows[0])
+    },
+    async nextUnproven(chainId, after) {
+      const isLater =
+        after === null
+          ? sql`true`
+          : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
+      // No join with logs: without statistics that is begun from there, and reads every anchor (see log-nodes.ts).
+      const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
+        select a.block_number, a.block_hash from anchors a
+        where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
+          and (select chain_id from logs where id = a.log_id) = ${chainId}
+        order by a.block_number, a.block_hash limit 1`.execute(queries)
+      const [row] = rows
+      return row === undefined ? null : { number: row.block_number, hash: `0x${encodeHex(row.block_hash)}` }
+    },
+    async listInBlock(blockHash, txHashes) {
+      if (txHashes.length === 0) return []
+      const { rows } = await sql<{ relayer: string; nonce: number; tx_hash: Uint8Array }>`
+        select a.relayer, a.nonce, a.tx_hash
+        from unnest(${txHashes.map((hash) => hash.slice('0x'.length))}::text[]) as t(hash)
+        cross join lateral (
+          select relayer, nonce, tx_hash, block_hash from anchors where tx_hash = decode(t.hash, 'hex') limit 1) a
+        where a.block_hash = ${decodeHex(blockHash)}`.execute(queries)
+      return rows.map(({ relayer, nonce, tx_hash }) => ({
+        relayer,
+        nonce,
+        txHash: `0x${encodeHex(tx_hash)}`,
+      }))
+    },
+    async save(proofs) {
+      if (proofs.length === 0) return
+      await sql`
+        with given as (
+          select g.relayer, g.nonce, decode(g.block_hash, 'hex') as block_hash, g.number,
+            decode(g.header, 'hex') as header, g.transaction_index,
+            decode(g.transaction_proof, 'hex') as transaction_proof, decode(g.receipt_proof, 'hex') as receipt_proof
+          from json_to_recordset(${JSON.stringify(proofs.map(describeProof))}::text::json) as g(
+            relayer text, nonce bigint, block_hash text, number bigint, header text, transaction_index integer,
+            transaction_proof text, receipt_proof text)
+        ), stored as (
+          insert into anchor_blocks (
+            relayer, nonce, block_hash, number, header, transaction_index, transaction_proof, receipt_proof)
+          select g.* from given g
+          join anchors a on a.relayer = g.relayer and a.nonce = g.nonce and a.block_hash = g.block_hash
+          order by g.relayer, g.nonce
+          on conflict (relayer, nonce) do update set block_hash = excluded.block_hash, number = excluded.number,
+            header = excluded.header, transaction_index = excluded.transaction_index,
+            transaction_proof = excluded.transaction_proof, receipt_proof = excluded.receipt_proof
+          returning relayer, nonce, block_hash
+        )
+        update anchors a set proven_block_hash = s.block_hash
+        from stored s where a.relayer = s.relayer and a.nonce = s.nonce`.execute(queries)
+    },
+  }
+}
+
+type AnchorRow = {
+  readonly tx_hash: Uint8Array
+  readonly raw: Uint8Array
+  readonly boot_configuration: string
+  readonly chain_id: number
+  readonly block_number: number | null
+  readonly block_hash: Uint8Array | null
+  /** Null, with all of the proof, when none is stored for this block. */
+  readonly header: Uint8Array | null
+  readonly number: number
+  readonly transaction_index: number
+  readonly transaction_proof: Uint8Array
+  readonly receipt_proof: Uint8Array
+}
+
+function toEvidence(row: AnchorRow): AnchorEvidence {
+  const { block_number: number, block_hash: hash } = row
+  const block = number === null || hash === null ? null : { number, hash: `0x${encodeHex(hash)}` }
+  return {
+    txHash: `0x${encodeHex(row.tx_hash)}`,
+    raw: `0x${encodeHex(row.raw)}`,
+    bootConfiguration: row.boot_configuration,
+    chainId: row.chain_id,
+    block,
+    proof:
+      block === null || row.header === null
+        ? null
+        : {
+            ...block,
+            header: row.header,
+            transactionIndex: row.transaction_index,
+            transactionProof: decodeNodes(row.transaction_proof),
+            receiptProof: decodeNodes(row.receipt_proof),
+          },
+  }
+}
+
+function describeProof({ relayer, nonce, proof }: AnchorProof) {
+  return {
+    relayer,
+    nonce,
+    block_hash: proof.hash.slice('0x'.length),
+    number: proof.number,
+    header: encodeHex(proof.header),
+    transaction_index: proof.transactionIndex,
+    transaction_proof: encodeHex(encodeRlp(proof.transactionProof)),
+    receipt_proof: encodeHex(encodeRlp(proof.receiptProof)),
+  }
+}
+
+function decodeNodes(list: Uint8Array): readonly Uint8Array[] {
+  return rlpList(decodeRlp(list), 'the stored proof').map((node) => rlpBytes(node, 'its nodes'))
+}

@@ -1,0 +1,83 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import solc from 'solc'
+import { z } from 'zod'
+
+/** Where `node src/chain/contract/compile.ts` writes, and src/chain/contract/artifact.ts reads. */
+export const ARTIFACT_FILE = join(import.meta.dirname, 'artifact.json')
+
+/** Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is fixed. */
+const SOURCE_UNIT = 'src/chain/contract/Affidavit.sol'
+
+/**
+ * Everything that decides over the bytecode but the compiler's version (exact in package-lock.json and the pragma).
+ * `paris` is the oldest EVM without proof of work, so the bytecode runs on every chain since; the contract gains nothing
+ * measurable from newer opcodes. `runs` is high because the contract is deployed once and called for ever.
+ */
+const SETTINGS = {
+  evmVersion: 'paris',
+  optimizer: { enabled: true, runs: 1_000_000 },
+  viaIR: false,
+  metadata: { bytecodeHash: 'ipfs' },
+} as const
+
+const Output = z.object({
+  errors: z.array(z.object({ severity: z.string(), formattedMessage: z.string() })).default([]),
+  contracts: z
+    .record(
+      z.string(),
+      z.record(
+        z.string(),
+        z.object({
+          abi: z.array(z.unknown()),
+          evm: z.object({
+            bytecode: z.object({ object: z.string() }),
+            deployedBytecode: z.object({ object: z.string() }),
+          }),
+          storageLayout: z.unknown(),
+        }),
+      ),
+    )
+    .default({}),
+})
+
+/**
+ * The artifact's file content, compiled from Affidavit.sol next to this file. Deterministic: same source, same
+ * compiler, same bytes. Throws with the compiler's own report on an error, and on a warning too.
+ */
+export function compileArtifact(): string {
+  const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')
+  const input = {
+    language: 'Solidity',
+    sources: { [SOURCE_UNIT]: { content: source } },
+    settings: {
+      ...SETTINGS,
+      outputSelection: {
+        '*': { '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'] },
+      },
+    },
+  }
+  const output = Output.parse(JSON.parse(solc.compile(JSON.stringify(input))))
+  if (output.errors.length > 0) {
+    throw new Error(output.errors.map((error) => error.formattedMessage).join('\n'))
+  }
+  const compiled = output.contracts[SOURCE_UNIT]?.Affidavit
+  if (compiled === undefined)
+    throw new Error(`the compiler's output has no contract Affidavit in ${SOURCE_UNIT}`)
+  const artifact = {
+    contractName: 'Affidavit',
+    sourceName: SOURCE_UNIT,
+    compiler: `solc ${solc.version()}`,
+    settings: SETTINGS,
+    abi: compiled.abi,
+    bytecode: `0x${compiled.evm.bytecode.object}`,
+    deployedBytecode: `0x${compiled.evm.deployedBytecode.object}`,
+    storageLayout: compiled.storageLayout,
+  }
+  return `${JSON.stringify(artifact, null, 2)}\n`
+}
+
+if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  writeFileSync(ARTIFACT_FILE, compileArtifact())
+}

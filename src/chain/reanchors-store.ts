@@ -1,0 +1,99 @@
+import { sql } from 'kysely'
+import { decodeHex } from '../../attestation/bytes.ts'
+import type { Database } from '../storage/database.ts'
+import { CommitRaceLost, isRaceLost } from '../verified/commits-store.ts'
+import { hasSuccessor } from './anchor-sequence.ts'
+
+/**
+ * An anchor that can never be mined, because another transaction used its nonce, and that nothing
+ * stands in for yet.
+ */
+export type TakenAnchor = {
+  readonly relayer: string
+  readonly nonce: number
+  /** Contract that its head is signed for, 0x, lower case. */
+  readonly contract: string
+  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
+}
+
+/** A signed anchor of the same head. `nonce` is the relayer's next. */
+type Replacement = {
+  readonly relayer: string
+  readonly nonce: number
+  /** The signed transaction, 0x hex, and its hash. */
+  readonly raw: string
+  readonly hash: string
+  /** Unix seconds. */
+  readonly createdAt: number
+}
+
+/**
+ * Anchors that are made again under another transaction. Throws the driver's error when the
+ * database fails.
+ */
+export type ReanchorsStore = {
+  /** Those of logs for this chain, of any relayer, the oldest first, at most `limit`. */
+  listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
+  /**
+   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is not at
+   * `nonce` any more, or when another gateway replaced the anchor. After any other error the
+   * outcome is unknown: `listTaken` tells.
+   */
+  replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
+}
+
+/** Reanchors over the connections for commits. */
+export function createReanchorsStore({ commits: queries }: Pick<Database, 'commits'>): ReanchorsStore {
+  return {
+    async listTaken(chainId, limit) {
+      const { rows } = await sql<TakenRow>`
+        select a.relayer, a.nonce, l.contract, a.size, a.root, a.signature
+        from anchors a join logs l on l.id = a.log_id
+        where a.state = 'taken' and l.chain_id = ${chainId} and not ${hasSuccessor('a')}
+        order by a.created_at, a.relayer, a.nonce limit ${limit}`.execute(queries)
+      return rows.map(({ relayer, nonce, contract, size, root, signature }) => ({
+        relayer,
+        nonce,
+        contract,
+        head: { size, root, signature },
+      }))
+    },
+    async replace(taken, { relayer, nonce, raw, hash, createdAt }) {
+      try {
+        await sql`
+          with payer as (
+            update relayers set next_nonce = next_nonce + 1
+            where address = ${relayer} and next_nonce = ${nonce} returning address
+          )
+          insert into anchors (
+            relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at,
+            origin_relayer, origin_nonce, attempt)
+          select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)}, a.log_id, a.size, a.root,
+            a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
+            coalesce(a.origin_nonce, a.nonce), a.attempt + 1
+          from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(queries)
+      } catch (error) {
+        throw isRaceLost(error) || isReplacedAlready(error)
+          ? new CommitRaceLost('the anchor was replaced, or the nonce taken, by another gateway')
+          : error
+      }
+    },
+  }
+}
+
+type TakenRow = {
+  readonly relayer: string
+  readonly nonce: number
+  readonly contract: string
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+}
+
+const UNIQUE_VIOLATION = '23505'
+
+/** A second replacement of one anchor breaks the unique index. */
+function isReplacedAlready(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
+  return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'
+}

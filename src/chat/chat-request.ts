@@ -1,0 +1,157 @@
+import { z } from 'zod'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { boundedInteger } from '../api/bounded-integer.ts'
+import { boundedList } from '../api/bounded-list.ts'
+import { described, jsonSchemaOf } from '../api/described.ts'
+import { ValidationError } from '../api/errors.ts'
+import { faultDetails } from '../api/fault-details.ts'
+import { addIssuesOf, faultIssue, isUnset } from '../api/issues.ts'
+import { parseJsonBody } from '../api/json-body.ts'
+import { chatMessage } from './chat-message.ts'
+import { type ChatSize, measureChat } from './chat-size.ts'
+
+/** Interface, part 8. */
+export const STOP_SEQUENCES_MAX = 4
+export const TOP_LOGPROBS_MAX = 20
+export const PENALTY_MAX = 2
+export const TEMPERATURE_MAX = 2
+export const SCHEMA_NAME_PATTERN = /^[a-zA-Z0-9_-]{1,64}$/
+
+/** Not bounded by the interface: choices as at OpenAI; a model id that is longer than any is an attack on the logs. */
+export const CHOICES_MAX = 128
+export const MODEL_LENGTH_MAX = 512
+
+/** What the gateway itself needs of a valid chat request; the enclave gets the caller's bytes. */
+export type ChatRequest = {
+  readonly model: string
+  readonly isStream: boolean
+  /** Whether the caller asked for the chunk with usage. */
+  readonly includesUsage: boolean
+  readonly size: ChatSize
+}
+
+/** A valid chat request, and the JSON value it was read from: every member, also unknown ones and those that are null. */
+export type ParsedChatRequest = { readonly request: ChatRequest; readonly value: JsonObject }
+
+/** As parseChatRequest, for a call that does not go out as the caller's bytes. */
+export function parseChatBody(body: Uint8Array): ParsedChatRequest {
+  const value = parseJsonBody(body)
+  const { data, error } = chatRequest.safeParse(value)
+  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
+  const request = {
+    model: data.model,
+    isStream: data.stream === true,
+    includesUsage: data.stream_options?.include_usage === true,
+    size: measureChat(data),
+  }
+  // The schema takes nothing but objects.
+  return { request, value: isJsonObject(value) ? value : {} }
+}
+
+/**
+ * Gives the model and mode of a chat request (interface, 2.1) from its body's bytes. Throws ValidationError with every
+ * fault (at most FAULTS_MAX): JSON that does not mean one thing only, missing members, wrong types, values out of
+ * bounds. A member that is null is unset. Unknown members pass.
+ */
+export function parseChatRequest(body: Uint8Array): ChatRequest {
+  return parseChatBody(body).request
+}
+
+const penalty = z.number().min(-PENALTY_MAX).max(PENALTY_MAX)
+
+const tool = z.looseObject({
+  type: z.literal('function'),
+  function: z.looseObject({
+    name: z.string().min(1),
+    description: z.string().nullish(),
+    parameters: z.looseObject({}).nullish(),
+    strict: z.boolean().nullish(),
+  }),
+})
+
+const namedTool = z.looseObject({
+  type: z.literal('function'),
+  function: z.looseObject({ name: z.string().min(1) }),
+})
+
+const toolChoice = byShape({ string: z.enum(['none', 'auto', 'required']), object: namedTool })
+
+const stop = byShape({ string: z.string(), array: boundedList(z.string(), { max: STOP_SEQUENCES_MAX }) })
+
+const jsonSchema = z.looseObject({
+  name: z.string().regex(SCHEMA_NAME_PATTERN),
+  schema: z.looseObject({}).nullable(),
+  description: z.string().nullish(),
+  strict: z.boolean().nullish(),
+})
+
+const logitBias = described(z.unknown().check(checkLogitBias), () => ({
+  type: ['object', 'null'],
+  additionalProperties: { type: 'number' },
+}))
+
+const responseFormat = z
+  .looseObject({
+    type: z.enum(['text', 'json_object', 'json_schema']),
+    json_schema: jsonSchema.nullish(),
+  })
+  .check(({ value, issues }) => {
+    if (value.type !== 'json_schema' || !isUnset(value.json_schema)) return
+    issues.push(faultIssue(['json_schema'], 'missing', "Field required when type is 'json_schema'"))
+  })
+
+/** Body of every chat completion. */
+export const chatRequest = z
+  .looseObject({
+    messages: boundedList(chatMessage, { min: 1 }),
+    model: z.string().min(1).max(MODEL_LENGTH_MAX),
+    frequency_penalty: penalty.nullish(),
+    logit_bias: logitBias.optional(),
+    logprobs: z.boolean().nullish(),
+    top_logprobs: boundedInteger({ min: 0, max: TOP_LOGPROBS_MAX }).nullish(),
+    max_tokens: boundedInteger({ min: 1 }).nullish(),
+    n: boundedInteger({ min: 1, max: CHOICES_MAX }).nullish(),
+    presence_penalty: penalty.nullish(),
+    response_format: responseFormat.nullish(),
+    seed: boundedInteger({}).nullish(),
+    stop: stop.nullish(),
+    stream: z.boolean().nullish(),
+    stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
+    temperature: z.number().min(0).max(TEMPERATURE_MAX).nullish(),
+    top_p: z.number().min(0).max(1).nullish(),
+    tools: boundedList(tool).nullish(),
+    tool_choice: toolChoice.nullish(),
+    user: z.string().nullish(),
+  })
+  .check(({ value, issues }) => {
+    if (!isUnset(value.top_logprobs) && value.logprobs !== true)
+      issues.push(faultIssue(['top_logprobs'], 'value_error', 'Only to be set when logprobs is true'))
+    if (!isUnset(value.stream_options) && value.stream !== true)
+      issues.push(faultIssue(['stream_options'], 'value_error', 'Only to be set when stream is true'))
+  })
+
+/** Schema of a value that is told apart by its JSON type, so that the faults are those of the form that was meant. */
+function byShape(schemas: {
+  readonly string: z.ZodType
+  readonly array?: z.ZodType
+  readonly object?: z.ZodType
+}) {
+  const schema = z.unknown().check(({ value, issues }) => {
+    const { array, object } = schemas
+    const isObject = typeof value === 'object' && value !== null
+    const form = Array.isArray(value) ? array : isObject ? object : schemas.string
+    addIssuesOf(issues, form ?? schemas.string, value)
+  })
+  return described(schema, () => ({ oneOf: Object.values(schemas).map(jsonSchemaOf) }))
+}
+
+/** An object of numbers. Stops at the first faults like boundedList, for the same reason. */
+function checkLogitBias({ value, issues }: z.core.ParsePayload<unknown>): void {
+  if (isUnset(value)) return
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    issues.push(faultIssue([], 'dict_type', 'Input should be a valid dictionary'))
+    return
+  }
+  const wrong = Object.entries(value).find(([, bias]) => typeof bias !== 'number')
+  if (wrong) issues.push(faultIssue([wrong[0]], 'float_type', 'Input should be a valid number'))
+}

@@ -1,0 +1,122 @@
+import { z } from 'zod'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { boundedInteger } from '../api/bounded-integer.ts'
+import { described, jsonSchemaOf } from '../api/described.ts'
+import { ValidationError } from '../api/errors.ts'
+import { FAULTS_MAX, faultDetails } from '../api/fault-details.ts'
+import { addIssuesOf, faultIssue } from '../api/issues.ts'
+import { parseJsonBody } from '../api/json-body.ts'
+import { MODEL_LENGTH_MAX } from '../chat/chat-request.ts'
+
+/** Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of any vocabulary. */
+export const INPUTS_MAX = 2_048
+export const TOKEN_ID_MAX = 2 ** 31 - 1
+
+/** The inputs of a request, each of which gets an embedding: texts, or texts that were split into tokens already. */
+export type EmbeddingInputs =
+  | { readonly kind: 'texts'; readonly items: readonly string[] }
+  | { readonly kind: 'tokens'; readonly items: readonly (readonly number[])[] }
+
+export type EmbeddingRequest = {
+  readonly model: string
+  readonly inputs: EmbeddingInputs
+  readonly encodingFormat: 'float' | 'base64'
+  /** All other members of the request that are set; unknown ones too. */
+  readonly others: JsonObject
+}
+
+/**
+ * Gives an embedding request (interface, 2.6) from its body's bytes. Throws ValidationError with every fault. No input is
+ * empty. Null is unset; unknown members pass.
+ */
+export function parseEmbeddingRequest(body: Uint8Array): EmbeddingRequest {
+  const value = parseJsonBody(body)
+  const { data, error } = embeddingRequest.safeParse(value)
+  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
+  const { input, model, encoding_format, ...others } = isJsonObject(value) ? value : {}
+  return {
+    model: data.model,
+    inputs: inputsOf(data.input),
+    encodingFormat: data.encoding_format ?? 'float',
+    others: Object.fromEntries(Object.entries(others).filter(([, member]) => member !== null)),
+  }
+}
+
+const NO_INPUT =
+  'Input should be a string, a list of strings, a list of integers or a list of lists of integers'
+
+const input = described(
+  z.unknown().check(({ value, issues }) => checkInput(value, issues)),
+  () => {
+    const list = { type: 'array', minItems: 1 }
+    const tokens = { ...list, items: jsonSchemaOf(tokenId) }
+    const inputs = (items: object) => ({ ...list, maxItems: INPUTS_MAX, items })
+    return { oneOf: [jsonSchemaOf(text), inputs(jsonSchemaOf(text)), tokens, inputs(tokens)] }
+  },
+)
+
+/** Body of `POST /v1/embeddings`. */
+export const embeddingRequest = z.looseObject({
+  input,
+  model: z.string().min(1).max(MODEL_LENGTH_MAX),
+  encoding_format: z.enum(['float', 'base64']).nullish(),
+  user: z.string().nullish(),
+})
+
+type Issues = z.core.$ZodRawIssue[]
+
+/** The first item of a list says which of the four shapes is meant. */
+function checkInput(value: unknown, issues: Issues): void {
+  if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
+  else if (typeof value === 'string') addIssuesOf(issues, text, value)
+  else if (!Array.isArray(value)) issues.push(faultIssue([], 'value_error', NO_INPUT))
+  else if (typeof value[0] === 'number') checkTokens(value, issues, [])
+  else if (isShape(value[0])) checkItems(value, issues)
+  else if (value.length === 0) addIssuesOf(issues, inputList, value)
+  else issues.push(faultIssue([], 'value_error', NO_INPUT))
+}
+
+const isShape = (first: unknown) => typeof first === 'string' || Array.isArray(first)
+
+const text = z.string().min(1)
+const inputList = z.array(z.unknown()).min(1).max(INPUTS_MAX)
+const tokenId = boundedInteger({ min: 0, max: TOKEN_ID_MAX })
+
+function checkItems(items: readonly unknown[], issues: Issues): void {
+  if (items.length > INPUTS_MAX) {
+    addIssuesOf(issues, inputList, items)
+    return
+  }
+  const isTexts = typeof items[0] === 'string'
+  for (const [index, item] of items.entries()) {
+    if (issues.length >= FAULTS_MAX) return
+    if (isTexts) addIssuesOf(issues, text, item, [index])
+    else if (Array.isArray(item)) checkTokens(item, issues, [index])
+    else issues.push(locatedIssue([index], 'list_type', 'Input should be a valid list'))
+  }
+}
+
+/** A body holds millions of them: only those that are wrong go through a schema. */
+function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
+  if (tokens.length === 0) issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))
+  for (let index = 0; index < tokens.length && issues.length < FAULTS_MAX; index++)
+    if (!isTokenId(tokens[index])) addIssuesOf(issues, tokenId, tokens[index], [...path, index])
+}
+
+function locatedIssue(path: readonly number[], type: string, message: string): Issues[number] {
+  return { ...faultIssue([], type, message), path: [...path] }
+}
+
+function isTokenId(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= TOKEN_ID_MAX
+}
+
+/** Of an input that was checked. */
+function inputsOf(input: unknown): EmbeddingInputs {
+  if (typeof input === 'string') return { kind: 'texts', items: [input] }
+  const items: readonly unknown[] = Array.isArray(input) ? input : []
+  if (typeof items[0] === 'string')
+    return { kind: 'texts', items: items.filter((item) => typeof item === 'string') }
+  const lists = typeof items[0] === 'number' ? [items] : items
+  return { kind: 'tokens', items: lists.map((list) => (Array.isArray(list) ? list.filter(isTokenId) : [])) }
+}

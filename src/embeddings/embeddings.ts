@@ -1,0 +1,166 @@
+import { ApiError, ValidationError } from '../api/errors.ts'
+import { callErrorOf } from '../net/call-error.ts'
+import type { Endpoint } from '../net/endpoint.ts'
+import { EndpointError } from '../net/endpoint-error.ts'
+import { runAll } from '../net/run-all.ts'
+import type { EmbeddingModel } from '../net/upstream-settings.ts'
+import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
+import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
+import type { TokenCounter } from './tokens/token-counter.ts'
+
+/** Tokens that go into one request to the endpoint: OpenAI refuses more than 300,000. */
+export const BATCH_TOKENS_MAX = 250_000
+/** Batches of one call that are asked for at once. */
+export const BATCHES_AT_ONCE = 4
+
+/** A valid call for embeddings. */
+export type EmbeddingsCall = {
+  readonly request: EmbeddingRequest
+  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  readonly signal: AbortSignal
+  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  readonly reserve: (bytes: number) => void
+}
+
+/** What a call may use, known before it is made. */
+export type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
+
+/** Embeddings of texts. */
+export type Embeddings = {
+  /** The models that can be asked for. */
+  readonly models: readonly EmbeddingModel[]
+  /** Tokens of each input. Throws ApiError `unsupported_model`, ValidationError when one has more than the model takes. */
+  count(call: EmbeddingsCall): Promise<CountedInputs>
+  /** Makes them and gives the response's JSON text (interface 2.6), and what it used. Throws ApiError and the signal's reason. */
+  create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
+}
+
+export type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
+
+export type EmbeddingsOptions = {
+  /** Null when nothing makes embeddings: then there are no models. */
+  readonly source: {
+    readonly endpoint: Pick<Endpoint, 'ask'>
+    readonly models: readonly EmbeddingModel[]
+    readonly batchInputsMax: number
+  } | null
+  readonly counter: TokenCounter
+}
+
+/** Service of embeddings, without any knowledge of HTTP. Many inputs go out in batches, of which any failure is the call's. */
+export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
+  const models = source?.models ?? []
+  return {
+    models,
+    async count({ request, signal }) {
+      const model = models.find(({ id }) => id === request.model)
+      if (model === undefined)
+        throw new ApiError('unsupported_model', 'Nothing here makes embeddings with this model')
+      return countInputs(request.inputs, { max: model.inputTokensMax, counter, signal })
+    },
+    async create(call, counted) {
+      if (source === null) throw new ApiError('unsupported_model', 'Nothing here makes embeddings')
+      const batches = splitBatches(counted.tokens, source.batchInputsMax)
+      const answers = await runAll(
+        batches.map(
+          (batch) => (signal: AbortSignal) => askBatch(source.endpoint, { ...call, signal }, batch),
+        ),
+        { atOnce: BATCHES_AT_ONCE, signal: call.signal },
+      ).catch((error: unknown) => {
+        throw error instanceof EndpointError ? callErrorOf(error) : error
+      })
+      return writeReply(call.request.model, answers, batches)
+    },
+  }
+}
+
+/** Inputs of one request to the endpoint: from the first to before the last, with their tokens. */
+type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
+
+async function countInputs(
+  inputs: EmbeddingInputs,
+  {
+    max,
+    counter,
+    signal,
+  }: { readonly max: number; readonly counter: TokenCounter; readonly signal: AbortSignal },
+): Promise<CountedInputs> {
+  const tokens: number[] = []
+  for (const [index, item] of inputs.items.entries()) {
+    const count = typeof item === 'string' ? await counter.count(item, { max, signal }) : item.length
+    if (count === null || count > max) throw tooLong({ index, max, isList: inputs.items.length > 1 })
+    tokens.push(count)
+  }
+  return { tokens, total: tokens.reduce((sum, count) => sum + count, 0) }
+}
+
+function tooLong({
+  index,
+  max,
+  isList,
+}: {
+  readonly index: number
+  readonly max: number
+  readonly isList: boolean
+}): ValidationError {
+  const loc = ['body', 'input', ...(isList ? [index] : [])]
+  return new ValidationError([
+    { loc, msg: `Input should have at most ${max} tokens for this model`, type: 'too_long' },
+  ])
+}
+
+function splitBatches(tokens: readonly number[], inputsMax: number): readonly Batch[] {
+  const batches: Batch[] = []
+  let from = 0
+  let sum = 0
+  for (const [index, count] of tokens.entries()) {
+    const isFull = index - from >= inputsMax || sum + count > BATCH_TOKENS_MAX
+    if (isFull && index > from) {
+      batches.push({ from, to: index, tokens: sum })
+      from = index
+      sum = 0
+    }
+    sum += count
+  }
+  batches.push({ from, to: tokens.length, tokens: sum })
+  return batches
+}
+
+async function askBatch(
+  endpoint: Pick<Endpoint, 'ask'>,
+  { request, signal, reserve }: EmbeddingsCall,
+  { from, to }: Batch,
+): Promise<EmbeddingAnswer> {
+  const { model, inputs, encodingFormat, others } = request
+  const body = { ...others, model, input: inputs.items.slice(from, to), encoding_format: encodingFormat }
+  const answer = await endpoint.ask({
+    method: 'POST',
+    path: '/embeddings',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal,
+    reserve,
+  })
+  return readEmbeddings(answer, { count: to - from, encodingFormat })
+}
+
+/** What the endpoint did not count is counted here, by the same encoding as the limit. */
+function writeReply(
+  model: string,
+  answers: readonly EmbeddingAnswer[],
+  batches: readonly Batch[],
+): EmbeddingsReply {
+  const [first] = answers
+  if (answers.some(({ dimensions }) => dimensions !== first?.dimensions))
+    throw new ApiError('provider_error', 'The provider gave embeddings of different lengths')
+  const usedTokens = answers.reduce(
+    (sum, { promptTokens }, index) => sum + (promptTokens ?? batches[index]?.tokens ?? 0),
+    0,
+  )
+  const data = answers
+    .flatMap(({ vectors }) => vectors)
+    .map((vector, index) => `{"object":"embedding","index":${index},"embedding":${vector}}`)
+  const usage = JSON.stringify({ prompt_tokens: usedTokens, total_tokens: usedTokens })
+  const text = `{"object":"list","data":[${data.join()}],"model":${JSON.stringify(model)},"usage":${usage}}`
+  return { text, usedTokens }
+}

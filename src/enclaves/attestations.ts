@@ -1,0 +1,97 @@
+import type { Identity } from '../../enclave/protocol/messages.ts'
+import { ApiError } from '../api/errors.ts'
+import type { AttestingEnclave, ServedNotary } from './attesting.ts'
+import { EnclaveError } from './enclave-error.ts'
+import { outageErrorOf } from './enclave-refusals.ts'
+import type { Enclaves } from './enclaves.ts'
+
+/** Documents over callers' nonces that are made per second in the long run, and at once. */
+export const FRESH_PER_SECOND = 10
+export const FRESH_BURST = 20
+
+/** What anyone is told of the enclave: `GET /v1/attestation`. */
+export type AttestationReply = {
+  /** Attestation document, standard base64: fresh over the nonce, or the current one. */
+  readonly attestation: string
+  readonly public_key: string
+  readonly notary: string
+  /** What the document's user_data is the digest of. */
+  readonly boot_configuration: Identity['boot_configuration']
+}
+
+/** Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has, and what outageErrorOf gives. */
+export type Attestations = {
+  /**
+   * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x, lower case); with null, of one
+   * that is in use.
+   */
+  attest(nonce: string | null, notary?: string | null): Promise<AttestationReply>
+  /** The notaries whose enclaves answer now, each with its current document. */
+  list(): readonly ServedNotary[]
+}
+
+/**
+ * Attestation documents for the public. A fresh one costs the security module a signature, and nobody needs a key to ask
+ * for it, so how many are made is bounded for all together. `now` gives milliseconds of a
+ * clock that is never set.
+ */
+export function createAttestations(options: {
+  readonly enclaves: Pick<Enclaves, 'attesting' | 'notaries'>
+  readonly now: () => number
+}): Attestations {
+  const { enclaves, now } = options
+  const takeToken = createTokens(now)
+
+  async function attest(nonce: string | null, notary: string | null = null): Promise<AttestationReply> {
+    if (nonce !== null && !takeToken())
+      throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
+    try {
+      const enclave = await enclaves.attesting(notary)
+      if (enclave === null) throw unknownNotary()
+      const reply = nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
+      if (notary !== null && reply.notary !== notary) throw unknownNotary()
+      return reply
+    } catch (error) {
+      throw error instanceof EnclaveError ? outageErrorOf(error) : error
+    }
+  }
+
+  return { attest, list: () => enclaves.notaries() }
+}
+
+async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<AttestationReply> {
+  let before = await enclave.identity()
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const attestation = await enclave.attestation(nonce)
+    enclave.forgetIdentity()
+    const after = await enclave.identity()
+    // Otherwise the enclave was replaced between the questions, and the document may be of another key.
+    if (after.notary === before.notary) return { ...describe(after), attestation }
+    before = after
+  }
+  throw new EnclaveError('unavailable', 'the enclave was replaced again and again')
+}
+
+const ATTEMPTS = 3
+
+function unknownNotary(): ApiError {
+  return new ApiError('not_found', 'No enclave that is in use has this notary')
+}
+
+function describe({ attestation, public_key, notary, boot_configuration }: Identity): AttestationReply {
+  return { attestation, public_key, notary, boot_configuration }
+}
+
+/** Token bucket: FRESH_BURST tokens, refilled at FRESH_PER_SECOND. */
+function createTokens(now: () => number): () => boolean {
+  let tokens = FRESH_BURST
+  let atMs = now()
+  return () => {
+    const nowMs = now()
+    tokens = Math.min(FRESH_BURST, tokens + ((nowMs - atMs) / 1000) * FRESH_PER_SECOND)
+    atMs = nowMs
+    if (tokens < 1) return false
+    tokens -= 1
+    return true
+  }
+}

@@ -1,0 +1,139 @@
+import { z } from 'zod'
+import { boundedInteger } from '../api/bounded-integer.ts'
+import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
+import { faultDetails } from '../api/fault-details.ts'
+import { validateBody } from '../api/json-body.ts'
+import type { FormPart } from '../api/multipart.ts'
+import { MODEL_LENGTH_MAX } from '../chat/chat-request.ts'
+import { type ImageFacts, readImageFacts } from './image-facts.ts'
+
+/** Interface, 2.5 and part 8. */
+export const IMAGES_MAX = 10
+export const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
+
+export const IMAGES_DEFAULT = 1
+export const IMAGE_SIZE_DEFAULT = '1024x1024'
+export const RESPONSE_FORMAT_DEFAULT = 'url'
+
+/** Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that a decoder still can. */
+export const PROMPT_LENGTH_MAX = 32_000
+export const IMAGE_EDGE_MAX = 8_192
+export const IMAGE_BYTES_MAX = 25 * 1024 * 1024
+
+/** What both kinds of requests ask for. Members that only have defaults are null where the caller left them out. */
+export type ImageRequest = {
+  readonly prompt: string
+  readonly model: string
+  readonly n: number
+  readonly size: (typeof IMAGE_SIZES)[number]
+  /** Whether the caller asked for that size, and did not leave it out. */
+  readonly isSizeAsked: boolean
+  readonly responseFormat: 'url' | 'b64_json'
+  readonly user: string | null
+}
+
+export type GenerationRequest = ImageRequest & {
+  readonly quality: 'standard' | 'hd' | null
+  readonly style: 'vivid' | 'natural' | null
+}
+
+export type EditRequest = ImageRequest & {
+  readonly image: ImageFacts & { readonly bytes: Uint8Array }
+}
+
+/** Gives an image generation request from its body's bytes. Throws ValidationError. Null is unset; unknown members pass, and go nowhere. */
+export function parseImageGeneration(body: Uint8Array): GenerationRequest {
+  const data = validateBody(generation, body)
+  return { ...requestOf(data), quality: data.quality ?? null, style: data.style ?? null }
+}
+
+/**
+ * Gives an image edit request from the parts of its form. Throws ValidationError, and ApiError `unsupported_request_parameter` for a
+ * file that would be left out of account (`mask`). Numbers are digits; other unknown fields pass, and go nowhere.
+ */
+export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
+  const faults: FaultDetail[] = []
+  const fields: Record<string, unknown> = Object.create(null)
+  let image: Uint8Array | null = null
+  for (const { name: given, filename, bytes } of parts) {
+    // OpenAI's clients send a list of images so, also one of a single image.
+    const name = given === 'image[]' && filename !== null ? 'image' : given
+    if (name !== 'image' && filename !== null) throw unsupportedFile()
+    if (name in fields || (name === 'image' && image !== null))
+      faults.push(fault(name, 'Field is given twice', 'value_error'))
+    else if (name === 'image') image = bytes
+    else fields[name] = textOf(bytes) ?? faults.push(fault(name, 'Input should be UTF-8', 'string_unicode'))
+  }
+  const facts = image === null ? null : readImageFacts(image)
+  faults.push(...imageFaults(image, facts))
+  const { data, error } = edit.safeParse({ ...fields, n: numberOf(fields.n) })
+  if (error) faults.push(...faultDetails('body', fields, error.issues))
+  if (faults.length > 0 || data === undefined || image === null || facts === null)
+    throw new ValidationError(faults)
+  return { ...requestOf(data), image: { ...facts, bytes: image } }
+}
+
+const shared = {
+  prompt: z.string().min(1).max(PROMPT_LENGTH_MAX),
+  model: z.string().min(1).max(MODEL_LENGTH_MAX),
+  n: boundedInteger({ min: 1, max: IMAGES_MAX }).nullish().meta({ default: IMAGES_DEFAULT }),
+  response_format: z.enum(['url', 'b64_json']).nullish().meta({ default: RESPONSE_FORMAT_DEFAULT }),
+  size: z.enum(IMAGE_SIZES).nullish().meta({ default: IMAGE_SIZE_DEFAULT }),
+  user: z.string().nullish(),
+}
+
+/** Fields of `POST /v1/images/edits`, but for its file. */
+export const edit = z.looseObject(shared)
+
+/** Body of `POST /v1/images/generations`. */
+export const generation = z.looseObject({
+  ...shared,
+  // These defaults are those of whatever draws: what the caller left out is left out where it is passed on.
+  quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
+  style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
+})
+
+function requestOf({ prompt, model, n, size, response_format, user }: z.infer<typeof edit>): ImageRequest {
+  return {
+    prompt,
+    model,
+    n: typeof n === 'number' ? n : IMAGES_DEFAULT,
+    size: size ?? IMAGE_SIZE_DEFAULT,
+    isSizeAsked: typeof size === 'string',
+    responseFormat: response_format ?? RESPONSE_FORMAT_DEFAULT,
+    user: user ?? null,
+  }
+}
+
+function imageFaults(image: Uint8Array | null, facts: ImageFacts | null): readonly FaultDetail[] {
+  if (image === null) return [fault('image', 'Field required', 'missing')]
+  if (image.length > IMAGE_BYTES_MAX)
+    return [fault('image', `Image should have at most ${IMAGE_BYTES_MAX} bytes`, 'too_long')]
+  if (facts === null) return [fault('image', 'Input should be a PNG, JPEG or WebP image', 'image_type')]
+  return Math.max(facts.width, facts.height) > IMAGE_EDGE_MAX
+    ? [fault('image', `Image should be at most ${IMAGE_EDGE_MAX} pixels wide and high`, 'image_size')]
+    : []
+}
+
+function fault(field: string, msg: string, type: string): FaultDetail {
+  return { loc: ['body', field.slice(0, FIELD_LENGTH_MAX)], msg, type }
+}
+
+const FIELD_LENGTH_MAX = 128
+
+/** A form has no numbers: what is written as one is taken for it, and all else is no integer. */
+function numberOf(text: unknown): unknown {
+  return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
+}
+
+function textOf(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return null
+  }
+}
+
+function unsupportedFile(): ApiError {
+  return new ApiError('unsupported_request_parameter', 'An edit takes one file, image')
+}

@@ -1,0 +1,83 @@
+import { ApiError } from '../api/errors.ts'
+import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
+import { type ImageStore, type KeptImage, StoreFullError } from './image-store.ts'
+
+/** Images that are made on request. */
+export type Images = {
+  /** Models that can be asked for now. */
+  models(): readonly string[]
+  /**
+   * Makes images and gives the response's JSON text (interface 2.5); `addressOf` gives the address of a kept one by its id. Throws ApiError and
+   * the signal's reason.
+   */
+  make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
+  /** The image behind an address that was given out, or null. */
+  find(id: string): Promise<KeptImage | null>
+}
+
+/**
+ * Service of images, over whatever makes them. The first source that can serve a call gets it; when that were nodes, and none of
+ * them answered, the next one does. A model that a source knows, but cannot serve now, is that source's to refuse.
+ */
+export function createImages(options: {
+  readonly sources: readonly ImageSource[]
+  readonly store: ImageStore
+  /** Unix milliseconds. */
+  readonly now: () => number
+}): Images {
+  const { sources, store, now } = options
+  return {
+    models: () => [...new Set(sources.flatMap((source) => source.models()))],
+    async make(call, addressOf) {
+      const { responseFormat } = call.job.request
+      const made = await makeAtOneOf(chooseSources(sources, call), call)
+      const data = await Promise.all(
+        made.map(async (image) => ({
+          b64_json: responseFormat === 'b64_json' ? Buffer.from(image.bytes).toString('base64') : null,
+          revised_prompt: image.revisedPrompt,
+          url: responseFormat === 'url' ? addressOf(await keep(store, image)) : null,
+        })),
+      )
+      return JSON.stringify({ created: Math.floor(now() / 1000), data })
+    },
+    find: (id) => store.find(id),
+  }
+}
+
+function chooseSources(sources: readonly ImageSource[], { job }: ImageCall): readonly ImageSource[] {
+  const serving = sources.filter((source) => source.serves(job))
+  return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
+}
+
+/** What says that nodes did not answer, and nothing of the request. */
+const NODES_FAILED: ReadonlySet<string> = new Set([
+  'no_available_inference_nodes',
+  'node_error',
+  'node_timeout',
+  // A source that is no node tells its own limit as provider_refused.
+  'rate_limit_exceeded',
+])
+
+async function makeAtOneOf(sources: readonly ImageSource[], call: ImageCall): Promise<readonly MadeImage[]> {
+  const [source, ...others] = sources
+  if (source === undefined)
+    throw new ApiError('unsupported_model', 'Nothing here makes images with this model')
+  try {
+    return await source.make(call)
+  } catch (error) {
+    const isNodesFault = error instanceof ApiError && NODES_FAILED.has(error.code)
+    if (others.length === 0 || !isNodesFault) throw error
+    return makeAtOneOf(others, call)
+  }
+}
+
+async function keep(store: ImageStore, image: MadeImage): Promise<string> {
+  try {
+    return await store.put(image)
+  } catch (cause) {
+    if (!(cause instanceof StoreFullError)) throw cause
+    throw new ApiError('image_store_full', 'No more images can be kept now: ask for b64_json, or later', {
+      cause,
+    })
+  }
+}

@@ -1,0 +1,43 @@
+import { mostServed } from '../chat/models.ts'
+import { callErrorOf } from '../nodes/dispatch-refusals.ts'
+import { DispatchError } from '../nodes/dispatcher.ts'
+import type { ImageDispatcher } from '../nodes/image-dispatcher.ts'
+import { checkImages } from './checked-images.ts'
+import type { ImageJob, ImageSource } from './image-source.ts'
+
+/**
+ * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were
+ * asked for, and made to fit the size where the caller asked for one (`images/checked-images.ts`);
+ * a node that sends anything else has failed. Their frame has no place for quality, style and user:
+ * these stay here.
+ */
+export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
+  return {
+    models: () => mostServed(dispatcher.models()).map(({ model }) => model),
+    serves: (job) => dispatcher.serves(job.request.model) && dispatcher.fits(sizesOf(job)),
+    knows: dispatcher.isKnown,
+    async make({ job, accountId, signal, reserve }) {
+      const { model, prompt, n, size, isSizeAsked } = job.request
+      const image = job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
+      try {
+        return await dispatcher.dispatch({
+          ...{ model, accountId, signal },
+          request: { prompt, image, n, size },
+          async read(images) {
+            reserve(images.reduce((sum, { length }) => sum + length, 0))
+            const made = await checkImages(images, { n, size: isSizeAsked ? size : null })
+            reserve(made.reduce((sum, { bytes }) => sum + bytes.length, 0))
+            return made
+          },
+        })
+      } catch (error) {
+        throw error instanceof DispatchError ? callErrorOf(error) : error
+      }
+    },
+  }
+}
+
+function sizesOf(job: ImageJob): { readonly prompt: string; readonly imageBytes: number } {
+  const imageBytes = job.kind === 'edit' ? job.request.image.bytes.length : 0
+  return { prompt: job.request.prompt, imageBytes }
+}

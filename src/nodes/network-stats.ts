@@ -1,0 +1,52 @@
+import type { InferencesStore } from './inferences-store.ts'
+import type { NodesStore } from './nodes-store.ts'
+
+/** How old what is told of the network may be: reading it passes over every connected node. */
+export const NETWORK_AGE_MAX_MS = 2_000
+
+/** The network's figures, as the JSON value of the facts' answer. Throughputs are what nodes say of themselves. */
+export type NetworkStats = { read(): Promise<object> }
+
+/** Network figures over the stores, read once for all who ask within NETWORK_AGE_MAX_MS. `now` is Unix milliseconds. */
+export function createNetworkStats(options: {
+  readonly nodes: Pick<NodesStore, 'network'>
+  readonly inferences: Pick<InferencesStore, 'network'>
+  readonly now: () => number
+}): NetworkStats {
+  const { nodes, inferences, now } = options
+  let last: { readonly reply: Promise<object>; readonly askedAtMs: number } | null = null
+
+  async function ask(): Promise<object> {
+    const [network, { inferencesDay }] = await Promise.all([
+      nodes.network(),
+      inferences.network(Math.floor(now() / 1000)),
+    ])
+    return {
+      nodes_count: network.nodes,
+      connected_nodes_count: network.connectedNodes,
+      network_throughput: throughputText(network.tokensPerSecond),
+      inference_count_day: inferencesDay,
+      network_models_stats: network.models.map(({ model, tokensPerSecond }) => ({
+        model_name: model,
+        throughput: throughputText(tokensPerSecond),
+      })),
+    }
+  }
+
+  return {
+    read() {
+      if (last !== null && Math.abs(now() - last.askedAtMs) < NETWORK_AGE_MAX_MS) return last.reply
+      const asked = { reply: ask(), askedAtMs: now() }
+      last = asked
+      // An answer that failed serves for nobody else.
+      asked.reply.catch(() => {
+        if (last === asked) last = null
+      })
+      return asked.reply
+    },
+  }
+}
+
+function throughputText(tokensPerSecond: number): string {
+  return `${tokensPerSecond.toFixed(1)} tps`
+}

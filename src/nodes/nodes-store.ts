@@ -1,0 +1,242 @@
+import { sql } from 'kysely'
+import type { Database } from '../storage/database.ts'
+import type { Queries } from '../storage/tables.ts'
+import { findNewestBenchmarks, saveBenchmark, toBenchmark } from './benchmarks-store.ts'
+import { readNetworkFigures } from './network-store.ts'
+import { hardwareColumns, toNode } from './node-rows.ts'
+import { NODE_STATES, type NodeState, stopState } from './node-state.ts'
+
+/** An account can have so many nodes, archived ones counted, for a list of them has no pages. */
+export const NODES_PER_ACCOUNT_MAX = 20_000
+
+/** Models that are remembered of nodes that are not connected. */
+export const OFFERED_MODELS_MAX = 10_000
+
+/** What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in watts. */
+export type NodeHardware = {
+  readonly operatingSystem: string
+  readonly cpuModel: string
+  readonly cpuCount: number | null
+  readonly ram: number
+  /** Null on a machine without a GPU. */
+  readonly gpuModel: string | null
+  readonly gpuCount: number | null
+  readonly vram: number | null
+  readonly powerLimit: number | null
+  readonly networkDownloadSpeed: number | null
+  readonly networkUploadSpeed: number | null
+  /** Of the agent. */
+  readonly version: string | null
+}
+
+/** A contributed node. Times are Unix seconds. */
+export type StoredNode = {
+  readonly nodeId: string
+  readonly accountId: string
+  readonly name: string
+  readonly createdAt: number
+  readonly isArchived: boolean
+  /** Null for one that never connected. */
+  readonly state: NodeState | null
+  /** Null until its agent has reported it. */
+  readonly hardware: NodeHardware | null
+  /** Null while it is not connected. */
+  readonly connectedSince: number | null
+  readonly lastSeenAt: number | null
+  /** What it serves on its connection; none while it is not connected. */
+  readonly models: readonly string[]
+  /** Of connections that are over. */
+  readonly totalUptimeSeconds: number
+  readonly requestsServed: number
+}
+
+/** What a node's agent measured of its backend: a claim. */
+export type NodeBenchmark = {
+  readonly nodeId: string
+  readonly model: string
+  readonly tokensPerSecond: number
+  readonly createdAt: number
+}
+
+/** Connected nodes together, by their own benchmarks of the models they serve. */
+export type NetworkFigures = {
+  /** Without the archived ones. */
+  readonly nodes: number
+  readonly connectedNodes: number
+  /** Each connected node counts once, with the fastest of its models. */
+  readonly tokensPerSecond: number
+  /** At most NETWORK_MODELS_MAX, fastest first. */
+  readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
+}
+
+/** A node as its owner names it. One of another account is as unknown as none. */
+export type OwnNode = { readonly nodeId: string; readonly accountId: string }
+
+/** Contributed nodes and their benchmarks. Every method throws the driver's error when the database fails. */
+export type NodesStore = {
+  /** Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX (calls at once may pass it by a few). */
+  create(
+    node: OwnNode & { readonly name: string; readonly createdAt: number },
+  ): Promise<'created' | 'taken' | 'too_many'>
+  /** Gives the node, whoever's it is, or null. */
+  find(nodeId: string): Promise<StoredNode | null>
+  /** Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark. */
+  list(accountId: string): Promise<readonly (StoredNode & { readonly benchmark: NodeBenchmark | null })[]>
+  /** Sets what is not null. Gives what it changed, or null when there is no such node. */
+  update(
+    node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
+  ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
+  /** Replaces the node's hardware. False when there is no such node. */
+  saveHardware(node: OwnNode & { readonly hardware: NodeHardware; readonly at: number }): Promise<boolean>
+  /** Stores a benchmark in place of the last one of that model. Refuses a node that is not this account's or has no hardware. */
+  saveBenchmark(
+    benchmark: NodeBenchmark & { readonly accountId: string },
+  ): Promise<'saved' | 'unknown_node' | 'too_many'>
+  /** Gives the node's benchmark of a model, or null. */
+  findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
+  /** Gives the node's newest benchmark, or null. */
+  newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
+  setState(nodeId: string, state: NodeState): Promise<void>
+  /**
+   * Notes that a node's connection began, and what it serves. False, and nothing is noted, when the node is unknown or
+   * archived. A connection that a killed gateway left open is ended at the time its node was last seen.
+   */
+  markConnected(nodeId: string, at: number, models: readonly string[]): Promise<boolean>
+  /** Notes that nodes are still connected: what a killed gateway leaves behind is counted up to here. */
+  markSeen(nodeIds: readonly string[], at: number): Promise<void>
+  /** Notes that a node's connection ended, and adds it to the uptime. The second time changes nothing. */
+  markDisconnected(nodeId: string, at: number): Promise<void>
+  /** To be called once at start: ends what a killed gateway left connected, when it was last seen, and stops its state. */
+  markAllDisconnected(): Promise<void>
+  network(): Promise<NetworkFigures>
+  /** Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may be served once they connect. */
+  offeredModels(): Promise<readonly string[]>
+}
+
+/**
+ * Nodes on the database's shared connections. One gateway serves the nodes of a database: a second one's `markAllDisconnected` would
+ * show the first one's nodes as stopped until they dial again; calls would not notice, for they go by connections.
+ */
+export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesStore {
+  const selectNode = (nodeId: string) => queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
+
+  return {
+    async create(node) {
+      if (await insertNode(queries, node)) return 'created'
+      return (await selectNode(node.nodeId).executeTakeFirst()) === undefined ? 'too_many' : 'taken'
+    },
+    async find(nodeId) {
+      const row = await selectNode(nodeId).executeTakeFirst()
+      return row === undefined ? null : toNode(row)
+    },
+    async list(accountId) {
+      const rows = await queries
+        .selectFrom('nodes')
+        .selectAll()
+        .where('account_id', '=', accountId)
+        .orderBy('created_at')
+        .orderBy('position')
+        .execute()
+      const benchmarks = await findNewestBenchmarks(queries, { accountId })
+      return rows.map((row) => ({ ...toNode(row), benchmark: benchmarks.get(row.node_id) ?? null }))
+    },
+    update: (node) => updateNode(queries, node),
+    async saveHardware({ nodeId, accountId, hardware, at }) {
+      const { numUpdatedRows } = await queries
+        .updateTable('nodes')
+        .set({ ...hardwareColumns(hardware), hardware_at: at })
+        .where('node_id', '=', nodeId)
+        .where('account_id', '=', accountId)
+        .executeTakeFirstOrThrow()
+      return numUpdatedRows > 0n
+    },
+    saveBenchmark: (benchmark) => saveBenchmark(queries, benchmark),
+    async findBenchmark(nodeId, model) {
+      const row = await queries
+        .selectFrom('node_benchmarks')
+        .selectAll()
+        .where('node_id', '=', nodeId)
+        .where('model', '=', model)
+        .executeTakeFirst()
+      return row === undefined ? null : toBenchmark(row)
+    },
+    newestBenchmark: async (nodeId) => (await findNewestBenchmarks(queries, { nodeId })).get(nodeId) ?? null,
+    async setState(nodeId, state) {
+      await queries.updateTable('nodes').set({ state }).where('node_id', '=', nodeId).execute()
+    },
+    async markConnected(nodeId, at, models) {
+      const { numAffectedRows } = await sql`
+        update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, connected_since = ${at}::bigint,
+          last_seen_at = ${at}::bigint, models = ${models}::text[]
+        where node_id = ${nodeId} and not is_archived`.execute(queries)
+      return (numAffectedRows ?? 0n) > 0n
+    },
+    async markSeen(nodeIds, at) {
+      await sql`
+        update nodes set last_seen_at = greatest(last_seen_at, ${at}::bigint)
+        where node_id = any(${nodeIds}::text[]) and connected_since is not null`.execute(queries)
+    },
+    async markDisconnected(nodeId, at) {
+      await sql`
+        update nodes set total_uptime_seconds = total_uptime_seconds + greatest(0, ${at}::bigint - connected_since),
+          connected_since = null, last_seen_at = greatest(last_seen_at, ${at}::bigint), models = '{}'
+        where node_id = ${nodeId} and connected_since is not null`.execute(queries)
+    },
+    async markAllDisconnected() {
+      await sql`
+        update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, connected_since = null, models = '{}'
+        where connected_since is not null`.execute(queries)
+      await sql`
+        update nodes set state = stops.stopped
+        from unnest(${NODE_STATES}::text[], ${NODE_STATES.map(stopState)}::text[]) as stops(running, stopped)
+        where nodes.state = stops.running and stops.stopped <> stops.running`.execute(queries)
+    },
+    network: () => readNetworkFigures(queries),
+    async offeredModels() {
+      const rows = await queries
+        .selectFrom('node_benchmarks')
+        .select('model')
+        .distinct()
+        .orderBy('model')
+        .limit(OFFERED_MODELS_MAX)
+        .execute()
+      return rows.map(({ model }) => model)
+    },
+  }
+}
+
+/** Uptime with the connection that is still open, up to when the node was last seen. */
+const UPTIME_WHEN_LAST_SEEN = sql`
+  total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
+
+/** False when the id is taken or the account has enough nodes. */
+async function insertNode(
+  queries: Queries,
+  { nodeId, accountId, name, createdAt }: Parameters<NodesStore['create']>[0],
+): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    insert into nodes (node_id, account_id, name, created_at)
+    select ${nodeId}, ${accountId}::uuid, ${name}, ${createdAt}::bigint
+    where (select count(*) from nodes where account_id = ${accountId}::uuid) < ${NODES_PER_ACCOUNT_MAX}::integer
+    on conflict (node_id) do nothing`.execute(queries)
+  return (numAffectedRows ?? 0n) > 0n
+}
+
+/** The row is locked before it is read, so that of two equal updates at once only one says it changed anything. */
+async function updateNode(
+  queries: Queries,
+  { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],
+): ReturnType<NodesStore['update']> {
+  const { rows } = await sql<{ was_named: string; was_archived: boolean }>`
+    update nodes set name = coalesce(${name}::text, nodes.name),
+      is_archived = coalesce(${isArchived}::boolean, nodes.is_archived)
+    from (select * from nodes where node_id = ${nodeId} and account_id = ${accountId}::uuid for update) was
+    where nodes.node_id = was.node_id
+    returning was.name as was_named, was.is_archived as was_archived`.execute(queries)
+  const [was] = rows
+  if (was === undefined) return null
+  return {
+    isNameUpdated: name !== null && name !== was.was_named,
+    isArchivalUpdated: isArchived !== null && isArchived !== was.was_archived,
+  }
+}

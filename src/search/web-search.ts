@@ -1,0 +1,45 @@
+import { ApiError } from '../api/errors.ts'
+import { callErrorOf } from '../net/call-error.ts'
+import type { Endpoint } from '../net/endpoint.ts'
+import { EndpointError } from '../net/endpoint-error.ts'
+import type { SearchAdapter, SearchQuery } from './adapter.ts'
+import { normaliseResults } from './results.ts'
+
+/** A valid call for a search. */
+export type SearchCall = SearchQuery & {
+  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  readonly signal: AbortSignal
+  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  readonly reserve: (bytes: number) => void
+}
+
+/** Search on the web. */
+export type WebSearch = {
+  /** JSON text of the results (interface facts). Throws ApiError, `search_not_configured` without a provider, and the signal's reason. */
+  search(call: SearchCall): Promise<string>
+}
+
+/** Where and how to search. */
+export type SearchSource = {
+  readonly adapter: SearchAdapter
+  readonly endpoint: Pick<Endpoint, 'ask'>
+  /** Empty for a provider without keys. */
+  readonly apiKey: string
+}
+
+/** Service of web search, through one provider; null for none. */
+export function createWebSearch(source: SearchSource | null): WebSearch {
+  return {
+    async search({ query, maxResults, signal, reserve }) {
+      if (source === null) throw new ApiError('search_not_configured', 'This service has no search provider')
+      const { adapter, endpoint, apiKey } = source
+      try {
+        const request = adapter.request({ query, maxResults }, apiKey)
+        const items = adapter.readItems(await endpoint.ask({ ...request, signal, reserve }))
+        return JSON.stringify({ results: normaliseResults(items, maxResults) })
+      } catch (error) {
+        throw error instanceof EndpointError ? callErrorOf(error) : error
+      }
+    },
+  }
+}

@@ -1,0 +1,204 @@
+import { encodeHex } from '../../attestation/bytes.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
+import type { Edge, LogNode } from '../../attestation/merkle/edge.ts'
+import {
+  buildProof,
+  edgeNodes,
+  inclusionNodes,
+  type NodeCoordinate,
+} from '../../attestation/merkle/proof-nodes.ts'
+import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
+import type { PullReply } from '../../enclave/protocol/messages.ts'
+import type { NoncedRelayer, RelayerNonces } from '../chain/relayer-nonces.ts'
+import { parseCallContext } from '../enclaves/call-context.ts'
+import type { EnclaveClient } from '../enclaves/enclave-client.ts'
+import {
+  type CheckedCompletion,
+  checkBatch,
+  checkIdentity,
+  type GivenDocument,
+  type Notary,
+} from './check-batch.ts'
+import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
+import type { StoredRecord } from './records-store.ts'
+
+/**
+ * The enclave was told that more is safe than the database holds: it was restored from a backup, or failed over to a
+ * replica that was behind. The enclave has forgotten what is missing, so to go on would hide the loss.
+ */
+export class LogDiverged extends Error {
+  override readonly name = 'LogDiverged'
+}
+
+/** Signs the anchor of a head with the relayer's key: the raw transaction and its hash, 0x hex. */
+export type SignAnchor = (
+  nonce: number,
+  head: TreeHead & { readonly signature: Uint8Array },
+) => SignedAnchor | Promise<SignedAnchor>
+type SignedAnchor = { readonly raw: string; readonly hash: string }
+
+/** Whom the committer follows, and all that its next commit builds on. */
+export type CommitSession = {
+  readonly notary: Notary
+  readonly log: LogState
+  /** A document that is in the database for certain, so the enclave need not send it again. */
+  readonly known: GivenDocument | null
+}
+
+/** A durable commit. */
+export type Committed = {
+  /** What the next commit builds on. */
+  readonly session: CommitSession
+  /** First of its leaves, and how many there are. */
+  readonly from: number
+  readonly count: number
+  /** Gives the record of one of its leaves, as the history will. */
+  recordOf(index: number): StoredRecord
+}
+
+export type SessionOptions = {
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
+  readonly commits: CommitsStore
+  /** Chain and contract that heads are signed for. */
+  readonly domain: LogDomain
+  readonly relayer: NoncedRelayer
+  readonly signAnchor: SignAnchor
+  /** Unix milliseconds. */
+  readonly now: () => number
+}
+
+/**
+ * Asks the enclave who it is and the database where that log stands. Throws LogDiverged, BatchRefused (an enclave that
+ * is not ours to follow), LogCorrupt, and what either of both throws.
+ */
+export async function openSession(
+  { enclave, commits, domain, now }: SessionOptions,
+  nonces: RelayerNonces,
+): Promise<CommitSession> {
+  enclave.forgetIdentity()
+  const identity = await enclave.identity()
+  const notary = checkIdentity(identity, domain)
+  // After the identity: the log only grows, so it can then not be behind what was acknowledged before.
+  const log = await commits.openLog({
+    notary: notary.address,
+    publicKey: notary.publicKey,
+    domain,
+    bootConfiguration: canonicalizeJson(identity.boot_configuration),
+    createdAt: unixSeconds(now),
+  })
+  if (identity.log.acknowledged > log.edge.size)
+    throw new LogDiverged(
+      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the database, got ${log.edge.size}: ` +
+        'it lost committed records; restore them, or restart the enclave to begin a new log',
+    )
+  await nonces.refresh()
+  return { notary, log, known: null }
+}
+
+/**
+ * Checks a reply with at least one completion, signs its anchor and stores it all. Throws BatchRefused and
+ * CommitRaceLost, after which nothing is stored; after any other error the outcome is unknown.
+ */
+export async function commitReply(
+  session: CommitSession,
+  reply: PullReply,
+  {
+    options: { commits, relayer, signAnchor, now },
+    nonces,
+  }: { readonly options: SessionOptions; readonly nonces: RelayerNonces },
+): Promise<Committed> {
+  const { notary, log } = session
+  const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
+  const { completions, documents, head, edge, nodes } = batch
+  const records = completions.map(toNewRecord)
+  const anchor = await nonces.use(async (nonce) => {
+    const signed = await signAnchor(nonce, head)
+    await commits.commit({
+      logId: log.logId,
+      from: log.edge.size,
+      head,
+      nodes,
+      anchor: { relayer: relayer.address, nonce, ...signed },
+      documents,
+      records,
+      committedAt: unixSeconds(now),
+    })
+    return signed
+  })
+  const hashAt = nodeLookup(log.edge, nodes)
+  const known = completions.at(-1)?.document ?? session.known
+  return {
+    session: { notary, log: { logId: log.logId, edge }, known },
+    from: log.edge.size,
+    count: records.length,
+    recordOf(index) {
+      const fresh = records[index - log.edge.size]
+      const completion = completions[index - log.edge.size]
+      if (fresh === undefined || completion === undefined)
+        throw new RangeError(`expected a leaf of this commit, got ${index}`)
+      const path = buildProof(inclusionNodes(index, head.size), hashAt)
+      const { document: _, callId: __, ...stored } = fresh
+      return {
+        ...stored,
+        notary: notary.address,
+        publicKey: notary.publicKey,
+        txHash: anchor.hash,
+        reanchored: [],
+        attestation: completion.document.base64,
+        logProof: {
+          size: head.size,
+          root: encodeHex(head.root),
+          signature: `0x${encodeHex(head.signature)}`,
+          path: path.map(encodeHex),
+          ...notary.domain,
+        },
+      }
+    },
+  }
+}
+
+function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecord {
+  const context = parseCallContext(sealed.context)
+  return {
+    id: crypto.randomUUID(),
+    index: sealed.index,
+    hash: receipt.hash,
+    request: sealed.request,
+    response: sealed.response,
+    receipt: sealed.receipt,
+    signature: sealed.signature,
+    document: document.digest,
+    // The context came through this gateway's own hands, but a text that does not fit must never stop the log.
+    accountId: context !== null && UUID_FORM.test(context.accountId) ? context.accountId.toLowerCase() : null,
+    requestId: context !== null && REQUEST_ID_FORM.test(context.requestId) ? context.requestId : null,
+    callId: UUID_FORM.test(context?.callId ?? '') ? (context?.callId ?? null) : null,
+    createdAt: Math.floor(receipt.finished_at / 1000),
+    outcome: receipt.outcome,
+  }
+}
+
+const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
+
+/** All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before them. */
+function nodeLookup(before: Edge, nodes: readonly LogNode[]): (coordinate: NodeCoordinate) => Uint8Array {
+  const hashes = new Map(nodes.map((node) => [keyOf(node), node.hash]))
+  for (const [place, coordinate] of edgeNodes(before.size).entries()) {
+    const hash = before.hashes[place]
+    if (hash !== undefined) hashes.set(keyOf(coordinate), hash)
+  }
+  return (coordinate) => {
+    const hash = hashes.get(keyOf(coordinate))
+    if (hash === undefined)
+      throw new Error(`expected node ${keyOf(coordinate)} (level/index) of a new leaf's path`)
+    return hash
+  }
+}
+
+function keyOf({ level, index }: NodeCoordinate): string {
+  return `${level}/${index}`
+}
+
+function unixSeconds(now: () => number): number {
+  return Math.floor(now() / 1000)
+}

@@ -1,0 +1,232 @@
+import { type RawBuilder, sql } from 'kysely'
+import { concatBytes, decodeHex, equalBytes } from '../../attestation/bytes.ts'
+import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
+import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
+import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { Database } from '../storage/database.ts'
+import { readNodes } from './log-nodes.ts'
+import type { StoredRecord } from './records-store.ts'
+
+/** Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read anew, try again. */
+export class CommitRaceLost extends Error {
+  override readonly name = 'CommitRaceLost'
+}
+
+/** What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its operator. */
+export class LogCorrupt extends Error {
+  override readonly name = 'LogCorrupt'
+}
+
+/** Where a log stands in the database: all that the next commit builds on. */
+export type LogState = {
+  /** Key of the log within this database. */
+  readonly logId: number
+  /** `edge.size` leaves are stored. */
+  readonly edge: Edge
+}
+
+/** A record that is about to be stored; strings as in StoredRecord. `document` is the digest of its attestation document. */
+export type NewRecord = Pick<
+  StoredRecord,
+  | 'id'
+  | 'index'
+  | 'hash'
+  | 'request'
+  | 'response'
+  | 'receipt'
+  | 'signature'
+  | 'accountId'
+  | 'requestId'
+  | 'createdAt'
+  | 'outcome'
+> & {
+  readonly document: string
+  /** uuid of the call with an Idempotency-Key that it answers; null for none. */
+  readonly callId?: string | null
+}
+
+/** Everything of one commit. The records are those from `from` to before `head.size`, in order, and there is at least one. */
+export type Commit = {
+  readonly logId: number
+  /** Size of the log that it is appended to. */
+  readonly from: number
+  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
+  /** Every perfect subtree that the new leaves complete, the leaves included. */
+  readonly nodes: readonly LogNode[]
+  /** The signed transaction, 0x hex, and its hash. `nonce` is the relayer's next. */
+  readonly anchor: {
+    readonly relayer: string
+    readonly nonce: number
+    readonly raw: string
+    readonly hash: string
+  }
+  /** Attestation documents that the records name and that may not be stored yet, by digest (hex). */
+  readonly documents: ReadonlyMap<string, Uint8Array>
+  readonly records: readonly NewRecord[]
+  /** Unix seconds. */
+  readonly committedAt: number
+}
+
+/** What is stored of a log when it is first seen: who signs it, and for what. It never changes after that. */
+export type LogOpening = {
+  readonly notary: string
+  readonly publicKey: string
+  /** Chain and contract that its heads are signed for, whatever the gateway uses later. */
+  readonly domain: LogDomain
+  /** Canonical JSON of the enclave's boot configuration, whose digest its attestation documents carry. */
+  readonly bootConfiguration: string
+  /** Unix seconds. */
+  readonly createdAt: number
+}
+
+/** What the committer needs of the database. Every method throws the driver's error when the database fails. */
+export type CommitsStore = {
+  /** Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to its root. */
+  openLog(log: LogOpening): Promise<LogState>
+  /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
+  nextNonce(relayer: string): Promise<number | null>
+  /**
+   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
+   * becomes less.
+   */
+  raiseNonce(relayer: string, least: number): Promise<number>
+  /**
+   * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost when the log is not
+   * at `from`, or the relayer not at `nonce`, any more. After any other error the outcome is unknown (the connection
+   * may have broken after the server was done): openLog tells.
+   */
+  commit(commit: Commit): Promise<void>
+}
+
+/** Commits on the database's own connections for them. */
+export function createCommitsStore({ commits: queries }: Pick<Database, 'commits'>): CommitsStore {
+  return {
+    async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
+      const key = decodeHex(publicKey)
+      await sql`
+        insert into logs (notary, public_key, size, root, chain_id, contract, boot_configuration, created_at)
+        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId}, ${domain.contract},
+          ${bootConfiguration}, ${createdAt})
+        on conflict (notary) do nothing`.execute(queries)
+      const log = await queries
+        .selectFrom('logs')
+        .select(['id', 'size', 'root'])
+        .where('notary', '=', notary)
+        .executeTakeFirstOrThrow()
+      const coordinates = edgeNodes(log.size)
+      const hashAt = await readNodes(
+        queries,
+        coordinates.map((coordinate) => ({ ...coordinate, logId: log.id })),
+      )
+      const hashes = coordinates.map((coordinate) => hashAt({ ...coordinate, logId: log.id }))
+      const edge = { size: log.size, hashes }
+      if (!equalBytes(rootOf(edge), log.root))
+        throw new LogCorrupt(
+          `expected the stored nodes of log ${notary} to add up to its root, size ${log.size}`,
+        )
+      return { logId: log.id, edge }
+    },
+    async nextNonce(relayer) {
+      const row = await queries
+        .selectFrom('relayers')
+        .select('next_nonce')
+        .where('address', '=', relayer)
+        .executeTakeFirst()
+      return row?.next_nonce ?? null
+    },
+    async raiseNonce(relayer, least) {
+      const { rows } = await sql<{ next_nonce: number }>`
+        insert into relayers (address, next_nonce) values (${relayer}, ${least})
+        on conflict (address) do update set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)
+        returning next_nonce`.execute(queries)
+      return rows[0]?.next_nonce ?? least
+    },
+    async commit(commit) {
+      try {
+        await commitStatement(commit).execute(queries)
+      } catch (error) {
+        throw isRaceLost(error)
+          ? new CommitRaceLost('the log or the nonce was taken by another commit')
+          : error
+      }
+    },
+  }
+}
+
+/**
+ * The whole commit as one statement. `payer` is empty when the nonce was taken, `grown` when the log was moved; then
+ * log_id is null, which its NOT NULL refuses, and that undoes the statement. Both rows stay locked until the commit is
+ * durable, so commits of one relayer or one log come one after the other, and records get positions in that order.
+ */
+function commitStatement({ logId, from, head, nodes, anchor, documents, records, committedAt }: Commit) {
+  const { relayer, nonce } = anchor
+  return sql`
+    with payer as (
+      update relayers set next_nonce = next_nonce + 1
+      where address = ${relayer} and next_nonce = ${nonce} returning address
+    ), grown as (
+      update logs set size = ${head.size}, root = ${head.root}
+      where id = ${logId} and size = ${from} and exists (select from payer) returning id
+    ), anchored as (
+      insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
+      values (
+        (select address from payer), ${nonce}, ${decodeHex(anchor.hash)}, ${decodeHex(anchor.raw)},
+        (select id from grown), ${head.size}, ${head.root}, ${head.signature}, 'pending', ${committedAt})
+    ), hashed as (
+      insert into log_nodes (log_id, level, index, hash)
+      select (select id from grown), node.level, node.index,
+        substring(${concatBytes(...nodes.map((node) => node.hash))}::bytea
+          from (node.ordinal::integer - 1) * 32 + 1 for 32)
+      from unnest(${nodes.map((node) => node.level)}::integer[], ${nodes.map((node) => node.index)}::bigint[])
+        with ordinality as node(level, index, ordinal)
+    ) ${documents.size === 0 ? sql`` : storeDocuments(documents, committedAt)}
+    insert into records (
+      id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
+      relayer, nonce, outcome, created_at, call_id)
+    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
+      r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
+      ${relayer}, ${nonce}, r.outcome, r.created_at, r.call_id
+    from json_to_recordset(${JSON.stringify(records.map(describeRecord))}::text::json) as r(
+      id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
+      signature text, document text, outcome text, created_at bigint, call_id uuid)
+    order by r.index`
+}
+
+function storeDocuments(documents: ReadonlyMap<string, Uint8Array>, seenAt: number): RawBuilder<unknown> {
+  const rows = [...documents].map(
+    ([digest, document]) => sql`(${decodeHex(digest)}, ${document}, ${seenAt}::bigint)`,
+  )
+  return sql`, seen as (
+      insert into attestation_documents (digest, document, first_seen_at) values ${sql.join(rows)}
+      on conflict (digest) do nothing
+    )`
+}
+
+function describeRecord(record: NewRecord) {
+  return {
+    id: record.id,
+    index: record.index,
+    account_id: record.accountId,
+    request_id: record.requestId,
+    hash: record.hash,
+    request: record.request,
+    response: record.response,
+    receipt: record.receipt,
+    signature: record.signature.slice('0x'.length),
+    document: record.document,
+    outcome: record.outcome,
+    created_at: record.createdAt,
+    call_id: record.callId ?? null,
+  }
+}
+
+const NOT_NULL_VIOLATION = '23502'
+
+/**
+ * Whether another commit was first: then log_id or relayer of the new row is null, which is
+ * refused.
+ */
+export function isRaceLost(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false
+  return error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
+}

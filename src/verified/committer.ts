@@ -1,0 +1,298 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PullReply } from '../../enclave/protocol/messages.ts'
+import { asError } from '../api/errors.ts'
+import { createRelayerNonces, type RelayerNonces } from '../chain/relayer-nonces.ts'
+import type { EnclaveClient } from '../enclaves/enclave-client.ts'
+import { EnclaveError } from '../enclaves/enclave-error.ts'
+import type { Logger } from '../observability/logger.ts'
+import { CommitError } from './commit-error.ts'
+import { type CommitFigures, countCommit, NO_FIGURES } from './commit-figures.ts'
+import {
+  type CommitSession,
+  commitReply,
+  LogDiverged,
+  openSession,
+  type SessionOptions,
+} from './commit-session.ts'
+import { createCommitWaiters, type Waiter } from './commit-waiters.ts'
+import { CommitRaceLost, LogCorrupt } from './commits-store.ts'
+import type { RecordsStore, StoredRecord } from './records-store.ts'
+
+/** Longest poll for new completions, milliseconds; in an idle gateway one of them is always under way. */
+export const PULL_WAIT_MS = 20_000
+/** Completions in one commit. More would block an embedded database for longer than callers should wait. */
+export const BATCH_COMPLETIONS_MAX = 128
+/** Pause after a failure: doubled from the first to the second. */
+export const BACKOFF_MIN_MS = 50
+export const BACKOFF_MAX_MS = 1_000
+/** How long a stop may spend on what is still uncommitted. */
+export const STOP_TIMEOUT_MS = 10_000
+/** Races lost to another gateway before there is a pause even so. */
+export const RACES_IN_ROW_MAX = 3
+/** While a fault lasts, it is logged again only this often. */
+export const FAULT_LOG_INTERVAL_MS = 30_000
+
+export type CommitterStatus = CommitFigures & {
+  /** `refusing`: the log diverged, an operator is needed. */
+  readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
+  /** Name and message of the last failure, until a commit or poll succeeds. */
+  readonly fault: { readonly name: string; readonly message: string } | null
+  /** How long nothing could be committed; 0 while all is well. */
+  readonly failingForMs: number
+  /** Log that is followed, and its size in the database. */
+  readonly notary: string | null
+  readonly size: number
+  /** Callers that wait for a commit. */
+  readonly waiting: number
+}
+
+export type Committer = {
+  /** Begins to follow the enclave's log. */
+  start(): void
+  /**
+   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with the signal's reason (the
+   * leaf is then committed all the same), or CommitError.
+   */
+  waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
+  /** Commits what the enclave still holds, within STOP_TIMEOUT_MS, rejects who is left waiting, and resolves when all is over. */
+  stop(): Promise<void>
+  status(): CommitterStatus
+}
+
+export type CommitterOptions = SessionOptions & {
+  readonly enclave: Pick<EnclaveClient, 'pull'>
+  readonly records: Pick<RecordsStore, 'findByIndex'>
+  /** Shared by the committers of one relayer. Default: of this committer alone. */
+  readonly nonces?: RelayerNonces
+  /** Told after each commit: there is a new anchor to broadcast. */
+  readonly onCommit?: () => void
+  readonly log: Logger
+}
+
+/**
+ * Gives the committer: it pulls what the enclave sealed, checks it, and stores it together with its signed anchor, one
+ * commit at a time; whatever is sealed meanwhile is the next. A pull starts at the size of the log in the database, and
+ * so acknowledges exactly what is durable. After any failure it reads anew where the log stands: a commit whose outcome
+ * was unknown has then either happened, or is done again with the same nonce.
+ */
+export function createCommitter(options: CommitterOptions): Committer {
+  return new LogFollower(options)
+}
+
+class LogFollower implements Committer {
+  private readonly options: CommitterOptions
+  private readonly nonces: RelayerNonces
+  private readonly waiters = createCommitWaiters()
+  private figures = NO_FIGURES
+  private phase: CommitterStatus['phase'] = 'stopped'
+  private fault: { readonly error: Error; readonly loggedAtMs: number; readonly sinceMs: number } | null =
+    null
+  private failuresInRow = 0
+  private racesInRow = 0
+  private batchMax = BATCH_COMPLETIONS_MAX
+  private session: CommitSession | null = null
+  private running: Promise<void> = Promise.resolve()
+  /** Ends the poll or pause that is under way, never a commit. */
+  private interruption = new AbortController()
+  private isStopping = false
+  private isReopening = false
+  /** A stop is over, also when it gave up on something that still hangs. */
+  private isOver = false
+
+  constructor(options: CommitterOptions) {
+    this.options = options
+    this.nonces = options.nonces ?? createRelayerNonces(options)
+  }
+
+  start(): void {
+    if (this.phase !== 'stopped' || this.isStopping) return
+    this.phase = 'opening'
+    this.running = this.run()
+  }
+
+  waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord> {
+    const { waiter, record } = this.waiters.add(notary, index, signal)
+    const { session } = this
+    if (this.phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
+    else if (this.phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
+    else if (session !== null && notary !== session.notary.address) this.reopen()
+    else if (session !== null && index < session.log.edge.size)
+      this.settleStored(waiter).catch(() => this.reopen())
+    return record
+  }
+
+  async stop(): Promise<void> {
+    this.isStopping = true
+    this.interrupt()
+    const timer = new AbortController()
+    await Promise.race([this.running, sleep(STOP_TIMEOUT_MS, null, { signal: timer.signal }).catch(() => {})])
+    timer.abort()
+    this.interrupt()
+    this.phase = 'stopped'
+    this.isOver = true
+    this.rejectAll(new CommitError('stopped', STOPPED))
+  }
+
+  status(): CommitterStatus {
+    const { session, fault } = this
+    return {
+      phase: this.phase,
+      fault: fault && { name: fault.error.name, message: fault.error.message },
+      failingForMs: fault === null ? 0 : performance.now() - fault.sinceMs,
+      notary: session?.notary.address ?? null,
+      size: session?.log.edge.size ?? 0,
+      ...this.figures,
+      waiting: this.waiters.count(),
+    }
+  }
+
+  /** Goes on until a stop: whatever fails is tried again. */
+  private async run(): Promise<void> {
+    do {
+      try {
+        await this.follow(await this.open())
+      } catch (error) {
+        this.session = null
+        if (isLostRace(error) && ++this.racesInRow <= RACES_IN_ROW_MAX) this.count('races')
+        else await this.recover(asError(error))
+      }
+    } while (!this.isStopping)
+  }
+
+  private async open(): Promise<CommitSession> {
+    this.isReopening = false
+    const present = new Set(this.waiters.all())
+    const session = await openSession(this.options, this.nonces)
+    this.session = session
+    for (const waiter of this.waiters.all()) {
+      const isOfThisLog = waiter.notary === session.notary.address
+      if (isOfThisLog && waiter.index >= session.log.edge.size) continue
+      // One that came after the enclave was asked may be of the next enclave: then it is asked again.
+      if (isOfThisLog || present.has(waiter)) await this.settleStored(waiter)
+      else this.isReopening = true
+    }
+    this.enter(this.fault === null ? 'following' : 'failing')
+    return session
+  }
+
+  /** Commits what comes, until there is a reason to look anew whom to follow and from where. */
+  private async follow(opened: CommitSession): Promise<void> {
+    let session = opened
+    while (!this.isReopening && !this.isOver) {
+      // What is still sealed while a stop runs comes at once; an empty reply then says that all is committed.
+      const isLast = this.isStopping
+      const reply = await this.pull(session, isLast || this.fault !== null ? 0 : PULL_WAIT_MS)
+      if (reply === null) continue
+      if (reply.notary !== session.notary.address) return
+      if (reply.completions.length > 0) session = await this.commit(session, reply)
+      this.succeed()
+      if (isLast && reply.completions.length === 0) return
+    }
+  }
+
+  /** Null when the poll was interrupted. */
+  private async pull(session: CommitSession, waitMs: number): Promise<PullReply | null> {
+    const { signal } = this.interruption
+    const { known, log } = session
+    const from = log.edge.size
+    const request = { from, wait_ms: waitMs, max: this.batchMax, known_document: known?.digest ?? null }
+    try {
+      return await this.options.enclave.pull(request, signal)
+    } catch (error) {
+      if (signal.aborted) return null
+      throw error
+    }
+  }
+
+  private async commit(session: CommitSession, reply: PullReply): Promise<CommitSession> {
+    const startedAtMs = performance.now()
+    const { options, nonces } = this
+    const committed = await commitReply(session, reply, { options, nonces })
+    this.session = committed.session
+    const endedAtMs = performance.now()
+    this.figures = countCommit(this.figures, { records: committed.count, startedAtMs, endedAtMs })
+    this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
+    for (let index = committed.from; index < committed.from + committed.count; index++)
+      for (const waiter of this.waiters.of(session.notary.address, index))
+        waiter.resolve(committed.recordOf(index))
+    this.options.onCommit?.()
+    return committed.session
+  }
+
+  private count(what: 'races' | 'failures'): void {
+    this.figures = { ...this.figures, [what]: this.figures[what] + 1 }
+  }
+
+  private succeed(): void {
+    if (this.fault !== null) this.options.log.info({ failures: this.failuresInRow }, 'commits go on')
+    this.fault = null
+    this.failuresInRow = 0
+    this.racesInRow = 0
+    this.enter('following')
+  }
+
+  /** Answers a waiter from the database; one whose leaf is not there waits for what is gone. */
+  private async settleStored(waiter: Waiter): Promise<void> {
+    const record = await this.options.records.findByIndex(waiter.notary, waiter.index)
+    if (record !== null) waiter.resolve(record)
+    else
+      waiter.reject(
+        new CommitError(
+          'notary_gone',
+          `leaf ${waiter.index} of log ${waiter.notary} was not handed over in time`,
+        ),
+      )
+  }
+
+  private async recover(error: Error): Promise<void> {
+    this.count('failures')
+    this.failuresInRow++
+    // A database that failed may be another one by now: a replica that was behind, or an older
+    // state.
+    if (!(error instanceof EnclaveError)) this.nonces.doubt()
+    const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
+    this.enter(isRefusal ? 'refusing' : 'failing')
+    if (isRefusal) this.rejectAll(new CommitError('log_diverged', DIVERGED))
+    this.report(error)
+    // It may have been too much at once: for a limit of the enclave's client, or for the database's memory.
+    this.batchMax = Math.max(1, Math.floor(this.batchMax / 2))
+    const delayMs = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(this.failuresInRow - 1, 16))
+    await sleep(delayMs, null, { signal: this.interruption.signal }).catch(() => {})
+  }
+
+  private report(error: Error): void {
+    const last = this.fault
+    const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
+    const atMs = performance.now()
+    const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
+    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs, sinceMs: last?.sinceMs ?? atMs }
+    if (isDue) this.options.log.error({ err: error, phase: this.phase }, 'commit failed, trying again')
+  }
+
+  private enter(phase: CommitterStatus['phase']): void {
+    if (!this.isOver) this.phase = phase
+  }
+
+  private rejectAll(error: CommitError): void {
+    for (const waiter of this.waiters.all()) waiter.reject(error)
+  }
+
+  private reopen(): void {
+    this.isReopening = true
+    this.interrupt()
+  }
+
+  private interrupt(): void {
+    this.interruption.abort()
+    this.interruption = new AbortController()
+  }
+}
+
+/** Another gateway on the same database was faster: seen by the database, or by the enclave that it had acknowledged to. */
+function isLostRace(error: unknown): boolean {
+  if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
+  return error instanceof CommitRaceLost
+}
+
+const STOPPED = 'the committer is stopped'
+const DIVERGED = 'the database and the log of the enclave contradict each other'

@@ -1,0 +1,78 @@
+import type { Seat } from '../enclaves/seat.ts'
+import { CommitError } from './commit-error.ts'
+import { NO_FIGURES } from './commit-figures.ts'
+import type { Committer, CommitterStatus } from './committer.ts'
+import type { RecordsStore } from './records-store.ts'
+
+/** The committers of all enclaves as one. */
+export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
+  /** As status, but of the committer that is worst off: what an operator has to see. */
+  worst(): CommitterStatus
+}
+
+/** Commits over the seats that `listSeats` gives. `status` is of the committer that is best off: what callers can still have. */
+export function createEnclaveCommits(
+  listSeats: () => readonly Pick<Seat, 'committer' | 'hasHeld' | 'state'>[],
+  records: Pick<RecordsStore, 'findByIndex'>,
+): EnclaveCommits {
+  const statuses = () =>
+    listSeats().flatMap(({ committer }) => (committer === null ? [] : [committer.status()]))
+  return {
+    waitFor: async (notary, index, signal) => {
+      const seats = listSeats().filter(({ committer }) => committer !== null)
+      // Several seats may lead to one enclave, and one of them be drained: first who follows its log now.
+      const seat =
+        seats.find(({ state }) => state.notary === notary) ?? seats.find((one) => one.hasHeld(notary))
+      if (seat?.committer) return seat.committer.waitFor(notary, index, signal)
+      // Its log is settled, or its seat was removed.
+      const record = await records.findByIndex(notary, index)
+      if (record === null)
+        throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)
+      return record
+    },
+    status: () => merge(statuses(), 1),
+    worst: () => merge(statuses(), -1),
+  }
+}
+
+/** From worst to best. */
+const PHASES: readonly CommitterStatus['phase'][] = ['stopped', 'refusing', 'failing', 'opening', 'following']
+
+/** The status that stands for all: with `sign` 1 that of the best off, with -1 of the worst; counts are of all together. */
+function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
+  const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
+  const newest = statuses.reduce<CommitterStatus>(
+    (best, status) => ((status.lastCommitAtMs ?? 0) > (best.lastCommitAtMs ?? 0) ? status : best),
+    chosen,
+  )
+  const sum = (read: (status: CommitterStatus) => number) =>
+    statuses.reduce((total, status) => total + read(status), 0)
+  return {
+    ...chosen,
+    commits: sum(({ commits }) => commits),
+    records: sum(({ records }) => records),
+    races: sum(({ races }) => races),
+    failures: sum(({ failures }) => failures),
+    waiting: sum(({ waiting }) => waiting),
+    size: sum(({ size }) => size),
+    largestBatch: Math.max(chosen.largestBatch, ...statuses.map(({ largestBatch }) => largestBatch)),
+    lastBatch: newest.lastBatch,
+    lastCommitAtMs: newest.lastCommitAtMs,
+    lastCommitMs: newest.lastCommitMs,
+  }
+}
+
+/** Of two that fail, the one that has failed for less is better off. */
+function rankOf({ phase, failingForMs }: CommitterStatus): number {
+  return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
+}
+
+const STOPPED: CommitterStatus = {
+  ...NO_FIGURES,
+  phase: 'stopped',
+  fault: null,
+  failingForMs: 0,
+  notary: null,
+  size: 0,
+  waiting: 0,
+}

@@ -1,0 +1,219 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { addressOf } from '../../attestation/account.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { HeadAttestationReply, Identity } from '../../enclave/protocol/messages.ts'
+import { asError } from '../api/errors.ts'
+import type { RecentBlock } from '../chain/chain-reads.ts'
+import type { EnclaveClient } from '../enclaves/enclave-client.ts'
+import type { Logger } from '../observability/logger.ts'
+import { CommitError } from './commit-error.ts'
+import type { Committer } from './committer.ts'
+import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
+
+/** Pause after a failure: doubled from the first to the second, and never longer than the interval. */
+export const BACKOFF_MIN_MS = 1_000
+export const BACKOFF_MAX_MS = 60_000
+/** While it lasts, a fault is logged again only this often. */
+export const FAULT_LOG_INTERVAL_MS = 10 * 60_000
+/** How long, and how often, a log is looked for whose committer is only just opening it. */
+export const LOG_WAIT_MS = 10_000
+const LOG_POLL_MS = 100
+
+export type HeadAttestationsStatus = {
+  /** Attestations stored, given up because their enclave was replaced, and refused because they contradict the log. */
+  readonly kept: number
+  readonly dropped: number
+  readonly contradictions: number
+  /** Why the last attempt failed; null after one that did not. */
+  readonly fault: { readonly name: string; readonly message: string } | null
+}
+
+/** Has the log attested at intervals. */
+export type HeadAttestations = {
+  start(): void
+  /** Breaks off what runs, and resolves when nothing is left running. */
+  stop(): Promise<void>
+  status(): HeadAttestationsStatus
+}
+
+export type HeadAttestationsOptions = {
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
+  readonly committer: Pick<Committer, 'waitFor'>
+  readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
+  /**
+   * A recent block that is expected to stay. Not the newest: one that a reorganisation takes away would leave the
+   * document without a block to look up, and the few seconds that it is older are nothing beside the interval.
+   */
+  readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
+  readonly intervalMs: number
+  readonly log: Logger
+  /** Milliseconds, monotonic. */
+  readonly now: () => number
+}
+
+/**
+ * Gives what has the enclave attest its log's state over a recent block's hash, at once and then at every interval, and
+ * stores it when the log that is committed here has that very root at that size. The enclave counts leaves that are not
+ * committed yet, so the attestation is held until they are; one whose enclave is replaced before that is of leaves
+ * that nobody has, and dropped. While one is held, none is asked for: it shows more than a later one.
+ *
+ * It never throws out of its loop. It does NOT verify the documents' signatures, which this gateway has no roots for;
+ * whoever relies on them does (verifyHeadAttestation).
+ */
+export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
+  return new HeadAttester(options)
+}
+
+/** What became of one attestation. */
+type Outcome = 'kept' | 'dropped' | 'contradictions'
+
+/** The document is of another key than the enclave had a moment ago. */
+class EnclaveReplaced extends Error {
+  override readonly name = 'EnclaveReplaced'
+}
+
+class HeadAttester implements HeadAttestations {
+  private readonly options: HeadAttestationsOptions
+  private readonly stopping = new AbortController()
+  private running: Promise<void> | null = null
+  private counts: Readonly<Record<Outcome, number>> = { kept: 0, dropped: 0, contradictions: 0 }
+  private fault: { readonly error: Error; readonly loggedAtMs: number } | null = null
+  private failuresInRow = 0
+
+  constructor(options: HeadAttestationsOptions) {
+    this.options = options
+  }
+
+  start(): void {
+    this.running ??= this.run()
+  }
+
+  async stop(): Promise<void> {
+    this.stopping.abort()
+    await this.running
+  }
+
+  status(): HeadAttestationsStatus {
+    const { counts, fault } = this
+    return { ...counts, fault: fault && { name: fault.error.name, message: fault.error.message } }
+  }
+
+  private async run(): Promise<void> {
+    const { signal } = this.stopping
+    while (!signal.aborted) {
+      const delayMs = await this.attempt()
+      await sleep(delayMs, null, { signal }).catch(() => {})
+    }
+  }
+
+  /** Gives how long to wait for the next attempt. */
+  private async attempt(): Promise<number> {
+    const { intervalMs } = this.options
+    try {
+      const outcome = await this.attest()
+      this.counts = { ...this.counts, [outcome]: this.counts[outcome] + 1 }
+      this.failuresInRow = 0
+      this.fault = null
+      // The log of the next enclave has no attestation yet.
+      return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
+    } catch (error) {
+      if (!this.stopping.signal.aborted) this.report(asError(error))
+      this.failuresInRow++
+      const backoffMs = BACKOFF_MIN_MS * 2 ** Math.min(this.failuresInRow - 1, 16)
+      return Math.min(backoffMs, BACKOFF_MAX_MS, intervalMs)
+    }
+  }
+
+  private async attest(): Promise<Outcome> {
+    const { enclave, fetchBlock, store, log } = this.options
+    const { signal } = this.stopping
+    const block = await fetchBlock(signal)
+    const identity = await enclave.identity()
+    const { notary, boot_configuration: boot } = identity
+    if (block.chainId !== boot.chain_id)
+      throw new Error(`expected a block of chain ${boot.chain_id}, got one of chain ${block.chainId}`)
+    const attestation = this.read(await enclave.attestHead(block.hash, signal), { identity, block })
+    const { size, root } = attestation
+    const facts = { notary, size, block: block.number }
+    if (!(await this.awaitCommit(notary, size))) {
+      log.warn(facts, 'head attestation dropped: its enclave was replaced before its leaves were committed')
+      return 'dropped'
+    }
+    const stored = await this.findLog(notary, size)
+    if (!equalBytes(stored.root, root)) {
+      const roots = { attestedRoot: encodeHex(root), storedRoot: encodeHex(stored.root) }
+      log.error({ ...facts, ...roots }, 'the enclave attests another log than the one that is stored')
+      return 'contradictions'
+    }
+    await store.keep({ ...attestation, logId: stored.logId })
+    log.info(facts, 'log attested')
+    return 'kept'
+  }
+
+  private read(
+    reply: HeadAttestationReply,
+    asked: { readonly identity: Identity; readonly block: RecentBlock },
+  ): StoredHeadAttestation {
+    try {
+      return readReply(reply, asked)
+    } catch (error) {
+      if (error instanceof EnclaveReplaced) this.options.enclave.forgetIdentity()
+      throw error
+    }
+  }
+
+  /** Whether the first `size` leaves are committed; false when they never will be. */
+  private async awaitCommit(notary: string, size: number): Promise<boolean> {
+    if (size === 0) return true
+    try {
+      await this.options.committer.waitFor(notary, size - 1, this.stopping.signal)
+      return true
+    } catch (error) {
+      if (error instanceof CommitError && error.code === 'notary_gone') return false
+      throw error
+    }
+  }
+
+  private async findLog(notary: string, size: number) {
+    const deadline = performance.now() + LOG_WAIT_MS
+    for (;;) {
+      const found = await this.options.store.findRoot({ notary, size })
+      if (found !== null) return found
+      if (performance.now() > deadline) throw new Error(`expected ${size} leaves of log ${notary}`)
+      await sleep(LOG_POLL_MS, null, { signal: this.stopping.signal })
+    }
+  }
+
+  private report(error: Error): void {
+    const last = this.fault
+    const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
+    const atMs = this.options.now()
+    const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
+    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs }
+    if (isDue) this.options.log.warn({ err: error }, 'log not attested, trying again')
+  }
+}
+
+/** What the enclave attested, compared with what it was asked. Throws EnclaveReplaced, and Error for any other document. */
+function readReply(
+  reply: HeadAttestationReply,
+  { identity, block }: { readonly identity: Identity; readonly block: RecentBlock },
+): StoredHeadAttestation {
+  const { notary, boot_configuration: boot } = identity
+  const { size } = reply
+  const root = decodeHex(reply.root)
+  const document = decodeBase64(reply.document)
+  const { publicKey, userData, nonce, timestampMs } = decodeAttestationPayload(document)
+  if (publicKey === null || addressOf(publicKey) !== notary)
+    throw new EnclaveReplaced(`expected a document of ${notary}, got one of another key`)
+  const blockHash = decodeHex(block.hash)
+  const configuration = digestBootConfiguration(boot)
+  const expected = headAttestationUserData({ configuration, notary, size, root })
+  if (userData === null || nonce === null || !equalBytes(userData, expected) || !equalBytes(nonce, blockHash))
+    throw new Error('expected a document over the head that came with it and the hash that was sent')
+  const createdAt = Math.floor(timestampMs / 1000)
+  return { size, root, blockNumber: block.number, blockHash, document, createdAt }
+}

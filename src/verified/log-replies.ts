@@ -1,0 +1,104 @@
+import { z } from 'zod'
+import { address, base64, digest, hash32, hexBytes, storedRecord, unixSeconds } from './record-replies.ts'
+
+const size = z.int().min(0)
+
+/** What the enclave's attestation document is about. */
+export const bootConfiguration = z.looseObject({
+  protocol_version: z.int(),
+  chain_id: z.int(),
+  contract: address,
+})
+
+const head = z.strictObject({
+  size,
+  root: digest,
+  signature: hexBytes,
+  created_at: unixSeconds,
+  anchor: z.strictObject({
+    tx_hash: hash32,
+    replaces: z
+      .array(hash32)
+      .min(1)
+      .optional()
+      .describe('Earlier transactions of this head, which cannot be mined; records carry the first'),
+    state: z.enum(['pending', 'mined', 'confirmed', 'reverted']),
+    block_number: z.int().nullable(),
+    block_hash: hash32.nullable(),
+  }),
+})
+
+/** One notary's log. */
+export const log = z.strictObject({
+  notary: address,
+  public_key: hexBytes,
+  chain_id: z.int(),
+  contract: address,
+  boot_configuration: bootConfiguration,
+  created_at: unixSeconds,
+  size,
+  root: digest,
+  head: head.nullable(),
+  attestation_sha256: digest,
+})
+
+export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
+
+/**
+ * Heads of other logs that the enclave was shown while this log was empty; null of an enclave that
+ * stated nothing.
+ */
+export const bootStatement = z.strictObject({
+  notary: address,
+  statement: z
+    .strictObject({
+      heads: z.array(
+        z.strictObject({ notary: address, size: z.int().min(1), root: digest, signature: hexBytes }),
+      ),
+      created_at: unixSeconds,
+      document: base64,
+    })
+    .nullable(),
+})
+
+/** Signed heads, and what the enclave attested of the log's state. */
+export const headList = z.strictObject({
+  notary: address,
+  heads: z.array(head),
+  attestations: z.array(
+    z.strictObject({
+      size,
+      root: digest,
+      block_number: z.int(),
+      block_hash: hash32,
+      created_at: unixSeconds,
+      document: base64,
+    }),
+  ),
+  cursor: size.nullable(),
+})
+
+export const inclusionProof = z.strictObject({
+  notary: address,
+  index: size,
+  size,
+  root: digest,
+  leaf_hash: digest,
+  path: z.array(digest),
+})
+
+export const consistencyProof = z.strictObject({
+  notary: address,
+  from: size,
+  to: size,
+  path: z.array(digest),
+})
+
+export const leafList = z.strictObject({ notary: address, start: size, end: size, leaves: z.array(digest) })
+
+/** Records of a log that the caller may see. */
+export const logRecordList = z.strictObject({
+  notary: address,
+  records: z.array(storedRecord),
+  next: size.nullable(),
+})

@@ -1,0 +1,180 @@
+import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { ApiError, ValidationError } from '../api/errors.ts'
+import { scopeOfViewer, type Viewer } from '../api/viewer.ts'
+import type { BootStatementsStore } from './boot-statements-store.ts'
+import type { StoredHeadAttestation } from './head-attestations-store.ts'
+import { type HeadPageSources, readHeadPage } from './head-page.ts'
+import type { LogsStore, StoredHead, StoredLog } from './logs-store.ts'
+import { fillPage } from './record-page.ts'
+import type { RecordsStore } from './records-store.ts'
+
+/** Leaf hashes in one answer, at most. */
+export const LEAVES_MAX = 10_000
+
+/**
+ * The logs and their proofs, as the API's answers say it (README.md of src, Logs). Nothing in them is of a completion's
+ * content, but for `records`. Throws ApiError `not_found` for a notary that has no log here, ValidationError for a
+ * position that the log does not reach.
+ */
+export type Logs = {
+  list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
+  find(notary: string): Promise<object>
+  /** What the notary's enclave stated of the logs before its own. */
+  bootStatement(notary: string): Promise<object>
+  heads(notary: string, query: { readonly limit: number; readonly cursor: number | null }): Promise<object>
+  inclusion(notary: string, query: { readonly index: number; readonly size: number | null }): Promise<object>
+  consistency(notary: string, query: { readonly from: number; readonly to: number | null }): Promise<object>
+  leaves(notary: string, query: { readonly start: number; readonly end: number | null }): Promise<object>
+  /** JSON text: the records that the viewer may see of the leaves from `start` on. */
+  records(
+    notary: string,
+    query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
+  ): Promise<string>
+}
+
+/** Logs over their stores. `isOpen`: every account may see everybody's records, as in the history. */
+export function createLogs(options: {
+  readonly logs: LogsStore
+  readonly headAttestations: HeadPageSources['headAttestations']
+  readonly bootStatements: Pick<BootStatementsStore, 'find'>
+  readonly records: Pick<RecordsStore, 'listFrom'>
+  readonly isOpen: boolean
+}): Logs {
+  const { logs, headAttestations, bootStatements, records, isOpen } = options
+
+  async function open(notary: string): Promise<StoredLog> {
+    const log = await logs.find(notary)
+    if (log === null) throw new ApiError('not_found', 'There is no log of this notary')
+    return log
+  }
+
+  return {
+    async list(query) {
+      const page = await logs.list(query)
+      if (page === 'unknown_cursor')
+        throw unfit('cursor', 'Input should be the notary of a log', 'value_error')
+      const cursor = page.hasMore ? (page.logs.at(-1)?.notary ?? null) : null
+      return { logs: page.logs.map(describeLog), cursor }
+    },
+    find: async (notary) => describeLog(await open(notary)),
+    async bootStatement(notary) {
+      await open(notary)
+      const stored = await bootStatements.find(notary)
+      const statement = stored && {
+        heads: JSON.parse(stored.heads),
+        created_at: stored.createdAt,
+        document: encodeBase64(stored.document),
+      }
+      return { notary, statement }
+    },
+    async heads(notary, query) {
+      const { logId } = await open(notary)
+      const page = await readHeadPage({ logs, headAttestations }, { logId, ...query })
+      return {
+        notary,
+        heads: page.heads.map(describeHead),
+        attestations: page.attestations.map(describeAttestation),
+        cursor: page.cursor,
+      }
+    },
+    async inclusion(notary, query) {
+      const { logId, size: committed } = await open(notary)
+      const { index, size } = { index: query.index, size: query.size ?? committed }
+      requireAtMost('size', size, committed)
+      if (index >= size) throw unfit('index', `Input should be less than ${size}`, 'less_than')
+      const { leafHash, path, root } = await logs.readInclusion({ logId, index, size })
+      return {
+        notary,
+        index,
+        size,
+        root: encodeHex(root),
+        leaf_hash: encodeHex(leafHash),
+        path: path.map(encodeHex),
+      }
+    },
+    async consistency(notary, query) {
+      const { logId, size: committed } = await open(notary)
+      const { from, to } = { from: query.from, to: query.to ?? committed }
+      requireAtMost('to', to, committed)
+      requireAtMost('from', from, to)
+      const path = await logs.readConsistency({ logId, from, to })
+      return { notary, from, to, path: path.map(encodeHex) }
+    },
+    async leaves(notary, { start, end }) {
+      const { logId, size: committed } = await open(notary)
+      const wanted = end ?? committed
+      requireAtMost('end', wanted, committed)
+      requireAtMost('start', start, wanted)
+      const last = Math.min(wanted, start + LEAVES_MAX)
+      const leaves = await logs.listLeaves({ logId, start, end: last })
+      return { notary, start, end: last, leaves: leaves.map(encodeHex) }
+    },
+    async records(notary, { start, limit, viewer }) {
+      const { logId, size } = await open(notary)
+      requireAtMost('start', start, size)
+      const { texts, cursor } = await fillPage({
+        limit,
+        cursor: start - 1,
+        cursorOf: ({ index }) => index,
+        read: async (after, count) => {
+          const scope = scopeOfViewer(viewer, isOpen)
+          const from = (after ?? -1) + 1
+          const found = await records.listFrom({ ...scope, logId, start: from, limit: count + 1 })
+          return { records: found.slice(0, count), hasMore: found.length > count }
+        },
+      })
+      const next = cursor === null ? null : cursor + 1
+      return `{"notary":"${notary}","records":[${texts.join()}],"next":${next}}`
+    },
+  }
+}
+
+function requireAtMost(name: string, value: number, most: number): void {
+  if (value > most) throw unfit(name, `Input should be less than or equal to ${most}`, 'less_than_equal')
+}
+
+function unfit(name: string, msg: string, type: string): ValidationError {
+  return new ValidationError([{ loc: ['query', name], msg, type }])
+}
+
+function describeLog(log: StoredLog) {
+  return {
+    notary: log.notary,
+    public_key: log.publicKey,
+    chain_id: log.chainId,
+    contract: log.contract,
+    boot_configuration: JSON.parse(log.bootConfiguration),
+    created_at: log.createdAt,
+    size: log.size,
+    root: encodeHex(log.root),
+    head: log.head && describeHead(log.head),
+    attestation_sha256: log.attestationDigest,
+  }
+}
+
+function describeHead({ size, root, signature, createdAt, anchor }: StoredHead) {
+  return {
+    size,
+    root: encodeHex(root),
+    signature: `0x${encodeHex(signature)}`,
+    created_at: createdAt,
+    anchor: {
+      tx_hash: anchor.txHash,
+      ...(anchor.replaces.length === 0 ? {} : { replaces: anchor.replaces }),
+      state: anchor.state,
+      block_number: anchor.blockNumber,
+      block_hash: anchor.blockHash,
+    },
+  }
+}
+
+function describeAttestation(attestation: StoredHeadAttestation) {
+  return {
+    size: attestation.size,
+    root: encodeHex(attestation.root),
+    block_number: attestation.blockNumber,
+    block_hash: `0x${encodeHex(attestation.blockHash)}`,
+    created_at: attestation.createdAt,
+    document: encodeBase64(attestation.document),
+  }
+}

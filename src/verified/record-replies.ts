@@ -1,0 +1,97 @@
+import { z } from 'zod'
+import { chatCompletion } from './completion-replies.ts'
+
+/** SHA-256, without prefix. */
+export const digest = z.string().regex(/^[0-9a-f]{64}$/)
+export const hash32 = z.string().regex(/^0x[0-9a-f]{64}$/)
+export const address = z.string().regex(/^0x[0-9a-f]{40}$/)
+export const hexBytes = z.string().regex(/^0x([0-9a-f]{2})+$/)
+export const base64 = z.base64()
+export const unixSeconds = z.int().min(0)
+
+const receiptMembers = {
+  index: z.int().min(0),
+  hash: digest,
+  request_hash: digest,
+  response_hash: digest,
+  forwarded_hash: digest,
+  received_hash: digest,
+  provider: z.strictObject({
+    name: z.string(),
+    origin: z.string(),
+    tls: z
+      .strictObject({
+        protocol: z.string(),
+        spki_sha256: digest,
+        subject: z.string(),
+        issuer: z.string(),
+      })
+      .nullable(),
+  }),
+  model: z.strictObject({ requested: z.string(), returned: z.string().nullable() }),
+  outcome: z.enum(['complete', 'client_disconnected', 'upstream_error']),
+  started_at: z.int().min(0).describe("Unix milliseconds of the enclave's clock"),
+  finished_at: z.int().min(0),
+}
+
+const receipt = z.union([
+  z.strictObject({
+    version: z.literal(2),
+    ...receiptMembers,
+    stream_hash: digest.nullable().describe('Over the chunks that were given out; null when not streamed'),
+    attempt: z.int().min(1).describe('How many times the log was asked for a completion of this request'),
+    encrypted: z.boolean(),
+  }),
+  z.strictObject({ version: z.literal(1), ...receiptMembers }),
+])
+
+const log = z
+  .strictObject({
+    size: z.int(),
+    root: digest,
+    signature: hexBytes,
+    path: z.array(digest),
+    chain_id: z.int(),
+    contract: address,
+  })
+  .describe('Inclusion of the receipt in the signed tree head that is anchored')
+
+const proof = {
+  hash: digest.describe('SHA-256 of request hash and response hash'),
+  public_key: z.string().regex(/^0x04[0-9a-f]{128}$/),
+  signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+  tx_hash: hash32.describe('Transaction of the anchor'),
+  attestation: base64.describe('Attestation document of the enclave'),
+  receipt,
+  log,
+}
+
+/** Verified completion (interface, 2.3). */
+export const verifiedCompletion = chatCompletion.extend(proof)
+
+/** Stored verified completion (interface, 2.4). */
+export const storedRecord = z.strictObject({
+  id: z.uuid(),
+  request: z.looseObject({ model: z.string(), messages: z.array(z.looseObject({})) }),
+  response: chatCompletion,
+  ...proof,
+  reanchored: z
+    .array(hash32)
+    .min(1)
+    .optional()
+    .describe(
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order, absent when there is none',
+    ),
+  created_at: unixSeconds,
+})
+
+/** A page of the history. */
+export const recordList = z.strictObject({
+  completions: z.array(storedRecord),
+  cursor: z.uuid().nullable().describe('To be given for the next page; null at the end'),
+})
+
+/** The schema of the bundle itself is attestation/evidence/bundle.schema.json. */
+export const evidenceBundle = z
+  .looseObject({ version: z.int() })
+  .describe('Evidence bundle: record, proof, anchor, block and attestation, to be checked offline')

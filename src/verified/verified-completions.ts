@@ -1,0 +1,225 @@
+import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
+import { ApiError, asApiError, asError, type ErrorCode, type ValidationError } from '../api/errors.ts'
+import { NonceUnknown } from '../chain/relayer-nonces.ts'
+import type { ChatRequest } from '../chat/chat-request.ts'
+import { type CallContext, encodeCallContext } from '../enclaves/call-context.ts'
+import type { EnclaveCalls } from '../enclaves/calls.ts'
+import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
+import { EnclaveError } from '../enclaves/enclave-error.ts'
+import type { EnclaveEvent } from '../enclaves/enclave-events.ts'
+import { callErrorOf, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-refusals.ts'
+import type { Logger } from '../observability/logger.ts'
+import { CommitError, type CommitErrorCode } from './commit-error.ts'
+import type { Committer } from './committer.ts'
+import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
+import type { StoredRecord } from './records-store.ts'
+
+/** A valid call for a verified completion. */
+export type VerifiedCall = {
+  readonly request: Pick<ChatRequest, 'model'>
+  /** The caller's exact bytes; these, and not a parsed form of them, go to the enclave. */
+  readonly body: Uint8Array
+  readonly callerCredential: string | null
+  readonly context: CallContext
+  /** The only enclave that may make it, by its notary; null: any. */
+  readonly notary: string | null
+  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  readonly abort: AbortController
+}
+
+/**
+ * What a streamed call gives, in order: chunks, then its record with the last chunk, which is to
+ * carry the proof (canonical JSON text; null from an enclave that gave all of them out); or a
+ * fault, after which there is no record.
+ */
+export type VerifiedEvent =
+  | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
+  | { readonly kind: 'fault'; readonly error: ApiError }
+  | { readonly kind: 'record'; readonly record: StoredRecord; readonly last: string | null }
+
+/**
+ * Verified completions: what the enclave sealed and the committer stored. Both methods throw ApiError, ValidationError
+ * (what the enclave refuses in a body) and the abort's reason.
+ */
+export type VerifiedCompletions = {
+  /** Makes a completion and gives its record, once that is stored and its anchor signed. */
+  complete(call: VerifiedCall): Promise<StoredRecord>
+  /** The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the provider's call. */
+  stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
+}
+
+/** How long a sealed completion may wait for its commit. It stays sealed, and is committed later, whatever the caller is told. */
+export const COMMIT_TIMEOUT_MS = 60_000
+
+/**
+ * How long commits may have failed before no more calls are taken: a database that is restarted is back by then, and
+ * what is sealed meanwhile is committed late, but not lost.
+ */
+export const COMMITS_FAILING_MAX_MS = 10_000
+
+export type VerifiedCompletionsOptions = {
+  readonly enclaves: Pick<EnclaveCalls, 'complete'>
+  readonly committer: Pick<Committer, 'waitFor' | 'status'>
+  /** The operator's credentials by provider name. */
+  readonly credentials: ReadonlyMap<string, string>
+  readonly commitTimeoutMs: number
+  readonly log: Logger
+}
+
+/** Service of verified completions, without any knowledge of HTTP. */
+export function createVerifiedCompletions(options: VerifiedCompletionsOptions): VerifiedCompletions {
+  async function complete(call: VerifiedCall): Promise<StoredRecord> {
+    const { answer, chosen } = await ask(options, call)
+    if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
+    const record = await commitOf(options, call, answer.notice)
+    if (record.outcome !== 'complete')
+      throw new ApiError('provider_error', 'The provider broke off its answer')
+    return record
+  }
+
+  async function stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>> {
+    const { answer, chosen } = await ask(options, call)
+    if (answer.kind !== 'stream') throw unexpected(options, call, answer, chosen)
+    return relay(options, call, { events: answer.events, chosen })
+  }
+
+  return { complete, stream }
+}
+
+type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }
+
+async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
+  // Before the provider is paid for an answer that cannot be given.
+  const { phase, failingForMs, fault } = options.committer.status()
+  if (phase === 'refusing' || fault?.name === NonceUnknown.name || failingForMs > COMMITS_FAILING_MAX_MS)
+    throw new ApiError(...COMMIT_ERRORS.log_diverged)
+  try {
+    return await askOnce(options, call)
+  } catch (error) {
+    throw toldError(options, call, error)
+  }
+}
+
+async function askOnce(
+  { enclaves, credentials }: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+): Promise<Asked> {
+  const { model } = call.request
+  const context = encodeCallContext(call.context)
+  let chosen: ChosenCredential | null = null
+  const callFor = ({ boot_configuration: boot }: Identity) => {
+    chosen = chooseCredential({ model, callerCredential: call.callerCredential }, boot.providers, credentials)
+    return { context, provider: chosen.provider, credential: chosen.credential }
+  }
+  const wanted = { model, notary: call.notary, callFor }
+  const answer = await enclaves.complete(wanted, call.body, call.abort.signal)
+  return { answer, chosen: chosen ?? NO_CREDENTIAL }
+}
+
+/** Of a call that no enclave was asked to make. */
+const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOperators: false }
+
+async function* relay(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+  { events, chosen }: { readonly events: AsyncIterable<EnclaveEvent>; readonly chosen: ChosenCredential },
+): AsyncGenerator<VerifiedEvent> {
+  let notice: SealedNotice | null = null
+  let last: string | null = null
+  let isFaulty = false
+  try {
+    for await (const event of events) {
+      if (event.kind === 'chunks') yield event
+      else if (event.kind === 'last') last = event.chunk
+      else if (event.kind === 'sealed') notice = event.notice
+      else {
+        isFaulty = true
+        yield { kind: 'fault', error: asApiError(refusal(options, call, { fault: event.fault, chosen })) }
+      }
+    }
+  } catch (error) {
+    throw toldError(options, call, error)
+  }
+  if (isFaulty) return
+  if (notice?.outcome === 'complete')
+    yield { kind: 'record', record: await commitOf(options, call, notice), last }
+  else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
+}
+
+async function commitOf(
+  { committer, commitTimeoutMs }: VerifiedCompletionsOptions,
+  { abort }: VerifiedCall,
+  { notary, index }: SealedNotice,
+): Promise<StoredRecord> {
+  const timer = setTimeout(() => abort.abort(commitDelayed()), commitTimeoutMs)
+  try {
+    return await committer.waitFor(notary, index, abort.signal)
+  } catch (error) {
+    throw error instanceof CommitError ? new ApiError(...COMMIT_ERRORS[error.code]) : error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, string]>> = {
+  notary_gone: ['completion_lost', 'The enclave was restarted before the completion was stored, try again'],
+  log_diverged: ['not_ready', 'Completions cannot be stored at the moment'],
+  stopped: ['shutting_down', 'This instance is shutting down, try again'],
+}
+
+function commitDelayed(): ApiError {
+  return new ApiError(
+    'commit_delayed',
+    'The completion is sealed but not stored yet: it will be in the history, unless its enclave ends first',
+  )
+}
+
+function unexpected(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+  answer: CompletionAnswer,
+  chosen: ChosenCredential,
+): Error {
+  if (answer.kind === 'fault') return refusal(options, call, { fault: answer.fault, chosen })
+  const error = toldError(
+    options,
+    call,
+    new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
+  )
+  // A stream that nobody will read is ended here, or it would hold its connection.
+  call.abort.abort(error)
+  return error
+}
+
+/** The fault as the caller is told it. Its message may repeat a provider's words, so it is not logged. */
+function refusal(
+  { log }: VerifiedCompletionsOptions,
+  { context }: VerifiedCall,
+  { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
+): ApiError | ValidationError {
+  const error = callErrorOf(withoutCredential(fault, chosen), chosen.isOperators)
+  if (isOperatorsTrouble(error)) {
+    const { code, status } = fault
+    log.error({ requestId: context.requestId, provider: chosen.provider, code, status }, 'enclave fault')
+  }
+  return error
+}
+
+/** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
+function withoutCredential(fault: EnclaveFault, { credential, isOperators }: ChosenCredential): EnclaveFault {
+  if (!isOperators || credential === null) return fault
+  const { provider_code: providerCode } = fault
+  return {
+    ...fault,
+    message: fault.message.replaceAll(credential, '[credential]'),
+    ...(providerCode === undefined
+      ? {}
+      : { provider_code: providerCode.replaceAll(credential, '[credential]') }),
+  }
+}
+
+function toldError({ log }: VerifiedCompletionsOptions, { context }: VerifiedCall, error: unknown): Error {
+  if (!(error instanceof EnclaveError)) return asError(error)
+  log.warn({ requestId: context.requestId, err: error }, 'enclave call failed')
+  return outageErrorOf(error)
+}

@@ -1,0 +1,294 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import {
+  API_KEY_FORM,
+  createApiKeys,
+  KEY_AGE_MAX_MS,
+  KEYS_CACHED_MAX,
+  KEYS_PER_ACCOUNT_MAX,
+} from '../../../src/accounts/api-keys.ts'
+import type { Account, KeysStore, StoredKey } from '../../../src/accounts/keys-store.ts'
+import { SCOPES } from '../../../src/api/scopes.ts'
+
+const UNUSED = { revokedAt: null, lastUsedAt: null, tier: null }
+
+/** A keys store in memory that counts lookups; the real one has tests of its own. */
+function createMemoryKeys() {
+  const accounts = new Map<string, Account>()
+  const stored = new Map<string, StoredKey>()
+  const lookups: string[] = []
+  const uses: (readonly [string, number])[] = []
+  let failure: Error | null = null
+  const keys: KeysStore = {
+    async openAccount(account) {
+      const known = accounts.get(account.name) ?? { ...account, tier: null }
+      accounts.set(account.name, known)
+      return known
+    },
+    listAccounts: async () => [...accounts.values()],
+    findAccount: async (id) => [...accounts.values()].find((account) => account.id === id) ?? null,
+    setTier: async () => false,
+    async addKey(key) {
+      const account = [...accounts.values()].find(({ id }) => id === key.accountId)
+      stored.set(key.id, { ...key, accountName: account?.name ?? '', ...UNUSED })
+    },
+    async findKey(id) {
+      lookups.push(id)
+      if (failure) throw failure
+      return stored.get(id) ?? null
+    },
+    countKeys: async () => stored.size,
+    listKeys: async (accountId) =>
+      [...stored.values()].filter((key) => accountId === null || key.accountId === accountId),
+    async revokeKey(id, revokedAt) {
+      const key = stored.get(id)
+      if (key) stored.set(id, { ...key, revokedAt })
+      return key !== undefined
+    },
+    async noteUse(id, usedAt) {
+      uses.push([id, usedAt])
+      if (failure) throw failure
+    },
+  }
+  return {
+    keys,
+    stored,
+    lookups,
+    uses,
+    fail(error: Error | null) {
+      failure = error
+    },
+  }
+}
+
+function setUp(fixedKey: { text: string; accountId: string } | null = null) {
+  const memory = createMemoryKeys()
+  const clock = { nowMs: 1_790_000_000_000, setMs: 0 }
+  const apiKeys = createApiKeys({
+    keys: memory.keys,
+    // The clock may be set; the monotonic one goes on as before.
+    now: () => clock.nowMs + clock.setMs,
+    monotonic: () => clock.nowMs,
+    random: randomBytes,
+    fixedKey,
+  })
+  return { ...memory, clock, apiKeys }
+}
+
+describe('API keys', () => {
+  it('are made in the documented form, with 80 and 256 bits of the given randomness', async () => {
+    const { keys } = createMemoryKeys()
+    const lengths: number[] = []
+    const random = (length: number) => {
+      lengths.push(length)
+      return new Uint8Array(length).fill(0xff)
+    }
+    const { text, key } = await createApiKeys({ keys, now: () => 5000, random }).create({
+      accountName: 'acme',
+      name: 'ci',
+    })
+    expect(text).toBe(`afd_${'7'.repeat(16)}_${'_'.repeat(42)}8`)
+    expect(text).toMatch(API_KEY_FORM)
+    expect(lengths).toEqual([10, 32])
+    expect(key).toMatchObject({
+      id: '7'.repeat(16),
+      accountName: 'acme',
+      name: 'ci',
+      createdAt: 5,
+      revokedAt: null,
+    })
+  })
+
+  it('are stored as the SHA-256 of their text only', async () => {
+    const { apiKeys, stored } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(stored.get(key.id)?.secretHash).toEqual(createHash('sha256').update(text).digest())
+    expect(JSON.stringify([...stored])).not.toContain(text.slice(-43))
+    expect(JSON.stringify(await apiKeys.list())).not.toContain('secretHash')
+  })
+
+  it('identify their account', async () => {
+    const { apiKeys } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(await apiKeys.authenticate(text)).toEqual({
+      accountId: key.accountId,
+      keyId: key.id,
+      scopes: ['inference', 'nodes'],
+      tier: null,
+      expiresAt: null,
+    })
+  })
+
+  it('of one account share it', async () => {
+    const { apiKeys } = setUp()
+    const first = await apiKeys.create({ accountName: 'acme', name: 'a' })
+    const second = await apiKeys.create({ accountName: 'acme', name: 'b' })
+    expect(first.key.accountId).toBe(second.key.accountId)
+    expect(first.text).not.toBe(second.text)
+  })
+
+  it('are refused with any character changed', async () => {
+    const { apiKeys } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    for (let at = 0; at < text.length; at++) {
+      const changed = `${text.slice(0, at)}${text[at] === 'a' ? 'b' : 'a'}${text.slice(at + 1)}`
+      expect(await apiKeys.authenticate(changed), `character ${at}`).toBeNull()
+    }
+  })
+
+  it.each([
+    ['nothing', () => ''],
+    ['a blank after it', (text: string) => `${text} `],
+    ['a line break after it', (text: string) => `${text}\n`],
+    ['only its public id', (text: string) => text.slice(0, 20)],
+    ['upper case', (text: string) => text.toUpperCase()],
+    ['a megabyte', (text: string) => text + 'a'.repeat(1_000_000)],
+  ])('are refused as %s, without asking the database', async (_, change) => {
+    const { apiKeys, lookups } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(await apiKeys.authenticate(change(text))).toBeNull()
+    expect(lookups).toEqual([])
+  })
+
+  it('stop being taken within half a second of their revocation', async () => {
+    const { apiKeys, clock } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(await apiKeys.authenticate(text)).not.toBeNull()
+    expect(await apiKeys.revoke(key.id)).toBe(true)
+    clock.nowMs += KEY_AGE_MAX_MS
+    expect(KEY_AGE_MAX_MS).toBeLessThanOrEqual(500)
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it.each([
+    ['forward', 3_600_000],
+    ['back', -3_600_000],
+  ])('stop being taken as soon when the clock is set %s meanwhile', async (_, setMs) => {
+    const { apiKeys, clock } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    expect(await apiKeys.authenticate(text)).not.toBeNull()
+    expect(await apiKeys.revoke(key.id)).toBe(true)
+    clock.setMs = setMs
+    clock.nowMs += KEY_AGE_MAX_MS
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it('stay remembered no longer than that, however often they are used', async () => {
+    const { apiKeys, clock } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    await apiKeys.authenticate(text)
+    await apiKeys.revoke(key.id)
+    for (let step = 0; step < 10; step++) {
+      clock.nowMs += KEY_AGE_MAX_MS / 10
+      await apiKeys.authenticate(text)
+    }
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it('cost one lookup for all calls of half a second', async () => {
+    const { apiKeys, lookups, clock } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    await Promise.all(Array.from({ length: 100 }, () => apiKeys.authenticate(text)))
+    clock.nowMs += KEY_AGE_MAX_MS - 1
+    await apiKeys.authenticate(text)
+    expect(lookups).toHaveLength(1)
+  })
+
+  it('are checked again after the database failed', async () => {
+    const { apiKeys, fail } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    fail(new Error('connection refused'))
+    await expect(apiKeys.authenticate(text)).rejects.toThrow('connection refused')
+    fail(null)
+    expect(await apiKeys.authenticate(text)).not.toBeNull()
+  })
+
+  it('that are made up fill no more than the cache', async () => {
+    const { apiKeys, lookups } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    await apiKeys.authenticate(text)
+    const made = (index: number) =>
+      index.toString(2).padStart(16, '0').replaceAll('0', 'a').replaceAll('1', 'b')
+    for (let index = 0; index < KEYS_CACHED_MAX; index++)
+      await apiKeys.authenticate(`afd_${made(index)}_${'a'.repeat(43)}`)
+    await apiKeys.authenticate(text)
+    expect(lookups).toHaveLength(KEYS_CACHED_MAX + 2)
+  })
+
+  it('may be joined by a fixed one of any form', async () => {
+    const accountId = crypto.randomUUID()
+    const { apiKeys } = setUp({ text: 'my development key', accountId })
+    expect(await apiKeys.authenticate('my development key')).toEqual({
+      accountId,
+      keyId: 'fixed',
+      scopes: SCOPES,
+      tier: null,
+      expiresAt: null,
+    })
+    expect(await apiKeys.authenticate('my development kez')).toBeNull()
+  })
+
+  it('end at the moment that was asked for, however long they were remembered', async () => {
+    const { apiKeys, clock } = setUp()
+    const expiresAt = clock.nowMs / 1000 + 1
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', expiresAt })
+    clock.nowMs += 999
+    expect(await apiKeys.authenticate(text)).toMatchObject({ expiresAt })
+    clock.nowMs += 1
+    expect(await apiKeys.authenticate(text)).toBeNull()
+  })
+
+  it('have the scopes they were made with', async () => {
+    const { apiKeys } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', scopes: ['admin'] })
+    expect(await apiKeys.authenticate(text)).toMatchObject({ scopes: ['admin'] })
+  })
+
+  it('are made for an account by its id, if there is one', async () => {
+    const { apiKeys } = setUp()
+    const { id } = await apiKeys.openAccount('acme')
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { accountName: 'acme' } })
+    expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBe('unknown_account')
+  })
+
+  it('are made for an account by its id no more than it may have, ended ones of a day included', async () => {
+    const { apiKeys, keys, clock } = setUp()
+    const counted: number[] = []
+    let count = KEYS_PER_ACCOUNT_MAX
+    keys.countKeys = async (_, endedSince) => {
+      counted.push(endedSince)
+      return count
+    }
+    const { id } = await apiKeys.openAccount('acme')
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toBe('too_many')
+    expect(counted).toEqual([clock.nowMs / 1000 - 24 * 3_600])
+    count--
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { name: 'ci' } })
+  })
+
+  it('have their use noted once a minute, and only the use of valid ones', async () => {
+    const { apiKeys, clock, uses } = setUp()
+    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    await apiKeys.authenticate(`${text.slice(0, -1)}${text.endsWith('A') ? 'E' : 'A'}`)
+    expect(uses).toEqual([])
+    const startMs = clock.nowMs
+    for (clock.nowMs = startMs; clock.nowMs < startMs + 120_000; clock.nowMs += 100)
+      await apiKeys.authenticate(text)
+    expect(uses).toEqual([
+      [key.id, startMs / 1000],
+      [key.id, startMs / 1000 + 60],
+    ])
+  })
+
+  it('are taken although their use cannot be noted', async () => {
+    const { apiKeys, fail } = setUp()
+    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+    const answer = apiKeys.authenticate(text)
+    fail(new Error('connection refused'))
+    expect(await answer).not.toBeNull()
+  })
+
+  it('say when there is none to revoke', async () => {
+    expect(await setUp().apiKeys.revoke('nobody')).toBe(false)
+  })
+})

@@ -1,0 +1,258 @@
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Claim,
+  type Claimed,
+  createIdempotency,
+  RETENTION_SECONDS,
+  SETTLE_SECONDS,
+} from '../../../src/accounts/idempotency.ts'
+import { createIdempotencyStore, type IdempotencyStore } from '../../../src/accounts/idempotency-store.ts'
+import { createProcessesStore } from '../../../src/accounts/processes-store.ts'
+import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import type { StoredRecord } from '../../../src/verified/records-store.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+const LEASE_SECONDS = 15
+const START = 1_795_219_200
+const NOTARY = `0x${'a1'.repeat(20)}`
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+const hashOf = (text: string) => new Uint8Array(createHash('sha256').update(text).digest())
+
+function openClaim(claimed: Claimed): Claim {
+  if (claimed.kind !== 'claimed') throw new Error(`expected a claim, got ${claimed.kind}`)
+  return claimed
+}
+
+describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    database = await source.open()
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  /** Gateways on one database, with one clock; `records` are what is committed, `sealed` what will be with the next look. */
+  function setUp() {
+    const clock = { at: START }
+    const store = createIdempotencyStore(database, () => clock.at)
+    const processes = createProcessesStore(database, () => clock.at)
+    const records = new Map<string, StoredRecord>()
+    const sealed = new Map<string, StoredRecord>()
+    const accountId = crypto.randomUUID()
+    const enclave = { notary: NOTARY }
+
+    async function openGateway(over: Partial<IdempotencyStore> = {}, isOnlyEnclave = false) {
+      const id = crypto.randomUUID()
+      const lost: (() => void)[] = []
+      const lease = {
+        id: () => id,
+        isHeld: () => true,
+        onLost: (listener: () => void) => void lost.push(listener),
+      }
+      await processes.enter(id, LEASE_SECONDS)
+      const service = createIdempotency({
+        store: { ...store, ...over },
+        records: { findByCall: async (callId) => records.get(callId) ?? null },
+        lease,
+        notary: async () => enclave.notary,
+        settleLog: async () => {
+          for (const [callId, record] of sealed) records.set(callId, record)
+          return enclave.notary
+        },
+        isOnlyEnclave,
+        now: () => clock.at * 1000,
+        log,
+      })
+      const abort = new AbortController()
+      const claim = (body = 'body', isVerified = true, key = 'k') =>
+        service.claim({ accountId, key, requestHash: hashOf(body), isVerified, abort })
+      const lose = () => {
+        for (const listener of lost) listener()
+      }
+      return { claim, abort, lose }
+    }
+
+    const recordOf = (outcome: StoredRecord['outcome'] = 'complete') => ({ outcome }) as StoredRecord
+    return { clock, store, records, sealed, enclave, openGateway, recordOf }
+  }
+
+  const outcomeOf = (claimed: Promise<Claimed>) =>
+    claimed.then(
+      (value) => value.kind,
+      (error) => (error instanceof ApiError ? error.code : error),
+    )
+
+  it('makes a call once, and then gives its record', async () => {
+    const { openGateway, records, recordOf } = setUp()
+    const { claim } = await openGateway()
+    const { callId, succeed } = openClaim(await claim())
+    expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
+    records.set(callId, recordOf())
+    await succeed(null)
+    expect(await claim()).toEqual({ kind: 'record', record: recordOf() })
+  })
+
+  it('keeps the answer of a call that leaves no record', async () => {
+    const { openGateway } = setUp()
+    const { claim } = await openGateway()
+    const { succeed } = openClaim(await claim('body', false))
+    expect(await outcomeOf(claim('body', false))).toBe('idempotency_in_progress')
+    await succeed('{"é":"\\u0000"}')
+    expect(await claim('body', false)).toEqual({ kind: 'answer', answer: '{"é":"\\u0000"}' })
+  })
+
+  it('gives one of many callers at two gateways the call', async () => {
+    const { openGateway } = setUp()
+    const gateways = [await openGateway(), await openGateway()]
+    const outcomes = await Promise.all(
+      Array.from({ length: 64 }, (_, caller) =>
+        outcomeOf(gateways[caller % 2]?.claim() ?? expect.unreachable()),
+      ),
+    )
+    expect(outcomes.filter((outcome) => outcome === 'claimed')).toHaveLength(1)
+    expect(outcomes.filter((outcome) => outcome === 'idempotency_in_progress')).toHaveLength(63)
+  })
+
+  it('gives one of many the second try', async () => {
+    const { openGateway, clock } = setUp()
+    await (await openGateway()).claim()
+    clock.at += LEASE_SECONDS
+    const other = await openGateway()
+    const outcomes = await Promise.all(Array.from({ length: 32 }, () => outcomeOf(other.claim())))
+    expect(outcomes.filter((outcome) => outcome === 'claimed')).toHaveLength(1)
+  })
+
+  it('refuses another request under the same key, whatever became of the first', async () => {
+    const { openGateway, records, recordOf } = setUp()
+    const { claim } = await openGateway()
+    const { callId } = openClaim(await claim())
+    expect(await outcomeOf(claim('other'))).toBe('idempotency_key_reused')
+    records.set(callId, recordOf())
+    expect(await outcomeOf(claim('other'))).toBe('idempotency_key_reused')
+  })
+
+  it('keeps accounts and keys apart', async () => {
+    const one = await setUp().openGateway()
+    const other = await setUp().openGateway()
+    expect(await outcomeOf(one.claim('a'))).toBe('claimed')
+    expect(await outcomeOf(other.claim('b'))).toBe('claimed')
+    expect(await outcomeOf(one.claim('b', true, 'another'))).toBe('claimed')
+  })
+
+  it('frees the key of a call that was refused, for another request too', async () => {
+    const { openGateway } = setUp()
+    const { claim } = await openGateway()
+    await openClaim(await claim()).fail(new ApiError('provider_refused', 'no', { status: 400 }))
+    expect(await outcomeOf(claim('mended'))).toBe('claimed')
+  })
+
+  it('makes a call that was given up anew, once no record of it can come', async () => {
+    const { openGateway, clock } = setUp()
+    const { claim } = await openGateway()
+    const first = openClaim(await claim())
+    await first.fail(new CallerLeftError())
+    clock.at += SETTLE_SECONDS - 1
+    await expect(claim()).rejects.toMatchObject({ code: 'idempotency_in_progress', retryAfterSeconds: 1 })
+    clock.at += 1
+    expect(openClaim(await claim()).callId).not.toBe(first.callId)
+  })
+
+  it('gives the record of a call that was given up, when it was sealed all the same', async () => {
+    const { openGateway, clock, sealed, recordOf } = setUp()
+    const { claim } = await openGateway()
+    const { callId, fail } = openClaim(await claim())
+    await fail(new ApiError('commit_delayed', 'later'))
+    sealed.set(callId, recordOf())
+    clock.at += SETTLE_SECONDS
+    expect(await outcomeOf(claim())).toBe('record')
+  })
+
+  it('does not give a record that was broken off, but makes the call anew', async () => {
+    const { openGateway, clock, sealed, recordOf } = setUp()
+    const { claim } = await openGateway()
+    const { callId, fail } = openClaim(await claim())
+    await fail(new CallerLeftError())
+    sealed.set(callId, recordOf('client_disconnected'))
+    clock.at += SETTLE_SECONDS
+    expect(await outcomeOf(claim())).toBe('claimed')
+  })
+
+  it('waits for the lease of a gateway that died, and then gives its record or makes the call', async () => {
+    for (const isSealed of [true, false]) {
+      const { openGateway, clock, sealed, recordOf } = setUp()
+      const { callId } = openClaim(await (await openGateway()).claim())
+      if (isSealed) sealed.set(callId, recordOf())
+      clock.at += LEASE_SECONDS - 1
+      const other = await openGateway()
+      expect(await outcomeOf(other.claim())).toBe('idempotency_in_progress')
+      clock.at += 1
+      expect(await outcomeOf(other.claim())).toBe(isSealed ? 'record' : 'claimed')
+    }
+  })
+
+  it('never makes a second one while the first may be in the log of an enclave that is out of sight', async () => {
+    const { openGateway, clock, enclave, records, recordOf } = setUp()
+    const { callId } = openClaim(await (await openGateway()).claim())
+    clock.at += LEASE_SECONDS
+    enclave.notary = `0x${'b2'.repeat(20)}`
+    const other = await openGateway()
+    expect(await outcomeOf(other.claim())).toBe('idempotency_outcome_unknown')
+    clock.at += 12 * 3_600
+    expect(await outcomeOf(other.claim())).toBe('idempotency_outcome_unknown')
+    records.set(callId, recordOf())
+    expect(await outcomeOf(other.claim())).toBe('record')
+  })
+
+  it('makes it anew where that enclave is known to be gone', async () => {
+    const { openGateway, clock, enclave } = setUp()
+    await (await openGateway()).claim()
+    clock.at += LEASE_SECONDS
+    enclave.notary = `0x${'b2'.repeat(20)}`
+    expect(await outcomeOf((await openGateway({}, true)).claim())).toBe('claimed')
+  })
+
+  it('forgets a key after its time', async () => {
+    const { openGateway, records, recordOf, clock, store } = setUp()
+    const { claim } = await openGateway()
+    const { callId } = openClaim(await claim())
+    records.set(callId, recordOf())
+    clock.at += RETENTION_SECONDS - 1
+    expect(await outcomeOf(claim())).toBe('record')
+    clock.at += 1
+    expect(await outcomeOf(claim('another body'))).toBe('claimed')
+    clock.at += RETENTION_SECONDS
+    await store.purge()
+    expect(await store.purge()).toBe(0)
+  })
+
+  it('finds a call over that it could not free', async () => {
+    const { openGateway, clock } = setUp()
+    const failing = { release: async () => Promise.reject(new Error('connection refused')) }
+    const { claim } = await openGateway(failing)
+    await openClaim(await claim()).fail(new ApiError('provider_error', 'no'))
+    expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
+    clock.at += SETTLE_SECONDS
+    expect(await outcomeOf(claim())).toBe('claimed')
+  })
+
+  it('ends its calls when others may take this process for dead', async () => {
+    const { openGateway } = setUp()
+    const { claim, abort, lose } = await openGateway()
+    await claim()
+    expect(abort.signal.aborted).toBe(false)
+    lose()
+    expect(abort.signal.reason).toMatchObject({ code: 'not_ready' })
+  })
+
+  it('refuses calls while the database is away', async () => {
+    const { openGateway } = setUp()
+    const { claim } = await openGateway({
+      claim: async () => Promise.reject(new Error('connection refused')),
+    })
+    expect(await outcomeOf(claim())).toBe('not_ready')
+  })
+})

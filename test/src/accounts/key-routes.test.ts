@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Scope } from '../../../src/api/scopes.ts'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { secretOf } from '../../support/key-secret.ts'
+import { answerWhole } from '../../support/scripted-enclave.ts'
+
+const KEYS_PATH = '/v1/dashboard/keys'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+  gateway.enclave.setScript(answerWhole({}))
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+
+type Caller = Pick<TestGateway, 'url' | 'key'>
+
+async function makeCaller(scopes: readonly Scope[], expiresAt: number | null = null) {
+  const accountName = `account ${crypto.randomUUID()}`
+  const { text, key } = await gateway.keys.create({ accountName, name: 'first', scopes, expiresAt })
+  return { url: gateway.url, key: text, id: key.id, accountId: key.accountId, accountName }
+}
+
+const send = ({ url, key }: Caller, method: string, path: string, body?: unknown) =>
+  fetch(url + path, {
+    method,
+    headers: {
+      authorization: `Bearer ${key}`,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+const read = async (reply: Promise<Response>) =>
+  (await (await reply).json()) as Readonly<Record<string, unknown>>
+const listOf = async (caller: Caller, query = '') =>
+  (await read(getPath(caller, KEYS_PATH + query))).keys as readonly Readonly<Record<string, unknown>>[]
+const nowSeconds = () => Math.floor(Date.now() / 1000)
+
+describe('keys of a dashboard', () => {
+  it('are made with a secret that is shown once, and works', async () => {
+    const caller = await makeCaller(['inference', 'nodes'])
+    const made = await read(send(caller, 'POST', KEYS_PATH, { name: 'ci' }))
+    expect(made).toEqual({
+      id: expect.stringMatching(/^[a-z2-7]{16}$/),
+      account_id: caller.accountId,
+      account_name: caller.accountName,
+      name: 'ci',
+      scopes: ['inference', 'nodes'],
+      created_at: expect.any(Number),
+      expires_at: null,
+      revoked_at: null,
+      last_used_at: null,
+      key: expect.stringMatching(/^afd_/),
+    })
+    expect((await postChat({ ...caller, key: String(made.key) }, CHAT_REQUEST)).status).toBe(200)
+    const list = await listOf(caller)
+    expect(new Set(list.map(({ name }) => name))).toEqual(new Set(['first', 'ci']))
+    expect(JSON.stringify(list)).not.toContain(secretOf(String(made.key)))
+    expect(gateway.logLines.join('')).not.toContain(secretOf(String(made.key)))
+  })
+
+  it('are ended by their account, and stop within a second', async () => {
+    const caller = await makeCaller(['inference'])
+    const made = await read(send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }))
+    const other = { ...caller, key: String(made.key) }
+    expect((await getPath(other, VERIFIED_PATH)).status).toBe(200)
+    const revoked = await read(send(caller, 'DELETE', `${KEYS_PATH}/${made.id}`))
+    expect(revoked).toMatchObject({ id: made.id, revoked_at: expect.any(Number) })
+    expect(revoked).not.toHaveProperty('key')
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    expect(await outcomeOf(await getPath(other, VERIFIED_PATH))).toEqual([401, 'invalid_credentials'])
+  })
+
+  it('end by themselves when their time is over', async () => {
+    const caller = await makeCaller(['inference'], nowSeconds() + 2)
+    expect((await getPath(caller, VERIFIED_PATH)).status).toBe(200)
+    await new Promise((resolve) => setTimeout(resolve, 2000))
+    expect(await outcomeOf(await getPath(caller, VERIFIED_PATH))).toEqual([401, 'invalid_credentials'])
+  })
+
+  it('of other accounts are out of sight', async () => {
+    const [caller, other] = [await makeCaller(['inference']), await makeCaller(['inference'])]
+    expect(await listOf(caller)).toHaveLength(1)
+    expect(await outcomeOf(await send(caller, 'DELETE', `${KEYS_PATH}/${other.id}`))).toEqual([
+      404,
+      'not_found',
+    ])
+    expect(await outcomeOf(await getPath(caller, `${KEYS_PATH}?account_id=${other.accountId}`))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
+    const body = { name: 'theirs', scopes: ['inference'], account_id: other.accountId }
+    expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([403, 'insufficient_scope'])
+    expect(await listOf(other)).toMatchObject([{ id: other.id, revoked_at: null }])
+  })
+
+  it.each(['nobodys', '%00', 'a%00b', '%F0%9F%90%8B', `${'a'.repeat(16)}%0A`])(
+    'of an id that cannot be one (%s) are not found',
+    async (id) => {
+      const caller = await makeCaller(['admin'])
+      const reply = await send(caller, 'DELETE', `${KEYS_PATH}/${id}`)
+      expect(await outcomeOf(reply)).toEqual([404, 'not_found'])
+    },
+  )
+
+  it('of all accounts are an admin’s to list, make and end', async () => {
+    const [admin, other] = [await makeCaller(['admin']), await makeCaller(['inference'])]
+    const all = await listOf(admin)
+    expect(all.map(({ id }) => id)).toEqual(expect.arrayContaining([admin.id, other.id]))
+    expect(await listOf(admin, `?account_id=${other.accountId}`)).toMatchObject([{ id: other.id }])
+    const body = { name: 'for them', scopes: ['history:all'], account_id: other.accountId }
+    const made = await read(send(admin, 'POST', KEYS_PATH, body))
+    expect(made).toMatchObject({ account_id: other.accountId, scopes: ['history:all'] })
+    expect((await send(admin, 'DELETE', `${KEYS_PATH}/${other.id}`)).status).toBe(200)
+    const nowhere = { name: 'x', account_id: crypto.randomUUID() }
+    expect(await outcomeOf(await send(admin, 'POST', KEYS_PATH, nowhere))).toEqual([422, ['body.account_id']])
+  })
+
+  it('cannot do more, nor live longer, than the key that makes them', async () => {
+    const caller = await makeCaller(['inference'], nowSeconds() + 3600)
+    for (const scopes of [['nodes'], ['admin'], ['inference', 'history:all']])
+      expect(
+        await outcomeOf(
+          await send(caller, 'POST', KEYS_PATH, { name: 'x', scopes, expires_at: nowSeconds() + 60 }),
+        ),
+      ).toEqual([403, 'insufficient_scope'])
+    for (const expires of [{}, { expires_at: null }, { expires_at: nowSeconds() + 7200 }])
+      expect(
+        await outcomeOf(
+          await send(caller, 'POST', KEYS_PATH, { name: 'x', scopes: ['inference'], ...expires }),
+        ),
+      ).toEqual([422, ['body.expires_at']])
+    const fit = { name: 'x', scopes: ['inference'], expires_at: nowSeconds() + 60 }
+    expect((await send(caller, 'POST', KEYS_PATH, fit)).status).toBe(200)
+  })
+
+  it('are not ended by one that can do less', async () => {
+    const owner = await makeCaller(['inference', 'nodes'])
+    const made = await read(send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }))
+    const machine = { ...owner, key: String(made.key) }
+    expect(await outcomeOf(await send(machine, 'DELETE', `${KEYS_PATH}/${owner.id}`))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
+    expect((await getPath(owner, KEYS_PATH)).status).toBe(200)
+    expect((await send(machine, 'DELETE', `${KEYS_PATH}/${made.id}`)).status).toBe(200)
+  })
+
+  it.each([
+    [{}, ['body.name']],
+    [{ name: '' }, ['body.name']],
+    [{ name: 'x'.repeat(101) }, ['body.name']],
+    [{ name: 'a\u0000' }, ['body.name']],
+    [{ name: 'x', scopes: [] }, ['body.scopes']],
+    [{ name: 'x', scopes: 'inference' }, ['body.scopes']],
+    [{ name: 'x', scopes: ['root'] }, ['body.scopes.0']],
+    [{ name: 'x', scopes: ['nodes', 'nodes'] }, ['body.scopes']],
+    [{ name: 'x', expires_at: 1.5 }, ['body.expires_at']],
+    [{ name: 'x', expires_at: 5 }, ['body.expires_at']],
+    [{ name: 'x', account_id: 'me' }, ['body.account_id']],
+    [[], ['body']],
+  ])('are not made of %j', async (body, locs) => {
+    const caller = await makeCaller(['inference', 'nodes'])
+    expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([422, locs])
+  })
+
+  it('say when they were last used, to the minute', async () => {
+    const caller = await makeCaller(['inference'])
+    await listOf(caller)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const [{ last_used_at: used } = { last_used_at: 0 }] = await listOf(caller)
+    expect(Math.abs(Number(used) - Date.now() / 1000)).toBeLessThan(10)
+  })
+})
+
+describe('a key without the scope', () => {
+  it.each([
+    ['nodes', 'POST', VERIFIED_PATH],
+    ['nodes', 'GET', VERIFIED_PATH],
+    ['nodes', 'POST', '/v1/chat/completions'],
+    ['nodes', 'POST', '/v1/dashboard/chat/completions'],
+    ['admin', 'POST', VERIFIED_PATH],
+    ['history:all', 'POST', VERIFIED_PATH],
+    ['inference', 'GET', '/v1/dashboard/nodes'],
+    ['inference', 'POST', '/v1/dashboard/node'],
+    ['inference', 'GET', '/v1/node/info?node_id=a'],
+  ] as const)('%s is refused %s %s', async (scope, method, path) => {
+    const caller = await makeCaller([scope])
+    const body = method === 'POST' ? CHAT_REQUEST : undefined
+    expect(await outcomeOf(await send(caller, method, path, body))).toEqual([403, 'insufficient_scope'])
+  })
+
+  it('is any one’s for its own limits, keys and the network', async () => {
+    for (const scope of ['inference', 'nodes', 'history:all', 'admin'] as const) {
+      const caller = await makeCaller([scope])
+      for (const path of [KEYS_PATH, '/v1/dashboard/rate-limits', '/v1/network/stats'])
+        expect((await getPath(caller, path)).status).toBe(200)
+    }
+  })
+})

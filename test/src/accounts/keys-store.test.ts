@@ -1,0 +1,147 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKeysStore, type KeysStore } from '../../../src/accounts/keys-store.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
+  let source: DatabaseSource
+  let keys: KeysStore
+
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    keys = createKeysStore(await source.open())
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  const openAccount = (name = `account ${crypto.randomUUID()}`) =>
+    keys.openAccount({ id: crypto.randomUUID(), name, createdAt: 100 })
+  const makeKey = (accountId: string, createdAt = 200) => ({
+    id: randomBytes(8).toString('hex'),
+    accountId,
+    secretHash: new Uint8Array(randomBytes(32)),
+    name: "laptop 'ä'",
+    createdAt,
+    scopes: ['inference', 'history:all'] as const,
+    expiresAt: 5000,
+  })
+
+  it('makes an account once, whoever asks first', async () => {
+    const name = `account ${crypto.randomUUID()}`
+    const opened = await Promise.all(Array.from({ length: 5 }, () => openAccount(name)))
+    expect(new Set(opened.map(({ id }) => id)).size).toBe(1)
+    expect(opened[0]).toEqual({ id: expect.any(String), name, createdAt: 100, tier: null })
+  })
+
+  it('gives a key back as it was stored', async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    const found = await keys.findKey(key.id)
+    expect(found && { ...found, secretHash: new Uint8Array(found.secretHash) }).toEqual({
+      ...key,
+      accountName: account.name,
+      revokedAt: null,
+      lastUsedAt: null,
+      tier: null,
+    })
+  })
+
+  it('finds no key that is not there', async () => {
+    expect(await keys.findKey('nobody')).toBeNull()
+    expect(await keys.findKey("' or '1'='1")).toBeNull()
+  })
+
+  it('refuses a second key with the same id', async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    await expect(keys.addKey({ ...makeKey(account.id), id: key.id })).rejects.toMatchObject({ code: '23505' })
+  })
+
+  it('revokes a key for good, and keeps the time of the first revocation', async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    expect(await keys.revokeKey(key.id, 300, null)).toBe(true)
+    expect(await keys.revokeKey(key.id, 400, key.accountId)).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
+  })
+
+  it('says that there is no key to revoke', async () => {
+    expect(await keys.revokeKey('nobody', 300, null)).toBe(false)
+  })
+
+  it("revokes no other account's key", async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    expect(await keys.revokeKey(key.id, 300, (await openAccount()).id)).toBe(false)
+    expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: null })
+  })
+
+  it('notes a use, and the next only a minute later', async () => {
+    const key = makeKey((await openAccount()).id)
+    await keys.addKey(key)
+    for (const [usedAt, noted] of [
+      [1000, 1000],
+      [1059, 1000],
+      [1060, 1060],
+      [900, 1060],
+    ] as const) {
+      await keys.noteUse(key.id, usedAt)
+      expect(await keys.findKey(key.id)).toMatchObject({ lastUsedAt: noted })
+    }
+  })
+
+  it("gives a key with its account's tier", async () => {
+    const account = await openAccount()
+    const key = makeKey(account.id)
+    await keys.addKey(key)
+    expect(await keys.setTier(account.name, 'gold')).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ tier: 'gold' })
+    expect(await keys.findAccount(account.id)).toEqual({ ...account, tier: 'gold' })
+    expect(await keys.listAccounts()).toContainEqual({ ...account, tier: 'gold' })
+    expect(await keys.setTier(account.name, null)).toBe(true)
+    expect(await keys.findKey(key.id)).toMatchObject({ tier: null })
+    expect(await keys.setTier('nobody at all', 'gold')).toBe(false)
+    expect(await keys.findAccount(crypto.randomUUID())).toBeNull()
+  })
+
+  it('counts the keys of an account that are not over, or not for long', async () => {
+    const [account, other] = [await openAccount(), await openAccount()]
+    const [revoked, forGood] = [makeKey(account.id), { ...makeKey(account.id), expiresAt: null }]
+    for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)]) await keys.addKey(key)
+    await keys.revokeKey(revoked.id, 300, account.id)
+    expect(await keys.countKeys(account.id, 300)).toBe(3)
+    expect(await keys.countKeys(account.id, 301)).toBe(2)
+    expect(await keys.countKeys(account.id, 5001)).toBe(1)
+  })
+
+  it('lists keys oldest first, the revoked ones among them', async () => {
+    const account = await openAccount()
+    const [old, young] = [makeKey(account.id, 1000), makeKey(account.id, 2000)]
+    await keys.addKey(young)
+    await keys.addKey(old)
+    await keys.addKey(makeKey((await openAccount()).id))
+    await keys.revokeKey(old.id, 3000, null)
+    const listed = await keys.listKeys(account.id)
+    expect((await keys.listKeys(null)).length).toBeGreaterThan(listed.length)
+    expect(listed.map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
+      [old.id, 3000],
+      [young.id, null],
+    ])
+  })
+
+  it('lists keys and accounts of one second in the order of their making', async () => {
+    const accounts = []
+    for (let made = 0; made < 12; made++) accounts.push(await openAccount())
+    const [account] = accounts
+    const made = Array.from({ length: 12 }, () => makeKey(account?.id ?? expect.unreachable()))
+    for (const key of made) await keys.addKey(key)
+    // A changed row moves within its table.
+    await keys.revokeKey(made[0]?.id ?? '', 300, null)
+    await keys.setTier(account?.name ?? '', 'gold')
+    const idsOf = (listed: readonly { readonly id: string }[]) => listed.map(({ id }) => id)
+    expect(idsOf(await keys.listKeys(account?.id ?? ''))).toEqual(idsOf(made))
+    expect(idsOf(await keys.listKeys(null)).filter((id) => idsOf(made).includes(id))).toEqual(idsOf(made))
+    expect(idsOf(await keys.listAccounts()).slice(-12)).toEqual(idsOf(accounts))
+  })
+})

@@ -1,0 +1,287 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  createRateLimiter,
+  type Decision,
+  type RateLimiter,
+} from '../../../../src/accounts/limits/limiter.ts'
+import { assembleTiers, type Tiers } from '../../../../src/accounts/limits/tiers.ts'
+import { createProcessesStore } from '../../../../src/accounts/processes-store.ts'
+import {
+  createRateLimitsStore,
+  type Limits,
+  type RateLimitsStore,
+} from '../../../../src/accounts/rate-limits-store.ts'
+import { createLogger } from '../../../../src/observability/logger.ts'
+import { type Database, openDatabase } from '../../../../src/storage/database.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+
+const LEASE_SECONDS = 15
+/** 2026-11-21 00:00:00 UTC: both windows begin. */
+const MIDNIGHT = 1_795_219_200
+const CALLERS = 64
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+const NONE: Limits = {
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  requestsPerDay: null,
+  tokensPerDay: null,
+}
+
+function tiersOf(limits: Partial<Limits>): Tiers {
+  const group = {
+    name: 'all',
+    calls: ['verified', 'chat'] as const,
+    models: ['*'],
+    limits: { ...NONE, ...limits },
+    pricePerMillionTokens: null,
+  }
+  return assembleTiers('only', [{ name: 'only', description: '', groups: [group] }])
+}
+
+const isAdmitted = (decision: Decision) => decision.kind === 'admitted'
+function settle(decision: Decision | undefined, tokens: number): void {
+  if (decision?.kind === 'admitted') decision.permit.settle(tokens)
+}
+
+describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  /** A second gateway's connections; the embedded database takes one process, so there both share it. */
+  let other: Database
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    const location = await source.locate()
+    database = await openDatabase(location)
+    other = kind === 'postgres' ? await openDatabase(location) : database
+  }, 60_000)
+  afterAll(async () => {
+    await database.close()
+    if (other !== database) await other.close()
+    await source.stop()
+  })
+
+  /** Two gateways with the same limits, and an account of which nothing is counted yet. */
+  function setUp(
+    limits: Partial<Limits>,
+    wrap: (store: RateLimitsStore) => RateLimitsStore = (store) => store,
+  ) {
+    const clock = { at: MIDNIGHT }
+    const tiers = tiersOf(limits)
+    const accountId = crypto.randomUUID()
+    const open = (on: Database) => {
+      const processId = crypto.randomUUID()
+      const store = wrap(createRateLimitsStore(on, () => clock.at))
+      const limiter = createRateLimiter({
+        store,
+        tiers,
+        processId: () => processId,
+        leaseSeconds: LEASE_SECONDS,
+        log,
+      })
+      return { limiter, processId }
+    }
+    const first = open(database)
+    const second = open(other)
+    const processes = createProcessesStore(database, () => clock.at)
+    const ask = (limiter: RateLimiter, estimate = 0) =>
+      limiter.admit({ accountId, tier: null, kind: 'verified', model: 'gpt-4o', estimate })
+    const report = async (limiter = first.limiter) =>
+      (await limiter.report({ accountId, tier: null })).usages[0]
+    return { clock, accountId, first, second, processes, ask, report }
+  }
+
+  it('never lets one request too many through, with 64 parallel callers of two gateways', async () => {
+    for (const limit of [1, 10, 63]) {
+      const { first, second, ask, report } = setUp({ requestsPerMinute: limit })
+      const gateways = [first.limiter, second.limiter]
+      const decisions = await Promise.all(
+        Array.from({ length: CALLERS }, async (_, caller) => {
+          const limiter = gateways[caller % 2] ?? first.limiter
+          const own: Decision[] = []
+          for (let call = 0; call < 3; call++) own.push(await ask(limiter))
+          return own
+        }),
+      )
+      expect(decisions.flat().filter(isAdmitted)).toHaveLength(limit)
+      expect(await report()).toMatchObject({ requests_used_day: limit })
+    }
+  })
+
+  it('never reserves one token too many, with 64 parallel callers of two gateways', async () => {
+    const { first, second, ask, report } = setUp({ tokensPerMinute: 1000 })
+    const estimates = Array.from({ length: CALLERS }, (_, caller) => 1 + ((caller * 37) % 90))
+    const decisions = await Promise.all(
+      estimates.map((estimate, caller) => ask(caller % 2 === 0 ? first.limiter : second.limiter, estimate)),
+    )
+    const reserved = estimates.filter((_, caller) => decisions[caller]?.kind === 'admitted')
+    const sum = reserved.reduce((total, estimate) => total + estimate, 0)
+    expect(sum).toBeLessThanOrEqual(1000)
+    // Whoever was refused did not fit, so that less is left than the smallest of them wanted.
+    const smallest = Math.min(...estimates.filter((_, caller) => decisions[caller]?.kind === 'refused'))
+    expect(sum + smallest).toBeGreaterThan(1000)
+    expect(await report()).toMatchObject({ tokens_used_day: sum, requests_used_day: reserved.length })
+  })
+
+  it('counts every token in the end, whatever was estimated, in whichever order calls end', async () => {
+    const call = fc.record({
+      estimate: fc.integer({ min: 0, max: 100 }),
+      used: fc.integer({ min: 0, max: 200 }),
+      isSecond: fc.boolean(),
+      isSettledTwice: fc.boolean(),
+      pauseSeconds: fc.constantFrom(0, 0, 0, 1, 59, 60, 3600),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(call, { minLength: 1, maxLength: 24 }), async (calls) => {
+        const { clock, first, second, ask, report } = setUp({ tokensPerDay: 1_000_000 })
+        const limiterOf = (isSecond: boolean) => (isSecond ? second.limiter : first.limiter)
+        const decisions = await Promise.all(
+          calls.map(({ isSecond, estimate }) => ask(limiterOf(isSecond), estimate)),
+        )
+        for (const [place, { used, isSettledTwice, pauseSeconds }] of calls.entries()) {
+          settle(decisions[place], used)
+          if (isSettledTwice) settle(decisions[place], used + 1)
+          clock.at += pauseSeconds
+          if (pauseSeconds > 0) await report(limiterOf(place % 2 === 0))
+        }
+        if (clock.at >= MIDNIGHT + 86_400) return
+        await report(second.limiter)
+        const total = calls.reduce((sum, { used }) => sum + used, 0)
+        expect(await report()).toMatchObject({ tokens_used_day: total, requests_used_day: calls.length })
+      }),
+      { numRuns: kind === 'postgres' ? 25 : 15 },
+    )
+  })
+
+  it('never admits more than its limits in any window, at any times', async () => {
+    const step = fc.record({
+      pauseSeconds: fc.constantFrom(0, 1, 29, 30, 59, 60, 61, 86_399),
+      calls: fc.integer({ min: 1, max: 6 }),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
+        const { clock, first, second, ask } = setUp({ requestsPerMinute: 4, requestsPerDay: 9 })
+        const admitted = new Map<string, number>()
+        for (const { pauseSeconds, calls } of steps) {
+          clock.at += pauseSeconds
+          const limiters = Array.from({ length: calls }, (_, index) => (index % 2 ? first : second).limiter)
+          const decisions = await Promise.all(limiters.map((limiter) => ask(limiter)))
+          const count = decisions.filter(isAdmitted).length
+          const windows = [`minute ${Math.floor(clock.at / 60)}`, `day ${Math.floor(clock.at / 86_400)}`]
+          const room = [4, 9].map((limit, place) => limit - (admitted.get(windows[place] ?? '') ?? 0))
+          expect(count).toBe(Math.min(calls, ...room))
+          for (const window of windows) admitted.set(window, (admitted.get(window) ?? 0) + count)
+        }
+      }),
+      { numRuns: kind === 'postgres' ? 25 : 10 },
+    )
+  })
+
+  it('tells where an account stands, and what is in the way', async () => {
+    const { clock, first, ask } = setUp({ requestsPerMinute: 2, tokensPerMinute: 100, tokensPerDay: 50 })
+    clock.at = MIDNIGHT + 18
+    const admitted = await ask(first.limiter, 30)
+    expect(admitted).toMatchObject({
+      permit: {
+        standing: {
+          requests: { limit: 2, remaining: 1, resetSeconds: 42 },
+          tokens: { limit: 50, remaining: 20, resetSeconds: 86_382 },
+        },
+      },
+    })
+    expect(await ask(first.limiter, 30)).toMatchObject({
+      refusal: { retryAfterSeconds: 86_382, isHopeless: false },
+    })
+    await ask(first.limiter, 20)
+    expect(await ask(first.limiter, 0)).toMatchObject({
+      refusal: { retryAfterSeconds: 42, standing: { requests: { remaining: 0 } } },
+    })
+    expect(await ask(first.limiter, 51)).toMatchObject({
+      refusal: { isHopeless: true, message: expect.stringContaining('50 tokens per day') },
+    })
+  })
+
+  it('gives back what a gateway had reserved that died', async () => {
+    const { clock, first, second, processes, ask, report } = setUp({ tokensPerMinute: 100 })
+    await processes.enter(first.processId, LEASE_SECONDS)
+    await ask(first.limiter, 80)
+    expect((await ask(second.limiter, 80)).kind).toBe('refused')
+    clock.at += LEASE_SECONDS
+    await processes.expire()
+    expect((await ask(second.limiter, 80)).kind).toBe('admitted')
+    expect(await report()).toMatchObject({ tokens_used_day: 80, requests_used_day: 2 })
+  })
+
+  it('loses no settlement while the database fails, and counts none twice', async () => {
+    const failing = { before: false, after: false }
+    const { first, ask, report } = setUp({ tokensPerDay: 1_000_000 }, (store) => ({
+      ...store,
+      async step(step) {
+        if (failing.before) throw new Error('connection refused')
+        const result = await store.step(step)
+        if (failing.after) throw new Error('connection broke')
+        return result
+      },
+    }))
+    const decisions = await Promise.all([10, 20, 30, 40].map((estimate) => ask(first.limiter, estimate)))
+    const useUp = (place: number) => settle(decisions[place], 100)
+    useUp(0)
+    failing.after = true
+    await expect(report()).rejects.toThrow('connection broke')
+    useUp(1)
+    failing.before = true
+    await expect(ask(first.limiter, 5)).rejects.toThrow('connection refused')
+    useUp(2)
+    failing.before = false
+    await expect(ask(first.limiter, 5)).rejects.toThrow('connection broke')
+    failing.after = false
+    useUp(3)
+    expect(await report()).toMatchObject({ tokens_used_day: 400, requests_used_day: 4 })
+  })
+
+  it('goes on counting for others, whatever the answers to one account claim to have used', async () => {
+    const [one, two] = [setUp({ tokensPerDay: 100 }), setUp({ tokensPerDay: 100 })]
+    const calls = await Promise.all(Array.from({ length: 1_100 }, () => one.ask(one.first.limiter)))
+    for (const call of calls) settle(call, Number.MAX_SAFE_INTEGER)
+    settle(await two.ask(one.first.limiter, 5), 7)
+    expect(await one.report()).toMatchObject({ tokens_left_day: 0 })
+    expect(isAdmitted(await two.ask(two.first.limiter, 1))).toBe(true)
+  })
+
+  it('counts calls that nothing limits without making them wait', async () => {
+    let steps = 0
+    const { first, ask, report } = setUp({}, (store) => ({
+      ...store,
+      step: (step) => {
+        steps++
+        return store.step(step)
+      },
+    }))
+    const decisions = await Promise.all(Array.from({ length: CALLERS }, () => ask(first.limiter, 500)))
+    expect(steps).toBe(0)
+    expect(
+      decisions.every((decision) => decision.kind === 'admitted' && decision.permit.standing === null),
+    ).toBe(true)
+    for (const decision of decisions) settle(decision, 7)
+    expect(await report()).toMatchObject({
+      requests_used_day: CALLERS,
+      tokens_used_day: 7 * CALLERS,
+      max_requests_per_minute: null,
+      requests_left_day: null,
+    })
+    expect(steps).toBe(1)
+  })
+
+  it('asks the database few times for many calls at once', async () => {
+    let steps = 0
+    const { first, ask } = setUp({ requestsPerMinute: 1000 }, (store) => ({
+      ...store,
+      step: (step) => {
+        steps++
+        return store.step(step)
+      },
+    }))
+    await Promise.all(Array.from({ length: 500 }, () => ask(first.limiter)))
+    expect(steps).toBeLessThanOrEqual(3)
+  })
+})

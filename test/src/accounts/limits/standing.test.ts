@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest'
+import {
+  describeRefusal,
+  describeStanding,
+  standingHeaders,
+  type Usage,
+} from '../../../../src/accounts/limits/standing.ts'
+
+/** 18 s after midnight UTC. */
+const AT = 1_795_219_218
+const usage = (limits: Partial<Usage['limits']>, used: Partial<Usage['used']> = {}): Usage => ({
+  limits: {
+    requestsPerMinute: null,
+    tokensPerMinute: null,
+    requestsPerDay: null,
+    tokensPerDay: null,
+    ...limits,
+  },
+  used: {
+    minute: Math.floor(AT / 60),
+    minuteRequests: 0,
+    minuteTokens: 0,
+    day: Math.floor(AT / 86_400),
+    dayRequests: 0,
+    dayTokens: 0,
+    ...used,
+  },
+  at: AT,
+})
+
+describe('a standing', () => {
+  it('is told in headers, resets in seconds', () => {
+    const standing = describeStanding(
+      usage({ requestsPerMinute: 60, tokensPerMinute: 40_000 }, { minuteRequests: 1, minuteTokens: 500 }),
+    )
+    expect(standingHeaders(standing)).toEqual({
+      'x-ratelimit-limit-requests': '60',
+      'x-ratelimit-remaining-requests': '59',
+      'x-ratelimit-reset-requests': '42s',
+      'x-ratelimit-limit-tokens': '40000',
+      'x-ratelimit-remaining-tokens': '39500',
+      'x-ratelimit-reset-tokens': '42s',
+    })
+  })
+
+  it('is that of the day when less is left of it', () => {
+    const { requests, tokens } = describeStanding(
+      usage(
+        { requestsPerMinute: 60, requestsPerDay: 100, tokensPerMinute: 10, tokensPerDay: 10 },
+        { dayRequests: 50 },
+      ),
+    )
+    expect(requests).toEqual({ limit: 100, remaining: 50, resetSeconds: 86_382 })
+    expect(tokens).toEqual({ limit: 10, remaining: 10, resetSeconds: 42 })
+  })
+
+  it('says nothing of what has no limit', () => {
+    expect(standingHeaders(describeStanding(usage({})))).toEqual({})
+    expect(Object.keys(standingHeaders(describeStanding(usage({ tokensPerDay: 5 }))))).toEqual([
+      'x-ratelimit-limit-tokens',
+      'x-ratelimit-remaining-tokens',
+      'x-ratelimit-reset-tokens',
+    ])
+  })
+
+  it('never has less than nothing left', () => {
+    const { tokens } = describeStanding(usage({ tokensPerMinute: 10 }, { minuteTokens: 25 }))
+    expect(tokens?.remaining).toBe(0)
+  })
+})
+
+describe('a refusal', () => {
+  it('waits for the last of what is in the way', () => {
+    const both = usage({ requestsPerMinute: 1, tokensPerDay: 10 }, { minuteRequests: 1, dayTokens: 5 })
+    expect(describeRefusal(both, 6)).toMatchObject({ retryAfterSeconds: 86_382, isHopeless: false })
+    expect(describeRefusal(both, 5)).toMatchObject({
+      retryAfterSeconds: 42,
+      message: 'Rate limit reached: 1 requests per minute, 0 left. Try again in 42 s',
+    })
+  })
+
+  it('of a call that uses no tokens names the tokens that others used beyond the limit', () => {
+    const passed = usage({ requestsPerMinute: 9, tokensPerDay: 10 }, { dayTokens: 12 })
+    expect(describeRefusal(passed, 0)).toMatchObject({
+      retryAfterSeconds: 86_382,
+      isHopeless: false,
+      message: expect.stringContaining('10 tokens per day, 0 left'),
+    })
+  })
+
+  it('of a call that no window has room for says so', () => {
+    expect(describeRefusal(usage({ tokensPerMinute: 10 }), 11)).toMatchObject({
+      isHopeless: true,
+      message: expect.stringContaining('11 tokens, and the limit is 10 tokens per minute'),
+    })
+  })
+})

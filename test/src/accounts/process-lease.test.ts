@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { createProcessLease } from '../../../src/accounts/process-lease.ts'
+import type { ProcessesStore } from '../../../src/accounts/processes-store.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+
+/** Processes in memory, whose database can be away, or take them for dead; the real store has tests of its own. */
+function setUp() {
+  const state = { isAway: false, isDead: false }
+  const asked: string[] = []
+  const answer = async <Value>(what: string, value: Value) => {
+    asked.push(what)
+    if (state.isAway) throw new Error('connection refused')
+    return value
+  }
+  const processes: ProcessesStore = {
+    enter: (id) => answer(`enter ${id}`, undefined),
+    renew: (id) => answer(`renew ${id}`, !state.isDead),
+    leave: (id) => answer(`leave ${id}`, undefined),
+    leaveAll: () => answer('leave all', undefined),
+    expire: () => answer('expire', 0),
+  }
+  let ids = 0
+  const lost: string[] = []
+  const open = (isAlone = false) => {
+    const lease = createProcessLease({
+      processes,
+      makeId: () => `p${++ids}`,
+      log,
+      isAlone,
+      leaseSeconds: 0.4,
+      renewIntervalMs: 50,
+      marginMs: 100,
+    })
+    lease.onLost(() => lost.push(lease.id()))
+    return lease
+  }
+  return { state, asked, lost, open }
+}
+
+describe('a lease', () => {
+  it('is held as long as it is renewed, and left in good order', async () => {
+    const { asked, lost, open } = setUp()
+    const lease = open()
+    expect(lease.isHeld()).toBe(false)
+    await lease.start()
+    await sleep(600)
+    expect([lease.isHeld(), lease.id()]).toEqual([true, 'p1'])
+    await lease.stop()
+    expect(lost).toEqual([])
+    expect(asked.slice(0, 4)).toEqual(['enter p1', 'expire', 'renew p1', 'expire'])
+    expect(asked.slice(-2)).toEqual(['leave p1', 'expire'])
+  })
+
+  it('counts as lost before others see it end, when the database is away', async () => {
+    const { state, lost, open } = setUp()
+    const lease = open()
+    await lease.start()
+    state.isAway = true
+    await sleep(200)
+    expect(lease.isHeld()).toBe(true)
+    await sleep(200)
+    expect(lease.isHeld()).toBe(false)
+    expect(lost).toEqual(['p1'])
+    state.isAway = false
+    await sleep(100)
+    expect([lease.isHeld(), lease.id()]).toEqual([true, 'p1'])
+    await lease.stop()
+  })
+
+  it('is entered under another id when this process was taken for dead', async () => {
+    const { state, lost, open } = setUp()
+    const lease = open()
+    await lease.start()
+    state.isDead = true
+    await sleep(80)
+    state.isDead = false
+    expect(lost).toEqual(['p1'])
+    expect([lease.isHeld(), lease.id()]).toEqual([true, 'p2'])
+    await lease.stop()
+  })
+
+  it('ends all others first where this process is alone', async () => {
+    const { asked, open } = setUp()
+    const lease = open(true)
+    await lease.start()
+    await lease.stop()
+    expect(asked.slice(0, 2)).toEqual(['leave all', 'enter p1'])
+  })
+})

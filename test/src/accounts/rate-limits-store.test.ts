@@ -1,0 +1,189 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createProcessesStore } from '../../../src/accounts/processes-store.ts'
+import {
+  createRateLimitsStore,
+  type LimitBucket,
+  type Limits,
+  type Settlement,
+} from '../../../src/accounts/rate-limits-store.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+const NONE: Limits = {
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  requestsPerDay: null,
+  tokensPerDay: null,
+}
+const LEASE_SECONDS = 15
+/** 2026-11-21 00:00:00 UTC: both windows begin. */
+const MIDNIGHT = 1_795_219_200
+
+describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    database = await source.open()
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  /** Stores with a clock of their own and one account and process that nobody else has. */
+  function setUp() {
+    const clock = { at: MIDNIGHT }
+    const now = () => clock.at
+    const store = createRateLimitsStore(database, now)
+    const processes = createProcessesStore(database, now)
+    const accountId = crypto.randomUUID()
+    const processId = crypto.randomUUID()
+    let batch = 0
+    const bucketOf = (limits: Partial<Limits>, estimates: readonly number[], group = 'all'): LimitBucket => ({
+      accountId,
+      group,
+      limits: { ...NONE, ...limits },
+      estimates,
+      settlements: [],
+    })
+    const take = async (limits: Partial<Limits>, ...estimates: number[]) => {
+      const buckets = [bucketOf(limits, estimates)]
+      const { outcomes } = await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch: null, buckets })
+      return outcomes[0]?.map(({ isAdmitted }) => isAdmitted)
+    }
+    const settle = async (settlement: Partial<Settlement>, number?: number) => {
+      batch = number ?? batch + 1
+      const at = { minute: Math.floor(clock.at / 60), day: Math.floor(clock.at / 86_400) }
+      const whole = { processId, ...at, reserved: 0, used: 0, excess: 0, ...settlement }
+      const buckets = [{ ...bucketOf({}, []), settlements: [whole] }]
+      await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch, buckets })
+    }
+    const used = async (group = 'all') => (await store.read(accountId)).used.get(group)
+    return { clock, store, processes, accountId, processId, bucketOf, take, settle, used }
+  }
+
+  it('admits as many calls as there is room for, and counts no other', async () => {
+    const { take, used } = setUp()
+    expect(await take({ requestsPerMinute: 3 }, 0, 0)).toEqual([true, true])
+    expect(await take({ requestsPerMinute: 3 }, 0, 0, 0)).toEqual([true, false, false])
+    expect(await used()).toMatchObject({ minuteRequests: 3, dayRequests: 3 })
+  })
+
+  it('lets a small call through behind one that does not fit', async () => {
+    const { take, used } = setUp()
+    expect(await take({ tokensPerMinute: 100 }, 60, 50, 40, 1)).toEqual([true, false, true, false])
+    expect(await used()).toMatchObject({ minuteRequests: 2, minuteTokens: 100, dayTokens: 100 })
+  })
+
+  it.each([
+    [{ requestsPerMinute: 1 }, 60],
+    [{ tokensPerMinute: 10 }, 60],
+    [{ requestsPerDay: 1 }, 86_400],
+    [{ tokensPerDay: 10 }, 86_400],
+  ])('with %j refuses until exactly the window ends', async (limits, seconds) => {
+    const { take, clock } = setUp()
+    expect(await take(limits, 10)).toEqual([true])
+    clock.at = MIDNIGHT + seconds - 1
+    expect(await take(limits, 10)).toEqual([false])
+    clock.at = MIDNIGHT + seconds
+    expect(await take(limits, 10)).toEqual([true])
+  })
+
+  it('never opens a window again, though a clock runs behind', async () => {
+    const { take, clock, used } = setUp()
+    clock.at = MIDNIGHT + 60
+    await take({ requestsPerMinute: 1 }, 0)
+    clock.at = MIDNIGHT + 59
+    expect(await take({ requestsPerMinute: 1 }, 0)).toEqual([false])
+    expect(await used()).toMatchObject({ minute: (MIDNIGHT + 60) / 60, minuteRequests: 1 })
+  })
+
+  it('keeps accounts and groups apart, and gives outcomes in the order that was asked', async () => {
+    const { store, processId, bucketOf } = setUp()
+    const other = setUp()
+    const buckets = [
+      bucketOf({ requestsPerMinute: 1 }, [0, 0], 'z'),
+      other.bucketOf({ requestsPerMinute: 2 }, [0, 0, 0], 'b'),
+      bucketOf({ requestsPerMinute: 3 }, [0, 0], 'a'),
+    ]
+    const { outcomes } = await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch: null, buckets })
+    expect(outcomes.map((list) => list.map(({ isAdmitted }) => isAdmitted))).toEqual([
+      [true, false],
+      [true, true, false],
+      [true, true],
+    ])
+    expect(outcomes[1]?.map((outcome) => outcome.used.minuteRequests)).toEqual([1, 2, 2])
+  })
+
+  it('settles a reservation down and up', async () => {
+    const { take, settle, used } = setUp()
+    await take({ tokensPerMinute: 1000 }, 100, 200)
+    await settle({ reserved: 100, used: 30 })
+    expect(await used()).toMatchObject({ minuteTokens: 230, dayTokens: 230, minuteRequests: 2 })
+    await settle({ reserved: 200, used: 900, excess: 700 })
+    expect(await used()).toMatchObject({ minuteTokens: 930, dayTokens: 930 })
+  })
+
+  it('counts what a call used beyond its reservation in the next minute, and gives nothing back there', async () => {
+    const { take, settle, used, clock } = setUp()
+    await take({ tokensPerMinute: 1000 }, 100, 200)
+    const then = { minute: MIDNIGHT / 60, day: MIDNIGHT / 86_400 }
+    clock.at = MIDNIGHT + 60
+    await settle({ ...then, reserved: 100, used: 250, excess: 150 })
+    await settle({ ...then, reserved: 200, used: 50 })
+    expect(await used()).toMatchObject({ minuteTokens: 150, dayTokens: 300 })
+  })
+
+  it('counts a batch of settlements once, however often it is sent', async () => {
+    const { take, settle, used } = setUp()
+    await take({ tokensPerMinute: 1000 }, 100)
+    await settle({ reserved: 100, used: 40 }, 1)
+    await settle({ reserved: 100, used: 40 }, 1)
+    expect(await used()).toMatchObject({ minuteTokens: 40, dayTokens: 40 })
+  })
+
+  it('gives back what a dead process had reserved, once its lease is over', async () => {
+    const { take, used, clock, processes, processId } = setUp()
+    await processes.enter(processId, LEASE_SECONDS)
+    await take({ tokensPerMinute: 1000 }, 100)
+    clock.at = MIDNIGHT + LEASE_SECONDS - 1
+    await processes.expire()
+    expect(await used()).toMatchObject({ minuteTokens: 100 })
+    clock.at = MIDNIGHT + LEASE_SECONDS
+    await processes.expire()
+    expect(await used()).toMatchObject({ minuteTokens: 0, dayTokens: 0, minuteRequests: 1 })
+  })
+
+  it('gives back to the day alone what was reserved in a minute that is over', async () => {
+    const { take, used, clock, processes, processId } = setUp()
+    await processes.enter(processId, 70)
+    await take({ tokensPerMinute: 1000 }, 100)
+    clock.at = MIDNIGHT + 60
+    await take({ tokensPerMinute: 1000 }, 30)
+    clock.at = MIDNIGHT + 75
+    await processes.expire()
+    expect(await used()).toMatchObject({ minuteTokens: 0, dayTokens: 0, dayRequests: 2 })
+  })
+
+  it('counts all that a call used whose reservation was given back before it was over', async () => {
+    const { take, settle, used, clock, processes, processId } = setUp()
+    await processes.enter(processId, LEASE_SECONDS)
+    await take({ tokensPerMinute: 1000 }, 100)
+    clock.at = MIDNIGHT + LEASE_SECONDS
+    await processes.expire()
+    await settle({ reserved: 100, used: 80 })
+    expect(await used()).toMatchObject({ minuteTokens: 80, dayTokens: 80 })
+  })
+
+  it('lets a process that was taken for dead know', async () => {
+    const { clock, processes, processId } = setUp()
+    await processes.enter(processId, LEASE_SECONDS)
+    clock.at += LEASE_SECONDS - 1
+    expect(await processes.renew(processId, LEASE_SECONDS)).toBe(true)
+    clock.at += LEASE_SECONDS
+    expect(await processes.renew(processId, LEASE_SECONDS)).toBe(false)
+  })
+
+  it('runs on the time of the database, when no clock is given', async () => {
+    const { at } = await createRateLimitsStore(database).read(crypto.randomUUID())
+    expect(Math.abs(at - Date.now() / 1000)).toBeLessThan(5)
+  })
+})

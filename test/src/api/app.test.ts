@@ -1,0 +1,284 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
+import { connectRaw } from '../../support/raw-http.ts'
+import { answerWhole, type CompletionScript, send } from '../../support/scripted-enclave.ts'
+import { until } from '../../support/until.ts'
+
+let postgres: PostgresServer
+let gateway: TestGateway
+beforeAll(async () => {
+  postgres = await startPostgres()
+  gateway = await startGateway({ postgres })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(async () => {
+  await gateway.stop()
+  await postgres.stop()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+
+const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
+
+describe('the public routes', () => {
+  it('GET / says what this is', async () => {
+    const reply = await fetch(`${gateway.url}/`)
+    expect(reply.status).toBe(200)
+    expect(await reply.json()).toEqual({ title: expect.any(String), description: expect.any(String) })
+  })
+
+  it('GET /v1/attestation gives the current document, or a fresh one over the nonce', async () => {
+    const path = `${gateway.url}/v1/attestation`
+    const current = (await (await fetch(path)).json()) as Record<string, unknown>
+    expect(current).toMatchObject({
+      notary: gateway.enclave.notary,
+      public_key: expect.stringMatching(/^0x04[0-9a-f]{128}$/),
+      boot_configuration: { protocol_version: 2, chain_id: 31337 },
+    })
+    const fresh = await (await fetch(`${path}?nonce=0x${'AB'.repeat(16)}`)).json()
+    expect(fresh).toEqual({ ...current, attestation: Buffer.alloc(16, 0xab).toString('base64') })
+  })
+
+  it.each(['', 'ab', 'zz'.repeat(16), 'ab'.repeat(65)])('refuses the nonce %j', async (nonce) => {
+    const reply = await fetch(`${gateway.url}/v1/attestation?nonce=${nonce}`)
+    expect(await outcomeOf(reply)).toEqual([422, ['query.nonce']])
+  })
+})
+
+describe('every answer', () => {
+  it('carries an id and how long it took', async () => {
+    const reply = await fetch(`${gateway.url}/`)
+    expect(reply.headers.get('x-request-id')).toMatch(/^req_/)
+    expect(reply.headers.get('openai-processing-ms')).toMatch(/^\d+$/)
+    expect(reply.headers.get('cache-control')).toBe('no-store')
+    expect(reply.headers.get('x-content-type-options')).toBe('nosniff')
+  })
+
+  it.each([
+    ['my-id_1.2:3', true],
+    ['x'.repeat(128), true],
+    ['x'.repeat(129), false],
+    ['has space', false],
+    ['{"json":1}', false],
+  ])("takes the caller's id %j only in its form: %s", async (id, isTaken) => {
+    const reply = await fetch(`${gateway.url}/`, { headers: { 'x-request-id': id } })
+    expect(reply.headers.get('x-request-id') === id).toBe(isTaken)
+  })
+
+  it.each([
+    ['GET', '/nothing', 404, 'not_found', null],
+    ['GET', '/V1/attestation', 404, 'not_found', null],
+    ['GET', '/v1/verified/chat/completions/a/b', 404, 'not_found', null],
+    ['POST', '/', 405, 'method_not_allowed', 'HEAD, GET'],
+    ['DELETE', VERIFIED_PATH, 405, 'method_not_allowed', 'HEAD, GET, POST'],
+    ['PROPFIND', '/', 501, 'not_implemented', 'HEAD, GET'],
+  ])('%s %s is JSON: %i %s', async (method, path, status, code, allow) => {
+    const reply = await fetch(gateway.url + path, { method })
+    expect(reply.headers.get('allow')).toBe(allow)
+    expect(await outcomeOf(reply)).toEqual([status, code])
+  })
+
+  it('says what else there is at a path, and nothing of it where there is nothing', async () => {
+    const messageOf = async (method: string, path: string) =>
+      JSON.parse(await (await fetch(gateway.url + path, { method })).text()).error.message
+    expect(await messageOf('GET', '/nothing')).toBe('There is nothing at this path')
+    expect(await messageOf('POST', '/')).toBe('This path has other methods: HEAD, GET')
+  })
+
+  it('to HEAD has the head alone', async () => {
+    const reply = await fetch(`${gateway.url}/`, { method: 'HEAD' })
+    expect([reply.status, await reply.text()]).toEqual([200, ''])
+    expect(Number(reply.headers.get('content-length'))).toBeGreaterThan(50)
+    expect((await fetch(`${gateway.url}/nothing`, { method: 'HEAD' })).status).toBe(404)
+  })
+
+  it('to OPTIONS says which methods there are', async () => {
+    const reply = await fetch(gateway.url + VERIFIED_PATH, { method: 'OPTIONS' })
+    expect(reply.status).toBeLessThan(300)
+    expect(reply.headers.get('allow')).toBe('HEAD, GET, POST')
+  })
+
+  it('to what is not HTTP is JSON too', async () => {
+    const connection = await connectRaw(gateway.port)
+    connection.write('hello\r\n\r\n')
+    expect(await connection.closed).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"malformed_request"/)
+  })
+
+  it('leaves its connection usable, also after a body that was refused', async () => {
+    const connection = await connectRaw(gateway.port)
+    const head = `POST ${VERIFIED_PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n`
+    connection.write(`${head}\r\n${'x'.repeat(100_000)}GET / HTTP/1.1\r\nhost: x\r\n\r\n`)
+    await connection.until(/authorization_missing[\s\S]*HTTP\/1.1 200 OK[\s\S]*Affidavit/)
+    connection.socket.destroy()
+  })
+
+  it('is logged in one line, without what was said', async () => {
+    const before = gateway.logLines.length
+    await postChat(
+      gateway,
+      { ...CHAT_REQUEST, user: 'marmalade', n: 0 },
+      { headers: { 'x-request-id': 'log-me' } },
+    )
+    await expect.poll(() => gateway.logLines.length).toBe(before + 1)
+    expect(JSON.parse(gateway.logLines[before] ?? '')).toMatchObject({
+      requestId: 'log-me',
+      method: 'POST',
+      path: VERIFIED_PATH,
+      status: 422,
+      accountId: gateway.accountId,
+    })
+    expect(gateway.logLines[before]).not.toContain('marmalade')
+    expect(gateway.logLines[before]).not.toContain(gateway.key)
+  })
+})
+
+describe('close', () => {
+  /** A gateway in which a call of `body` is under way, whose enclave goes on with `script` when it is told. */
+  async function callUnderWay(script: CompletionScript, body: object = CHAT_REQUEST) {
+    const closing = await startGateway({ postgres, settings: { shutdownGraceMs: 1000 } })
+    const goOn = Promise.withResolvers<void>()
+    const arrived = Promise.withResolvers<void>()
+    closing.enclave.setScript(async (call) => {
+      arrived.resolve()
+      await goOn.promise
+      await script(call)
+    })
+    const idle = await connectRaw(closing.port)
+    idle.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
+    await idle.until(/Affidavit/)
+    const reply = postChat(closing, body)
+    await arrived.promise
+    return { closing, goOn, idle, reply }
+  }
+
+  it('lets a call that is under way finish, and takes no other', async () => {
+    const { closing, goOn, idle, reply } = await callUnderWay(answerWhole({}))
+    const busy = await connectRaw(closing.port)
+    busy.write('GET / HTTP/1.1\r\nhost: x\r\n')
+    await sleep(50)
+    const closed = closing.app.close()
+    await idle.closed
+    busy.write('\r\n')
+    expect(await busy.closed).toMatch(/^HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/)
+    await expect(fetch(`${closing.url}/`)).rejects.toThrow()
+    goOn.resolve()
+    expect((await reply).status).toBe(200)
+    await closed
+    await closing.stop()
+  })
+
+  it('ends a call that takes too long, and says so', async () => {
+    const { closing, reply } = await callUnderWay(({ response }) => send(response, {}))
+    const startedAtMs = performance.now()
+    const closed = closing.app.close()
+    expect(await outcomeOf(await reply)).toEqual([503, 'shutting_down'])
+    await closed
+    expect(performance.now() - startedAtMs).toBeLessThan(3000)
+    await closing.stop()
+  })
+
+  it('ends a stream that takes too long with an error event', async () => {
+    const { closing, goOn, reply } = await callUnderWay(
+      ({ response }) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.write('data: {"a":1}\n\n')
+      },
+      { ...CHAT_REQUEST, stream: true },
+    )
+    goOn.resolve()
+    const streaming = await reply
+    const closed = closing.app.close()
+    const text = await streaming.text()
+    expect(text).toContain('data: {"a":1}\n\nevent: error\ndata: {"response":"NOK"')
+    expect(text).toContain('shutting_down')
+    await closed
+    await closing.stop()
+  })
+})
+
+it(
+  'listen says that a port is taken',
+  async () => {
+    const other = await startGateway({ postgres })
+    await other.app.close()
+    await expect(other.app.listen({ host: '127.0.0.1', port: gateway.port })).rejects.toMatchObject({
+      code: 'EADDRINUSE',
+    })
+    await other.stop().catch(() => {})
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)
+
+it(
+  'a database that is away answers 503, says nothing else outside, and is logged',
+  async () => {
+    const broken = await startGateway({ postgres })
+    const { text: key } = await broken.keys.create({ accountName: 'tests', name: 'k' })
+    await broken.breakDatabase()
+    const reply = await getPath({ ...broken, key }, VERIFIED_PATH)
+    expect(await reply.json()).toEqual({
+      response: 'NOK',
+      error: {
+        status_code: 503,
+        code: 'not_ready',
+        message: 'API keys cannot be checked at the moment, try again',
+        ...{ type: 'server_error', param: null },
+      },
+    })
+    expect(broken.logLines.join()).toContain('call could not be served')
+    await broken.stop().catch(() => {})
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)
+
+describe('while Postgres is away', () => {
+  const FIXED_KEY = 'a key of the development'.replaceAll(' ', '-')
+  let own: PostgresServer
+  let away: TestGateway
+  beforeAll(async () => {
+    own = await startPostgres()
+    away = await startGateway({ postgres: own, fixedKey: FIXED_KEY })
+    await own.kill()
+    // Backends outlive the killed server for a moment, and still answer.
+    const isAway = async () =>
+      (await getPath({ ...away, key: FIXED_KEY }, '/v1/network/stats')).status === 503
+    await until('Postgres is away', isAway)
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+  afterAll(async () => {
+    await away.stop().catch(() => {})
+    await own.stop()
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+
+  const PATHS = ['/v1/log', VERIFIED_PATH, '/v1/dashboard/keys', '/v1/network/stats']
+
+  it.each(PATHS)('%s answers 503, when to try again, and says nothing else outside', async (path) => {
+    // Connections of the pool may still be about to break: what a query on them meets is told alike.
+    for (let times = 0; times < 3; times++) {
+      const reply = await getPath({ ...away, key: FIXED_KEY }, path)
+      expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '1'])
+      const { error } = JSON.parse(await reply.text())
+      expect(error.code).toBe('not_ready')
+      expect(error.message).not.toMatch(/ECONN|terminated|127\.0\.0\.1/)
+    }
+    expect(away.logLines.join()).toContain('ECONNREFUSED')
+  })
+
+  it('the log has the cause, and no unexpected error', () => {
+    expect(away.logLines.join()).not.toContain('unexpected error')
+    const causes = away.logLines.map((line) => JSON.parse(line).err).filter((err) => err !== undefined)
+    expect(causes).toContainEqual(
+      expect.objectContaining({
+        type: 'DatabaseAwayError',
+        cause: expect.objectContaining({ code: 'ECONNREFUSED' }),
+      }),
+    )
+  })
+
+  it(
+    'calls are served again when it is back',
+    async () => {
+      await own.restart()
+      for (const path of PATHS) expect((await getPath({ ...away, key: FIXED_KEY }, path)).status).toBe(200)
+    },
+    GATEWAY_HOOK_TIMEOUT_MS,
+  )
+})

@@ -1,0 +1,80 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import Koa from 'koa'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { COMPRESSED_BYTES_MIN, compressAnswers } from '../../../src/api/compress.ts'
+import { type RequestState, sendJson } from '../../../src/api/context.ts'
+
+const LONG = JSON.stringify({ text: 'naïve '.repeat(COMPRESSED_BYTES_MIN) })
+
+const app = new Koa<RequestState>()
+app.use(compressAnswers())
+app.use(async (context) => {
+  if (context.path === '/stream') {
+    context.respond = false
+    context.res.writeHead(200, { 'content-type': 'text/event-stream' }).end(`data: ${LONG}\n\n`)
+  } else sendJson(context, context.path === '/short' ? '{}' : LONG)
+})
+const server = app.listen(0, '127.0.0.1')
+beforeAll(async () => {
+  if (!server.listening) await once(server, 'listening')
+})
+afterAll(() => void server.close())
+
+/** Without what fetch adds and undoes. */
+async function ask(path: string, accepted: string | null, method = 'GET') {
+  const { port } = server.address() as AddressInfo
+  const headers = accepted === null ? {} : { 'accept-encoding': accepted }
+  const [reply] = await once(request({ port, path, method, headers }).end(), 'response')
+  const parts: Buffer[] = []
+  for await (const part of reply) parts.push(part)
+  return { headers: reply.headers, body: Buffer.concat(parts) }
+}
+
+describe('a long JSON answer', () => {
+  it.each([
+    ['br', 'br'],
+    ['gzip', 'gzip'],
+    ['gzip;q=0.5, br;q=0.9', 'br'],
+    ['br;q=0, gzip', 'gzip'],
+    ['deflate, gzip', 'gzip'],
+  ])('to a client that accepts %j is sent as %s', async (accepted, coding) => {
+    const { headers, body } = await ask('/', accepted)
+    expect(headers).toMatchObject({
+      'content-encoding': coding,
+      'content-length': String(body.length),
+      'content-type': 'application/json; charset=utf-8',
+      vary: 'accept-encoding',
+    })
+    expect(body.length).toBeLessThan(LONG.length / 10)
+    expect((coding === 'br' ? brotliDecompressSync(body) : gunzipSync(body)).toString()).toBe(LONG)
+  })
+
+  it.each([null, 'identity', 'zstd', 'br;q=0', 'gzip;q=0.1, identity;q=1'])(
+    'to a client that says %j is sent as it is, and says that it may vary',
+    async (accepted) => {
+      const { headers, body } = await ask('/', accepted)
+      expect(headers['content-encoding']).toBeUndefined()
+      expect(headers.vary).toBe('accept-encoding')
+      expect(body.toString()).toBe(LONG)
+    },
+  )
+
+  it('to HEAD has the head that GET has', async () => {
+    const [get, head] = [await ask('/', 'gzip'), await ask('/', 'gzip', 'HEAD')]
+    expect(head.body.length).toBe(0)
+    expect(head.headers['content-length']).toBe(get.headers['content-length'])
+  })
+})
+
+describe('never compressed is', () => {
+  it.each([
+    ['a short answer', '/short', 'GET'],
+    ['an answer to POST', '/', 'POST'],
+    ['a stream', '/stream', 'GET'],
+  ])('%s', async (_, path, method) => {
+    expect((await ask(path, 'br, gzip', method)).headers['content-encoding']).toBeUndefined()
+  })
+})

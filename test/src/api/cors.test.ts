@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { EXPOSED_HEADERS, REQUESTED_HEADERS_LENGTH_MAX } from '../../../src/api/cors.ts'
+import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
+import { namedEvent } from '../../support/scripted-enclave.ts'
+
+const APP = 'https://app.example'
+
+let postgres: PostgresServer
+let some: TestGateway
+let none: TestGateway
+let all: TestGateway
+beforeAll(async () => {
+  postgres = await startPostgres()
+  some = await startGateway({ postgres, settings: { corsOrigins: [APP, 'http://localhost:5173'] } })
+  none = await startGateway({ postgres })
+  all = await startGateway({ postgres, settings: { corsOrigins: ['*'] } })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(async () => {
+  await Promise.all([some.stop(), none.stop(), all.stop()])
+  await postgres.stop()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+
+function preflight(gateway: TestGateway, path: string, headers: Record<string, string>): Promise<Response> {
+  return fetch(gateway.url + path, {
+    method: 'OPTIONS',
+    headers: { 'access-control-request-method': 'POST', ...headers },
+  })
+}
+
+const corsHeadersOf = (reply: Response) =>
+  [...reply.headers.keys()].filter((name) => name.startsWith('access-control-'))
+
+describe('without configured origins', () => {
+  it('no answer has a header for scripts, and a preflight allows nothing', async () => {
+    for (const reply of [
+      await fetch(`${none.url}/`, { headers: { origin: APP } }),
+      await preflight(none, VERIFIED_PATH, { origin: APP }),
+    ])
+      expect([corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([[], null])
+  })
+})
+
+describe('with configured origins', () => {
+  it.each([APP, 'http://localhost:5173'])(
+    'scripts of %s may read answers and their headers',
+    async (origin) => {
+      const reply = await fetch(`${some.url}/`, { headers: { origin } })
+      expect(reply.headers.get('access-control-allow-origin')).toBe(origin)
+      expect(reply.headers.get('access-control-expose-headers')).toBe(EXPOSED_HEADERS.join(', '))
+      expect(reply.headers.get('vary')).toContain('origin')
+      expect(reply.headers.get('access-control-allow-credentials')).toBeNull()
+    },
+  )
+
+  it.each([
+    'https://app.example.evil.example',
+    'https://app.example:8443',
+    'http://app.example',
+    'null',
+    'HTTPS://APP.EXAMPLE',
+  ])('scripts of %s may not', async (origin) => {
+    const reply = await fetch(`${some.url}/`, { headers: { origin } })
+    expect([reply.status, corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([200, [], 'origin'])
+    expect(corsHeadersOf(await preflight(some, VERIFIED_PATH, { origin }))).toEqual([])
+  })
+
+  it('errors can be read too: of authentication, validation, and of no route', async () => {
+    const headers = { origin: APP }
+    for (const reply of [
+      await fetch(some.url + VERIFIED_PATH, { headers }),
+      await postChat(some, {}, { headers }),
+      await fetch(`${some.url}/nothing`, { headers }),
+    ]) {
+      expect(reply.status).toBeGreaterThanOrEqual(400)
+      expect(reply.headers.get('access-control-allow-origin')).toBe(APP)
+    }
+  })
+
+  it('streams can be read too', async () => {
+    some.enclave.setScript(({ response, seal }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(`data: {"choices":[]}\n\n${namedEvent('sealed', seal({ choices: [] }))}`)
+    })
+    const reply = await postChat(some, { ...CHAT_REQUEST, stream: true }, { headers: { origin: APP } })
+    expect(await reply.text()).toContain('[DONE]')
+    expect(reply.headers.get('access-control-allow-origin')).toBe(APP)
+  })
+
+  it('a preflight needs no key, and is told the methods of the path and the headers it asks for', async () => {
+    const asked = 'authorization,content-type,x-stainless-lang,idempotency-key'
+    const reply = await preflight(some, VERIFIED_PATH, {
+      origin: APP,
+      'access-control-request-headers': asked,
+    })
+    expect(reply.status).toBe(200)
+    expect(reply.headers.get('access-control-allow-methods')).toBe('HEAD, GET, POST')
+    expect(reply.headers.get('access-control-allow-headers')).toBe(asked)
+    expect(reply.headers.get('access-control-max-age')).toBe('7200')
+  })
+
+  it.each(['x y', 'x,,y', `x${'y'.repeat(REQUESTED_HEADERS_LENGTH_MAX)}`])(
+    'a preflight that asks for the headers %j is given none',
+    async (asked) => {
+      const reply = await preflight(some, '/', { origin: APP, 'access-control-request-headers': asked })
+      expect(reply.headers.get('access-control-allow-headers')).toBeNull()
+    },
+  )
+
+  it('a preflight to a path that is none fails', async () => {
+    expect(await outcomeOf(await preflight(some, '/nothing', { origin: APP }))).toEqual([404, 'not_found'])
+  })
+})
+
+describe('with *', () => {
+  it('scripts of every origin may call, without credentials of the browser', async () => {
+    const reply = await preflight(all, VERIFIED_PATH, { origin: 'https://anyone.example' })
+    expect(reply.headers.get('access-control-allow-origin')).toBe('*')
+    expect(reply.headers.get('access-control-allow-credentials')).toBeNull()
+  })
+})

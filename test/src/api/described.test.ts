@@ -1,0 +1,143 @@
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { createKey } from '../../../src/accounts/key-request.ts'
+import { boundedInteger, requiredInteger } from '../../../src/api/bounded-integer.ts'
+import { boundedList } from '../../../src/api/bounded-list.ts'
+import { boundedText } from '../../../src/api/bounded-text.ts'
+import { described, jsonSchemaOf } from '../../../src/api/described.ts'
+import { integerText } from '../../../src/api/parameters.ts'
+import { chatRequest } from '../../../src/chat/chat-request.ts'
+import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
+import { nodeInfo } from '../../../src/nodes/node-request.ts'
+
+const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, strictTypes: false, strictRequired: false })
+
+const BOUNDED = z.looseObject({
+  size: requiredInteger({ min: 0, max: 9 }),
+  count: boundedInteger({ min: 1, max: 4 }).nullish(),
+  items: boundedList(z.string(), { min: 1, max: 2 }),
+  text: boundedText({ min: 2, max: 4 }),
+})
+const BOUNDED_BASE = { size: 0, items: ['a'], text: 'ab' }
+
+const CHAT_BASE = { model: 'm', messages: [{ role: 'user', content: 'hi' }] }
+const EMBEDDING_BASE = { model: 'm', input: 'x' }
+const KEY_BASE = { name: 'k' }
+const NODE_BASE = {
+  ...{ node_id: 'n', gpu_model: null, vram: null, gpu_count: null, cpu_model: 'c', cpu_count: 1, ram: 1 },
+  ...{ network_download_speed: 1.5, network_upload_speed: null, operating_system: 'o' },
+}
+
+/** Values to put in place of one member of a valid value; undefined leaves it out. */
+const VALUES = [
+  ...[
+    undefined,
+    null,
+    true,
+    0,
+    1,
+    -1,
+    2,
+    3,
+    1.5,
+    4,
+    5,
+    20,
+    21,
+    128,
+    129,
+    2 ** 31,
+    1e12 + 1,
+    2 ** 53,
+    '',
+    'a',
+    'ab',
+    'abcde',
+  ],
+  ...[
+    'none',
+    'required',
+    'base64',
+    'inference',
+    [],
+    ['a'],
+    ['a', 'b', 'c'],
+    ['a', 'b', 'c', 'd', 'e'],
+    [1],
+    [1, 'a'],
+    [[1]],
+    [[]],
+    [''],
+  ],
+  ...[
+    {},
+    { a: 1 },
+    { a: 'b' },
+    { include_usage: true },
+    { type: 'text' },
+    { type: 'json_schema' },
+    { type: 'x' },
+  ],
+  ...[{ type: 'function', function: { name: 'f' } }, [{ type: 'function', function: { name: '' } }]],
+  ...[
+    [{ role: 'user' }],
+    [{ role: 'user', content: [{ type: 'text', text: 'a' }] }],
+    [{ role: 'user', content: [{ type: 'text' }] }],
+  ],
+  ...[
+    [{ role: 'user', content: 1 }],
+    [{ role: 'assistant', tool_calls: [{ id: 'a' }] }],
+    [{ role: 'assistant' }],
+    [{ role: 'x' }],
+  ],
+  ...['x'.repeat(512), 'x'.repeat(513), Array.from({ length: 2_049 }, () => 'a')],
+]
+
+describe('what is documented is what is validated', () => {
+  it.each<[string, z.ZodType, Readonly<Record<string, unknown>>]>([
+    ['bounded values', BOUNDED, BOUNDED_BASE],
+    ['a chat completion', chatRequest, CHAT_BASE],
+    ['embeddings', embeddingRequest, EMBEDDING_BASE],
+    ['a key', createKey, KEY_BASE],
+    ["a node's hardware", nodeInfo, NODE_BASE],
+  ])('%s: each member, at and beyond its bounds', (_, schema, base) => {
+    const json = jsonSchemaOf(schema)
+    const isDocumented = ajv.compile(json)
+    expect(isDocumented(base)).toBe(true)
+    let refusals = 0
+    for (const member of Object.keys(json.properties as object))
+      for (const value of VALUES) {
+        const changed = JSON.parse(JSON.stringify({ ...base, [member]: value }))
+        const { success, error } = schema.safeParse(changed)
+        // What JSON Schema could say of two members together is said in words instead.
+        const isTogether =
+          error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ?? false
+        if (isTogether) continue
+        refusals += success ? 0 : 1
+        expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
+      }
+    expect(refusals).toBeGreaterThan(Object.keys(json.properties as object).length * 10)
+  })
+
+  /** With the depth of the member. */
+  const TOGETHER = /Only to be set when|^[2-9] Field required|name each scope once|white space alone/
+})
+
+describe('jsonSchemaOf', () => {
+  it('keeps the default of a text that becomes a number', () => {
+    const schema = z.object({ limit: integerText({ min: 1, max: 10 }).default(5) })
+    expect(jsonSchemaOf(schema)).toEqual({
+      type: 'object',
+      properties: { limit: { type: 'integer', minimum: 1, maximum: 10, default: 5 } },
+    })
+  })
+
+  it('takes what a schema is described as, in whatever it is part of', () => {
+    const schema = described(z.unknown(), () => ({ type: 'string', format: 'colour' }))
+    expect(jsonSchemaOf(z.object({ a: schema.nullish() }))).toEqual({
+      type: 'object',
+      properties: { a: { anyOf: [{ type: 'string', format: 'colour' }, { type: 'null' }] } },
+    })
+  })
+})

@@ -1,0 +1,195 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createDocument } from '../../../../src/api/openapi/document.ts'
+import type { Operation } from '../../../../src/api/openapi/operation.ts'
+import { OPERATIONS } from '../../../../src/api/openapi/operations.ts'
+import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../../support/gateway.ts'
+
+const DOCUMENT = createDocument(OPERATIONS, { title: 'T', description: 'D' }) as {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: object }>>>>
+}
+/** Routes of the documentation itself. */
+const UNDOCUMENTED = ['GET /docs', 'GET /openapi.json']
+
+const ajv = new Ajv2020({ strict: false, validateFormats: false })
+ajv.addSchema({ $id: 'document', ...DOCUMENT })
+
+/** Of what an operation answers with a status, or of the events that it streams. */
+function validatorOf(
+  [method, path]: readonly [string, string],
+  status = '200',
+  type = 'application/json',
+): ValidateFunction {
+  const steps = ['paths', path, method.toLowerCase(), 'responses', status, 'content', type, 'schema']
+  const pointer = steps
+    .map((step) => step.replaceAll('~', '~0').replaceAll('/', '~1'))
+    .map(encodeURIComponent)
+  return ajv.compile({ $ref: `document#/${pointer.join('/')}` })
+}
+
+let gateway: TestGateway
+let nodeId: string
+let hash: string
+let keyId: string
+beforeAll(async () => {
+  gateway = await startGateway({ settings: { providerModels: ['gpt-mini'] } })
+  const { node_id } = await call('POST', '/v1/dashboard/node', { node_name: 'mine' })
+  nodeId = String(node_id)
+  const completion = (await (await postChat(gateway, CHAT_REQUEST)).json()) as { readonly hash: string }
+  hash = completion.hash
+  const { id } = await call('POST', '/v1/dashboard/keys', { name: 'other' })
+  keyId = String(id)
+  await call('POST', '/v1/node/info', { ...NODE_INFO, node_id: nodeId })
+  await call('POST', '/v1/node/benchmark', { node_id: nodeId, model_name: 'm', tokens_per_second: 5 })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+
+const NODE_INFO = {
+  ...{ gpu_model: null, vram: null, gpu_count: null, cpu_model: 'c', cpu_count: 1, ram: 1 },
+  ...{ network_download_speed: 1.5, network_upload_speed: null, operating_system: 'o' },
+}
+
+async function call(method: string, path: string, body?: object): Promise<Readonly<Record<string, unknown>>> {
+  const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
+  const reply = await fetch(gateway.url + path, {
+    method,
+    headers,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+  return (await reply.json()) as Readonly<Record<string, unknown>>
+}
+
+function expectValid(validate: ValidateFunction, value: unknown): void {
+  validate(value)
+  expect(validate.errors ?? []).toEqual([])
+}
+
+const keyOf = ({ method, path }: Pick<Operation, 'path'> & { readonly method: string }) => `${method} ${path}`
+
+describe('the document', () => {
+  it('has every route, and nothing that is none', () => {
+    const routes = gateway.app.routes.map(keyOf).filter((route) => !UNDOCUMENTED.includes(route))
+    expect(OPERATIONS.map(keyOf).toSorted()).toEqual(routes.toSorted())
+  })
+
+  it('is served as it is made, and is whole: every reference leads somewhere', async () => {
+    const reply = await fetch(`${gateway.url}/openapi.json`)
+    const served = await reply.text()
+    const { info, ...rest } = JSON.parse(served)
+    const { info: _, ...made } = JSON.parse(JSON.stringify(DOCUMENT))
+    expect(rest).toEqual(made)
+    expect(info).toMatchObject({ title: 'Affidavit', version: '1.0.0' })
+    const names = new Set(Object.keys(rest.components.schemas))
+    const refs = [...served.matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)].map(
+      ([, name]) => name ?? '',
+    )
+    expect(refs.length).toBeGreaterThan(50)
+    expect(refs.filter((name) => !names.has(name))).toEqual([])
+  })
+
+  it('names each operation once', () => {
+    const ids = Object.values(DOCUMENT.paths).flatMap((methods) =>
+      Object.values(methods).map(
+        (operation) => (operation as unknown as { operationId: string }).operationId,
+      ),
+    )
+    expect(new Set(ids).size).toBe(OPERATIONS.length)
+  })
+
+  it('says of each operation whether it needs a key, as the gateway does', async () => {
+    for (const operation of OPERATIONS) {
+      const path = operation.path.replaceAll(/:\w+/g, 'ab')
+      const { status } = await fetch(gateway.url + path, { method: operation.method })
+      expect([keyOf(operation), status === 401]).toEqual([keyOf(operation), operation.isKeyed])
+    }
+  })
+})
+
+describe('real replies are as documented', () => {
+  const gets = (): readonly (readonly [string, string])[] => {
+    const log = `/v1/log/${gateway.enclave.notary}`
+    return [
+      ['/', '/'],
+      ['/healthz', '/healthz'],
+      ['/v1/models', '/v1/models'],
+      ['/v1/models/{model}', '/v1/models/gpt-mini'],
+      ['/v1/attestation', '/v1/attestation'],
+      [VERIFIED_PATH, VERIFIED_PATH],
+      [`${VERIFIED_PATH}/{hash}`, `${VERIFIED_PATH}/${hash}`],
+      [`${VERIFIED_PATH}/{hash}/evidence`, `${VERIFIED_PATH}/${hash}/evidence`],
+      ['/v1/log', '/v1/log'],
+      ['/v1/log/{notary}', log],
+      ['/v1/log/{notary}/heads', `${log}/heads`],
+      ['/v1/log/{notary}/inclusion', `${log}/inclusion?index=0`],
+      ['/v1/log/{notary}/consistency', `${log}/consistency?from=0`],
+      ['/v1/log/{notary}/leaves', `${log}/leaves`],
+      ['/v1/log/{notary}/records', `${log}/records`],
+      ['/v1/node/info', `/v1/node/info?node_id=${nodeId}`],
+      ['/v1/node/stats', `/v1/node/stats?node_id=${nodeId}`],
+      ['/v1/node/benchmark', `/v1/node/benchmark?node_id=${nodeId}&model=m`],
+      ['/v1/network/stats', '/v1/network/stats'],
+      ['/v1/dashboard/nodes', '/v1/dashboard/nodes'],
+      ['/v1/dashboard/rate-limits', '/v1/dashboard/rate-limits'],
+      ['/v1/dashboard/keys', '/v1/dashboard/keys'],
+    ]
+  }
+
+  it('to GET', async () => {
+    for (const [pattern, path] of gets()) expectValid(validatorOf(['get', pattern]), await call('GET', path))
+  })
+
+  it('to POST, PUT and DELETE', async () => {
+    const calls: readonly (readonly ['POST' | 'PUT' | 'DELETE', string, string, object?])[] = [
+      ['POST', '/v1/chat/completions', '/v1/chat/completions', CHAT_REQUEST],
+      ['POST', VERIFIED_PATH, VERIFIED_PATH, CHAT_REQUEST],
+      ['POST', '/v1/dashboard/node', '/v1/dashboard/node', { node_name: 'second' }],
+      ['PUT', '/v1/dashboard/node', '/v1/dashboard/node', { node_id: nodeId, node_name: 'renamed' }],
+      ['POST', '/v1/node/info', '/v1/node/info', { ...NODE_INFO, node_id: nodeId }],
+      [
+        'POST',
+        '/v1/node/benchmark',
+        '/v1/node/benchmark',
+        { node_id: nodeId, model_name: 'm', tokens_per_second: 5 },
+      ],
+      ['POST', '/v1/dashboard/keys', '/v1/dashboard/keys', { name: 'third' }],
+      ['DELETE', '/v1/dashboard/keys/{id}', `/v1/dashboard/keys/${keyId}`],
+    ]
+    for (const [method, pattern, path, body] of calls)
+      expectValid(validatorOf([method, pattern]), await call(method, path, body))
+  })
+
+  it('that stream', async () => {
+    const path = '/v1/chat/completions'
+    const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
+    const body = JSON.stringify({ ...CHAT_REQUEST, stream: true })
+    const text = await (await fetch(gateway.url + path, { method: 'POST', headers, body })).text()
+    const validate = validatorOf(['post', path], '200', 'text/event-stream')
+    const chunks = text.split('\n\n').filter((event) => event.startsWith('data: {'))
+    expect(chunks.length).toBeGreaterThan(1)
+    for (const event of chunks) expectValid(validate, JSON.parse(event.slice('data: '.length)))
+  })
+
+  it('that refuse', async () => {
+    const path = VERIFIED_PATH
+    expectValid(validatorOf(['post', path], '422'), await call('POST', path, {}))
+    const missing = await call('GET', `${path}/${'0'.repeat(64)}`)
+    expectValid(validatorOf(['get', `${path}/{hash}`], '404'), missing)
+    const reply = await fetch(gateway.url + path)
+    expectValid(validatorOf(['get', path], '401'), await reply.json())
+  })
+
+  it('and what is not, is found', async () => {
+    const validate = validatorOf(['get', '/v1/log/{notary}'])
+    const log = await call('GET', `/v1/log/${gateway.enclave.notary}`)
+    expect(validate({ ...log, more: 1 })).toBe(false)
+    expect(validate({ ...log, size: '1' })).toBe(false)
+  })
+})
+
+it('refuses two schemas of one name', () => {
+  const [first, second] = OPERATIONS
+  if (first === undefined || second === undefined) throw new TypeError('expected operations')
+  const other = { ...second, reply: { ...second.reply, schema: first.body?.schema ?? first.reply.schema } }
+  expect(() => createDocument([first, other], { title: '', description: '' })).toThrow('two schemas named')
+})

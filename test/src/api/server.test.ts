@@ -1,0 +1,111 @@
+import type { RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createHttpServer, HEADER_BYTES_MAX } from '../../../src/api/server.ts'
+import { connectRaw } from '../../support/raw-http.ts'
+
+const ends: (() => void)[] = []
+afterEach(() => {
+  for (const end of ends.splice(0)) end()
+})
+
+async function start(
+  listener: RequestListener,
+  change?: (server: ReturnType<typeof createHttpServer>) => void,
+) {
+  const server = createHttpServer(listener)
+  change?.(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  ends.push(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return connectRaw((server.address() as AddressInfo).port)
+}
+
+function errorIn(text: string) {
+  return JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4))
+}
+
+describe('createHttpServer', () => {
+  it.each([
+    ['what is not HTTP', 'hello\r\n\r\n', 400, 'malformed_request'],
+    ['no host', 'GET / HTTP/1.1\r\n\r\n', 400, 'malformed_request'],
+    [
+      'two lengths',
+      'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n',
+      400,
+      'malformed_request',
+    ],
+    [
+      'a length and chunks, as smugglers send',
+      'POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+      400,
+      'malformed_request',
+    ],
+    ['a line break in a header', 'GET / HTTP/1.1\r\nhost: x\r\na: b\nc: d\r\n\r\n', 400, 'malformed_request'],
+    [
+      'too many headers',
+      `GET / HTTP/1.1\r\nhost: x\r\na: ${'x'.repeat(HEADER_BYTES_MAX)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+  ])('answers %s in the envelope', async (_, request, status, code) => {
+    const connection = await start(() => expect.unreachable())
+    connection.write(request)
+    const text = await connection.closed
+    expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+    expect(text).toContain('content-type: application/json; charset=utf-8')
+    expect(errorIn(text)).toMatchObject({ response: 'NOK', error: { status_code: status, code } })
+  })
+
+  it('answers a head that comes too slowly', async () => {
+    const connection = await start(
+      () => expect.unreachable(),
+      (server) => {
+        server.headersTimeout = 100
+        server.requestTimeout = 100
+      },
+    )
+    connection.write('GET / HTTP/1.1\r\n')
+    expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'request_timeout' } })
+  }, 15_000)
+
+  it('does not write into an answer that has begun', async () => {
+    const connection = await start((_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: 1\n\n')
+    })
+    connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
+    await connection.until(/data: 1/)
+    connection.write('garbage\r\n\r\n')
+    expect(await connection.closed).not.toContain('malformed_request')
+  })
+
+  it('does not write where the answer to a whole request is due', async () => {
+    const connection = await start(() => undefined)
+    connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n')
+    expect(await connection.closed).toBe('')
+  })
+
+  it('answers a body that turns out to be malformed', async () => {
+    const connection = await start(() => undefined)
+    connection.write('POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n')
+    expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'malformed_request' } })
+  })
+
+  it('answers the garbage that follows an answered request', async () => {
+    const connection = await start((_, response) => void response.end('{}'))
+    connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
+    await connection.until(/\{\}/)
+    connection.write('garbage\r\n\r\n')
+    expect(await connection.closed).toContain('malformed_request')
+  })
+
+  it('leaves it to the reader of a body to say 100 Continue', async () => {
+    const connection = await start((_, response) => void response.writeHead(413).end('no'))
+    connection.write('POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n')
+    const text = await connection.until(/no/)
+    expect(text).toMatch(/^HTTP\/1.1 413/)
+  })
+})

@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { AFFIDAVIT } from '../../../../src/chain/contract/artifact.ts'
+import { ARTIFACT_FILE, compileArtifact } from '../../../../src/chain/contract/compile.ts'
+import { startTestChain } from '../../../support/chain.ts'
+
+describe('the committed artifact', () => {
+  it('is what the compiler makes of the source, byte for byte', () => {
+    expect(readFileSync(ARTIFACT_FILE, 'utf8')).toBe(compileArtifact())
+  })
+
+  it('says which bytecode stands on a chain after its deployment', async () => {
+    const chain = await startTestChain()
+    try {
+      const code = await chain.rpc.call('eth_getCode', [chain.contract, 'latest'])
+      expect(code).toBe(AFFIDAVIT.deployedBytecode)
+    } finally {
+      await chain.dispose()
+    }
+  })
+
+  it('has no way in but the functions of the design, and takes no value', () => {
+    const abi = AFFIDAVIT.abi as readonly {
+      readonly type: string
+      readonly name: string
+      readonly stateMutability?: string
+    }[]
+    const functions = abi.filter((entry) => entry.type !== 'event' && entry.type !== 'error')
+    expect(functions.map((entry) => `${entry.name} ${entry.stateMutability}`).sort()).toEqual([
+      'anchor nonpayable',
+      'newestHead view',
+      'treeHeadDigest view',
+      'verifyAnchored view',
+      'verifyInclusion pure',
+    ])
+  })
+})

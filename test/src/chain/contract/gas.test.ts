@@ -1,0 +1,41 @@
+import { Wallet } from 'ethers'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ANCHOR_GAS_LIMIT } from '../../../../src/chain/anchor-transaction.ts'
+import { sendAnchor } from '../../../support/affidavit-contract.ts'
+import { signHead, startTestChain, type TestChain } from '../../../support/chain.ts'
+
+let chain: TestChain
+beforeAll(async () => {
+  chain = await startTestChain()
+})
+afterAll(async () => {
+  await chain.dispose()
+})
+
+/** Gas of four anchors of one notary. Random-looking roots: zero bytes of call data would be cheaper. */
+async function measure(): Promise<Readonly<Record<string, number>>> {
+  const notary = new Wallet(`0x${'61'.repeat(32)}`)
+  const anchor = async (size: number, fill: number) => {
+    const head = { size, root: new Uint8Array(32).fill(fill) }
+    return (await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) })).gasUsed
+  }
+  const size = 0x01_0203_0405
+  return {
+    first: await anchor(size, 1),
+    next: await anchor(size + 1, 2),
+    outdated: await anchor(size, 1),
+    equivocation: await anchor(size + 1, 3),
+  }
+}
+
+describe('gas of an anchor', () => {
+  it('stays within the figures of src/chain/contract/README.md, and far within the limit it is sent with', async () => {
+    const gas = await measure()
+    console.info(`gas of an anchor: ${JSON.stringify(gas)}`)
+    expect(gas.first).toBeLessThan(75_500)
+    expect(gas.next).toBeLessThan(41_000)
+    expect(gas.outdated).toBeLessThan(33_000)
+    expect(gas.equivocation).toBeLessThan(37_500)
+    for (const used of Object.values(gas)) expect(used * 1.5).toBeLessThan(Number(ANCHOR_GAS_LIMIT))
+  })
+})

@@ -1,0 +1,150 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createRelayerNonces, NONCES_SKIPPED_MAX, NonceUnknown } from '../../../src/chain/relayer-nonces.ts'
+
+const ADDRESS = `0x${'01'.repeat(20)}`
+
+/** A database that counts the nonces that commits took. */
+function startDatabase(next: number | null, countTransactions: () => Promise<number> = async () => 40) {
+  const database = { next, reads: 0 }
+  const commits = {
+    nextNonce: async () => {
+      database.reads += 1
+      return database.next
+    },
+    raiseNonce: async (_: string, least: number) => {
+      database.next = Math.max(database.next ?? 0, least)
+      return database.next
+    },
+  }
+  const relayer = { address: ADDRESS, countTransactions }
+  return { database, nonces: createRelayerNonces({ commits, relayer }) }
+}
+
+describe('createRelayerNonces', () => {
+  it('begins where the database is, or where the chain is when the database knows no relayer', async () => {
+    expect(await startDatabase(70).nonces.use(async (nonce) => nonce)).toBe(70)
+    expect(await startDatabase(null).nonces.use(async (nonce) => nonce)).toBe(40)
+  })
+
+  it('reads the database once while commits succeed, and anew after one that failed', async () => {
+    const { database, nonces } = startDatabase(70)
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        database.next = nonce + 1
+        return nonce
+      })
+    expect([await commit(), await commit(), database.reads]).toEqual([70, 71, 1])
+    await expect(nonces.use(() => Promise.reject(new Error('unknown outcome')))).rejects.toThrow('outcome')
+    // Another gateway took one meanwhile.
+    database.next = 90
+    expect([await commit(), database.reads]).toEqual([90, 2])
+  })
+
+  it('asks the chain before it gives out the first nonce, and skips what the database lost', async () => {
+    expect(await startDatabase(60).nonces.use(async (nonce) => nonce)).toBe(60)
+    const { database, nonces } = startDatabase(7)
+    expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([40, 40])
+  })
+
+  it('believes no count that is far beyond the database, and asks again', async () => {
+    let count = 8 + NONCES_SKIPPED_MAX
+    const { database, nonces } = startDatabase(7, async () => count)
+    await expect(nonces.refresh()).rejects.toThrow(
+      /at most 1000000 transactions .* which has 7; it says 1000008/,
+    )
+    await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(NonceUnknown)
+    count = 9
+    expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([9, 9])
+  })
+
+  it('gives out none at the start while the chain is away', async () => {
+    const { nonces } = startDatabase(7, async () => Promise.reject(new Error('away')))
+    await expect(nonces.refresh()).rejects.toThrow(NonceUnknown)
+    await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(/before the first anchor/)
+  })
+
+  it('gives out more while the chain is away later, but not when the database has less than it had', async () => {
+    let isAway = false
+    const { database, nonces } = startDatabase(50, async () =>
+      isAway ? Promise.reject(new Error('away')) : 40,
+    )
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        database.next = nonce + 1
+        return nonce
+      })
+    expect(await commit()).toBe(50)
+    isAway = true
+    nonces.doubt()
+    await nonces.refresh()
+    expect(await commit()).toBe(51)
+    database.next = 51
+    await expect(nonces.refresh()).rejects.toThrow(NonceUnknown)
+    isAway = false
+    expect(await commit()).toBe(51)
+  })
+
+  it('leaves no gap where it took a nonce itself that neither the database nor the chain has any more', async () => {
+    let count = 0
+    const { database, nonces } = startDatabase(0, async () => count)
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        database.next = nonce + 1
+        return nonce
+      })
+    // The chain is away: nothing of these is sent.
+    expect([await commit(), await commit(), await commit(), await commit()]).toEqual([0, 1, 2, 3])
+    // A replica that was behind takes over, and the chain comes back and gets what is stored there.
+    database.next = 2
+    count = 2
+    await nonces.refresh()
+    expect([await commit(), await commit()]).toEqual([2, 3])
+  })
+
+  it('goes by what the chain shows meanwhile, and asks it again after a failure', async () => {
+    let count = 40
+    const { database, nonces } = startDatabase(40, async () => count)
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        database.next = nonce + 1
+        return nonce
+      })
+    expect(await commit()).toBe(40)
+    nonces.noteCount(41)
+    expect(await commit()).toBe(41)
+    nonces.noteCount(45)
+    count = 47
+    expect(await commit()).toBe(47)
+    count = 60
+    nonces.doubt()
+    await nonces.refresh()
+    expect(await commit()).toBe(60)
+  })
+
+  it('gives each commit a nonce of its own, without a gap, whatever fails and however many ask at once', async () => {
+    const fates = fc.array(fc.constantFrom('done', 'failed', 'done but reported failed'), { maxLength: 30 })
+    await fc.assert(
+      fc.asyncProperty(fates, async (given) => {
+        const { database, nonces } = startDatabase(0, async () => 0)
+        const taken: number[] = []
+        let running = 0
+        const commits = given.map((fate) =>
+          nonces.use(async (nonce) => {
+            running += 1
+            expect([running, nonce]).toEqual([1, database.next])
+            await Promise.resolve()
+            if (fate !== 'failed') {
+              taken.push(nonce)
+              database.next = nonce + 1
+            }
+            running -= 1
+            if (fate !== 'done') throw new Error(fate)
+          }),
+        )
+        await Promise.allSettled(commits)
+        expect(taken).toEqual(taken.map((_, index) => index))
+      }),
+    )
+  })
+})

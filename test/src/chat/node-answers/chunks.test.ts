@@ -1,0 +1,306 @@
+import { describe, expect, it } from 'vitest'
+import { FormatError } from '../../../../attestation/errors.ts'
+import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
+import { CARRIED_MEMBERS_MAX, createNodeChunks } from '../../../../src/chat/node-answers/chunks.ts'
+import { TOOL_CALLS_MAX } from '../../../../src/chat/node-answers/tool-calls.ts'
+import { HELLO, nodeChunk, nodeUsage } from '../../../support/scripted-dispatcher.ts'
+
+const IDENTITY = { id: 'chatcmpl-ours', created: 1_700_000_000, model: 'asked/for' }
+
+function open(choicesAsked = 1) {
+  let made = 0
+  return createNodeChunks({ identity: IDENTITY, choicesAsked, makeCallId: () => `call_${++made}` })
+}
+
+function readAll(chunks: readonly JsonObject[], choicesAsked = 1): readonly JsonObject[] {
+  const reader = open(choicesAsked)
+  const read = chunks.flatMap((chunk) => reader.push(chunk))
+  reader.finish()
+  return read
+}
+
+const choiceOf = (chunk: JsonObject | undefined): JsonObject =>
+  ((chunk?.choices ?? []) as readonly JsonObject[])[0] ?? {}
+const deltasOf = (chunks: readonly JsonObject[]) => chunks.map((chunk) => choiceOf(chunk).delta)
+const withChoice = (members: JsonObject): JsonObject => ({
+  ...nodeChunk({}),
+  choices: [{ index: 0, delta: {}, ...members }],
+})
+const OPENING = { role: 'assistant', content: '' }
+const END = { content: '' }
+
+describe('the chunks a caller gets', () => {
+  it('begin with the role and empty content, end with the reason and empty content, and are of one identity', () => {
+    const chunks = readAll(HELLO)
+    expect(deltasOf(chunks)).toEqual([OPENING, { content: 'hel' }, { content: 'lo' }, END])
+    expect(chunks.map((chunk) => choiceOf(chunk).finish_reason)).toEqual([null, null, null, 'stop'])
+    for (const chunk of chunks)
+      expect(chunk).toMatchObject({ ...IDENTITY, object: 'chat.completion.chunk', usage: null })
+  })
+
+  it.each([
+    ['all in one chunk', [nodeChunk({ role: 'assistant', content: 'hello' }, 'stop')]],
+    ['without a role', [nodeChunk({ content: 'hello' }), nodeChunk({}, 'stop')]],
+    [
+      'with the reason on the last text',
+      [nodeChunk({ role: 'assistant' }), nodeChunk({ content: 'hello' }, 'stop')],
+    ],
+    [
+      'with a role, nulls and empty texts in each',
+      [
+        nodeChunk({ role: 'tool', content: 'hello', refusal: null, x: '' }),
+        nodeChunk({ role: 'assistant', content: '' }, 'stop'),
+      ],
+    ],
+  ])('are the same when the node sends them %s', (_, chunks) => {
+    expect(deltasOf(readAll(chunks))).toEqual([OPENING, { content: 'hello' }, END])
+  })
+
+  it('keep unknown members where they stood, and never those of a proof', () => {
+    const given: JsonObject = {
+      ...nodeChunk({ content: 'a', reasoning_content: 'b' }),
+      timings: { ms: 1 },
+      hash: '00',
+      receipt: {},
+    }
+    const [, chunk] = readAll([given, withChoice({ stop_reason: 42, finish_reason: 'stop' })])
+    expect(chunk).toMatchObject({ timings: { ms: 1 } })
+    expect(choiceOf(chunk).delta).toEqual({ content: 'a', reasoning_content: 'b' })
+    expect(chunk).not.toHaveProperty('hash')
+    expect(chunk).not.toHaveProperty('receipt')
+    expect(
+      choiceOf(readAll([given, withChoice({ stop_reason: 42, finish_reason: 'stop' })]).at(-1)),
+    ).toMatchObject({
+      stop_reason: 42,
+    })
+  })
+
+  it('have texts only as fingerprint and tier', () => {
+    const odd: JsonObject = { ...nodeChunk({}, 'stop'), system_fingerprint: { a: 1 }, service_tier: 'x' }
+    const [chunk] = readAll([odd])
+    expect(chunk).not.toHaveProperty('system_fingerprint')
+    expect(chunk).toMatchObject({ service_tier: 'x' })
+  })
+
+  it('take members of chunks without choices along, in the end with the usage', () => {
+    const reader = open()
+    reader.push({ choices: [], prompt_filter_results: [1] })
+    expect(reader.push(nodeChunk({}, 'stop'))[0]).toMatchObject({ prompt_filter_results: [1] })
+    reader.push({ ...nodeUsage(1, 2), timings: { ms: 3 } })
+    const usage = reader.usage() ?? {}
+    expect(usage).toMatchObject({ total_tokens: 3 })
+    expect(reader.usageChunk(usage)).toEqual({
+      ...IDENTITY,
+      object: 'chat.completion.chunk',
+      choices: [],
+      usage,
+      timings: { ms: 3 },
+    })
+  })
+
+  it('have several choices, each with its own beginning and end', () => {
+    const both = (delta: JsonObject, reason: Json = null): JsonObject => ({
+      choices: [0, 1].map((index) => ({ index, delta, finish_reason: reason })),
+    })
+    const chunks = readAll([both({ content: 'a' }), both({}, 'length')], 2)
+    expect(chunks.map((chunk) => (chunk.choices as readonly JsonObject[]).map(({ index }) => index))).toEqual(
+      [
+        [0, 1],
+        [0, 1],
+        [0, 1],
+      ],
+    )
+  })
+
+  it.each([
+    ['stop', 'stop'],
+    ['tool_calls', 'tool_calls'],
+    ['content_filter', 'content_filter'],
+    ['function_call', 'function_call'],
+    ['eos_token', 'stop'],
+    ['end_turn', 'stop'],
+    ['max_tokens', 'length'],
+  ])('give the reason %s as %s', (given, told) => {
+    expect(choiceOf(readAll([nodeChunk({ content: 'a' }, given)]).at(-1)).finish_reason).toBe(told)
+  })
+
+  it('have whole log probabilities', () => {
+    const given = {
+      content: [{ token: 'a', logprob: -0.5, id: 7, top_logprobs: [{ token: 'a', logprob: -0.5 }] }],
+    }
+    const [, chunk] = readAll([
+      withChoice({ delta: { content: 'a' }, logprobs: given, finish_reason: 'stop' }),
+    ])
+    const entry = { token: 'a', logprob: -0.5, bytes: null }
+    expect(choiceOf(chunk).logprobs).toEqual({
+      content: [{ ...entry, id: 7, top_logprobs: [entry] }],
+      refusal: null,
+    })
+  })
+
+  it('count the text, what calls say included', () => {
+    const reader = open()
+    for (const chunk of HELLO) reader.push(chunk)
+    expect(reader.textLength()).toBe(5)
+  })
+})
+
+describe('tool calls', () => {
+  const call = (members: JsonObject): JsonObject => nodeChunk({ tool_calls: [members] })
+  const callsOf = (...chunks: readonly JsonObject[]) =>
+    deltasOf(readAll([...chunks, nodeChunk({}, 'tool_calls')]))
+      .flatMap((delta) => (delta as JsonObject).tool_calls ?? [])
+      .map((item) => item as JsonObject)
+  const begun = (index: number, id: string, name = 'f', text = '') => ({
+    index,
+    id,
+    type: 'function',
+    function: { name, arguments: text },
+  })
+
+  it('begin with id, type and name, and go on with arguments alone', () => {
+    const calls = callsOf(
+      call({ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
+      call({ index: 0, id: null, type: 'function', function: { name: null, arguments: '{"x"' } }),
+      call({ index: 0, id: 'a', function: { name: 'f', arguments: ':1}' } }),
+    )
+    expect(calls).toEqual([
+      begun(0, 'a'),
+      { index: 0, function: { arguments: '{"x"' } },
+      { index: 0, function: { arguments: ':1}' } },
+    ])
+  })
+
+  it.each([
+    ['from 1', [1, 2]],
+    ['with gaps', [7, 4_000_000_000]],
+    ['all 0', [0, 0]],
+    ['not at all', [null, null]],
+  ])('are numbered from 0 without gaps when the node numbers them %s', (_, [first, second]) => {
+    const calls = callsOf(
+      call({ index: first ?? null, id: 'a', function: { name: 'f' } }),
+      call({ index: second ?? null, id: 'b', function: { name: 'f' } }),
+      call({ index: second ?? null, function: { arguments: '{}' } }),
+    )
+    expect(calls).toEqual([begun(0, 'a'), begun(1, 'b'), { index: 1, function: { arguments: '{}' } }])
+  })
+
+  it('get an id when the node gives none', () => {
+    expect(callsOf(call({ index: 0, function: { name: 'f', arguments: '{}' } }))).toEqual([
+      begun(0, 'call_1', 'f', '{}'),
+    ])
+  })
+
+  it('in the older form have a name first', () => {
+    const chunks = readAll([
+      nodeChunk({ function_call: { name: 'f' } }),
+      nodeChunk({ function_call: { name: 'f', arguments: '{}' } }),
+      nodeChunk({}, 'function_call'),
+    ])
+    expect(deltasOf(chunks).slice(1, 3)).toEqual([
+      { function_call: { name: 'f', arguments: '' } },
+      { function_call: { arguments: '{}' } },
+    ])
+  })
+
+  it.each<[string, Json]>([
+    ['that are no list', {}],
+    ['that are no objects', ['f']],
+    ['without a name', [{ index: 0, id: 'a', function: { arguments: '{}' } }]],
+    ['of another type', [{ index: 0, id: 'a', type: 'custom', function: { name: 'f' } }]],
+    ['whose arguments are no text', [{ index: 0, id: 'a', function: { name: 'f', arguments: {} } }]],
+    ['with an index below 0', [{ index: -1, id: 'a', function: { name: 'f' } }]],
+    [
+      'without end',
+      Array.from({ length: TOOL_CALLS_MAX + 1 }, (_, index) => ({
+        index,
+        id: `${index}`,
+        function: { name: 'f' },
+      })),
+    ],
+  ])('are refused %s', (_, calls) => {
+    expect(() => readAll([nodeChunk({ tool_calls: calls }, 'tool_calls')])).toThrow(FormatError)
+  })
+})
+
+describe('a node is refused', () => {
+  it.each<[string, readonly JsonObject[]]>([
+    ['that is done without a choice', []],
+    ['that is done before its choice is', [nodeChunk({ content: 'a' })]],
+    ['that gives a choice nobody asked for', [{ choices: [{ index: 1, delta: {}, finish_reason: 'stop' }] }]],
+    ['that gives a choice without an index', [{ choices: [{ delta: {}, finish_reason: 'stop' }] }]],
+    ['that goes on after the end', [...HELLO, nodeChunk({ content: 'more' })]],
+    ['that ends twice', [...HELLO, nodeChunk({}, 'stop')]],
+    ['that says an unknown reason', [nodeChunk({ content: 'a' }, 'abort')]],
+    ['whose reason is no text', [withChoice({ finish_reason: 7 })]],
+    ['whose content is no text', [nodeChunk({ content: ['a'] }, 'stop')]],
+    ['whose refusal is no text', [nodeChunk({ refusal: { a: 1 } }, 'stop')]],
+    ['whose delta is no object', [withChoice({ delta: 'a', finish_reason: 'stop' })]],
+    ['whose choice is no object', [{ choices: ['a'] }]],
+    ['whose function_call has no name', [nodeChunk({ function_call: { arguments: '' } }, 'stop')]],
+    [
+      'whose function_call has odd arguments',
+      [nodeChunk({ function_call: { name: 'f', arguments: 1 } }, 'stop')],
+    ],
+    ['whose chunk is an error', [{ error: { message: 'out of memory' } }, ...HELLO]],
+    ['whose logprobs are no object', [withChoice({ logprobs: 'a', finish_reason: 'stop' })]],
+    ['whose logprobs are no list', [withChoice({ logprobs: { content: 'a' }, finish_reason: 'stop' })]],
+    [
+      'whose logprobs have no token',
+      [withChoice({ logprobs: { content: [{ logprob: 0 }] }, finish_reason: 'stop' })],
+    ],
+    [
+      'whose logprobs are beyond numbers',
+      [
+        withChoice({
+          logprobs: { content: [{ token: 'a', logprob: Number.NEGATIVE_INFINITY }] },
+          finish_reason: 'stop',
+        }),
+      ],
+    ],
+    [
+      'whose bytes are no whole numbers',
+      [
+        withChoice({
+          logprobs: { content: [{ token: 'a', logprob: 0, bytes: [0.5] }] },
+          finish_reason: 'stop',
+        }),
+      ],
+    ],
+    [
+      'whose top_logprobs are no list',
+      [
+        withChoice({
+          logprobs: { content: [{ token: 'a', logprob: 0, top_logprobs: 1 }] },
+          finish_reason: 'stop',
+        }),
+      ],
+    ],
+    [
+      'that sends ever more members without a choice',
+      Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, number) => ({ choices: [], [`m${number}`]: 1 })),
+    ],
+  ])('%s', (_, chunks) => {
+    expect(() => readAll(chunks)).toThrow(FormatError)
+  })
+
+  it('but not one that says nothing more after the end', () => {
+    expect(
+      deltasOf(readAll([...HELLO, nodeChunk({}), nodeChunk({ role: 'assistant', content: '' })])),
+    ).toHaveLength(4)
+  })
+})
+
+describe('members called __proto__', () => {
+  it('are left out at any depth, and nothing else is', () => {
+    const text = JSON.stringify(
+      withChoice({ delta: { content: 'a', x: [{ y: 1, z: 2 }] }, finish_reason: 'stop' }),
+    )
+    const forged: JsonObject = JSON.parse(
+      text.replace('"content"', '"__proto__":{"a":1},"content"').replace('"z"', '"__proto__"'),
+    )
+    const [, told] = readAll([forged])
+    expect(JSON.stringify(told)).not.toContain('__proto__')
+    expect(choiceOf(told).delta).toEqual({ content: 'a', x: [{ y: 1 }] })
+  })
+})

@@ -1,0 +1,79 @@
+import { describe, expect, it } from 'vitest'
+import { ApiError, type ErrorCode } from '../../../src/api/errors.ts'
+import type { GenerationRequest } from '../../../src/images/image-request.ts'
+import type { ImageCall, ImageSource } from '../../../src/images/image-source.ts'
+import { createImages } from '../../../src/images/images.ts'
+import { NO_UPSTREAM } from '../../support/no-upstream.ts'
+
+const request: GenerationRequest = {
+  ...{ model: 'm', prompt: 'a fox', n: 1, user: null, quality: null, style: null },
+  size: '256x256',
+  isSizeAsked: true,
+  responseFormat: 'b64_json',
+}
+const call: ImageCall = {
+  job: { kind: 'generation', request },
+  accountId: 'a',
+  signal: new AbortController().signal,
+  reserve: () => {},
+}
+
+/** A source that gives its name for an image, or fails. */
+function source(name: string, more: Partial<ImageSource> & { readonly fails?: ErrorCode } = {}): ImageSource {
+  const { fails, ...rest } = more
+  return {
+    models: () => ['m'],
+    serves: () => true,
+    knows: () => true,
+    async make() {
+      if (fails !== undefined) throw new ApiError(fails, 'no')
+      return [{ bytes: Buffer.from(name), type: 'png', revisedPrompt: null }]
+    },
+    ...rest,
+  }
+}
+
+/** Who answered, or the code of the error. */
+async function whoAnswers(...sources: readonly ImageSource[]): Promise<string> {
+  const store = { put: async () => '', find: NO_UPSTREAM.images.find }
+  const images = createImages({ sources, store, now: Date.now })
+  return images
+    .make(call, () => '')
+    .then(
+      (text) => Buffer.from(JSON.parse(text).data[0].b64_json, 'base64').toString(),
+      (error: unknown) => (error instanceof ApiError ? error.code : String(error)),
+    )
+}
+
+const away = { serves: () => false }
+const unknown = { serves: () => false, knows: () => false }
+
+describe('a call for images', () => {
+  it('goes to the first source that serves it now', async () => {
+    expect(await whoAnswers(source('nodes'), source('endpoint'))).toBe('nodes')
+    expect(await whoAnswers(source('nodes', away), source('endpoint'))).toBe('endpoint')
+    expect(await whoAnswers(source('nodes', unknown), source('endpoint'))).toBe('endpoint')
+  })
+
+  it.each(['no_available_inference_nodes', 'node_error', 'node_timeout'] as const)(
+    'goes to the next when the first fails with %s',
+    async (code) => {
+      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe('endpoint')
+      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint', unknown))).toBe(code)
+    },
+  )
+
+  it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)('ends with %s', async (code) => {
+    expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
+  })
+
+  it('is refused by who knows the model, when nobody serves it now', async () => {
+    const fails = 'no_available_inference_nodes'
+    expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(fails)
+  })
+
+  it('is refused as unsupported when nobody knows the model', async () => {
+    expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe('unsupported_model')
+    expect(await whoAnswers()).toBe('unsupported_model')
+  })
+})

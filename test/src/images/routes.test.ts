@@ -1,0 +1,375 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import OpenAI, { toFile } from 'openai'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createEndpointSource } from '../../../src/images/endpoint-source.ts'
+import { createFileStore } from '../../../src/images/file-store.ts'
+import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { createImages } from '../../../src/images/images.ts'
+import { EDIT_BYTES_MAX } from '../../../src/images/routes.ts'
+import { createDemoServer } from '../../../src/local/demo/server.ts'
+import { createEndpoint } from '../../../src/net/endpoint.ts'
+import { outcomeOf } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { jpegOf, pngOf } from '../../support/image-files.ts'
+import {
+  type EndpointScript,
+  refuseWith,
+  type ScriptedEndpoint,
+  startScriptedEndpoint,
+} from '../../support/scripted-endpoint.ts'
+
+const MODELS = ['demo/image', 'gpt-image-1']
+const TTL_MS = 3_600_000
+const OPERATOR_KEY = 'sk-operator-planted'
+
+/** The true wire format comes from the demonstration; faults are scripted. */
+const demo = createDemoServer({ delayMs: 0, now: Date.now })
+let demoUrl = ''
+let upstream: ScriptedEndpoint
+let gateway: TestGateway
+let client: OpenAI
+let folder = ''
+/** How far the clock of the images has been put forward. */
+let laterMs = 0
+
+const relayToDemo: EndpointScript = async ({ body, url, headers }, response) => {
+  const answer = await fetch(demoUrl + url, {
+    method: 'POST',
+    body: new Uint8Array(body),
+    headers: { 'content-type': headers['content-type'] ?? '' },
+  })
+  response.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text())
+}
+
+beforeAll(async () => {
+  demo.listen(0, '127.0.0.1')
+  await once(demo, 'listening')
+  demoUrl = `http://127.0.0.1:${(demo.address() as AddressInfo).port}`
+  upstream = await startScriptedEndpoint()
+  const endpoint = createEndpoint({
+    url: `${upstream.origin}/v1`,
+    headers: { authorization: `Bearer ${OPERATOR_KEY}` },
+    timeoutMs: 5_000,
+    answerBytesMax: 16 * 1024 * 1024,
+  })
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
+  const now = () => Date.now() + laterMs
+  const store = createFileStore({ folder, ttlMs: TTL_MS, bytesMax: 50_000_000, now, random: randomBytes })
+  const images = createImages({ sources: [createEndpointSource({ endpoint, models: MODELS })], store, now })
+  gateway = await startGateway({ upstream: { images } })
+  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.key, maxRetries: 0 })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(async () => {
+  await gateway.stop()
+  await upstream.stop()
+  demo.close()
+  demo.closeAllConnections()
+  await rm(folder, { recursive: true })
+}, GATEWAY_HOOK_TIMEOUT_MS)
+beforeEach(() => {
+  laterMs = 0
+  upstream.setScript(relayToDemo)
+})
+
+const request = { model: 'demo/image', prompt: 'a red fox', size: '256x256' as const }
+const authorization = () => ({ authorization: `Bearer ${gateway.key}` })
+
+function generate(body: unknown, init: RequestInit = {}): Promise<Response> {
+  return fetch(`${gateway.url}/v1/images/generations`, {
+    method: 'POST',
+    body: JSON.stringify(body),
+    headers: { ...authorization(), 'content-type': 'application/json' },
+    ...init,
+  })
+}
+
+type Fields = Readonly<Record<string, string | Blob | undefined>>
+
+function edit(fields: Fields, init: RequestInit = {}): Promise<Response> {
+  const form = new FormData()
+  for (const [name, value] of Object.entries({ image: new Blob([pngOf(32)]), ...request, ...fields }))
+    if (value !== undefined) form.append(name, value)
+  return fetch(`${gateway.url}/v1/images/edits`, {
+    method: 'POST',
+    body: form,
+    headers: authorization(),
+    ...init,
+  })
+}
+
+async function faultsOf(reply: Response): Promise<unknown> {
+  const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
+  return [reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]
+}
+
+/** The faults that both kinds of requests can have; numbers are texts in a form. */
+type FaultCase = readonly [change: object, loc: string, type: string]
+
+const SHARED_FAULTS: readonly FaultCase[] = [
+  [{ prompt: undefined }, 'body.prompt', 'missing'],
+  [{ prompt: '' }, 'body.prompt', 'string_too_short'],
+  [{ prompt: 'x'.repeat(32_001) }, 'body.prompt', 'string_too_long'],
+  [{ model: undefined }, 'body.model', 'missing'],
+  [{ response_format: 'png' }, 'body.response_format', 'literal_error'],
+  [{ size: '1024x1792' }, 'body.size', 'literal_error'],
+]
+
+describe('POST /v1/images/generations', () => {
+  it('keeps what was made, and gives its address, by default', async () => {
+    const reply = await generate({ ...request, n: null, user: null })
+    expect(reply.status).toBe(200)
+    const answer = (await reply.json()) as { data: { url: string }[] }
+    expect(answer).toEqual({
+      created: expect.closeTo(Date.now() / 1000, -1),
+      data: [{ b64_json: null, revised_prompt: null, url: expect.any(String) }],
+    })
+    const { url = '' } = answer.data[0] ?? {}
+    expect(url).toMatch(new RegExp(`^${gateway.url}/v1/images/files/[0-9a-f]{32}$`))
+    const image = await fetch(url)
+    expect(image.headers.get('content-type')).toBe('image/png')
+    expect(image.headers.get('cache-control')).toMatch(/^private, max-age=3[56]\d\d, immutable$/)
+    const bytes = new Uint8Array(await image.arrayBuffer())
+    expect(readImageFacts(bytes)).toEqual({ type: 'png', width: 256, height: 256 })
+    const head = await fetch(url, { method: 'HEAD' })
+    expect([head.status, head.headers.get('content-length')]).toEqual([200, String(bytes.length)])
+  })
+
+  it('asks for base64 with the operator’s key, whatever the caller asked for', async () => {
+    await generate({ ...request, style: 'natural', user: 'u', api_base: 'http://127.0.0.1:9' })
+    const seen = upstream.requests.at(-1)
+    expect(seen).toMatchObject({ method: 'POST', url: '/v1/images/generations' })
+    expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
+    expect(seen?.json).toEqual({ ...request, n: 1, response_format: 'b64_json', style: 'natural', user: 'u' })
+  })
+
+  it('does not name a format to models that have one alone', async () => {
+    upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
+    expect((await generate({ ...request, model: 'gpt-image-1' })).status).toBe(200)
+    expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
+  })
+
+  it('serves the official SDK, ten images in base64', async () => {
+    const { data = [] } = await client.images.generate({ ...request, n: 10, response_format: 'b64_json' })
+    expect(data).toHaveLength(10)
+    const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
+    expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
+    expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(10)
+    expect(data.every(({ url }) => url === null)).toBe(true)
+  })
+
+  it('passes a revised prompt on', async () => {
+    const made = { b64_json: jpegOf(64, 64).toString('base64'), revised_prompt: 'A red fox, at dawn' }
+    upstream.setScript(() => ({ created: 1, data: [made] }))
+    const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
+    expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
+  })
+
+  it.each<FaultCase>([
+    ...SHARED_FAULTS,
+    [{ n: 0 }, 'body.n', 'greater_than_equal'],
+    [{ n: 11 }, 'body.n', 'less_than_equal'],
+    [{ n: '1' }, 'body.n', 'int_type'],
+    [{ quality: 'high' }, 'body.quality', 'literal_error'],
+    [{ style: 'loud' }, 'body.style', 'literal_error'],
+    [{ user: 1 }, 'body.user', 'string_type'],
+  ])('refuses %j', async (change, loc, type) => {
+    expect(await faultsOf(await generate({ ...request, ...change }))).toEqual([422, [[loc, type]]])
+  })
+
+  it('needs a key, a model that somebody serves, and JSON', async () => {
+    const json = { 'content-type': 'application/json' }
+    expect(await outcomeOf(await generate(request, { headers: json }))).toEqual([
+      401,
+      'authorization_missing',
+    ])
+    expect(await outcomeOf(await generate({ ...request, model: 'dall-e-9' }))).toEqual([
+      404,
+      'unsupported_model',
+    ])
+    expect(await outcomeOf(await generate(request, { headers: authorization() }))).toEqual([
+      415,
+      'unsupported_media_type',
+    ])
+  })
+})
+
+describe('an address of an image', () => {
+  it('ends with its time', async () => {
+    const { data = [] } = await client.images.generate(request)
+    const url = data[0]?.url ?? ''
+    expect((await fetch(url)).status).toBe(200)
+    expect(gateway.logLines.join()).toContain('/v1/images/files/…')
+    expect(gateway.logLines.join()).not.toContain(url.split('/').at(-1))
+    laterMs = TTL_MS + 1
+    expect(await outcomeOf(await fetch(url))).toEqual([404, 'not_found'])
+  })
+
+  it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])('is none with id %s', async (id) => {
+    const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, { headers: authorization() })
+    expect(reply.status).toBeGreaterThanOrEqual(400)
+    expect(reply.status).toBeLessThan(500)
+  })
+})
+
+describe('POST /v1/images/edits', () => {
+  it('sends the image and the fields on, under names of ours', async () => {
+    const image = new Blob([jpegOf(640, 480)], { type: 'application/x-evil' })
+    const reply = await edit({ image, n: '2', user: 'u', unknown: 'x' })
+    expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(2)
+    const { url, headers, body } = upstream.requests.at(-1) ?? expect.fail('expected a request')
+    expect(url).toBe('/v1/images/edits')
+    const type = headers['content-type'] ?? ''
+    const form = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData()
+    const sent = form.get('image')
+    if (!(sent instanceof File)) expect.fail('expected a file')
+    expect([sent.name, sent.type]).toEqual(['image.jpeg', 'image/jpeg'])
+    expect(Buffer.from(await sent.arrayBuffer())).toEqual(jpegOf(640, 480))
+    form.delete('image')
+    expect(Object.fromEntries(form)).toEqual({ ...request, n: '2', response_format: 'b64_json', user: 'u' })
+  })
+
+  it('serves the official SDK', async () => {
+    const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
+    const { data = [] } = await client.images.edit({ ...request, image, response_format: 'b64_json' })
+    expect(readImageFacts(Buffer.from(data[0]?.b64_json ?? '', 'base64'))?.type).toBe('png')
+    const kept = await client.images.edit({ ...request, image, n: 2 })
+    const replies = await Promise.all((kept.data ?? []).map(({ url }) => fetch(url ?? '')))
+    expect(replies.map(({ status }) => status)).toEqual([200, 200])
+  })
+
+  it('takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
+    const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
+    const { data = [] } = await client.images.edit({ ...request, image, response_format: 'b64_json' })
+    expect(data).toHaveLength(1)
+    const two = new FormData()
+    for (const [name, value] of Object.entries(request)) two.append(name, value)
+    for (const edge of [32, 64]) two.append('image[]', new Blob([pngOf(edge)]))
+    const init = { method: 'POST', body: two, headers: authorization() }
+    const reply = await fetch(`${gateway.url}/v1/images/edits`, init)
+    expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
+  })
+
+  it.each<FaultCase>([
+    ...SHARED_FAULTS,
+    [{ n: '0' }, 'body.n', 'greater_than_equal'],
+    [{ n: '11' }, 'body.n', 'less_than_equal'],
+    [{ n: '1.0' }, 'body.n', 'int_type'],
+    [{ n: '' }, 'body.n', 'int_type'],
+    [{ image: undefined }, 'body.image', 'missing'],
+    [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
+    [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
+    [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
+  ])('refuses %j', async (change, loc, type) => {
+    expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
+  })
+
+  it('refuses a second file, which would be left out of account', async () => {
+    const reply = await edit({ mask: new Blob([pngOf(32)]) })
+    expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
+  })
+
+  it('tells all faults at once, and a field that is given twice', async () => {
+    const form = new FormData()
+    for (const prompt of ['a', 'b']) form.append('prompt', prompt)
+    form.append('size', 'large')
+    const reply = await fetch(`${gateway.url}/v1/images/edits`, {
+      method: 'POST',
+      body: form,
+      headers: authorization(),
+    })
+    const [status, faults] = (await faultsOf(reply)) as [number, unknown[]]
+    expect(status).toBe(422)
+    expect(faults).toEqual(
+      expect.arrayContaining([
+        ['body.prompt', 'value_error'],
+        ['body.image', 'missing'],
+        ['body.model', 'missing'],
+        ['body.size', 'literal_error'],
+      ]),
+    )
+  })
+
+  it('takes an image of 25 MiB, and refuses one byte more', async () => {
+    const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(0, 25 * 1024 * 1024)
+    expect((await edit({ image: new Blob([largest]) })).status).toBe(200)
+    const larger = Buffer.concat([largest, Buffer.alloc(1)])
+    expect(await faultsOf(await edit({ image: new Blob([larger]) }))).toEqual([
+      422,
+      [['body.image', 'too_long']],
+    ])
+    const form = Buffer.alloc(EDIT_BYTES_MAX + 1)
+    const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
+    expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([413, 'payload_too_large'])
+  })
+
+  it('refuses what is no form', async () => {
+    const send = (type: string, body: string, more: Record<string, string> = {}) =>
+      edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
+    expect(await outcomeOf(await send('application/json', '{}'))).toEqual([415, 'unsupported_media_type'])
+    const form = 'multipart/form-data; boundary=b'
+    expect(await outcomeOf(await send(form, '--b--', { 'content-encoding': 'gzip' }))).toEqual([
+      415,
+      'unsupported_media_type',
+    ])
+    expect(await faultsOf(await send(form, 'no form'))).toEqual([422, [['body', 'multipart_invalid']]])
+    expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
+  })
+})
+
+describe('an endpoint that fails', () => {
+  const b64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64')
+
+  it.each<[string, EndpointScript, number, string]>([
+    [
+      'refuses',
+      refuseWith(400, { error: { message: 'no such picture', code: 'content_policy_violation' } }),
+      400,
+      'provider_refused',
+    ],
+    [
+      'rejects the operator’s key',
+      refuseWith(401, { error: { message: OPERATOR_KEY } }),
+      502,
+      'provider_credential_rejected',
+    ],
+    ['gives too few', () => ({ data: [] }), 502, 'provider_error'],
+    ['gives addresses', () => ({ data: [{ url: 'http://127.0.0.1:9/x.png' }] }), 502, 'provider_error'],
+    ['gives a page', () => ({ data: [{ b64_json: b64(Buffer.from('<script>')) }] }), 502, 'provider_error'],
+    ['gives too much', () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }), 502, 'answer_too_large'],
+    ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
+  ])('%s: the caller is told', async (_, script, status, code) => {
+    upstream.setScript(script)
+    expect(await outcomeOf(await generate(request))).toEqual([status, code])
+  })
+
+  it('is left when the caller leaves', async () => {
+    const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
+    const left = upstream.left()
+    const abort = new AbortController()
+    const calling = edit({ prompt: 'planted-prompt' }, { signal: abort.signal })
+    await reached
+    abort.abort()
+    await expect(calling).rejects.toThrow()
+    await expect.poll(() => upstream.left() - left).toBe(1)
+    for (const planted of ['planted-prompt', OPERATOR_KEY])
+      expect(gateway.logLines.join()).not.toContain(planted)
+  })
+
+  it('has no room: the caller is told', async () => {
+    const images = Array.from({ length: 6 }, () => ({
+      b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
+    }))
+    upstream.setScript(() => ({ data: images }))
+    const outcomes = []
+    for (let call = 0; call < 5; call++) {
+      for (const image of images) image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
+      outcomes.push((await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1])
+    }
+    expect(outcomes).toContain('image_store_full')
+  })
+})

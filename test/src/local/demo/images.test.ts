@@ -1,0 +1,73 @@
+import { inflateSync } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { readImageFacts } from '../../../../src/images/image-facts.ts'
+import { DemoError } from '../../../../src/local/demo/errors.ts'
+import { type Drawing, parseEdit, parseGeneration } from '../../../../src/local/demo/image-request.ts'
+import { drawImages } from '../../../../src/local/demo/images.ts'
+
+const NOW_MS = 1_800_000_000_500
+const drawing: Drawing = { prompt: 'a red fox', n: 1, edge: 256, format: 'b64_json', picture: '' }
+
+function picturesOf(change: Partial<Drawing> = {}): readonly Buffer[] {
+  const { data } = drawImages({ ...drawing, ...change }, NOW_MS) as { data: { b64_json: string }[] }
+  return data.map(({ b64_json }) => Buffer.from(b64_json, 'base64'))
+}
+
+/** Bytes of the rows, by a PNG reader of this test's own. */
+function rowsOf(png: Buffer): Buffer {
+  const start = png.indexOf('IDAT')
+  return inflateSync(png.subarray(start + 4, start + 4 + png.readUInt32BE(start - 4)))
+}
+
+function hasColour(png: Buffer, colour: readonly number[]): boolean {
+  const rows = rowsOf(png)
+  const row = 1 + 3 * 256
+  for (let at = 0; at < rows.length; at++) {
+    const column = at % row
+    if (column % 3 === 1 && colour.every((value, index) => rows[at + index] === value)) return true
+  }
+  return false
+}
+
+const RED = [206, 44, 49]
+
+describe('the demonstration of images', () => {
+  it('draws a PNG of the size that was asked for, the same for the same request', () => {
+    const [picture = Buffer.alloc(0)] = picturesOf({ edge: 512 })
+    expect(readImageFacts(picture)).toEqual({ type: 'png', width: 512, height: 512 })
+    expect(picturesOf({ edge: 512 })[0]).toEqual(picture)
+    expect(picture.includes('[demonstration]')).toBe(true)
+    expect(rowsOf(picture).length).toBe(512 * (1 + 3 * 512))
+  })
+
+  it('uses the colours that a prompt names, and other places for other prompts, pictures and choices', () => {
+    const [fox = Buffer.alloc(0)] = picturesOf()
+    expect(hasColour(fox, RED)).toBe(true)
+    expect(hasColour(picturesOf({ prompt: 'a fox' })[0] ?? Buffer.alloc(0), RED)).toBe(false)
+    const others = [
+      ...picturesOf({ n: 2 }),
+      ...picturesOf({ picture: 'ab' }),
+      ...picturesOf({ prompt: 'red' }),
+    ]
+    expect(new Set(others.map((picture) => picture.toString('base64'))).size).toBe(4)
+    expect(others[0]).toEqual(fox)
+  })
+
+  it('reads forms, and refuses what is none', async () => {
+    const form = new FormData()
+    form.set('prompt', 'blue')
+    form.set('model', 'demo/image')
+    form.set('n', '2')
+    form.set('image', new Blob(['x']), 'a.png')
+    const request = new Response(form)
+    const body = new Uint8Array(await request.arrayBuffer())
+    const type = request.headers.get('content-type') ?? ''
+    expect(await parseEdit(body, type)).toMatchObject({ prompt: 'blue', n: 2, edge: 1024, format: 'url' })
+    await expect(parseEdit(body, 'text/plain')).rejects.toThrow(DemoError)
+  })
+
+  it('keeps no pictures, and knows one model', () => {
+    expect(() => picturesOf({ format: 'url' })).toThrow(DemoError)
+    expect(() => parseGeneration(Buffer.from('{"model":"demo/echo","prompt":"x"}'))).toThrow(DemoError)
+  })
+})

@@ -1,0 +1,326 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BENCHMARKS_PER_NODE_MAX } from '../../../src/nodes/benchmarks-store.ts'
+import {
+  createNodesStore,
+  NODES_PER_ACCOUNT_MAX,
+  type NodeHardware,
+  type NodesStore,
+} from '../../../src/nodes/nodes-store.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+const HARDWARE: NodeHardware = {
+  operatingSystem: "Linux 'x'",
+  cpuModel: 'CPU ä',
+  cpuCount: 8,
+  ram: 16_384,
+  gpuModel: 'NVIDIA GeForce RTX 4090',
+  gpuCount: 2,
+  vram: 24_564,
+  powerLimit: 450,
+  networkDownloadSpeed: 93.25,
+  networkUploadSpeed: 0,
+  version: '0.0.19',
+}
+
+const BARE_HARDWARE: NodeHardware = {
+  ...HARDWARE,
+  cpuCount: null,
+  gpuModel: null,
+  gpuCount: null,
+  vram: null,
+  powerLimit: null,
+  networkDownloadSpeed: null,
+  networkUploadSpeed: null,
+  version: null,
+}
+
+describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  let nodes: NodesStore
+
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    database = await source.open()
+    nodes = createNodesStore(database)
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  const makeNode = (accountId: string = randomUUID()) => ({
+    nodeId: `node_${randomBytes(6).toString('hex')}`,
+    accountId,
+    name: "rig 'ä'",
+    createdAt: 1000,
+  })
+  async function createNode(accountId?: string) {
+    const node = makeNode(accountId)
+    expect(await nodes.create(node)).toBe('created')
+    return node
+  }
+  async function createWorkingNode(accountId?: string) {
+    const node = await createNode(accountId)
+    await nodes.saveHardware({ ...node, hardware: HARDWARE, at: 1500 })
+    return node
+  }
+
+  it('gives a new node back as it was registered, with nothing known of it', async () => {
+    const node = await createNode()
+    expect(await nodes.find(node.nodeId)).toEqual({
+      ...node,
+      isArchived: false,
+      state: null,
+      hardware: null,
+      connectedSince: null,
+      lastSeenAt: null,
+      models: [],
+      totalUptimeSeconds: 0,
+      requestsServed: 0,
+    })
+  })
+
+  it('finds no node that is not there', async () => {
+    expect(await nodes.find("' or '1'='1")).toBeNull()
+  })
+
+  it('gives an id to one of those who ask for it at once', async () => {
+    const node = makeNode()
+    const outcomes = await Promise.all(
+      Array.from({ length: 8 }, (_, index) =>
+        nodes.create({ ...node, accountId: randomUUID(), name: `n${index}` }),
+      ),
+    )
+    expect(outcomes.toSorted()).toEqual(['created', ...Array.from({ length: 7 }, () => 'taken')])
+  })
+
+  it('registers no node for an account that has too many', async () => {
+    const accountId = randomUUID()
+    await sql`
+      insert into nodes (node_id, account_id, name, created_at)
+      select 'full_' || ${accountId}::text || i, ${accountId}::uuid, 'n', 0
+      from generate_series(1, ${NODES_PER_ACCOUNT_MAX - 1}::integer) as i`.execute(database.queries)
+    const last = await createNode(accountId)
+    expect(await nodes.create(makeNode(accountId))).toBe('too_many')
+    expect(await nodes.create(last)).toBe('taken')
+    expect(await nodes.create(makeNode())).toBe('created')
+  })
+
+  it('lists an account its own nodes, oldest first, each with its newest benchmark', async () => {
+    const accountId = randomUUID()
+    const young = { ...makeNode(accountId), createdAt: 2000 }
+    await nodes.create(young)
+    const old = await createWorkingNode(accountId)
+    await createWorkingNode()
+    const older = { ...old, model: 'a', tokensPerSecond: 10, createdAt: 10 }
+    await nodes.saveBenchmark({ ...older, model: 'b', tokensPerSecond: 20, createdAt: 20 })
+    await nodes.saveBenchmark(older)
+    await nodes.update({ ...old, name: null, isArchived: true })
+    const listed = await nodes.list(accountId)
+    expect(listed.map(({ nodeId, isArchived, benchmark }) => [nodeId, isArchived, benchmark])).toEqual([
+      [old.nodeId, true, { nodeId: old.nodeId, model: 'b', tokensPerSecond: 20, createdAt: 20 }],
+      [young.nodeId, false, null],
+    ])
+  })
+
+  it('lists nodes of one second in the order of their making, each with the benchmark that was saved last', async () => {
+    const accountId = randomUUID()
+    const made = []
+    for (let index = 0; index < 8; index++) made.push(await createWorkingNode(accountId))
+    const [first] = made
+    const measured = { ...(first ?? expect.unreachable()), tokensPerSecond: 10, createdAt: 10 }
+    for (const model of ['b', 'a', 'b']) await nodes.saveBenchmark({ ...measured, model })
+    await nodes.update({ ...measured, name: null, isArchived: true })
+    const listed = await nodes.list(accountId)
+    expect(listed.map(({ nodeId }) => nodeId)).toEqual(made.map(({ nodeId }) => nodeId))
+    expect(listed[0]?.benchmark).toMatchObject({ model: 'b' })
+    await nodes.saveBenchmark({ ...measured, model: 'c' })
+    expect(await nodes.newestBenchmark(measured.nodeId)).toMatchObject({ model: 'c' })
+  })
+
+  it.each([
+    ['whole', HARDWARE],
+    ['of a machine without a GPU', BARE_HARDWARE],
+  ])('gives hardware back as it was reported: %s', async (_, hardware) => {
+    const node = await createNode()
+    expect(await nodes.saveHardware({ ...node, hardware: HARDWARE, at: 1 })).toBe(true)
+    expect(await nodes.saveHardware({ ...node, hardware, at: 2 })).toBe(true)
+    expect((await nodes.find(node.nodeId))?.hardware).toEqual(hardware)
+  })
+
+  it("neither changes nor tells of another account's node", async () => {
+    const node = await createWorkingNode()
+    const before = await nodes.find(node.nodeId)
+    const foreign = { ...node, accountId: randomUUID() }
+    expect(await nodes.saveHardware({ ...foreign, hardware: BARE_HARDWARE, at: 9 })).toBe(false)
+    expect(await nodes.update({ ...foreign, name: 'mine', isArchived: true })).toBeNull()
+    expect(await nodes.saveBenchmark({ ...foreign, model: 'm', tokensPerSecond: 1, createdAt: 9 })).toBe(
+      'unknown_node',
+    )
+    expect(await nodes.list(foreign.accountId)).toEqual([])
+    expect(await nodes.find(node.nodeId)).toEqual(before)
+  })
+
+  it('tells which of name and archival an update changed', async () => {
+    const node = await createNode()
+    const update = (name: string | null, isArchived: boolean | null) =>
+      nodes.update({ ...node, name, isArchived })
+    expect(await update(null, null)).toEqual({ isNameUpdated: false, isArchivalUpdated: false })
+    expect(await update(node.name, false)).toEqual({ isNameUpdated: false, isArchivalUpdated: false })
+    expect(await update('other', null)).toEqual({ isNameUpdated: true, isArchivalUpdated: false })
+    expect(await update(null, true)).toEqual({ isNameUpdated: false, isArchivalUpdated: true })
+    expect(await nodes.find(node.nodeId)).toMatchObject({ name: 'other', isArchived: true })
+    expect(await update('third', false)).toEqual({ isNameUpdated: true, isArchivalUpdated: true })
+  })
+
+  it('lets one of two equal updates at once say that it changed something', async () => {
+    const node = await createNode()
+    const { promise: areAsked, resolve } = Promise.withResolvers<void>()
+    // All of them wait for the row, so each was asked before any of them changed it.
+    const holding = database.queries.transaction().execute(async (held) => {
+      await sql`update nodes set version = 'x' where node_id = ${node.nodeId}`.execute(held)
+      await areAsked
+    })
+    const asked = Array.from({ length: 6 }, () =>
+      nodes.update({ ...node, name: 'renamed', isArchived: null }),
+    )
+    await sleep(300)
+    resolve()
+    await holding
+    const updates = await Promise.all(asked)
+    expect(updates.filter((update) => update?.isNameUpdated)).toHaveLength(1)
+  })
+
+  it('keeps one benchmark a model, the last', async () => {
+    const node = await createWorkingNode()
+    const save = (model: string, tokensPerSecond: number, createdAt: number) =>
+      nodes.saveBenchmark({ ...node, model, tokensPerSecond, createdAt })
+    expect(await save('m', 10.5, 100)).toBe('saved')
+    expect(await save('m', 7.25, 300)).toBe('saved')
+    expect(await save('other', 3, 200)).toBe('saved')
+    const benchmark = { nodeId: node.nodeId, model: 'm', tokensPerSecond: 7.25, createdAt: 300 }
+    expect(await nodes.findBenchmark(node.nodeId, 'm')).toEqual(benchmark)
+    expect(await nodes.newestBenchmark(node.nodeId)).toEqual(benchmark)
+    expect(await nodes.findBenchmark(node.nodeId, 'none')).toBeNull()
+    expect(await nodes.newestBenchmark('nobody')).toBeNull()
+  })
+
+  it('stores no benchmark of a node whose hardware is not known', async () => {
+    const node = await createNode()
+    const benchmark = { ...node, model: 'm', tokensPerSecond: 1, createdAt: 1 }
+    expect(await nodes.saveBenchmark(benchmark)).toBe('unknown_node')
+    await nodes.saveHardware({ ...node, hardware: BARE_HARDWARE, at: 1 })
+    expect(await nodes.saveBenchmark(benchmark)).toBe('saved')
+  })
+
+  it('stores benchmarks of so many models and no more, but renews those it has', async () => {
+    const node = await createWorkingNode()
+    const save = (model: string) => nodes.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
+    for (let index = 0; index < BENCHMARKS_PER_NODE_MAX; index++)
+      expect(await save(`m${index}`)).toBe('saved')
+    expect(await save('one more')).toBe('too_many')
+    expect(await save('m7')).toBe('saved')
+  })
+
+  describe('connections', () => {
+    it('count to the uptime when they end, once', async () => {
+      const { nodeId } = await createNode()
+      expect(await nodes.markConnected(nodeId, 5000, ['m', "n'"])).toBe(true)
+      await nodes.setState(nodeId, 'RUNNING')
+      expect(await nodes.find(nodeId)).toMatchObject({
+        connectedSince: 5000,
+        lastSeenAt: 5000,
+        models: ['m', "n'"],
+        state: 'RUNNING',
+        totalUptimeSeconds: 0,
+      })
+      await nodes.markDisconnected(nodeId, 5100)
+      await nodes.markDisconnected(nodeId, 9999)
+      const gone = { connectedSince: null, lastSeenAt: 5100, models: [], totalUptimeSeconds: 100 }
+      expect(await nodes.find(nodeId)).toMatchObject(gone)
+      await nodes.markConnected(nodeId, 6000, ['m'])
+      await nodes.markDisconnected(nodeId, 6011)
+      expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 111 })
+    })
+
+    it('never count backwards when the clock was set back', async () => {
+      const { nodeId } = await createNode()
+      await nodes.markConnected(nodeId, 5000, [])
+      await nodes.markDisconnected(nodeId, 4000)
+      expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 0, connectedSince: null })
+    })
+
+    it('are refused for a node that is archived or unknown', async () => {
+      const node = await createNode()
+      await nodes.update({ ...node, name: null, isArchived: true })
+      expect(await nodes.markConnected(node.nodeId, 1, ['m'])).toBe(false)
+      expect(await nodes.markConnected('nobody', 1, ['m'])).toBe(false)
+      expect(await nodes.find(node.nodeId)).toMatchObject({ connectedSince: null, models: [] })
+    })
+
+    it('that a killed gateway left open count up to when their nodes were last seen', async () => {
+      const [seen, back, idle] = [await createNode(), await createNode(), await createNode()]
+      for (const { nodeId } of [seen, back]) await nodes.markConnected(nodeId, 1000, ['m'])
+      await nodes.markSeen([seen.nodeId, back.nodeId, idle.nodeId, 'nobody'], 1060)
+      await nodes.markSeen([seen.nodeId], 1030)
+      await nodes.markConnected(back.nodeId, 2000, ['m'])
+      expect(await nodes.find(back.nodeId)).toMatchObject({ connectedSince: 2000, totalUptimeSeconds: 60 })
+      await nodes.setState(seen.nodeId, 'RUNNING_DEGRADED')
+      await nodes.setState(idle.nodeId, 'STOPPED_DISABLED')
+      await nodes.markAllDisconnected()
+      expect(await nodes.find(seen.nodeId)).toMatchObject({
+        connectedSince: null,
+        models: [],
+        state: 'STOPPED_DEGRADED',
+        totalUptimeSeconds: 60,
+      })
+      expect(await nodes.find(idle.nodeId)).toMatchObject({ lastSeenAt: null, state: 'STOPPED_DISABLED' })
+    })
+  })
+
+  it('gives each model once that any node has a benchmark of', async () => {
+    const own = createNodesStore(await source.open())
+    expect(await own.offeredModels()).toEqual([])
+    for (const node of [makeNode(), makeNode()]) {
+      await own.create(node)
+      await own.saveHardware({ ...node, hardware: HARDWARE, at: 1 })
+      for (const model of ['small', 'large'])
+        await own.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
+    }
+    expect(await own.offeredModels()).toEqual(['large', 'small'])
+  })
+
+  describe('the network', () => {
+    it('is nobody when nobody is connected', async () => {
+      const empty = createNodesStore(await source.open())
+      expect(await empty.network()).toEqual({ nodes: 0, connectedNodes: 0, tokensPerSecond: 0, models: [] })
+    })
+
+    it('is its connected nodes, by their benchmarks of the models they serve', async () => {
+      const own = createNodesStore(await source.open())
+      const benchmark = async (node: ReturnType<typeof makeNode>, model: string, tokensPerSecond: number) =>
+        own.saveBenchmark({ ...node, model, tokensPerSecond, createdAt: 1 })
+      const [first, second, away, archived] = [makeNode(), makeNode(), makeNode(), makeNode()]
+      for (const node of [first, second, away, archived]) {
+        await own.create(node)
+        await own.saveHardware({ ...node, hardware: HARDWARE, at: 1 })
+        await benchmark(node, 'small', 100.5)
+        await benchmark(node, 'large', 40)
+      }
+      await own.update({ ...archived, name: null, isArchived: true })
+      await own.markConnected(first.nodeId, 1, ['small', 'large', 'unmeasured'])
+      await own.markConnected(second.nodeId, 1, ['large'])
+      expect(await own.network()).toEqual({
+        nodes: 3,
+        connectedNodes: 2,
+        tokensPerSecond: 140.5,
+        models: [
+          { model: 'small', tokensPerSecond: 100.5 },
+          { model: 'large', tokensPerSecond: 80 },
+        ],
+      })
+    })
+  })
+})

@@ -1,0 +1,80 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openDatabase } from '../../../src/storage/database.ts'
+import { DataFolderInUse } from '../../../src/storage/folder-lock.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
+  let source: DatabaseSource
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  it('gives the same types for the same columns', async () => {
+    const { queries } = await source.open()
+    const { rows } = await sql`
+      select 9007199254740991::bigint as whole, count(*) as count, 5::integer as small,
+        decode('00ff', 'hex') as bytes, '6F9619FF-8B86-D011-B42D-00C04FC964FF'::uuid as id, 'ä'::text as text,
+        null::bigint as nothing, true as yes`.execute(queries)
+    const { bytes, ...others } = rows[0] as Readonly<Record<string, unknown>>
+    expect(others).toEqual({
+      whole: Number.MAX_SAFE_INTEGER,
+      count: 1,
+      small: 5,
+      id: '6f9619ff-8b86-d011-b42d-00c04fc964ff',
+      text: 'ä',
+      nothing: null,
+      yes: true,
+    })
+    expect(bytes).toBeInstanceOf(Uint8Array)
+    expect([...(bytes as Uint8Array)]).toEqual([0, 255])
+  })
+
+  it('fails rather than to give a bigint that a number cannot hold', async () => {
+    const { queries } = await source.open()
+    await expect(sql`select 9007199254740993::bigint as whole`.execute(queries)).rejects.toThrow(RangeError)
+    expect((await sql`select 1 as whole`.execute(queries)).rows).toEqual([{ whole: 1 }])
+  })
+
+  it('keeps what was stored for the next opening, and migrates only once', async () => {
+    const location = await source.locate()
+    const first = await openDatabase(location)
+    await sql`insert into relayers values (${`0x${'11'.repeat(20)}`}, 5)`.execute(first.queries)
+    await first.close()
+    const second = await openDatabase(location)
+    expect(await second.queries.selectFrom('relayers').selectAll().execute()).toHaveLength(1)
+    const { rows } = await sql`select name from kysely_migration order by name`.execute(second.queries)
+    const files = await readdir(path.join(import.meta.dirname, '../../../src/storage/migrations'))
+    const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.replace(/\.ts$/, ''))
+    expect(rows).toEqual(names.toSorted().map((name) => ({ name })))
+    await second.close()
+  })
+
+  it('refuses queries after it was closed', async () => {
+    const database = await openDatabase(await source.locate())
+    await database.close()
+    await expect(sql`select 1`.execute(database.queries)).rejects.toThrow()
+    await expect(sql`select 1`.execute(database.commits)).rejects.toThrow()
+  })
+
+  it('can be closed without a query', async () => {
+    const database = await openDatabase(await source.locate())
+    await expect(database.close()).resolves.toBeUndefined()
+  })
+})
+
+describe('openDatabase on a folder', () => {
+  it('makes the folder, and keeps a second opener out', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-database-'))
+    const dataFolder = path.join(folder, 'not', 'there', 'yet')
+    const database = await openDatabase({ dataFolder })
+    await expect(openDatabase({ dataFolder })).rejects.toThrow(DataFolderInUse)
+    expect((await sql`select 1 as one`.execute(database.queries)).rows).toEqual([{ one: 1 }])
+    await database.close()
+    await rm(folder, { recursive: true })
+  }, 60_000)
+})

@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { DataFolderInUse, lockFolder } from '../../../src/storage/folder-lock.ts'
+
+describe('lockFolder', () => {
+  let folder: string
+  beforeEach(async () => {
+    folder = await mkdtemp(path.join(tmpdir(), 'affidavit-lock-'))
+  })
+  afterEach(() => rm(folder, { recursive: true }))
+
+  const lockFile = (number = 1) => path.join(folder, `lock.${number}`)
+
+  it('keeps a second holder out until the first releases', async () => {
+    const lock = await lockFolder(folder)
+    await expect(lockFolder(folder)).rejects.toThrow(DataFolderInUse)
+    await lock.release()
+    const again = await lockFolder(folder)
+    await expect(lockFolder(folder)).rejects.toThrow(DataFolderInUse)
+    await again.release()
+  })
+
+  it('leaves one file behind, however often it was held or refused', async () => {
+    for (let time = 0; time < 12; time++) {
+      const lock = await lockFolder(folder)
+      await lockFolder(folder).catch(() => {})
+      await lock.release()
+    }
+    expect(await readdir(folder)).toEqual(['lock.12'])
+  })
+
+  it('names the process, the folder and DATA_DIR', async () => {
+    const lock = await lockFolder(folder)
+    await expect(lockFolder(folder)).rejects.toThrow(
+      new RegExp(`process ${process.pid} .*${folder}.*DATA_DIR`),
+    )
+    await lock.release()
+  })
+
+  it('lets exactly one of many contenders in', async () => {
+    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => lockFolder(folder)))
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+  })
+
+  it.each([1, 2, 3, 4, 5])('lets exactly one of many contenders take over a stale lock, try %i', async () => {
+    await writeFile(lockFile(), await markOfKilledProcess())
+    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => lockFolder(folder)))
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    expect(await readdir(folder)).toEqual(['lock.2'])
+  })
+
+  it('takes over the lock of a process that was killed', async () => {
+    await writeFile(lockFile(), await markOfKilledProcess())
+    const lock = await lockFolder(folder)
+    expect(JSON.parse(await readFile(lockFile(2), 'utf8')).pid).toBe(process.pid)
+    await lock.release()
+  })
+
+  it.runIf(process.platform === 'linux')(
+    'takes over when the pid now belongs to another process',
+    async () => {
+      await writeFile(lockFile(), JSON.stringify({ pid: process.pid, startedAt: 'another boot/1' }))
+      const lock = await lockFolder(folder)
+      await lock.release()
+    },
+  )
+
+  it('respects a living process whose start time is not known', async () => {
+    await writeFile(lockFile(), JSON.stringify({ pid: process.ppid, startedAt: null }))
+    await expect(lockFolder(folder)).rejects.toThrow(DataFolderInUse)
+  })
+
+  it.each(['', '{', 'null', '{"pid":-1,"startedAt":null}', '{"pid":"1","startedAt":null}'])(
+    'takes over a lock file that names no process: %s',
+    async (text) => {
+      await writeFile(lockFile(), text)
+      const lock = await lockFolder(folder)
+      await lock.release()
+    },
+  )
+
+  it('does not lock a folder that is not there', async () => {
+    await expect(lockFolder(path.join(folder, 'missing'))).rejects.toMatchObject({ code: 'ENOENT' })
+  })
+})
+
+/** What a process wrote that took the lock and was then killed. */
+async function markOfKilledProcess(): Promise<string> {
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'])
+  await once(child, 'spawn')
+  const gone = once(child, 'exit')
+  child.kill('SIGKILL')
+  await gone
+  return JSON.stringify({ pid: child.pid, startedAt: null })
+}

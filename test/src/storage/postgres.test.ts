@@ -1,0 +1,175 @@
+import { once } from 'node:events'
+import { connect as connectSocket, createServer, type Server, type Socket } from 'node:net'
+import { Kysely, sql } from 'kysely'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { DatabaseAwayError } from '../../../src/api/errors.ts'
+import { openDatabase } from '../../../src/storage/database.ts'
+import { DatabaseUnfit, openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
+import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
+
+describe('a Postgres server', () => {
+  let server: PostgresServer
+  beforeAll(async () => {
+    server = await startPostgres()
+  }, 60_000)
+  afterAll(() => server.stop())
+
+  async function execute(url: string, statement: string): Promise<void> {
+    const client = new pg.Client(url)
+    await client.connect()
+    await client.query(statement)
+    await client.end()
+  }
+
+  it('is migrated once when several gateways start together', async () => {
+    const url = await server.createDatabase()
+    const opened = await Promise.all([1, 2, 3].map(() => openDatabase({ url })))
+    const { rows } =
+      await sql`select name, count(*) as times from kysely_migration group by name having count(*) > 1`.execute(
+        opened[0]?.queries ?? expect.unreachable(),
+      )
+    expect(rows).toEqual([])
+    expect(await opened[0]?.queries.selectFrom('records').selectAll().execute()).toEqual([])
+    await Promise.all(opened.map((database) => database.close()))
+  })
+
+  it('keeps synchronous_commit on in every session, also where the database has it off', async () => {
+    const url = await server.createDatabase()
+    await execute(url, `alter database ${new URL(url).pathname.slice(1)} set synchronous_commit = off`)
+    const database = await openDatabase({ url })
+    for (const queries of [database.queries, database.commits]) {
+      const { rows } = await sql`
+        select current_setting('synchronous_commit') as synced, current_setting('application_name') as name,
+          current_setting('statement_timeout') as timeout`.execute(queries)
+      expect(rows).toEqual([{ synced: 'on', name: 'affidavit', timeout: '15s' }])
+    }
+    await database.close()
+  })
+
+  it('is refused when its URL weakens synchronous_commit', async () => {
+    const url = `${await server.createDatabase()}?options=-c%20synchronous_commit%3Doff`
+    await expect(openDatabase({ url })).rejects.toThrow(DatabaseUnfit)
+  })
+
+  it('is refused when its encoding is not UTF8', async () => {
+    const url = await server.createDatabase()
+    await execute(url, `create database latin template template0 encoding 'LATIN1' locale 'C'`)
+    await expect(openDatabase({ url: url.replace(/[^/]*$/, 'latin') })).rejects.toThrow(DatabaseUnfit)
+  })
+
+  it('is reported as unreachable when nothing listens', async () => {
+    const url = 'postgres://postgres@127.0.0.1:1/nothing'
+    await expect(openDatabase({ url })).rejects.toMatchObject({ code: 'ECONNREFUSED' })
+  })
+
+  it('may end idle connections: the next query takes a new one', async () => {
+    const url = await server.createDatabase()
+    const heard: Error[] = []
+    const database = await openDatabase({ url }, (error) => heard.push(error))
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(database.commits)
+    // This one alone: of another's end nobody learns that this one ended too.
+    await execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
+    await expect.poll(() => heard.length).toBeGreaterThan(0)
+    expect((await sql`select 1 as one`.execute(database.commits)).rows).toEqual([{ one: 1 }])
+    await database.close()
+  })
+
+  it('may fall silent: the connection is given up with the query, not waited on by the next', async () => {
+    const proxy = await startSilencer(Number(new URL(server.url).port))
+    const url = server.url.replace(/:\d+\//, `:${proxy.port}/`)
+    const limits = { ...POSTGRES_LIMITS, commitConnectionsMax: 1, queryTimeoutMs: 300 }
+    const opened = await openPostgres(url, () => {}, limits)
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    await sql`select 1`.execute(queries)
+    proxy.silence()
+    await expect(sql`select 2`.execute(queries)).rejects.toMatchObject({
+      name: 'DatabaseAwayError',
+      message: expect.stringContaining('timeout'),
+    })
+    expect((await sql`select 3 as three`.execute(queries)).rows).toEqual([{ three: 3 }])
+    expect(proxy.connections()).toBe(3)
+    await queries.destroy()
+    await opened.close()
+    await proxy.stop()
+  })
+
+  it('is told to be away when it ends a session in mid-query', async () => {
+    const opened = await openPostgres(server.url, () => {}, { ...POSTGRES_LIMITS, commitConnectionsMax: 1 })
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(queries)
+    const query = sql`select pg_sleep(20)`.execute(queries)
+    const ended = execute(server.url, `select pg_terminate_backend(${rows[0]?.pid})`)
+    await expect(query).rejects.toMatchObject({ name: 'DatabaseAwayError', cause: { code: '57P01' } })
+    await ended
+    await queries.destroy()
+    await opened.close()
+  })
+
+  it('is told to be away when it takes no connection, whatever its reason', async () => {
+    const url = await server.createDatabase()
+    const opened = await openPostgres(url, () => {})
+    await execute(server.url, `alter database ${new URL(url).pathname.slice(1)} allow_connections false`)
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    await expect(sql`select 1`.execute(queries)).rejects.toThrow(DatabaseAwayError)
+    await queries.destroy()
+    await opened.close()
+  })
+
+  it('is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
+    const opened = await openPostgres(server.url, () => {})
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    await expect(sql`select 1 / 0`.execute(queries)).rejects.toMatchObject({ code: '22012' })
+    const circular: { self?: object } = {}
+    circular.self = circular
+    await expect(sql`select ${circular}::text`.execute(queries)).rejects.toThrow(TypeError)
+    await queries.destroy()
+    await opened.close()
+  })
+
+  it('ends a statement that takes too long, and the connection serves on', async () => {
+    const opened = await openPostgres(server.url, () => {}, {
+      ...POSTGRES_LIMITS,
+      commitConnectionsMax: 1,
+      statementTimeoutMs: 200,
+    })
+    const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
+    const pidOf = async () =>
+      (await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(queries)).rows
+    const before = await pidOf()
+    await expect(sql`select pg_sleep(20)`.execute(queries)).rejects.toMatchObject({ code: '57014' })
+    expect(await pidOf()).toEqual(before)
+    await queries.destroy()
+    await opened.close()
+  })
+})
+
+/** A TCP proxy whose present connections can be made to carry nothing any more, as a lost route does. */
+async function startSilencer(target: number) {
+  const sockets: Socket[] = []
+  let accepted = 0
+  const server: Server = createServer((near) => {
+    accepted++
+    const far = connectSocket(target, '127.0.0.1')
+    near.pipe(far)
+    far.pipe(near)
+    for (const socket of [near, far]) {
+      sockets.push(socket)
+      socket.on('error', () => {})
+    }
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  return {
+    port: address === null || typeof address === 'string' ? expect.unreachable() : address.port,
+    connections: () => accepted,
+    silence() {
+      for (const socket of sockets) socket.unpipe().pause()
+    },
+    async stop() {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest'
+import { createCommitWaiters } from '../../../src/verified/commit-waiters.ts'
+import type { StoredRecord } from '../../../src/verified/records-store.ts'
+
+const record = { id: 'a record' } as StoredRecord
+const never = new AbortController().signal
+
+/** A signal that counts the listeners it has. */
+function countListeners() {
+  const controller = new AbortController()
+  const { signal } = controller
+  let listeners = 0
+  const add = signal.addEventListener.bind(signal)
+  const remove = signal.removeEventListener.bind(signal)
+  signal.addEventListener = (...call: Parameters<typeof add>) => {
+    listeners++
+    add(...call)
+  }
+  signal.removeEventListener = (...call: Parameters<typeof remove>) => {
+    listeners--
+    remove(...call)
+  }
+  return { controller, signal, listeners: () => listeners }
+}
+
+describe('commit waiters', () => {
+  it('gives a record to everybody who waits for that leaf, and to nobody else', async () => {
+    const waiters = createCommitWaiters()
+    const first = waiters.add('log', 1, never)
+    const second = waiters.add('log', 1, never)
+    waiters.add('log', 2, never)
+    waiters.add('other log', 1, never)
+    for (const waiter of waiters.of('log', 1)) waiter.resolve(record)
+    expect(await first.record).toBe(record)
+    expect(await second.record).toBe(record)
+    expect(waiters.count()).toBe(2)
+    expect(waiters.of('log', 1)).toEqual([])
+  })
+
+  it('rejects with the reason of the signal', async () => {
+    const waiters = createCommitWaiters()
+    const controller = new AbortController()
+    const { record: waiting } = waiters.add('log', 1, controller.signal)
+    const reason = new Error('enough')
+    controller.abort(reason)
+    await expect(waiting).rejects.toBe(reason)
+    expect(waiters.count()).toBe(0)
+    expect(waiters.of('log', 1)).toEqual([])
+  })
+
+  it('rejects at once when the signal was aborted before', async () => {
+    const waiters = createCommitWaiters()
+    const { record: waiting } = waiters.add('log', 1, AbortSignal.abort(new Error('too late')))
+    await expect(waiting).rejects.toThrow('too late')
+    expect(waiters.count()).toBe(0)
+  })
+
+  it.each(['resolved', 'rejected', 'aborted'])('leaves no listener behind when %s', async (how) => {
+    const waiters = createCommitWaiters()
+    const { controller, signal, listeners } = countListeners()
+    const { waiter, record: waiting } = waiters.add('log', 1, signal)
+    expect(listeners()).toBe(1)
+    if (how === 'resolved') waiter.resolve(record)
+    else if (how === 'rejected') waiter.reject(new Error('no'))
+    else controller.abort(new Error('no'))
+    await waiting.catch(() => {})
+    expect(listeners()).toBe(0)
+    expect(waiters.all()).toEqual([])
+  })
+
+  it('ends each waiter once', async () => {
+    const waiters = createCommitWaiters()
+    const { waiter, record: waiting } = waiters.add('log', 1, never)
+    waiter.resolve(record)
+    waiter.reject(new Error('later'))
+    expect(await waiting).toBe(record)
+  })
+
+  it('gives everybody in the order they came', () => {
+    const waiters = createCommitWaiters()
+    const added = [3, 1, 2].map((index) => waiters.add('log', index, never).waiter)
+    expect(waiters.all()).toEqual(added)
+  })
+})

@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest'
+import type { AnchorEvidence } from '../../../src/chain/anchor-blocks-store.ts'
+import type { BlockProofs } from '../../../src/chain/block-proofs.ts'
+import type { BlockProof } from '../../../src/chain/prove-transaction.ts'
+import { BlockUnreadable } from '../../../src/chain/read-block.ts'
+import { RpcError } from '../../../src/chain/rpc.ts'
+import { createEvidence, UNREADABLE_MS } from '../../../src/verified/evidence.ts'
+import type { RecordScope, StoredRecord } from '../../../src/verified/records-store.ts'
+import { NOTARY } from '../../attestation/build-record.ts'
+import { BOOT_CONFIGURATION, buildEvidence } from '../../attestation/evidence/build-evidence.ts'
+import { recordLog } from '../../support/chain.ts'
+
+const { bundle } = buildEvidence()
+const { record, transaction, block } = bundle
+if (block === null || !('request' in record) || !('response' in record))
+  throw new Error('expected a whole bundle')
+const CHAIN_ID = record.log.chain_id
+const PLACE = { number: block.number, hash: block.hash }
+const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.slice(2), 'hex'))
+
+const STORED: StoredRecord = {
+  id: '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11',
+  notary: NOTARY.address.toLowerCase(),
+  index: record.receipt.index,
+  hash: record.hash,
+  request: JSON.stringify(record.request),
+  response: JSON.stringify(record.response),
+  receipt: JSON.stringify(record.receipt),
+  publicKey: record.public_key,
+  signature: record.signature,
+  txHash: record.tx_hash,
+  reanchored: [],
+  attestation: record.attestation,
+  accountId: 'mine',
+  requestId: null,
+  createdAt: record.created_at,
+  outcome: 'complete',
+  logProof: { ...record.log, chainId: CHAIN_ID },
+}
+
+const PROOF: BlockProof = {
+  ...PLACE,
+  header: bytesOf(block.header),
+  transactionIndex: block.transaction_index,
+  transactionProof: block.transaction_proof.map(bytesOf),
+  receiptProof: block.receipt_proof.map(bytesOf),
+}
+
+/** Evidence of one record; notes which blocks were read at once, and for whom the record was looked up. */
+function evidenceOf(
+  anchor: Partial<AnchorEvidence>,
+  options: {
+    readonly prove?: BlockProofs['prove']
+    readonly isOpen?: boolean
+    readonly now?: () => number
+  } = {},
+) {
+  const asked: string[] = []
+  const scopes: RecordScope[] = []
+  const stored: AnchorEvidence = {
+    txHash: record.tx_hash,
+    raw: transaction,
+    bootConfiguration: JSON.stringify(BOOT_CONFIGURATION),
+    chainId: CHAIN_ID,
+    block: PLACE,
+    proof: null,
+    ...anchor,
+  }
+  const evidence = createEvidence({
+    records: {
+      findByHash: async (hash, scope) => {
+        scopes.push(scope)
+        return hash === STORED.hash ? STORED : null
+      },
+    },
+    anchors: { findAnchor: async (txHash) => (txHash === STORED.txHash ? stored : null) },
+    proofs: {
+      prove: (hash) => {
+        asked.push(hash)
+        return options.prove?.(hash) ?? Promise.resolve(new Map([[STORED.txHash, PROOF]]))
+      },
+    },
+    chainId: CHAIN_ID,
+    isOpen: options.isOpen ?? true,
+    log: recordLog().log,
+    waitMs: 50,
+    ...(options.now === undefined ? {} : { now: options.now }),
+  })
+  const read = async () => JSON.parse((await evidence.find(STORED.hash, VIEWER)) ?? 'null')
+  return { evidence, read, asked, scopes }
+}
+
+const WHOLE = JSON.parse(JSON.stringify(bundle))
+
+const VIEWER = { accountId: 'mine', seesAll: false }
+
+describe('createEvidence', () => {
+  it('makes the bundle of stored parts, and asks no chain', async () => {
+    const { read, asked } = evidenceOf({ proof: PROOF })
+    expect(await read()).toEqual(WHOLE)
+    expect(asked).toEqual([])
+  })
+
+  it('reads a block at once whose proofs are not stored', async () => {
+    const { read, asked } = evidenceOf({})
+    expect(await read()).toEqual(WHOLE)
+    expect(asked).toEqual([PLACE.hash])
+  })
+
+  it.each<[string, BlockProofs['prove']]>([
+    ['does not answer in time', () => new Promise(() => undefined)],
+    ['is out of reach', () => Promise.reject(new RpcError('unreachable', 'no connection'))],
+    ['does not know the block', async () => null],
+    ['has the block without the anchor', async () => new Map()],
+  ])('leaves the block out when the chain %s', async (_, prove) => {
+    const { read } = evidenceOf({}, { prove })
+    expect(await read()).toEqual({ ...WHOLE, block: null })
+  })
+
+  it('does not have a block fetched for each who asks when it cannot be read, and tries again after a while', async () => {
+    let nowMs = 5
+    const prove = () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own'))
+    const { read, asked } = evidenceOf({}, { prove, now: () => nowMs })
+    for (let count = 0; count < 3; count++) expect(await read()).toEqual({ ...WHOLE, block: null })
+    expect(asked).toHaveLength(1)
+    nowMs += UNREADABLE_MS - 1
+    await read()
+    expect(asked).toHaveLength(1)
+    nowMs += 1
+    await read()
+    expect(asked).toHaveLength(2)
+  })
+
+  it('asks again at once when the chain was only out of reach', async () => {
+    const prove = () => Promise.reject(new RpcError('unreachable', 'no connection'))
+    const { read, asked } = evidenceOf({}, { prove })
+    await read()
+    await read()
+    expect(asked).toHaveLength(2)
+  })
+
+  it('asks no chain for an anchor in no block, or on another chain', async () => {
+    for (const anchor of [{ block: null }, { chainId: CHAIN_ID + 1 }]) {
+      const { read, asked } = evidenceOf(anchor)
+      expect(await read()).toEqual({ ...WHOLE, block: null })
+      expect(asked).toEqual([])
+    }
+  })
+
+  it('looks among all records, or the account’s own where histories are kept apart', async () => {
+    const open = evidenceOf({})
+    await open.read()
+    const closed = evidenceOf({}, { isOpen: false })
+    await closed.read()
+    expect([...open.scopes, ...closed.scopes]).toEqual([{ accountId: null }, { accountId: 'mine' }])
+    expect(await open.evidence.find('00'.repeat(32), VIEWER)).toBeNull()
+  })
+})

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest'
+import { ValidationError } from '../../../src/api/errors.ts'
+import { parseHashParameter, parseHistoryQuery } from '../../../src/verified/history-query.ts'
+
+const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
+
+function faultsOf(run: () => unknown) {
+  try {
+    run()
+  } catch (error) {
+    if (error instanceof ValidationError) return error.detail.map(({ loc, type }) => [loc.join('.'), type])
+    throw error
+  }
+  return []
+}
+
+describe('parseHistoryQuery', () => {
+  it('gives the first hundred of the caller when nothing is said', () => {
+    expect(parseHistoryQuery({})).toEqual({ limit: 100, cursor: null, filter: 'mine' })
+  })
+
+  it.each([1, 1000])('takes a limit of %i', (limit) => {
+    expect(parseHistoryQuery({ limit: String(limit) }).limit).toBe(limit)
+  })
+
+  it('takes a cursor of either case and ignores what it does not know', () => {
+    const query = parseHistoryQuery({ cursor: id.toUpperCase(), filter: 'all', other: 'x' })
+    expect(query).toEqual({ limit: 100, cursor: id, filter: 'all' })
+  })
+
+  it.each([
+    [{ limit: '0' }, 'query.limit', 'greater_than_equal'],
+    [{ limit: '-1' }, 'query.limit', 'greater_than_equal'],
+    [{ limit: '1001' }, 'query.limit', 'less_than_equal'],
+    [{ limit: '1.5' }, 'query.limit', 'int_parsing'],
+    [{ limit: 'ten' }, 'query.limit', 'int_parsing'],
+    [{ limit: '' }, 'query.limit', 'int_parsing'],
+    [{ limit: '1e2' }, 'query.limit', 'int_parsing'],
+    [{ limit: ['1', '2'] }, 'query.limit', 'string_type'],
+    [{ cursor: 'x' }, 'query.cursor', 'uuid_parsing'],
+    [{ cursor: `${id}\n` }, 'query.cursor', 'uuid_parsing'],
+    [{ filter: 'ours' }, 'query.filter', 'literal_error'],
+  ])('refuses %j', (parameters, loc, type) => {
+    expect(faultsOf(() => parseHistoryQuery(parameters))).toEqual([[loc, type]])
+  })
+})
+
+describe('parseHashParameter', () => {
+  const hash = 'ab'.repeat(32)
+
+  it.each([hash, `0x${hash}`, hash.toUpperCase()])('takes %s', (text) => {
+    expect(parseHashParameter(text)).toBe(hash)
+  })
+
+  it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])('refuses %j', (text) => {
+    expect(faultsOf(() => parseHashParameter(text))).toEqual([['path.hash', 'string_pattern_mismatch']])
+  })
+})

@@ -1,0 +1,231 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { decodeHex, encodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
+import { hashLeaf } from '../../../attestation/merkle/hash.ts'
+import { verifyInclusion } from '../../../attestation/merkle/verify.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { type CommitsStore, createCommitsStore, type NewRecord } from '../../../src/verified/commits-store.ts'
+import {
+  createRecordsStore,
+  type RecordsStore,
+  type StoredRecord,
+} from '../../../src/verified/records-store.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { buildCommit, CREATED_AT, makeLog, OPENING, openLog, storeCommits } from './build-commit.ts'
+
+describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
+  let source: DatabaseSource
+  let commits: CommitsStore
+  let records: RecordsStore
+
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    const database: Database = await source.open()
+    commits = createCommitsStore(database)
+    records = createRecordsStore(database)
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  /** Stores so many records of an account, in commits of `batch`, and gives them in the order of their leaves. */
+  async function storeFor(accountId: string, count: number, batch = 7): Promise<readonly NewRecord[]> {
+    const all = Array.from({ length: count }, () => ({ accountId }))
+    const batches = Array.from({ length: Math.ceil(count / batch) }, (_, at) =>
+      all.slice(at * batch, at * batch + batch),
+    )
+    const { stored } = await storeCommits(commits, makeLog(), batches)
+    return stored.flatMap((commit) => commit.records)
+  }
+
+  async function walk(accountId: string | null, limit: number, onPage = async () => {}) {
+    const pages: (readonly StoredRecord[])[] = []
+    let cursor: string | null = null
+    do {
+      const page = await records.list({ accountId, limit, cursor })
+      if (page === 'unknown_cursor') throw new Error('expected a page')
+      pages.push(page.records)
+      cursor = page.cursor
+      await onPage()
+    } while (cursor !== null)
+    return pages
+  }
+
+  it('gives back all that was stored', async () => {
+    const log = makeLog()
+    const document = randomBytes(500)
+    const accountId = crypto.randomUUID()
+    const state = await openLog(commits, log)
+    const commit = buildCommit({ log, state, nonce: 0, records: [{ accountId }], document })
+    await commits.commit(commit)
+    const { document: _, ...given } = commit.records[0] ?? expect.unreachable()
+    expect(await records.findByIndex(log.notary, 0)).toEqual({
+      ...given,
+      notary: log.notary,
+      publicKey: log.publicKey,
+      txHash: commit.anchor.hash,
+      reanchored: [],
+      attestation: document.toString('base64'),
+      logProof: {
+        size: 1,
+        root: encodeHex(commit.head.root),
+        signature: `0x${encodeHex(commit.head.signature)}`,
+        path: [],
+        ...OPENING.domain,
+      },
+    })
+  })
+
+  it('gives every record an inclusion path to the head of its own commit', async () => {
+    const accountId = crypto.randomUUID()
+    const log = makeLog()
+    const sizes = [1, 2, 1, 5, 8, 3, 1, 13, 30]
+    await storeCommits(
+      commits,
+      log,
+      sizes.map((size) => Array.from({ length: size }, () => ({ accountId }))),
+    )
+    const found = (await walk(accountId, 25)).flat()
+    expect(found).toHaveLength(64)
+    for (const { index, receipt, logProof } of found) {
+      const { size, root, path } = logProof
+      const proof = { leafHash: hashLeaf(encodeUtf8(receipt)), index, path: path.map(decodeHex) }
+      expect(verifyInclusion({ ...proof, head: { size, root: decodeHex(root) } })).toEqual({ index, size })
+      expect(sizes.map((_, at) => sizes.slice(0, at + 1).reduce((sum, each) => sum + each))).toContain(size)
+      expect(size - index).toBeLessThanOrEqual(30)
+    }
+  })
+
+  it('lists the records of a log from a leaf on, everybody’s or one account’s, among those of other logs', async () => {
+    const [one, other] = [crypto.randomUUID(), crypto.randomUUID()]
+    const owners = [one, other, other, one, other, one, one]
+    const log = makeLog()
+    await storeFor(one, 2)
+    const { state } = await storeCommits(commits, log, [
+      owners.slice(0, 3).map((accountId) => ({ accountId })),
+      owners.slice(3).map((accountId) => ({ accountId })),
+    ])
+    await storeFor(one, 2)
+    const indexes = async (accountId: string | null, start: number, limit = 10) =>
+      (await records.listFrom({ accountId, logId: state.logId, start, limit })).map(({ index }) => index)
+    expect(await indexes(null, 0)).toEqual([0, 1, 2, 3, 4, 5, 6])
+    expect(await indexes(null, 2, 3)).toEqual([2, 3, 4])
+    expect(await indexes(one, 0)).toEqual([0, 3, 5, 6])
+    expect(await indexes(one, 1, 2)).toEqual([3, 5])
+    expect(await indexes(other, 2)).toEqual([2, 4])
+    expect(await indexes(other, 5)).toEqual([])
+    expect(await indexes(null, 7)).toEqual([])
+    expect(await indexes(one, 7)).toEqual([])
+    const [found] = await records.listFrom({ accountId: one, logId: state.logId, start: 3, limit: 1 })
+    expect(found).toEqual(await records.findByIndex(log.notary, 3))
+  })
+
+  it('finds nothing that is not there', async () => {
+    const log = makeLog()
+    await storeCommits(commits, log, [[{}]])
+    expect(await records.findByIndex(log.notary, 1)).toBeNull()
+    expect(await records.findByIndex(makeLog().notary, 0)).toBeNull()
+    expect(await records.findByHash('ab'.repeat(32), { accountId: null })).toBeNull()
+  })
+
+  it('finds the first of several records with the same hash', async () => {
+    const hash = randomBytes(32).toString('hex')
+    const log = makeLog()
+    const { stored } = await storeCommits(commits, log, [
+      [{}, { hash }],
+      [{ hash }, { hash }],
+    ])
+    const found = await records.findByHash(hash, { accountId: null })
+    expect(found?.id).toBe(stored[0]?.records[1]?.id)
+  })
+
+  it('finds the first of an account when others have the same hash', async () => {
+    const hash = randomBytes(32).toString('hex')
+    const [mine, theirs] = [crypto.randomUUID(), crypto.randomUUID()]
+    const { stored } = await storeCommits(commits, makeLog(), [
+      [
+        { hash, accountId: theirs },
+        { hash, accountId: mine },
+      ],
+      [{ hash, accountId: mine }],
+    ])
+    expect((await records.findByHash(hash, { accountId: mine }))?.id).toBe(stored[0]?.records[1]?.id)
+    expect(await records.findByHash(hash, { accountId: crypto.randomUUID() })).toBeNull()
+  })
+
+  it.each([1, 7, 20, 100])('pages through an account, newest first, %i at a time', async (limit) => {
+    const accountId = crypto.randomUUID()
+    const stored = await storeFor(accountId, 20)
+    const pages = await walk(accountId, limit)
+    expect(pages.flat().map(({ id }) => id)).toEqual(stored.map(({ id }) => id).toReversed())
+    expect(pages.map((page) => page.length)).toEqual(
+      Array.from({ length: Math.ceil(20 / limit) }, (_, at) => Math.min(limit, 20 - at * limit)),
+    )
+  })
+
+  it('ends with the id of the last record while there is more, and with null when there is none', async () => {
+    const accountId = crypto.randomUUID()
+    const stored = await storeFor(accountId, 3)
+    expect(await records.list({ accountId, limit: 2, cursor: null })).toMatchObject({ cursor: stored[1]?.id })
+    expect(await records.list({ accountId, limit: 3, cursor: null })).toMatchObject({ cursor: null })
+    expect(await records.list({ accountId, limit: 5, cursor: stored[0]?.id ?? '' })).toEqual({
+      records: [],
+      cursor: null,
+    })
+  })
+
+  it('neither repeats nor skips a record while others are added between pages', async () => {
+    const accountId = crypto.randomUUID()
+    const before = await storeFor(accountId, 20)
+    const pages = await walk(accountId, 3, async () => {
+      await storeFor(accountId, 2)
+      await storeFor(crypto.randomUUID(), 2)
+    })
+    expect(pages.flat().map(({ id }) => id)).toEqual(before.map(({ id }) => id).toReversed())
+  })
+
+  it('shows an account its own records only, and everybody everything', async () => {
+    const [mine, theirs] = [crypto.randomUUID(), crypto.randomUUID()]
+    const { stored } = await storeCommits(commits, makeLog(), [
+      [{ accountId: mine }, { accountId: theirs }, { accountId: null }, { accountId: mine }],
+    ])
+    const ids = stored[0]?.records.map(({ id }) => id) ?? []
+    const own = await records.list({ accountId: mine, limit: 10, cursor: null })
+    expect(own).toMatchObject({ records: [{ id: ids[3] }, { id: ids[0] }] })
+    const all = await records.list({ accountId: null, limit: 4, cursor: null })
+    expect(all).toMatchObject({ records: ids.toReversed().map((id) => ({ id })) })
+  })
+
+  it.each([
+    ['of nobody', () => crypto.randomUUID()],
+    ['that is no uuid', () => "'; drop table records; --"],
+    ['that is empty', () => ''],
+    ['of the nil uuid', () => '00000000-0000-0000-0000-000000000000'],
+  ])('does not know a cursor %s', async (_, makeCursor) => {
+    expect(await records.list({ accountId: null, limit: 10, cursor: makeCursor() })).toBe('unknown_cursor')
+  })
+
+  it("does not know another account's record as a cursor, so that ids tell nothing", async () => {
+    const [theirs] = await storeFor(crypto.randomUUID(), 1)
+    const cursor = theirs?.id ?? ''
+    expect(await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor })).toBe('unknown_cursor')
+    expect(await records.list({ accountId: null, limit: 10, cursor })).not.toBe('unknown_cursor')
+  })
+
+  it('takes a cursor in upper case', async () => {
+    const accountId = crypto.randomUUID()
+    const stored = await storeFor(accountId, 2)
+    const page = await records.list({ accountId, limit: 1, cursor: stored[1]?.id.toUpperCase() ?? '' })
+    expect(page).toMatchObject({ records: [{ id: stored[0]?.id }] })
+  })
+
+  it('gives an empty page of an account without records', async () => {
+    const page = await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor: null })
+    expect(page).toEqual({ records: [], cursor: null })
+  })
+
+  it('keeps the seconds at which the enclave finished', async () => {
+    const log = makeLog()
+    await storeCommits(commits, log, [[{ createdAt: 4_102_444_800 }, {}]])
+    expect(await records.findByIndex(log.notary, 0)).toMatchObject({ createdAt: 4_102_444_800 })
+    expect(await records.findByIndex(log.notary, 1)).toMatchObject({ createdAt: CREATED_AT + 1 })
+  })
+})

@@ -1,0 +1,92 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { Logger } from '../../../src/observability/logger.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { type Commit, type CommitsStore, createCommitsStore } from '../../../src/verified/commits-store.ts'
+import { type Committer, type CommitterOptions, createCommitter } from '../../../src/verified/committer.ts'
+import { createRecordsStore, type RecordsStore } from '../../../src/verified/records-store.ts'
+import { type ScriptedLog, TEST_DOMAIN } from '../../support/scripted-log.ts'
+
+/** A committer over a database, with everything it did and said at hand. */
+export type RunningCommitter = {
+  readonly committer: Committer
+  readonly records: RecordsStore
+  readonly relayer: string
+  /** Called around each commit of the store; may throw or wait. */
+  readonly script: {
+    beforeCommit: (commit: Commit) => void | Promise<void>
+    afterCommit: (commit: Commit) => void | Promise<void>
+    /** While it is set, nothing of the database can be reached. */
+    isDatabaseDown: boolean
+  }
+  /** Hashes of the anchors that were signed, in order. */
+  readonly signed: { readonly nonce: number; readonly hash: string }[]
+  /** Error and warning lines. */
+  readonly complaints: { readonly message: string; readonly error: string }[]
+}
+
+export function randomRelayer(): string {
+  return `0x${randomBytes(20).toString('hex')}`
+}
+
+/** Signs no transaction, but names what it was asked to sign: other values give another hash. */
+export function signFake(nonce: number, head: Parameters<CommitterOptions['signAnchor']>[1]) {
+  const raw = Buffer.concat([Buffer.from(`${nonce}/${head.size}/`), head.root, head.signature])
+  return { raw: `0x${raw.toString('hex')}`, hash: `0x${createHash('sha256').update(raw).digest('hex')}` }
+}
+
+/** Starts a committer of this log; its stores are the real ones. */
+export function runCommitter(
+  database: Database,
+  log: Pick<ScriptedLog, 'enclave'>,
+  options: {
+    readonly relayer?: string
+    readonly countTransactions?: () => Promise<number>
+    /** Where to note what is signed, for more than one committer. */
+    readonly signed?: RunningCommitter['signed']
+  } = {},
+): RunningCommitter {
+  const store = createCommitsStore(database)
+  const relayer = options.relayer ?? randomRelayer()
+  const script: RunningCommitter['script'] = {
+    beforeCommit: () => {},
+    afterCommit: () => {},
+    isDatabaseDown: false,
+  }
+  const reach = async <Value>(run: () => Promise<Value>): Promise<Value> => {
+    if (script.isDatabaseDown) throw new Error('connect ECONNREFUSED')
+    return run()
+  }
+  const commits: CommitsStore = {
+    openLog: (opened) => reach(() => store.openLog(opened)),
+    nextNonce: (address) => reach(() => store.nextNonce(address)),
+    raiseNonce: (address, nonce) => reach(() => store.raiseNonce(address, nonce)),
+    commit: (commit) =>
+      reach(async () => {
+        await script.beforeCommit(commit)
+        await store.commit(commit)
+        await script.afterCommit(commit)
+      }),
+  }
+  const { signed = [] } = options
+  const complaints: RunningCommitter['complaints'] = []
+  const complain: Logger['error'] = ({ err }, message) => {
+    complaints.push({ message, error: err instanceof Error ? `${err.name}: ${err.message}` : String(err) })
+  }
+  const records = createRecordsStore(database)
+  const committer = createCommitter({
+    enclave: log.enclave,
+    commits,
+    records,
+    domain: TEST_DOMAIN,
+    relayer: { address: relayer, countTransactions: options.countTransactions ?? (async () => 0) },
+    signAnchor: (nonce, head) => {
+      const anchor = signFake(nonce, head)
+      signed.push({ nonce, hash: anchor.hash })
+      return anchor
+    },
+    log: { debug: () => {}, info: () => {}, warn: complain, error: complain },
+    now: Date.now,
+  })
+  committer.start()
+  return { committer, records, relayer, script, signed, complaints }
+}
