@@ -7,7 +7,7 @@ import {
   type ReleasesConfig,
   releasesOf,
 } from './enclaves/settings.ts'
-import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './net/upstream-settings.ts'
+import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './gateway-faults.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
 import {
   flag,
@@ -22,9 +22,9 @@ import {
   secret,
   text,
   url,
-} from './settings/fields.ts'
-import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './settings/gateway-faults.ts'
-import { type Environment, pickVariables, readSettings } from './settings/read-settings.ts'
+} from './runtime/fields.ts'
+import { type Environment, pickVariables, readSettings } from './runtime/read-settings.ts'
+import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
 

@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
-import { ConfigurationError } from './settings/read-settings.ts'
+import { ConfigurationError } from './runtime/read-settings.ts'
 
 /** The gateway's process: reads its configuration, then serves (src/start/serve.ts). */
 const config = readConfigOrExit()

@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
-import { readRetryAfter } from '../net/refusal.ts'
+import { readRetryAfter } from '../upstream/refusal.ts'
 import { type AnswerChunk, AnswerParser, parseJson, readBackendError } from './answer-chunks.ts'
 import { type BackendAnswer, openAnswer } from './backend-answer.ts'
 import { BackendError } from './backend-error.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type TraceConfig, traceFields, tracesOf } from '../observability/trace-settings.ts'
-import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../settings/fields.ts'
-import { type Environment, readSettings } from '../settings/read-settings.ts'
+import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../runtime/fields.ts'
+import { type Environment, readSettings } from '../runtime/read-settings.ts'
 import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
 import { NODE_TYPES, type NodeType } from './node-type.ts'
 

@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 import { z } from 'zod'
-import { VERSION } from '../settings/version.ts'
+import { VERSION } from '../runtime/version.ts'
 import type { Hardware } from './hardware.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */

@@ -1,4 +1,4 @@
-import { VERSION } from '../settings/version.ts'
+import { VERSION } from '../runtime/version.ts'
 
 /** What a node tells of its machine. Nothing of it can be checked by the gateway. */
 export type Hardware = {

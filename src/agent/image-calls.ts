@@ -1,6 +1,6 @@
 import { isJsonArray, isJsonObject, type Json, memberOf } from '../../attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
-import { writeForm } from '../net/form-body.ts'
+import { writeForm } from '../upstream/form-body.ts'
 import { BackendError } from './backend-error.ts'
 import type { ImageRequest } from './image-frames.ts'
 

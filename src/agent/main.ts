@@ -1,6 +1,6 @@
 import { openLogDestination } from '../observability/log-destination.ts'
 import { createLogger } from '../observability/logger.ts'
-import { ConfigurationError } from '../settings/read-settings.ts'
+import { ConfigurationError } from '../runtime/read-settings.ts'
 import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'

@@ -1,7 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { traceRuns } from '../observability/trace-runs.ts'
 import { openTraces } from '../observability/tracer.ts'
-import { VERSION } from '../settings/version.ts'
+import { VERSION } from '../runtime/version.ts'
 import { startAgent } from './agent.ts'
 import type { BenchmarkProgress } from './benchmark.ts'
 import type { AgentConfig } from './config.ts'

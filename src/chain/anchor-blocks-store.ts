@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
 import type { Database } from '../storage/database.ts'
-import { currentAnchor } from './anchor-sequence.ts'
+import { currentAnchor } from './anchor-sequence-store.ts'
 import type { BlockProof } from './prove-transaction.ts'
 
 /** A block by its number and hash (0x, lower case). */
@@ -70,7 +70,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // No join with logs: without statistics that is begun from there, and reads every anchor (see log-nodes.ts).
+      // No join with logs: without statistics that is begun from there, and reads every anchor (see log-nodes-store.ts).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}

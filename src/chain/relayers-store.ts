@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
-import { hasSuccessor } from './anchor-sequence.ts'
+import { hasSuccessor } from './anchor-sequence-store.ts'
 
 /** What a relayer still has to bring onto the chain. */
 export type RelayerBacklog = {
@@ -65,7 +65,7 @@ export function createRelayersStore(
     },
     async listBacklogs(chainId) {
       // No join with logs: without statistics that is begun from there, and reads every anchor (see
-      // log-nodes.ts).
+      // log-nodes-store.ts).
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at

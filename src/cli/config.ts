@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { secret, text, url } from '../settings/fields.ts'
-import { type Environment, readSettings } from '../settings/read-settings.ts'
+import { secret, text, url } from '../runtime/fields.ts'
+import { type Environment, readSettings } from '../runtime/read-settings.ts'
 
 /** Where `npm start` listens. */
 const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'

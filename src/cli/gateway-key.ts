@@ -1,4 +1,4 @@
-import type { Environment } from '../settings/read-settings.ts'
+import type { Environment } from '../runtime/read-settings.ts'
 import { readGatewaySettings } from './config.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { type Command, CommanderError } from 'commander'
-import { ConfigurationError } from '../settings/read-settings.ts'
+import { ConfigurationError } from '../runtime/read-settings.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { createProgram } from './program.ts'
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { Environment } from '../settings/read-settings.ts'
+import type { Environment } from '../runtime/read-settings.ts'
 import { checkKeyOrigin } from './gateway-key.ts'
 
 /** Options of the `node` commands as commander gives them. Each stands for a variable of src/agent/config.ts. */

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { VERSION } from '../settings/version.ts'
+import { VERSION } from '../runtime/version.ts'
 import { registerAccounts } from './commands/accounts.ts'
 import { registerAttestation } from './commands/attestation.ts'
 import { registerAudit } from './commands/audit.ts'

@@ -1,5 +1,5 @@
 import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
-import { parseSocketUrl } from '../settings/fields.ts'
+import { parseSocketUrl } from '../runtime/fields.ts'
 import type { Enclaves, SeatDescription } from './enclaves.ts'
 
 /** Gives the operator's operations over the enclaves of this process. */

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { integer, list, sockets, text } from '../settings/fields.ts'
-import { type Environment, pickVariables } from '../settings/read-settings.ts'
+import { integer, list, sockets, text } from '../runtime/fields.ts'
+import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 import { ENCLAVES_MAX } from './limits.ts'
 
 /** The gateway's variables of its enclaves. */

@@ -3,7 +3,7 @@ import type { Database } from '../storage/database.ts'
 import type { Queries } from '../storage/tables.ts'
 import { findNewestBenchmarks, saveBenchmark, toBenchmark } from './benchmarks-store.ts'
 import { readNetworkFigures } from './network-store.ts'
-import { hardwareColumns, toNode } from './node-rows.ts'
+import { hardwareColumns, toNode } from './node-rows-store.ts'
 import { NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
 /** An account can have so many nodes, archived ones counted, for a list of them has no pages. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { text, url } from '../settings/fields.ts'
+import { text, url } from '../runtime/fields.ts'
 
 /** Variables of whatever may be traced: the gateway, a node agent. Names are OpenTelemetry's. */
 export const traceFields = {

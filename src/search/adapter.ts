@@ -1,4 +1,4 @@
-import type { EndpointCall } from '../net/endpoint.ts'
+import type { EndpointCall } from '../upstream/endpoint.ts'
 
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 

@@ -1,4 +1,4 @@
-import { EndpointError } from '../net/endpoint-error.ts'
+import { EndpointError } from '../upstream/endpoint-error.ts'
 
 /** A member of a provider's answer, or undefined for what has no such member. */
 export function memberOf(value: unknown, name: string): unknown {

@@ -1,4 +1,4 @@
-import { EndpointError } from '../net/endpoint-error.ts'
+import { EndpointError } from '../upstream/endpoint-error.ts'
 import type { SearchAdapter } from './adapter.ts'
 import { expectObject, listOf, memberOf } from './answer-members.ts'
 

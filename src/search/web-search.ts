@@ -1,7 +1,7 @@
 import { ApiError } from '../api/errors.ts'
-import { callErrorOf } from '../net/call-error.ts'
-import type { Endpoint } from '../net/endpoint.ts'
-import { EndpointError } from '../net/endpoint-error.ts'
+import { callErrorOf } from '../upstream/call-error.ts'
+import type { Endpoint } from '../upstream/endpoint.ts'
+import { EndpointError } from '../upstream/endpoint-error.ts'
 import type { SearchAdapter, SearchQuery } from './adapter.ts'
 import { normaliseResults } from './results.ts'
 

@@ -4,7 +4,7 @@ import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.t
 import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Database } from '../storage/database.ts'
-import { readNodes } from './log-nodes.ts'
+import { readNodes } from './log-nodes-store.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /** Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read anew, try again. */

@@ -8,10 +8,10 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../attestation/merkle/proof-nodes.ts'
-import { currentAnchor, earlierHashes, firstCreatedAt, parseHashes } from '../chain/anchor-sequence.ts'
+import { currentAnchor, earlierHashes, firstCreatedAt, parseHashes } from '../chain/anchor-sequence-store.ts'
 import type { AnchorState } from '../chain/anchors-port.ts'
 import type { Database } from '../storage/database.ts'
-import { readNodes } from './log-nodes.ts'
+import { readNodes } from './log-nodes-store.ts'
 
 /** A signed head of a log, and the transaction that anchors it. */
 export type StoredHead = {
@@ -144,7 +144,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       return { logs: logs.slice(0, limit), hasMore: logs.length > limit }
     },
     async listHeads({ logId, afterSize, limit }) {
-      // From head to head: without statistics (log-nodes.ts), all later heads would be read and sorted for a page.
+      // From head to head: without statistics (log-nodes-store.ts), all later heads would be read and sorted for a page.
       const { rows } = await sql<HeadRow>`
         with recursive page as (
           (select ${pageColumns}, 1 as place from anchors

@@ -2,11 +2,11 @@ import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { buildProof, inclusionNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
-import { laterHashes, parseHashes } from '../chain/anchor-sequence.ts'
+import { laterHashes, parseHashes } from '../chain/anchor-sequence-store.ts'
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 import { createDocumentReader } from './attestation-documents-store.ts'
-import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes.ts'
+import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes-store.ts'
 
 /** Where a record stands in its log: the signed head of the commit that stored it, and the way from the leaf to it. */
 export type LogProof = {

@@ -8,7 +8,7 @@ import { z } from 'zod'
 export const ARTIFACT_FILE = join(import.meta.dirname, 'artifact.json')
 
 /** Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is fixed. */
-const SOURCE_UNIT = 'src/chain/contract/Affidavit.sol'
+const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
  * Everything that decides over the bytecode but the compiler's version (exact in package-lock.json and the pragma).

@@ -6,7 +6,7 @@ import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../../chai
 import { DEPLOYMENT } from '../../chain/contract/deployment.ts'
 import { type Rpc, RpcError } from '../../chain/rpc.ts'
 import { BigQuantity, Hash, readAs } from '../../chain/rpc-values.ts'
-import { ConfigurationError } from '../../settings/read-settings.ts'
+import { ConfigurationError } from '../../runtime/read-settings.ts'
 import { ChainFault } from '../audit/chain-fault.ts'
 import { type ChainSource, openChainSource } from '../audit/chain-source.ts'
 import { CliError } from '../exit-codes.ts'

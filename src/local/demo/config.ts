@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { integer, port, text } from '../../settings/fields.ts'
-import { type Environment, readSettings } from '../../settings/read-settings.ts'
+import { integer, port, text } from '../../runtime/fields.ts'
+import { type Environment, readSettings } from '../../runtime/read-settings.ts'
 
 const schema = z.object({
   /** Address to listen on. Default 127.0.0.1, because a demonstration has no business beyond this machine. */

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net'
-import { ConfigurationError } from '../../settings/read-settings.ts'
+import { ConfigurationError } from '../../runtime/read-settings.ts'
 import { type DemoConfig, readDemoConfig } from './config.ts'
 import type { DemoReady } from './ready.ts'
 import { createDemoServer } from './server.ts'

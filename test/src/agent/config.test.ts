@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import manifest from '../../../package.json' with { type: 'json' }
 import { readAgentConfig, readBenchmarkConfig, readNodeAccess } from '../../../src/agent/config.ts'
-import { ConfigurationError } from '../../../src/settings/read-settings.ts'
-import { VERSION } from '../../../src/settings/version.ts'
+import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
+import { VERSION } from '../../../src/runtime/version.ts'
 
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
 

@@ -6,7 +6,7 @@ import { createEmbeddings } from '../../../src/embeddings/embeddings.ts'
 import { createTokenCounter } from '../../../src/embeddings/tokens/token-counter.ts'
 import { loadCl100k } from '../../../src/embeddings/tokens/vocabulary.ts'
 import { createDemoServer } from '../../../src/local/demo/server.ts'
-import { createEndpoint } from '../../../src/net/endpoint.ts'
+import { createEndpoint } from '../../../src/upstream/endpoint.ts'
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createEndpoint, type Endpoint } from '../../../src/net/endpoint.ts'
 import { SEARCH_ADAPTERS, SEARCH_PROVIDERS, type SearchProviderName } from '../../../src/search/providers.ts'
 import { createWebSearch } from '../../../src/search/web-search.ts'
+import { createEndpoint, type Endpoint } from '../../../src/upstream/endpoint.ts'
 import {
   type EndpointScript,
   refuseWith,

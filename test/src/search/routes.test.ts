@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createEndpoint } from '../../../src/net/endpoint.ts'
 import { SEARCH_ADAPTERS } from '../../../src/search/providers.ts'
 import { createWebSearch } from '../../../src/search/web-search.ts'
+import { createEndpoint } from '../../../src/upstream/endpoint.ts'
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres.ts'

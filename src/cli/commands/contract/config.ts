@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { privateKey } from '../../../settings/fields.ts'
-import { type Environment, readSettings } from '../../../settings/read-settings.ts'
+import { privateKey } from '../../../runtime/fields.ts'
+import { type Environment, readSettings } from '../../../runtime/read-settings.ts'
 
 const schema = z.object({
   /**

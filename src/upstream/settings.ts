@@ -1,7 +1,7 @@
 import type { z } from 'zod'
+import { integer, list, oneOf, secret, url } from '../runtime/fields.ts'
+import type { Environment } from '../runtime/read-settings.ts'
 import { SEARCH_ADAPTERS, SEARCH_PROVIDERS, type SearchProviderName } from '../search/providers.ts'
-import { integer, list, oneOf, secret, url } from '../settings/fields.ts'
-import type { Environment } from '../settings/read-settings.ts'
 
 const MINUTE_MS = 60_000
 

@@ -1,6 +1,6 @@
-import { parseReleaseKey } from '../../attestation/release/release-key.ts'
-import { upstreamFaults } from '../net/upstream-settings.ts'
-import type { Environment } from './read-settings.ts'
+import { parseReleaseKey } from '../attestation/release/release-key.ts'
+import type { Environment } from './runtime/read-settings.ts'
+import { upstreamFaults } from './upstream/settings.ts'
 
 /** Defaults of the two fees, which are compared here. */
 export const MAX_FEE_PER_GAS_GWEI = 500

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readGatewayConfig } from '../../../src/config.ts'
-import { ConfigurationError } from '../../../src/settings/read-settings.ts'
+import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
 
 const upstreamOf = (environment: Record<string, string>) => readGatewayConfig(environment).upstream
 
@@ -93,7 +93,7 @@ describe('the services that the gateway calls', () => {
   })
 
   it('have variables that each say what they mean', () => {
-    const source = readFileSync(join(import.meta.dirname, '../../../src/net/upstream-settings.ts'), 'utf8')
+    const source = readFileSync(join(import.meta.dirname, '../../../src/upstream/settings.ts'), 'utf8')
     const lines = source.slice(0, source.indexOf('type Settings')).split('\n')
     const fields = lines.filter((line) => /^ {2}[A-Z0-9_]+: /.test(line))
     expect(fields.length).toBeGreaterThan(8)

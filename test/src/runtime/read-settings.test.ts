@@ -1,16 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  flag,
-  integer,
-  oneOf,
-  port,
-  positiveNumber,
-  secret,
-  text,
-  url,
-} from '../../../src/settings/fields.ts'
-import { ConfigurationError, readSettings } from '../../../src/settings/read-settings.ts'
+import { flag, integer, oneOf, port, positiveNumber, secret, text, url } from '../../../src/runtime/fields.ts'
+import { ConfigurationError, readSettings } from '../../../src/runtime/read-settings.ts'
 
 const schema = z.object({
   PORT: port.default(3000),

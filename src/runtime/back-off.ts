@@ -1,0 +1,32 @@
+/** Bounds of the pauses between two tries, milliseconds. */
+export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
+
+/**
+ * How much of the pause is random. `none`: the bound itself. `half`: from half of the bound up. `full`: anything up to the
+ * bound, for many clients of one server, so that they do not all come back at once.
+ */
+export type Jitter = 'none' | 'half' | 'full'
+
+/**
+ * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound doubles from `minMs` to
+ * `maxMs`. With full jitter it is never below a tenth of `minMs`, so that refusals that come at once make no busy loop.
+ * `random` gives 0 to below 1.
+ */
+export function backOffMs(
+  failures: number,
+  { minMs, maxMs }: BackOffBounds,
+  { jitter, random = Math.random }: { readonly jitter: Jitter; readonly random?: () => number },
+): number {
+  const boundMs = Math.min(maxMs, minMs * 2 ** Math.min(Math.max(0, failures - 1), DOUBLINGS_MAX))
+  switch (jitter) {
+    case 'none':
+      return boundMs
+    case 'half':
+      return boundMs * (1 - random() / 2)
+    case 'full':
+      return Math.max(minMs / 10, boundMs * random())
+  }
+}
+
+/** Keeps the bound finite, however many failures there were. */
+const DOUBLINGS_MAX = 40

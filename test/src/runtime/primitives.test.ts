@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest'
+import { backOffMs } from '../../../src/runtime/back-off.ts'
+import { LruMap } from '../../../src/runtime/lru-map.ts'
+import { createSerialQueue } from '../../../src/runtime/serial-queue.ts'
+import { singleFlight } from '../../../src/runtime/single-flight.ts'
+
+describe('backOffMs', () => {
+  const bounds = { minMs: 100, maxMs: 1_000 }
+
+  it('doubles its bound from the least to the greatest', () => {
+    const pauses = [1, 2, 3, 4, 5, 6].map((failures) => backOffMs(failures, bounds, { jitter: 'none' }))
+    expect(pauses).toEqual([100, 200, 400, 800, 1_000, 1_000])
+  })
+
+  it('stays finite after a million failures', () => {
+    expect(backOffMs(1_000_000, bounds, { jitter: 'half', random: () => 0 })).toBe(1_000)
+  })
+
+  it('is at least half of its bound with half jitter', () => {
+    expect(backOffMs(2, bounds, { jitter: 'half', random: () => 0 })).toBe(200)
+    expect(backOffMs(2, bounds, { jitter: 'half', random: () => 0.999 })).toBeCloseTo(100.1)
+  })
+
+  it('is never below a tenth of the least with full jitter', () => {
+    expect(backOffMs(3, bounds, { jitter: 'full', random: () => 0 })).toBe(10)
+    expect(backOffMs(3, bounds, { jitter: 'full', random: () => 0.5 })).toBe(200)
+  })
+})
+
+describe('singleFlight', () => {
+  it('shares a run with whoever asks meanwhile, and runs again afterwards', async () => {
+    let runs = 0
+    const ask = singleFlight(async () => ++runs)
+    expect(await Promise.all([ask(), ask(), ask()])).toEqual([1, 1, 1])
+    expect(await ask()).toBe(2)
+  })
+
+  it('gives the error to all who shared the run, and forgets it', async () => {
+    let runs = 0
+    const ask = singleFlight((): Promise<number> => {
+      if (++runs === 1) throw new Error('at once')
+      return Promise.resolve(runs)
+    })
+    const outcomes = await Promise.allSettled([ask(), ask()])
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    expect(await ask()).toBe(2)
+  })
+})
+
+describe('createSerialQueue', () => {
+  it('starts a task when the one before has ended', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const queue = createSerialQueue()
+    const seen: string[] = []
+    const first = queue.run(async () => {
+      await promise
+      seen.push('first')
+    })
+    const second = queue.run(async () => void seen.push('second'))
+    await Promise.resolve()
+    expect(seen).toEqual([])
+    resolve()
+    await Promise.all([first, second])
+    expect(seen).toEqual(['first', 'second'])
+  })
+
+  it('goes on after a task that failed, whose error its giver gets', async () => {
+    const queue = createSerialQueue()
+    const failing = queue.run(() => Promise.reject(new Error('no')))
+    const next = queue.run(async () => 'yes')
+    await expect(failing).rejects.toThrow('no')
+    expect(await next).toBe('yes')
+    await queue.idle()
+  })
+})
+
+describe('LruMap', () => {
+  it('forgets what was used longest ago', () => {
+    const map = new LruMap<string, number>(2)
+    map.set('a', 1)
+    map.set('b', 2)
+    expect(map.get('a')).toBe(1)
+    map.set('c', 3)
+    expect([...map]).toEqual([
+      ['a', 1],
+      ['c', 3],
+    ])
+    expect(map.get('b')).toBeUndefined()
+    expect(map.delete('a')).toBe(true)
+    expect(map.size).toBe(1)
+  })
+})
