@@ -12,7 +12,7 @@ import {
   SEARCH_ROWS,
 } from './media-rows.ts'
 import type { ReplyFields } from './missing-fields.ts'
-import { BENCHMARK_ROWS, CREATE_NODE_ROWS, NODE_INFO_ROWS, UPDATE_NODE_ROWS } from './node-rows-store.ts'
+import { BENCHMARK_ROWS, CREATE_NODE_ROWS, NODE_INFO_ROWS, UPDATE_NODE_ROWS } from './node-rows.ts'
 import { BENCHMARK_QUERY_ROWS, HISTORY_ROWS, hashRows, NODE_QUERY_ROWS } from './parameter-rows.ts'
 import * as fields from './reply-fields.ts'
 
