@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import { BACK_OFF, type BackOffBounds, pauseAfter } from './back-off.ts'
 import type { Backend } from './backend.ts'
@@ -12,7 +13,6 @@ import {
   openConnection,
 } from './connection.ts'
 import { createGatewayClient, GatewayError } from './gateway-client.ts'
-import type { Hardware } from './hardware.ts'
 import type { Load } from './load.ts'
 import type { NodeType } from './node-type.ts'
 import { AgentFailure, registerNode } from './registration.ts'
@@ -45,7 +45,7 @@ export type AgentOptions = {
   readonly backend: Backend
   /** Null: all that the backend lists. */
   readonly models: readonly string[] | null
-  readonly readHardware: () => Promise<Hardware>
+  readonly readHardware: () => Promise<NodeHardware>
   readonly readLoad: () => Promise<Load>
   readonly benchmark?: BenchmarkPlan
   readonly tokensPerSecondMin?: number

@@ -1,7 +1,7 @@
 import { Pool } from 'undici'
 import { z } from 'zod'
+import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
-import type { Hardware } from './hardware.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 export const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
@@ -27,7 +27,7 @@ export type GatewayClient = {
   createNode(name: string): Promise<string>
   /** What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null: no such node. */
   findNode(nodeId: string): Promise<NodeInfo | null>
-  saveHardware(nodeId: string, hardware: Hardware): Promise<void>
+  saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
   fetchStats(nodeId: string): Promise<NodeStats>
   /** Tokens per second; null when there is no benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<number | null>
@@ -71,8 +71,10 @@ export function createGatewayClient(options: {
     createNode: async (name) =>
       (await send('POST', '/v1/dashboard/node', createdSchema, { node_name: name })).node_id,
     findNode: (nodeId) => orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    saveHardware: async (nodeId, hardware) => {
-      await send('POST', '/v1/node/info', okSchema, hardwareBody(nodeId, hardware))
+    // Other gateways may take a limit that is there for one, whatever it is.
+    saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
+      const body = { node_id: nodeId, ...hardware, ...(limit === null ? {} : { power_limit: limit }) }
+      await send('POST', '/v1/node/info', okSchema, body)
     },
     fetchStats: (nodeId) => send('GET', `/v1/node/stats?${query({ node_id: nodeId })}`, statsSchema),
     findBenchmark: async (nodeId, model) => {
@@ -159,23 +161,6 @@ async function orNull<Value>(reply: Promise<Value>): Promise<Value | null> {
   } catch (error) {
     if (error instanceof GatewayError && error.status === 404 && error.isFinal) return null
     throw error
-  }
-}
-
-function hardwareBody(nodeId: string, hardware: Hardware): object {
-  return {
-    node_id: nodeId,
-    gpu_model: hardware.gpuModel,
-    vram: hardware.vramMb,
-    gpu_count: hardware.gpuCount,
-    cpu_model: hardware.cpuModel,
-    cpu_count: hardware.cpuCount,
-    ram: hardware.ramMb,
-    network_download_speed: hardware.networkMbps,
-    network_upload_speed: hardware.networkMbps,
-    operating_system: hardware.operatingSystem,
-    version: hardware.version,
-    ...(hardware.powerLimitWatts === null ? {} : { power_limit: hardware.powerLimitWatts }),
   }
 }
 

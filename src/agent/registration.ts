@@ -1,10 +1,10 @@
+import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
 import { MODELS_MAX } from './frames.ts'
 import type { GatewayClient } from './gateway-client.ts'
-import type { Hardware } from './hardware.ts'
 import type { NodeType } from './node-type.ts'
 
 /** This node cannot be run as it is configured: trying again changes nothing. The message is for its operator. */
@@ -20,7 +20,7 @@ export type RegistrationOptions = {
   readonly backend: Backend
   /** Models to serve; null: all that the backend lists. */
   readonly models: readonly string[] | null
-  readonly readHardware: () => Promise<Hardware>
+  readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
   /** A stored benchmark below this is measured again, and a node that stays below it does not connect. */
   readonly tokensPerSecondMin: number

@@ -2,6 +2,9 @@ import { z } from 'zod'
 import { described } from './described.ts'
 import { faultIssue } from './issues.ts'
 
+/** Not bounded by the interface: a model id that is longer than any is an attack on the logs. */
+export const MODEL_LENGTH_MAX = 512
+
 /**
  * Schema of a text of `min` to `max` characters (code points), without control characters: a name that is shown on
  * terminals, and that a database can store. One that has characters must have one that is no white space.

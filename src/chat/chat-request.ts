@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { boundedInteger } from '../api/bounded-integer.ts'
 import { boundedList } from '../api/bounded-list.ts'
+import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
 import { described, jsonSchemaOf } from '../api/described.ts'
 import { ValidationError } from '../api/errors.ts'
 import { faultDetails } from '../api/fault-details.ts'
@@ -17,9 +18,8 @@ export const PENALTY_MAX = 2
 export const TEMPERATURE_MAX = 2
 export const SCHEMA_NAME_PATTERN = /^[a-zA-Z0-9_-]{1,64}$/
 
-/** Not bounded by the interface: choices as at OpenAI; a model id that is longer than any is an attack on the logs. */
+/** Not bounded by the interface: choices as at OpenAI. */
 export const CHOICES_MAX = 128
-export const MODEL_LENGTH_MAX = 512
 
 /** What the gateway itself needs of a valid chat request; the enclave gets the caller's bytes. */
 export type ChatRequest = {

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { boundedInteger } from '../api/bounded-integer.ts'
+import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
 import { described, jsonSchemaOf } from '../api/described.ts'
 import { ValidationError } from '../api/errors.ts'
 import { FAULTS_MAX, faultDetails } from '../api/fault-details.ts'
 import { addIssuesOf, faultIssue } from '../api/issues.ts'
 import { parseJsonBody } from '../api/json-body.ts'
-import { MODEL_LENGTH_MAX } from '../chat/chat-request.ts'
 
 /** Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of any vocabulary. */
 export const INPUTS_MAX = 2_048

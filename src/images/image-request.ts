@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { boundedInteger } from '../api/bounded-integer.ts'
+import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
 import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
 import { faultDetails } from '../api/fault-details.ts'
 import { validateBody } from '../api/json-body.ts'
 import type { FormPart } from '../api/multipart.ts'
-import { MODEL_LENGTH_MAX } from '../chat/chat-request.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
 /** Interface, 2.5 and part 8. */

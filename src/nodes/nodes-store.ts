@@ -1,33 +1,20 @@
-import { sql } from 'kysely'
+import { type Selectable, sql } from 'kysely'
 import type { Database } from '../storage/database.ts'
-import type { Queries } from '../storage/tables.ts'
-import { findNewestBenchmarks, saveBenchmark, toBenchmark } from './benchmarks-store.ts'
-import { readNetworkFigures } from './network-store.ts'
-import { hardwareColumns, toNode } from './node-rows-store.ts'
-import { NODE_STATES, type NodeState, stopState } from './node-state.ts'
+import type { Queries, Tables } from '../storage/tables.ts'
+import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
+import { type NodeHardware, pickHardware } from './protocol/registration.ts'
 
 /** An account can have so many nodes, archived ones counted, for a list of them has no pages. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
 /** Models that are remembered of nodes that are not connected. */
-export const OFFERED_MODELS_MAX = 10_000
+const OFFERED_MODELS_MAX = 10_000
 
-/** What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in watts. */
-export type NodeHardware = {
-  readonly operatingSystem: string
-  readonly cpuModel: string
-  readonly cpuCount: number | null
-  readonly ram: number
-  /** Null on a machine without a GPU. */
-  readonly gpuModel: string | null
-  readonly gpuCount: number | null
-  readonly vram: number | null
-  readonly powerLimit: number | null
-  readonly networkDownloadSpeed: number | null
-  readonly networkUploadSpeed: number | null
-  /** Of the agent. */
-  readonly version: string | null
-}
+/** A node can have benchmarks of so many models. */
+export const BENCHMARKS_PER_NODE_MAX = 100
+
+/** Models of the network's figures, the fastest first: their names are their nodes' own. */
+const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
 export type StoredNode = {
@@ -59,7 +46,7 @@ export type NodeBenchmark = {
 }
 
 /** Connected nodes together, by their own benchmarks of the models they serve. */
-export type NetworkFigures = {
+type NetworkFigures = {
   /** Without the archived ones. */
   readonly nodes: number
   readonly connectedNodes: number
@@ -144,7 +131,7 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
     async saveHardware({ nodeId, accountId, hardware, at }) {
       const { numUpdatedRows } = await queries
         .updateTable('nodes')
-        .set({ ...hardwareColumns(hardware), hardware_at: at })
+        .set({ ...hardware, hardware_at: at })
         .where('node_id', '=', nodeId)
         .where('account_id', '=', accountId)
         .executeTakeFirstOrThrow()
@@ -239,4 +226,107 @@ async function updateNode(
     isNameUpdated: name !== null && name !== was.was_named,
     isArchivalUpdated: isArchived !== null && isArchived !== was.was_archived,
   }
+}
+
+function toNode(row: Selectable<Tables['nodes']>): StoredNode {
+  if (row.state !== null && !isNodeState(row.state))
+    throw new TypeError(`expected a node state, got ${row.state}`)
+  const isReported = row.operating_system !== null && row.cpu_model !== null && row.ram !== null
+  return {
+    nodeId: row.node_id,
+    accountId: row.account_id,
+    name: row.name,
+    createdAt: row.created_at,
+    isArchived: row.is_archived,
+    state: row.state,
+    hardware: isReported ? pickHardware(row) : null,
+    connectedSince: row.connected_since,
+    lastSeenAt: row.last_seen_at,
+    models: row.models,
+    totalUptimeSeconds: row.total_uptime_seconds,
+    requestsServed: row.requests_served,
+  }
+}
+
+type BenchmarkRow = Selectable<Tables['node_benchmarks']>
+
+function toBenchmark(row: BenchmarkRow): NodeBenchmark {
+  return {
+    nodeId: row.node_id,
+    model: row.model,
+    tokensPerSecond: row.tokens_per_second,
+    createdAt: row.created_at,
+  }
+}
+
+/** Calls at once for new models may pass the bound by a few. */
+async function saveBenchmark(
+  queries: Queries,
+  { nodeId, accountId, model, tokensPerSecond, createdAt }: Parameters<NodesStore['saveBenchmark']>[0],
+): ReturnType<NodesStore['saveBenchmark']> {
+  const { rows } = await sql<{ is_known: boolean; saved: number }>`
+    with node as (
+      select node_id from nodes
+      where node_id = ${nodeId} and account_id = ${accountId}::uuid and hardware_at is not null),
+    saved as (
+      insert into node_benchmarks (node_id, model, tokens_per_second, created_at)
+      select node_id, ${model}, ${tokensPerSecond}::double precision, ${createdAt}::bigint from node
+      where (select count(*) from node_benchmarks where node_id = ${nodeId} and model <> ${model})
+        < ${BENCHMARKS_PER_NODE_MAX}::integer
+      on conflict (node_id, model) do update
+        set tokens_per_second = excluded.tokens_per_second, created_at = excluded.created_at, position = default
+      returning 1)
+    select exists (select from node) as is_known, (select count(*) from saved)::integer as saved`.execute(
+    queries,
+  )
+  if (rows[0]?.saved === 1) return 'saved'
+  return rows[0]?.is_known ? 'too_many' : 'unknown_node'
+}
+
+/** Gives the newest benchmark of one node, or of each of an account's nodes, by node id. */
+async function findNewestBenchmarks(
+  queries: Queries,
+  of: { readonly nodeId: string } | { readonly accountId: string },
+): Promise<ReadonlyMap<string, NodeBenchmark>> {
+  const those =
+    'nodeId' in of
+      ? sql`node_id = ${of.nodeId}`
+      : sql`node_id in (select node_id from nodes where account_id = ${of.accountId}::uuid)`
+  const { rows } = await sql<BenchmarkRow>`
+    select distinct on (node_id) * from node_benchmarks where ${those}
+    order by node_id, created_at desc, position desc`.execute(queries)
+  return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
+}
+
+/** One pass over the connected nodes and their benchmarks. */
+async function readNetworkFigures(queries: Queries): Promise<NetworkFigures> {
+  const [counts, models] = await Promise.all([readCounts(queries), readModels(queries)])
+  return { ...counts, models }
+}
+
+async function readCounts(queries: Queries): Promise<Omit<NetworkFigures, 'models'>> {
+  const { rows } = await sql<{ nodes: number; connected: number; tokens_per_second: number }>`
+    select (select count(*) from nodes where not is_archived) as nodes,
+      (select count(*) from nodes where connected_since is not null) as connected,
+      (select coalesce(sum(fastest), 0) from (
+        select max(b.tokens_per_second) as fastest from nodes n
+        join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+        where n.connected_since is not null group by n.node_id) each_node) as tokens_per_second`.execute(
+    queries,
+  )
+  const { nodes, connected, tokens_per_second: tokensPerSecond } = rows[0] ?? NO_NODES
+  return { nodes, connectedNodes: connected, tokensPerSecond }
+}
+
+const NO_NODES = { nodes: 0, connected: 0, tokens_per_second: 0 }
+
+async function readModels(queries: Queries): Promise<NetworkFigures['models']> {
+  const { rows } = await sql<{ model: string; tokens_per_second: number }>`
+    select b.model, sum(b.tokens_per_second) as tokens_per_second from nodes n
+    join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+    where n.connected_since is not null
+    group by b.model order by tokens_per_second desc, b.model limit ${NETWORK_MODELS_MAX}::integer`.execute(
+    queries,
+  )
+  return rows.map((row) => ({ model: row.model, tokensPerSecond: row.tokens_per_second }))
 }

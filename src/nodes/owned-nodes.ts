@@ -1,8 +1,17 @@
+import { wordlists } from 'ethers'
+import type { z } from 'zod'
 import { ApiError } from '../api/errors.ts'
-import type { InferencesStore } from './inferences-store.ts'
-import { makeNodeId } from './node-ids.ts'
-import { nodeBenchmarkReply, nodeInfoReply, nodeListItem, nodeStatsReply } from './node-replies.ts'
-import type { NodeBenchmark, NodeHardware, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
+import type { InferencesStore, NodeStats } from './inferences-store.ts'
+import { statusText } from './node-state.ts'
+import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
+import {
+  type NodeHardware,
+  type nodeBenchmarkReply,
+  type nodeInfoReply,
+  type nodeListReply,
+  type nodeStatsReply,
+  pickHardware,
+} from './protocol/registration.ts'
 
 /** New ids that are tried for one node before something must be wrong with the randomness. */
 export const NODE_ID_TRIES = 8
@@ -76,12 +85,27 @@ export function createOwnedNodes(options: {
         nodes.list(accountId),
         inferences.servedDay(accountId, now),
       ])
-      const items = listed.map(({ benchmark, ...node }) =>
-        nodeListItem({ node, benchmark, requestsServedDay: servedDay.get(node.nodeId) ?? 0, now }),
-      )
-      return { response: 'OK', nodes: items }
+      const items = listed.map(({ benchmark, ...node }) => {
+        const described = describe(node, now)
+        return {
+          ...described,
+          total_uptime_seconds: node.totalUptimeSeconds + described.run_duration_seconds,
+          requests_served: node.requestsServed,
+          requests_served_day: servedDay.get(node.nodeId) ?? 0,
+          benchmark_tokens_per_second: benchmark?.tokensPerSecond ?? null,
+          is_archived: node.isArchived,
+          node_created_at: node.createdAt,
+        }
+      })
+      return { response: 'OK', nodes: items } satisfies z.output<typeof nodeListReply>
     },
-    info: async (node) => nodeInfoReply(await findOwn(node), unixSeconds()),
+    async info(own) {
+      const node = await findOwn(own)
+      return {
+        ...describe(node, unixSeconds()),
+        node_created_at: node.createdAt,
+      } satisfies z.output<typeof nodeInfoReply>
+    },
     async saveInfo(node) {
       if (!(await nodes.saveHardware({ ...node, at: unixSeconds() }))) throw unknownNode()
       return { response: 'OK' }
@@ -92,13 +116,17 @@ export function createOwnedNodes(options: {
         nodes.newestBenchmark(node.nodeId),
         inferences.stats(node.nodeId, unixSeconds()),
       ])
-      return nodeStatsReply({ node, benchmark, stats })
+      return statsReply(node, benchmark, stats)
     },
     async benchmark({ model, ...own }) {
       const { nodeId } = await findOwn(own)
       const benchmark = await nodes.findBenchmark(nodeId, model)
       if (benchmark === null) throw new ApiError('not_found', 'This node has no benchmark of this model')
-      return nodeBenchmarkReply(benchmark)
+      return {
+        node_id: nodeId,
+        model_name: benchmark.model,
+        tokens_per_second: benchmark.tokensPerSecond,
+      } satisfies z.output<typeof nodeBenchmarkReply>
     },
     async saveBenchmark(benchmark) {
       const outcome = await nodes.saveBenchmark({ ...benchmark, createdAt: unixSeconds() })
@@ -116,4 +144,68 @@ export function createOwnedNodes(options: {
 
 function unknownNode(): ApiError {
   return new ApiError('not_found', 'This account has no such node')
+}
+
+/** What a node's owner reads of it; its hardware is null until its agent has reported it. `now` is Unix seconds. */
+function describe(node: StoredNode, now: number) {
+  return {
+    node_id: node.nodeId,
+    ...pickHardware(node.hardware ?? {}),
+    name_alias: node.name,
+    status: statusText(node.state),
+    run_duration_seconds: runDurationSeconds(node, now),
+  }
+}
+
+/** The average is in seconds. */
+function statsReply(
+  node: StoredNode,
+  benchmark: NodeBenchmark | null,
+  { averageTimeToFirstTokenMs: averageMs, requestsServedDay, completed }: NodeStats,
+): z.output<typeof nodeStatsReply> {
+  return {
+    requests_served: node.requestsServed,
+    requests_served_day: requestsServedDay,
+    average_time_to_first_token: averageMs === null ? null : averageMs / 1000,
+    benchmark_tokens_per_second: benchmark?.tokensPerSecond ?? null,
+    benchmark_model_name: benchmark?.model ?? null,
+    benchmark_created_at: benchmark?.createdAt ?? null,
+    completed_inferences: completed.map((inference) => ({
+      model_name: inference.model,
+      prompt_tokens: inference.promptTokens,
+      completion_tokens: inference.completionTokens,
+      total_tokens: inference.totalTokens,
+      created_at: inference.createdAt,
+    })),
+  }
+}
+
+/** 0 while it is not connected, and for a connection that the clock places in the future. */
+function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
+  return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
+}
+
+/** Words of a node id: 5 × 11 bits. */
+const NODE_ID_WORDS = 5
+
+/**
+ * Gives a new node id, five words of the English list of BIP-39 that are drawn alike, joined by `_`. It names a node and
+ * is no secret. `random` gives so many unpredictable bytes. Two of a million nodes have the same id by chance in one of
+ * 72,000 cases: whoever stores it must try again.
+ */
+export function makeNodeId(random: (length: number) => Uint8Array): string {
+  const bytes = random(2 * NODE_ID_WORDS)
+  const draws = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  return Array.from({ length: NODE_ID_WORDS }, (_, index) =>
+    english().getWord(draws.getUint16(2 * index) % WORDS),
+  ).join('_')
+}
+
+/** A power of two, so that the rest of a division of 16 bits is even. */
+const WORDS = 2048
+
+function english() {
+  const { en } = wordlists
+  if (en === undefined) throw new TypeError('expected the English word list in ethers')
+  return en
 }

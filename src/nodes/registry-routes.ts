@@ -8,16 +8,19 @@ import {
   type RouteHandler,
   sendJson,
 } from '../api/context.ts'
+import { validateBody } from '../api/json-body.ts'
+import { type QueryParameters, validateParameters } from '../api/parameters.ts'
 import { readJsonBody } from '../api/read-body.ts'
-import {
-  parseBenchmarkQuery,
-  parseCreateNode,
-  parseNodeBenchmark,
-  parseNodeInfo,
-  parseNodeQuery,
-  parseUpdateNode,
-} from './node-request.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
+import {
+  benchmarkQuery,
+  createNode,
+  nodeBenchmark,
+  nodeInfo,
+  nodeQuery,
+  pickHardware,
+  updateNode,
+} from './protocol/registration.ts'
 
 /** The bodies of all these routes are a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
@@ -99,4 +102,36 @@ async function readBody({ req, res }: RouteContext, admission: Admission): Promi
   } finally {
     slot.release()
   }
+}
+
+function parseCreateNode(body: Uint8Array): { readonly name: string } {
+  return { name: validateBody(createNode, body).node_name }
+}
+
+function parseUpdateNode(body: Uint8Array) {
+  const { node_id: nodeId, node_name: name, is_archived: isArchived } = validateBody(updateNode, body)
+  return { nodeId, name: name ?? null, isArchived: isArchived ?? null }
+}
+
+function parseNodeInfo(body: Uint8Array) {
+  const { node_id: nodeId, ...members } = validateBody(nodeInfo, body)
+  return { nodeId, hardware: pickHardware(members) }
+}
+
+function parseNodeBenchmark(body: Uint8Array) {
+  const benchmark = validateBody(nodeBenchmark, body)
+  return {
+    nodeId: benchmark.node_id,
+    model: benchmark.model_name,
+    tokensPerSecond: benchmark.tokens_per_second,
+  }
+}
+
+function parseNodeQuery(parameters: QueryParameters): { readonly nodeId: string } {
+  return { nodeId: validateParameters('query', nodeQuery, parameters).node_id }
+}
+
+function parseBenchmarkQuery(parameters: QueryParameters) {
+  const { node_id: nodeId, model } = validateParameters('query', benchmarkQuery, parameters)
+  return { nodeId, model }
 }

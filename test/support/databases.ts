@@ -82,7 +82,7 @@ async function prepareTemplate(): Promise<string> {
 
 async function describeTemplate(): Promise<string> {
   const digest = createHash('sha256')
-  const migrations = path.join(HOUSE, 'migrations')
+  const migrations = path.join(HOUSE, 'src/storage/migrations')
   const files = (await readdir(migrations)).filter((file) => file.endsWith('.ts')).toSorted()
   for (const file of files) digest.update(file).update(await readFile(path.join(migrations, file)))
   digest.update(await readFile(createRequire(import.meta.url).resolve('@electric-sql/pglite')))

@@ -136,16 +136,16 @@ async function registerNode(
 }
 
 const HARDWARE = {
-  gpuModel: null,
+  gpu_model: null,
   vram: 0,
-  gpuCount: 0,
-  cpuModel: 'Test',
-  cpuCount: 1,
+  gpu_count: 0,
+  cpu_model: 'Test',
+  cpu_count: 1,
   ram: 1024,
-  powerLimit: null,
-  networkDownloadSpeed: null,
-  networkUploadSpeed: null,
-  operatingSystem: 'Test 1',
+  power_limit: null,
+  network_download_speed: null,
+  network_upload_speed: null,
+  operating_system: 'Test 1',
   version: '0.1.0',
 }
 

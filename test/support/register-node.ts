@@ -56,3 +56,6 @@ export async function createMeasuredNode(caller: Caller, models: readonly string
 export async function getJson(caller: Caller, path: string): Promise<Record<string, unknown>> {
   return (await (await getPath(caller, path)).json()) as Record<string, unknown>
 }
+
+/** A node id: words of the English BIP-39 list, joined by `_`. */
+export const NODE_ID_FORM = /^[a-z]{3,8}(_[a-z]{3,8}){4}$/

@@ -5,11 +5,11 @@ import { readLoad } from '../../../src/agent/load.ts'
 describe('readHardware', () => {
   it('reads this machine, with or without a GPU', async () => {
     const hardware = await readHardware()
-    expect(hardware.cpuCount).toBeGreaterThan(0)
-    expect(hardware.ramMb).toBeGreaterThan(100)
-    expect(hardware.operatingSystem).not.toBe('')
-    expect(hardware.gpuModel === null).toBe(hardware.gpuCount === 0)
-    expect(Number.isInteger(hardware.vramMb)).toBe(true)
+    expect(hardware.cpu_count).toBeGreaterThan(0)
+    expect(hardware.ram).toBeGreaterThan(100)
+    expect(hardware.operating_system).not.toBe('')
+    expect(hardware.gpu_model === null).toBe(hardware.gpu_count === 0)
+    expect(Number.isInteger(hardware.vram)).toBe(true)
   })
 })
 
@@ -18,28 +18,28 @@ describe('describeGpus', () => {
     const a100 = { model: 'NVIDIA A100', vram: 0, memoryTotal: 81_920, powerLimit: 399.6 }
     const display = { model: 'ASPEED', vram: 16 }
     expect(describeGpus([display, a100, a100])).toEqual({
-      gpuModel: 'NVIDIA A100',
-      vramMb: 163_840,
-      gpuCount: 2,
-      powerLimitWatts: 400,
+      gpu_model: 'NVIDIA A100',
+      vram: 163_840,
+      gpu_count: 2,
+      power_limit: 400,
     })
   })
 
   it('takes a GPU of which no driver tells anything by its memory', () => {
     expect(describeGpus([{ model: '', vram: 8192 }])).toEqual({
-      gpuModel: 'unknown',
-      vramMb: 8192,
-      gpuCount: 1,
-      powerLimitWatts: null,
+      gpu_model: 'unknown',
+      vram: 8192,
+      gpu_count: 1,
+      power_limit: null,
     })
   })
 
   it.each([[[]], [[{ model: 'ASPEED', vram: null }]]])('takes %j as no GPU', (controllers) => {
     expect(describeGpus(controllers)).toEqual({
-      gpuModel: null,
-      vramMb: 0,
-      gpuCount: 0,
-      powerLimitWatts: null,
+      gpu_model: null,
+      vram: 0,
+      gpu_count: 0,
+      power_limit: null,
     })
   })
 })

@@ -9,7 +9,7 @@ import { described, jsonSchemaOf } from '../../../src/api/described.ts'
 import { integerText } from '../../../src/api/parameters.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
 import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
-import { nodeInfo } from '../../../src/nodes/node-request.ts'
+import { nodeInfo } from '../../../src/nodes/protocol/registration.ts'
 
 const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, strictTypes: false, strictRequired: false })
 

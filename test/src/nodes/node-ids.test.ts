@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { makeNodeId, NODE_ID_FORM } from '../../../src/nodes/node-ids.ts'
+import { makeNodeId } from '../../../src/nodes/owned-nodes.ts'
+import { NODE_ID_FORM } from '../../support/register-node.ts'
 
 describe('makeNodeId', () => {
   it('takes each word from eleven bits, the others of the sixteen aside', () => {

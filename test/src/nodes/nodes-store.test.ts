@@ -2,39 +2,39 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BENCHMARKS_PER_NODE_MAX } from '../../../src/nodes/benchmarks-store.ts'
 import {
+  BENCHMARKS_PER_NODE_MAX,
   createNodesStore,
   NODES_PER_ACCOUNT_MAX,
-  type NodeHardware,
   type NodesStore,
 } from '../../../src/nodes/nodes-store.ts'
+import type { NodeHardware } from '../../../src/nodes/protocol/registration.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const HARDWARE: NodeHardware = {
-  operatingSystem: "Linux 'x'",
-  cpuModel: 'CPU ä',
-  cpuCount: 8,
+  operating_system: "Linux 'x'",
+  cpu_model: 'CPU ä',
+  cpu_count: 8,
   ram: 16_384,
-  gpuModel: 'NVIDIA GeForce RTX 4090',
-  gpuCount: 2,
+  gpu_model: 'NVIDIA GeForce RTX 4090',
+  gpu_count: 2,
   vram: 24_564,
-  powerLimit: 450,
-  networkDownloadSpeed: 93.25,
-  networkUploadSpeed: 0,
+  power_limit: 450,
+  network_download_speed: 93.25,
+  network_upload_speed: 0,
   version: '0.0.19',
 }
 
 const BARE_HARDWARE: NodeHardware = {
   ...HARDWARE,
-  cpuCount: null,
-  gpuModel: null,
-  gpuCount: null,
+  cpu_count: null,
+  gpu_model: null,
+  gpu_count: null,
   vram: null,
-  powerLimit: null,
-  networkDownloadSpeed: null,
-  networkUploadSpeed: null,
+  power_limit: null,
+  network_download_speed: null,
+  network_upload_speed: null,
   version: null,
 }
 

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NODE_ID_FORM } from '../../../src/nodes/node-ids.ts'
 import { NODE_BODY_BYTES_MAX } from '../../../src/nodes/registry-routes.ts'
 import { getPath, outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
@@ -10,6 +9,7 @@ import {
   createNode,
   getJson,
   NODE_HARDWARE,
+  NODE_ID_FORM,
   sendBody,
 } from '../../support/register-node.ts'
 import { createScriptedDispatcher } from '../../support/scripted-dispatcher.ts'

@@ -1,18 +1,16 @@
 import {
   benchmarkQuery,
   createNode,
-  nodeBenchmark,
-  nodeInfo,
-  nodeQuery,
-  updateNode,
-} from '../../../nodes/node-request.ts'
-import {
   networkStatsReply,
+  nodeBenchmark,
   nodeBenchmarkReply,
+  nodeInfo,
   nodeInfoReply,
   nodeListReply,
+  nodeQuery,
   nodeStatsReply,
-} from '../../../nodes/replies.ts'
+  updateNode,
+} from '../../../nodes/protocol/registration.ts'
 import { createdNode, done, updatedNode } from '../../service-replies.ts'
 import type { Operation } from '../operation.ts'
 

@@ -1,0 +1,165 @@
+import { z } from 'zod'
+import { requiredInteger } from '../../api/bounded-integer.ts'
+import { boundedText, MODEL_LENGTH_MAX } from '../../api/bounded-text.ts'
+
+/**
+ * The registration of nodes over HTTP: what their owners and agents send, and what they are answered (interface, 2.7).
+ * The gateway checks requests by these schemas, an agent reads the answers by the types.
+ */
+
+/** Interface facts: what a name may be when it is changed. A new node's is bounded alike. */
+const NODE_NAME_LENGTH_MIN = 3
+const NODE_NAME_LENGTH_MAX = 40
+
+/** Not bounded by the interface. A node id has at most 44 characters; more is let through, and is unknown. */
+const NODE_ID_LENGTH_MAX = 128
+const HARDWARE_TEXT_LENGTH_MAX = 256
+const VERSION_LENGTH_MAX = 64
+
+/** Not bounded by the interface: above any machine's, and their sums stay exact. */
+const HARDWARE_COUNT_MAX = 1_000_000
+const HARDWARE_SIZE_MAX = 1_000_000_000_000
+const NETWORK_SPEED_MAX = 1_000_000_000
+export const TOKENS_PER_SECOND_MAX = 1_000_000
+
+const nodeName = boundedText({ min: NODE_NAME_LENGTH_MIN, max: NODE_NAME_LENGTH_MAX })
+const nodeId = boundedText({ min: 1, max: NODE_ID_LENGTH_MAX })
+const modelName = boundedText({ min: 1, max: MODEL_LENGTH_MAX })
+const hardwareText = boundedText({ min: 1, max: HARDWARE_TEXT_LENGTH_MAX })
+const count = requiredInteger({ min: 0, max: HARDWARE_COUNT_MAX })
+const size = requiredInteger({ min: 0, max: HARDWARE_SIZE_MAX })
+const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
+
+/** A machine as its agent reports it. What it may lack (a GPU, a measured speed) is there, and null. */
+const hardwareMembers = {
+  gpu_model: hardwareText.nullable(),
+  vram: size.nullable(),
+  gpu_count: count.nullable(),
+  cpu_model: hardwareText,
+  cpu_count: count.nullable(),
+  ram: size,
+  power_limit: count.nullish(),
+  network_download_speed: speed.nullable(),
+  network_upload_speed: speed.nullable(),
+  operating_system: hardwareText,
+  version: boundedText({ min: 1, max: VERSION_LENGTH_MAX }).nullish(),
+}
+
+/**
+ * What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in watts; `version` is
+ * the agent's. The same names on the wire, in the code and as columns.
+ */
+export type NodeHardware = {
+  readonly [Name in keyof typeof hardwareMembers]: Exclude<
+    z.output<(typeof hardwareMembers)[Name]>,
+    undefined
+  >
+}
+
+/** Gives the hardware among the members of a request or a row; what is missing there is null. */
+export function pickHardware(members: { readonly [Name in keyof NodeHardware]?: unknown }): NodeHardware {
+  const names = Object.keys(hardwareMembers) as (keyof NodeHardware)[]
+  return Object.fromEntries(names.map((name) => [name, members[name] ?? null])) as NodeHardware
+}
+
+/** Body of `POST /v1/dashboard/node`. */
+export const createNode = z.looseObject({ node_name: nodeName })
+
+/** Body of `PUT /v1/dashboard/node`. */
+export const updateNode = z.looseObject({
+  node_id: nodeId,
+  node_name: nodeName.nullish(),
+  is_archived: z.boolean().nullish(),
+})
+
+/** Body of `POST /v1/node/info`. */
+export const nodeInfo = z.looseObject({ node_id: nodeId, ...hardwareMembers })
+
+/** Body of `POST /v1/node/benchmark`. */
+export const nodeBenchmark = z.looseObject({
+  node_id: nodeId,
+  model_name: modelName,
+  tokens_per_second: z.number().min(0).max(TOKENS_PER_SECOND_MAX),
+})
+
+/** Query that names a node. */
+export const nodeQuery = z.object({ node_id: nodeId })
+/** Query that names a node and a model. */
+export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
+
+const unixSeconds = z.int().min(0)
+const amount = z.number().min(0).nullable()
+
+/** A node as its owner reads it; its hardware is null until it was reported. */
+const described = {
+  node_id: z.string(),
+  name_alias: z.string(),
+  status: z.string(),
+  gpu_model: z.string().nullable(),
+  vram: amount.describe('MB'),
+  gpu_count: amount,
+  cpu_model: z.string().nullable(),
+  cpu_count: amount.describe('Cores'),
+  ram: amount.describe('MB'),
+  power_limit: amount.describe('Watts'),
+  network_download_speed: amount.describe('Mbps'),
+  network_upload_speed: amount.describe('Mbps'),
+  operating_system: z.string().nullable(),
+  version: z.string().nullable(),
+  run_duration_seconds: z.int().min(0),
+}
+
+/** `GET /v1/node/info`. */
+export const nodeInfoReply = z.strictObject({ ...described, node_created_at: unixSeconds })
+
+/** The account's nodes. */
+export const nodeListReply = z.looseObject({
+  nodes: z.array(
+    z.strictObject({
+      ...described,
+      total_uptime_seconds: z.int().nullable(),
+      requests_served: z.int(),
+      requests_served_day: z.int(),
+      benchmark_tokens_per_second: z.number().nullable(),
+      is_archived: z.boolean(),
+      node_created_at: unixSeconds,
+    }),
+  ),
+})
+
+/** `GET /v1/node/stats`. */
+export const nodeStatsReply = z.strictObject({
+  requests_served: z.int(),
+  requests_served_day: z.int(),
+  average_time_to_first_token: z.number().nullable().describe('Seconds'),
+  benchmark_tokens_per_second: z.number().nullable(),
+  benchmark_model_name: z.string().nullable(),
+  benchmark_created_at: unixSeconds.nullable(),
+  completed_inferences: z
+    .array(
+      z.strictObject({
+        model_name: z.string(),
+        prompt_tokens: z.int(),
+        completion_tokens: z.int(),
+        total_tokens: z.int(),
+        created_at: unixSeconds,
+      }),
+    )
+    .max(10),
+})
+
+/** `GET /v1/node/benchmark`. */
+export const nodeBenchmarkReply = z.strictObject({
+  node_id: z.string(),
+  model_name: z.string(),
+  tokens_per_second: z.number(),
+})
+
+/** `GET /v1/network/stats`. */
+export const networkStatsReply = z.strictObject({
+  nodes_count: z.int(),
+  connected_nodes_count: z.int(),
+  network_throughput: z.string(),
+  inference_count_day: z.int(),
+  network_models_stats: z.array(z.strictObject({ model_name: z.string(), throughput: z.string() })),
+})
