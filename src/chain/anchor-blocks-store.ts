@@ -2,8 +2,8 @@ import { sql } from 'kysely'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
 import type { Database } from '../storage/database.ts'
-import { currentAnchor } from './anchor-sequence-store.ts'
-import type { BlockProof } from './prove-transaction.ts'
+import { currentAnchor } from './anchors-store.ts'
+import type { BlockProof } from './block-proofs.ts'
 
 /** A block by its number and hash (0x, lower case). */
 export type BlockPlace = { readonly number: number; readonly hash: string }

@@ -1,8 +1,7 @@
-import { type Selectable, sql } from 'kysely'
+import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
-import type { Anchor, AnchorsStore } from './anchors-port.ts'
 
 /** Anchors as the broadcaster sees them; commits.ts stores them. Throws the driver's error when the database fails. */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
@@ -95,4 +94,149 @@ function toAnchor(row: AnchorRow): Anchor {
     blockNumber: row.block_number,
     blockHash: row.block_hash === null ? null : `0x${encodeHex(row.block_hash)}`,
   }
+}
+
+/**
+ * Life of an anchor transaction.
+ *
+ * - `pending`: stored and signed; not known to be in a block (never sent, sent, or lost by a reorganisation).
+ * - `mined`: in a block that may still be reorganised away.
+ * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation, or a local chain
+ *   that came back from an older state, makes it pending again.
+ * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
+ * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head
+ *   is anchored again by another one. Only a reorganisation that undoes that other transaction
+ *   makes it pending again.
+ */
+export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
+
+/** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored. */
+export type Anchor = {
+  /** Address of the account that pays, 0x, lower case. */
+  readonly relayer: string
+  readonly nonce: number
+  /** Keccak-256 of `raw`, 0x, lower case: the `tx_hash` that callers were given. */
+  readonly txHash: string
+  /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
+  readonly raw: string
+  readonly state: AnchorState
+  /** Block that holds it; null while pending. */
+  readonly blockNumber: number | null
+  readonly blockHash: string | null
+}
+
+/** What the chain said of one transaction that it has in a block. */
+export type MinedAnchor = {
+  readonly nonce: number
+  readonly blockNumber: number
+  /** 0x, lower case. */
+  readonly blockHash: string
+  /** False when the receipt's status is 0 (reverted). */
+  readonly succeeded: boolean
+  readonly gasUsed: number
+}
+
+/**
+ * What the broadcaster needs of the database; src/chain/anchors-store.ts implements it. A commit takes
+ * the next nonce and stores the transaction in one database transaction; nonces are only left out
+ * where the chain has transactions of the relayer that the database lost.
+ */
+export type AnchorsStore = {
+  /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
+  listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
+  /** Lowest nonce in state pending or mined; null when there is none. */
+  lowestUnsettled(relayer: string): Promise<number | null>
+  /** Highest nonce stored; null when there is none. */
+  highestNonce(relayer: string): Promise<number | null>
+  /** Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent. */
+  markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
+  /** Sets the pending ones among these rows taken. Idempotent. */
+  markTaken(relayer: string, nonces: readonly number[]): Promise<void>
+  /** Mined rows with nonce ≤ `throughNonce` become confirmed. Others are left as they are. */
+  markConfirmed(relayer: string, throughNonce: number): Promise<void>
+  /** Every row with nonce ≥ `fromNonce`, whatever its state, becomes pending again and loses its block. */
+  markLost(relayer: string, fromNonce: number): Promise<void>
+}
+
+/*
+ * A head has one anchor, whose hash its records carry, and others only when that one's nonce was
+ * taken by another transaction: each of these says which the first was (origin_*), and how many
+ * were before it (attempt). These fragments read such a sequence; `first` is the alias of its first
+ * anchor's row.
+ */
+
+/** The hashes of the anchors after the first, as `parseHashes` reads them. */
+export function laterHashes(first: string): RawBuilder<string | null> {
+  return sql`(
+    select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
+    where x.attempt > 0 and x.origin_relayer = ${sql.ref(`${first}.relayer`)}
+      and x.origin_nonce = ${sql.ref(`${first}.nonce`)})`
+}
+
+/**
+ * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
+ * be mined. `row` is the alias of any of its anchors. With `when`, only if that holds. Two lookups
+ * of an index: one lookup by two conditions reads every anchor while there are no statistics.
+ */
+export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`): RawBuilder<unknown> {
+  const { relayer, nonce } = firstOf(row)
+  return sql`(
+    select c.* from (
+      select x.* from anchors x where ${when} and x.relayer = ${relayer} and x.nonce = ${nonce}
+      union all
+      select x.* from anchors x
+      where ${when} and x.attempt > 0 and x.origin_relayer = ${relayer} and x.origin_nonce = ${nonce}
+    ) c
+    order by c.state in ('mined', 'confirmed') desc,
+      case when c.state in ('mined', 'confirmed') then c.attempt else -c.attempt end
+    limit 1)`
+}
+
+/**
+ * The hashes of the anchors before the one of alias `current`, as `parseHashes` reads them; null
+ * when it is the first.
+ */
+export function earlierHashes(current: string): RawBuilder<string | null> {
+  const of = (column: string) => sql.ref(`${current}.${column}`)
+  return sql`case when ${of('attempt')} > 0 then (
+    select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
+    where x.attempt < ${of('attempt')} and (
+      (x.relayer = ${of('origin_relayer')} and x.nonce = ${of('origin_nonce')})
+      or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')} and x.origin_nonce = ${of('origin_nonce')})))
+  end`
+}
+
+/** Whether another anchor was made in the place of the one of alias `row`. */
+export function hasSuccessor(row: string): RawBuilder<boolean> {
+  const { relayer, nonce } = firstOf(row)
+  // attempt > 0: so that the partial index serves.
+  return sql`exists (
+    select from anchors s
+    where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
+      and s.origin_relayer = ${relayer} and s.origin_nonce = ${nonce})`
+}
+
+/** The key of the first anchor of the sequence of `row`. */
+function firstOf(row: string): {
+  readonly relayer: RawBuilder<unknown>
+  readonly nonce: RawBuilder<unknown>
+} {
+  const of = (column: string) => sql.ref(`${row}.${column}`)
+  return {
+    relayer: sql`coalesce(${of('origin_relayer')}, ${of('relayer')})`,
+    nonce: sql`coalesce(${of('origin_nonce')}, ${of('nonce')})`,
+  }
+}
+
+/** Hashes, 0x, of what laterHashes and earlierHashes give. */
+export function parseHashes(list: string | null): readonly string[] {
+  return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
+}
+
+/** When the first anchor of the sequence of `row` was stored: its head was committed then. */
+export function firstCreatedAt(row: string): RawBuilder<number> {
+  const of = (column: string) => sql.ref(`${row}.${column}`)
+  return sql`case when ${of('attempt')} = 0 then ${of('created_at')} else (
+    select f.created_at from anchors f where f.relayer = ${of('origin_relayer')} and f.nonce = ${of('origin_nonce')})
+  end`
 }

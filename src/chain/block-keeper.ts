@@ -1,5 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { createLoop, pause } from '../runtime/loop.ts'
 import type { AnchorBlocksStore, BlockPlace } from './anchor-blocks-store.ts'
 import type { BlockProofs } from './block-proofs.ts'
 import { BlockUnreadable } from './read-block.ts'
@@ -62,104 +64,63 @@ export type BlockKeeperOptions = {
  * tried again later. Several gateways on one database do the same work twice, and no harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
-  const stopping = new AbortController()
-  let loop: Promise<void> | null = null
-  return {
-    start() {
-      loop ??= new KeeperLoop(options, stopping.signal).run()
-    },
-    async stop() {
-      stopping.abort()
-      await loop
-    },
-  }
-}
-
-class KeeperLoop {
-  readonly #options: Required<BlockKeeperOptions>
-  readonly #stop: AbortSignal
+  const { blocks, proofs, chainId, isBusy, log } = options
+  const { random = Math.random, now = () => performance.now() } = options
+  const limits = { ...KEEPER_DEFAULTS, ...options }
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
   /** The last block of this pass; the next is looked for after it. */
-  #after: BlockPlace | null = null
+  let after: BlockPlace | null = null
   /** When a block of this pass was first left without its proofs. */
-  #leftAt: number | null = null
-  #failures = 0
-  #loggedAt = Number.NEGATIVE_INFINITY
+  let leftAt: number | null = null
+  let failures = 0
 
-  constructor(options: BlockKeeperOptions, stop: AbortSignal) {
-    this.#options = {
-      ...KEEPER_DEFAULTS,
-      random: Math.random,
-      now: () => performance.now(),
-      ...options,
-    }
-    this.#stop = stop
+  async function letCallsPass(signal: AbortSignal): Promise<void> {
+    const { busyMs, busyMaxMs } = limits
+    for (let waitedMs = 0; waitedMs < busyMaxMs && isBusy(); waitedMs += busyMs) await pause(busyMs, signal)
   }
 
-  async run(): Promise<void> {
-    const { idleMs, pauseMs } = this.#options
-    while (!this.#stop.aborted) {
-      let place: BlockPlace | null = null
-      try {
-        await this.#letCallsPass()
-        place = await this.#findNext()
-        if (place !== null && !this.#stop.aborted) await this.#prove(place)
-        this.#failures = 0
-        await this.#pause(place === null ? idleMs : pauseMs)
-      } catch (error) {
-        if (this.#stop.aborted) return
-        await this.#recover(error, place)
-      }
-    }
-  }
-
-  async #findNext(): Promise<BlockPlace | null> {
-    const { blocks, chainId, retryMs, now } = this.#options
-    const isRetryDue = this.#leftAt === null || now() - this.#leftAt >= retryMs
-    const next = await blocks.nextUnproven(chainId, this.#after)
-    if (next !== null || this.#after === null || !isRetryDue) return next
-    this.#after = null
-    this.#leftAt = null
+  async function findNext(): Promise<BlockPlace | null> {
+    const isRetryDue = leftAt === null || now() - leftAt >= limits.retryMs
+    const next = await blocks.nextUnproven(chainId, after)
+    if (next !== null || after === null || !isRetryDue) return next
+    after = null
+    leftAt = null
     return blocks.nextUnproven(chainId, null)
   }
 
-  async #prove(place: BlockPlace): Promise<void> {
-    const { proofs, log } = this.#options
+  async function prove(place: BlockPlace): Promise<void> {
     const found = await proofs.prove(place.hash)
-    this.#after = place
+    after = place
     if (found !== null && found.size > 0) return
     // A reorganisation that the broadcaster has not seen yet, or an endpoint that is behind.
-    this.#leave()
+    leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }
 
-  #leave(): void {
-    this.#leftAt ??= this.#options.now()
-  }
-
-  async #recover(error: unknown, place: BlockPlace | null): Promise<void> {
-    const { log, now, backoffMinMs, backoffMaxMs, random } = this.#options
-    this.#failures += 1
-    if (now() - this.#loggedAt >= FAULT_LOG_INTERVAL_MS) {
-      this.#loggedAt = now()
+  /** Gives how long to wait. */
+  function recover(error: unknown, place: BlockPlace | null): number {
+    failures += 1
+    if (faults.isDue())
       log.warn({ err: error, block: place?.number ?? null }, 'block proofs could not be stored; tried again')
+    const isPassedOver = error instanceof BlockUnreadable || failures % FAILURES_PER_BLOCK_MAX === 0
+    if (place !== null && isPassedOver) {
+      after = place
+      leftAt ??= now()
     }
-    if (
-      place !== null &&
-      (error instanceof BlockUnreadable || this.#failures % FAILURES_PER_BLOCK_MAX === 0)
-    ) {
-      this.#after = place
-      this.#leave()
-    }
-    const fullMs = Math.min(backoffMinMs * 2 ** (this.#failures - 1), backoffMaxMs)
-    await this.#pause(fullMs * (1 - random() / 2))
+    const bounds = { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }
+    return backOffMs(failures, bounds, { jitter: 'half', random })
   }
 
-  async #letCallsPass(): Promise<void> {
-    const { isBusy, busyMs, busyMaxMs } = this.#options
-    for (let waitedMs = 0; waitedMs < busyMaxMs && isBusy(); waitedMs += busyMs) await this.#pause(busyMs)
-  }
-
-  async #pause(ms: number): Promise<void> {
-    await sleep(ms, undefined, { signal: this.#stop, ref: false }).catch(() => undefined)
-  }
+  return createLoop(async (signal) => {
+    let place: BlockPlace | null = null
+    try {
+      await letCallsPass(signal)
+      place = await findNext()
+      if (place !== null && !signal.aborted) await prove(place)
+      failures = 0
+      return place === null ? limits.idleMs : limits.pauseMs
+    } catch (error) {
+      return signal.aborted ? 0 : recover(error, place)
+    }
+  })
 }

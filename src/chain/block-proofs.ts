@@ -1,7 +1,10 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { equalBytes } from '../../attestation/bytes.ts'
+import { decodeBlockHeader } from '../../attestation/evidence/block-header.ts'
+import { buildTrieProof } from '../../attestation/evidence/build-trie.ts'
+import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type { AnchorBlocksStore, AnchorProof } from './anchor-blocks-store.ts'
-import { type BlockProof, proveTransaction } from './prove-transaction.ts'
-import type { RawBlock } from './read-block.ts'
+import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
 /** Blocks that wait to be read, or are; one at a time is, since each is some megabytes for us and for the endpoint. */
 export const BLOCKS_WAITING_MAX = 8
@@ -29,7 +32,8 @@ export function createBlockProofs(options: {
   const { blocks, fetchBlock } = options
   const stopping = new AbortController()
   const waiting = new Map<string, Promise<ProofsByHash | null>>()
-  let last: Promise<unknown> = Promise.resolve()
+  /** One block at a time. */
+  const queue = createSerialQueue()
 
   async function read(hash: string): Promise<ProofsByHash | null> {
     stopping.signal.throwIfAborted()
@@ -53,14 +57,56 @@ export function createBlockProofs(options: {
       const known = waiting.get(hash)
       if (known !== undefined) return known
       if (waiting.size >= BLOCKS_WAITING_MAX) return Promise.resolve(null)
-      const reading = last.then(() => read(hash)).finally(() => waiting.delete(hash))
+      const reading = queue.run(() => read(hash)).finally(() => waiting.delete(hash))
       waiting.set(hash, reading)
-      last = reading.catch(() => undefined)
       return reading
     },
     async stop() {
       stopping.abort()
-      await last
+      await queue.idle()
     },
+  }
+}
+
+/** That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence, Format). */
+export type BlockProof = {
+  readonly number: number
+  /** 0x, lower case. */
+  readonly hash: string
+  /** RLP. */
+  readonly header: Uint8Array
+  readonly transactionIndex: number
+  /** Nodes of the transactions trie, root to leaf. */
+  readonly transactionProof: readonly Uint8Array[]
+  /** Nodes of the receipts trie, root to leaf. */
+  readonly receiptProof: readonly Uint8Array[]
+}
+
+/**
+ * Proof of the block's transaction with this hash. Throws BlockUnreadable `not_in_block`, and `unknown_transaction` or
+ * `unknown_receipts` when what was read does not add up to the header's root. Takes some milliseconds per hundred
+ * transactions of the block.
+ */
+export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
+  const index = block.transactionHashes.indexOf(txHash)
+  if (index < 0)
+    throw new BlockUnreadable('not_in_block', `expected transaction ${txHash} in block ${block.hash}`)
+  const header = decodeBlockHeader(block.header)
+  const transactions = buildTrieProof(block.transactions, index)
+  if (!equalBytes(transactions.root, header.transactionsRoot))
+    throw new BlockUnreadable('unknown_transaction', `expected all transactions of block ${block.hash}`)
+  const receipts = buildTrieProof(block.receipts, index)
+  if (!equalBytes(receipts.root, header.receiptsRoot))
+    throw new BlockUnreadable(
+      'unknown_receipts',
+      `expected receipts that add up to the root in block ${block.hash}: they have fields that are not known here`,
+    )
+  return {
+    number: block.number,
+    hash: block.hash,
+    header: block.header,
+    transactionIndex: index,
+    transactionProof: transactions.nodes,
+    receiptProof: receipts.nodes,
   }
 }

@@ -1,5 +1,5 @@
 import type { Logger } from '../observability/logger.ts'
-import type { Anchor, AnchorsStore } from './anchors-port.ts'
+import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import {
   type ChainView,
   fetchChainView,

@@ -1,5 +1,8 @@
 import type { Logger } from '../observability/logger.ts'
-import type { AnchorsStore } from './anchors-port.ts'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { createLoop, type LoopPause } from '../runtime/loop.ts'
+import type { AnchorsStore } from './anchors-store.ts'
 import { BroadcastRounds, ChainFault, type RoundResult } from './broadcast-rounds.ts'
 import { type Rpc, RpcError } from './rpc.ts'
 
@@ -88,125 +91,72 @@ export type BroadcasterOptions = {
  * was used elsewhere all the same is marked as taken. What it does not do: sign, replace a
  * transaction or raise its fees (a hash that was given out stays).
  */
-export function createBroadcaster(options: BroadcasterOptions): Broadcaster {
-  return new PollingBroadcaster({
+export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
+  const options = {
     ...BROADCASTER_DEFAULTS,
     now: () => performance.now(),
     random: Math.random,
     onCount: () => undefined,
-    ...options,
-  })
-}
-
-class PollingBroadcaster implements Broadcaster {
-  readonly #options: Required<BroadcasterOptions>
-  readonly #rounds: BroadcastRounds
-  readonly #stopping = new AbortController()
-  #loop: Promise<void> | null = null
-  #last: RoundResult | null = null
-  #fault: BroadcasterFault | null = null
-  #failures = 0
-  #isNotified = false
-  #wake: () => void = () => undefined
-  #logged = { code: '', at: Number.NEGATIVE_INFINITY }
-
-  constructor(options: Required<BroadcasterOptions>) {
-    this.#options = options
-    this.#rounds = new BroadcastRounds(options)
+    ...given,
   }
+  const { relayer, log, now } = options
+  const rounds = new BroadcastRounds(options)
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
+  let last: RoundResult | null = null
+  let fault: BroadcasterFault | null = null
+  let failures = 0
 
-  start(): void {
-    this.#loop ??= this.#work()
-  }
-
-  // A value, so that it can be handed on by itself.
-  readonly notify = (): void => {
-    this.#isNotified = true
-    this.#wake()
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#loop
-  }
-
-  status(): BroadcasterStatus {
-    const isRunning = this.#loop !== null && !this.#stopping.signal.aborted
-    return {
-      phase: phaseOf({ isRunning, fault: this.#fault, last: this.#last }),
-      fault: this.#fault,
-      isChainFailing: !isRunning || (this.#fault !== null && !isOfStore(this.#fault)),
-      blockNumber: this.#last?.view.blockNumber ?? null,
-      waitingCount: waitingCount(this.#last),
-      revertedCount: this.#rounds.revertedCount,
-      takenCount: this.#rounds.takenCount,
+  /** Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts. */
+  function setFault(found: BroadcasterFault | null): void {
+    if (found !== null) {
+      if (faults.isDue(found.code))
+        log.warn({ relayer, fault: found }, isOfStore(found) ? STORE_WORDS.begins : CHAIN_WORDS.begins)
+    } else {
+      if (fault !== null) log.info({ relayer }, isOfStore(fault) ? STORE_WORDS.ends : CHAIN_WORDS.ends)
+      faults.clear()
     }
-  }
-
-  async #work(): Promise<void> {
-    const stop = this.#stopping.signal
-    while (!stop.aborted) {
-      const startedAt = this.#options.now()
-      this.#isNotified = false
-      try {
-        this.#last = await this.#rounds.run(stop)
-        this.#failures = 0
-        const { rejection } = this.#last
-        this.#setFault(rejection === null ? null : { code: 'rejected', message: rejection })
-      } catch (error) {
-        if (stop.aborted) return
-        this.#failures += 1
-        this.#setFault(describeFault(error))
-      }
-      await this.#pause(startedAt)
-    }
+    fault = found
   }
 
   /** A failing chain is left alone for the whole pause; an idle broadcaster can be woken, but not more often than polled. */
-  async #pause(startedAt: number): Promise<void> {
-    const { pollIntervalMs, heartbeatMs, now } = this.#options
-    if (this.#failures > 0) return await this.#sleep(this.#backoffMs(), false)
-    if (this.#last?.isSettled !== true) return await this.#sleep(pollIntervalMs, false)
-    await this.#sleep(pollIntervalMs - (now() - startedAt), false)
-    if (!this.#isNotified) await this.#sleep(heartbeatMs - pollIntervalMs, true)
-  }
-
-  #backoffMs(): number {
-    const { backoffMinMs, backoffMaxMs, random } = this.#options
-    const fullMs = Math.min(backoffMinMs * 2 ** (this.#failures - 1), backoffMaxMs)
-    return fullMs * (1 - random() / 2)
-  }
-
-  #sleep(ms: number, isWakeable: boolean): Promise<void> {
-    const stop = this.#stopping.signal
-    if (stop.aborted || ms <= 0) return Promise.resolve()
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer)
-        stop.removeEventListener('abort', done)
-        this.#wake = () => undefined
-        resolve()
-      }
-      const timer = setTimeout(done, ms)
-      stop.addEventListener('abort', done)
-      if (isWakeable) this.#wake = done
-    })
-  }
-
-  /** Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts. */
-  #setFault(fault: BroadcasterFault | null): void {
-    const { relayer, log, now } = this.#options
-    const before = this.#fault
-    this.#fault = fault
-    if (fault === null) {
-      if (before !== null) log.info({ relayer }, isOfStore(before) ? STORE_WORDS.ends : CHAIN_WORDS.ends)
-      this.#logged = { code: '', at: Number.NEGATIVE_INFINITY }
-      return
+  function pauseAfter(startedAt: number): LoopPause {
+    const { pollIntervalMs, heartbeatMs, backoffMinMs, backoffMaxMs, random } = options
+    if (failures > 0) {
+      const ms = backOffMs(failures, { minMs: backoffMinMs, maxMs: backoffMaxMs }, { jitter: 'half', random })
+      return { ms, leastMs: ms }
     }
-    const at = now()
-    if (fault.code === this.#logged.code && at - this.#logged.at < FAULT_LOG_INTERVAL_MS) return
-    this.#logged = { code: fault.code, at }
-    log.warn({ relayer, fault }, isOfStore(fault) ? STORE_WORDS.begins : CHAIN_WORDS.begins)
+    if (last?.isSettled !== true) return { ms: pollIntervalMs, leastMs: pollIntervalMs }
+    const leastMs = Math.max(0, pollIntervalMs - (now() - startedAt))
+    return { ms: leastMs + heartbeatMs - pollIntervalMs, leastMs }
+  }
+
+  const loop = createLoop(async (signal) => {
+    const startedAt = now()
+    try {
+      last = await rounds.run(signal)
+      failures = 0
+      setFault(last.rejection === null ? null : { code: 'rejected', message: last.rejection })
+    } catch (error) {
+      if (signal.aborted) return 0
+      failures += 1
+      setFault(describeFault(error))
+    }
+    return pauseAfter(startedAt)
+  })
+
+  return {
+    start: loop.start,
+    notify: loop.wake,
+    stop: loop.stop,
+    status: () => ({
+      phase: phaseOf({ isRunning: loop.isRunning(), fault, last }),
+      fault,
+      isChainFailing: !loop.isRunning() || (fault !== null && !isOfStore(fault)),
+      blockNumber: last?.view.blockNumber ?? null,
+      waitingCount: waitingCount(last),
+      revertedCount: rounds.revertedCount,
+      takenCount: rounds.takenCount,
+    }),
   }
 }
 

@@ -1,7 +1,15 @@
 import { z } from 'zod'
-import { type BlockRange, findFirstBlock } from './first-block.ts'
-import { type Rpc, RpcError } from './rpc.ts'
-import { BigQuantity, Hash, HexBytes, Quantity, readAs } from './rpc-values.ts'
+import {
+  BigQuantity,
+  Hash,
+  HexBytes,
+  Quantity,
+  type Rpc,
+  RpcError,
+  readAs,
+  readValue,
+  toQuantity,
+} from './rpc.ts'
 
 /** Where the chain stands for one relayer, read in one batch. */
 export type ChainView = {
@@ -92,7 +100,7 @@ export async function fetchBlockHashes(
 ): Promise<ReadonlyMap<number, string>> {
   const calls = numbers.map((number) => ({
     method: 'eth_getBlockByNumber',
-    params: [`0x${number.toString(16)}`, false],
+    params: [toQuantity(number), false],
   }))
   const replies = await rpc.batch(calls, signal)
   const hashes = new Map<number, string>()
@@ -165,7 +173,7 @@ async function findFirstWithCode(
   address: string,
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
-  const isThere = (block: number) => hasCode(rpc, address, signal, `0x${block.toString(16)}`)
+  const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
   // One question is enough of a contract that is older than the range, which is the usual case.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
@@ -176,7 +184,7 @@ async function findFirstWithCode(
 /** What the account has, in wei. Throws RpcError. */
 export async function fetchBalance(rpc: Rpc, address: string, signal?: AbortSignal): Promise<bigint> {
   const balance = await rpc.call('eth_getBalance', [address, 'latest'], signal)
-  return BigInt(readAs(BigQuantity, { kind: 'result', value: balance }))
+  return BigInt(readValue(BigQuantity, balance))
 }
 
 /** What the chain has of an account. */
@@ -218,7 +226,7 @@ export async function hasCode(
   block = 'latest',
 ): Promise<boolean> {
   const code = await rpc.call('eth_getCode', [address, block], signal)
-  return readAs(HexBytes, { kind: 'result', value: code }).length > 2
+  return readValue(HexBytes, code).length > 2
 }
 
 const Receipt = z.object({
@@ -229,3 +237,27 @@ const Receipt = z.object({
   gasUsed: Quantity,
 })
 const Block = z.object({ hash: Hash })
+
+/** Blocks by number, both inclusive. */
+export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
+
+/**
+ * Gives the first block of the range for which `holds` is true, by halving. It must hold for the
+ * last block, and for every block after the first one. Gives null as soon as `holds` does (the
+ * endpoint does not know). Throws what `holds` throws.
+ */
+export async function findFirstBlock<Unknown extends null = never>(
+  { fromBlock, toBlock }: BlockRange,
+  holds: (block: number) => Promise<boolean | Unknown>,
+): Promise<number | Unknown> {
+  let low = fromBlock
+  let high = toBlock
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    const held = await holds(middle)
+    if (typeof held !== 'boolean') return held
+    if (held) high = middle
+    else low = middle + 1
+  }
+  return low
+}

@@ -1,4 +1,4 @@
-import type { Anchor, AnchorsStore } from './anchors-port.ts'
+import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
 import type { Rpc } from './rpc.ts'
 

@@ -10,8 +10,7 @@ import {
   ReceiptJson,
   TransactionJson,
 } from './encode-block.ts'
-import { type Rpc, RpcError } from './rpc.ts'
-import { Hash, HexBytes, readAs } from './rpc-values.ts'
+import { Hash, HexBytes, type Rpc, RpcError, readAs, readValue, toQuantity } from './rpc.ts'
 
 /** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
 export const BLOCK_TRANSACTIONS_MAX = 10_000
@@ -47,14 +46,14 @@ export class BlockUnreadable extends Error {
  */
 export async function fetchBlock(rpc: Rpc, hash: string, signal?: AbortSignal): Promise<RawBlock | null> {
   const value = await rpc.call('eth_getBlockByHash', [hash, true], signal)
-  const block = readAs(BlockJson.nullable(), { kind: 'result', value })
+  const block = readValue(BlockJson.nullable(), value)
   if (block === null) return null
   if (block.transactions.length > BLOCK_TRANSACTIONS_MAX)
     throw new BlockUnreadable(
       'too_large',
       `expected at most ${BLOCK_TRANSACTIONS_MAX} transactions in ${hash}`,
     )
-  const { header, number } = readHeader(readAs(HeaderJson, { kind: 'result', value }), hash)
+  const { header, number } = readHeader(readValue(HeaderJson, value), hash)
   const transactions = await readTransactions(rpc, block.transactions, signal)
   const transactionHashes = block.transactions.map((transaction) => transaction.hash)
   const receipts = await fetchReceipts(rpc, { number, hash, transactionHashes }, signal)
@@ -140,8 +139,8 @@ async function fetchReceipts(
 /** Null when the endpoint has no such method, or all together are too large for it or for us. */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
-    const value = await rpc.call('eth_getBlockReceipts', [`0x${number.toString(16)}`], signal)
-    return readAs(z.array(PlacedReceipt).nullable(), { kind: 'result', value }) ?? []
+    const value = await rpc.call('eth_getBlockReceipts', [toQuantity(number)], signal)
+    return readValue(z.array(PlacedReceipt).nullable(), value) ?? []
   } catch (error) {
     const isMissing =
       error instanceof RpcError && (error.code === 'refused' || error.code === 'answer_too_large')

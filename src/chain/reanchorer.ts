@@ -1,9 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
-import { CommitRaceLost } from '../verified/commits-store.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { createLoop } from '../runtime/loop.ts'
 import type { ReanchorsStore, TakenAnchor } from './reanchors-store.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
+import { CommitRaceLost } from './relayers-store.ts'
 
 /** How often lost anchors are looked for. */
 const REANCHOR_INTERVAL_MS = 5_000
@@ -50,61 +51,18 @@ type ReanchorerOptions = {
  * refuses. Of several gateways, one makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
-  return new ReanchorLoop(options)
-}
+  const { reanchors, nonces, relayer, chainId, sign, onReanchor, log, now } = options
+  const { intervalMs = REANCHOR_INTERVAL_MS } = options
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
+  let count = 0
 
-class ReanchorLoop implements Reanchorer {
-  readonly #options: ReanchorerOptions
-  readonly #stopping = new AbortController()
-  #loop: Promise<void> | null = null
-  #count = 0
-  #loggedAt = Number.NEGATIVE_INFINITY
-
-  constructor(options: ReanchorerOptions) {
-    this.#options = options
-  }
-
-  start(): void {
-    this.#loop ??= this.#run()
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#loop
-  }
-
-  count(): number {
-    return this.#count
-  }
-
-  async #run(): Promise<void> {
-    const { intervalMs = REANCHOR_INTERVAL_MS } = this.#options
-    const { signal } = this.#stopping
-    while (!signal.aborted) {
-      const hasMore = await this.#replaceSome().catch((error: unknown) => this.#report(asError(error)))
-      if (!hasMore) await sleep(intervalMs, null, { signal }).catch(() => undefined)
-    }
-  }
-
-  /** Whether there may be more at once. */
-  async #replaceSome(): Promise<boolean> {
-    const { reanchors, chainId } = this.#options
-    const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
-    for (const taken of found) {
-      if (this.#stopping.signal.aborted) return false
-      await this.#replace(taken)
-    }
-    return found.length === REANCHORS_MAX
-  }
-
-  async #replace(taken: TakenAnchor): Promise<void> {
-    const { reanchors, nonces, relayer, sign, onReanchor, log, now } = this.#options
+  async function replace(taken: TakenAnchor): Promise<void> {
     const made = await nonces.use(async (nonce) => {
       const signed = sign(nonce, { contract: taken.contract, head: taken.head })
       await reanchors.replace(taken, { relayer, nonce, ...signed, createdAt: Math.floor(now() / 1000) })
       return { nonce, hash: signed.hash }
     })
-    this.#count += 1
+    count += 1
     log.warn(
       {
         ...{ relayer: taken.relayer, nonce: taken.nonce, size: taken.head.size },
@@ -115,14 +73,19 @@ class ReanchorLoop implements Reanchorer {
     onReanchor()
   }
 
-  #report(error: Error): boolean {
-    // Another gateway was faster: what is left is looked up anew.
-    if (error instanceof CommitRaceLost) return false
-    const { log, now } = this.#options
-    if (now() - this.#loggedAt >= FAULT_LOG_INTERVAL_MS) {
-      this.#loggedAt = now()
-      log.warn({ err: error }, 'lost anchors could not be made again; tried again')
+  const loop = createLoop(async (signal) => {
+    try {
+      const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
+      for (const taken of found) if (!signal.aborted) await replace(taken)
+      // There may be more at once.
+      return found.length === REANCHORS_MAX ? 0 : intervalMs
+    } catch (error) {
+      // When another gateway was faster, what is left is looked up anew.
+      if (!(error instanceof CommitRaceLost) && faults.isDue())
+        log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
+      return intervalMs
     }
-    return false
-  }
+  })
+
+  return { start: loop.start, stop: loop.stop, count: () => count }
 }

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import { decodeHex } from '../../attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
-import { CommitRaceLost, isRaceLost } from '../verified/commits-store.ts'
-import { hasSuccessor } from './anchor-sequence-store.ts'
+import { hasSuccessor } from './anchors-store.ts'
+import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
 
 /**
  * An anchor that can never be mined, because another transaction used its nonce, and that nothing

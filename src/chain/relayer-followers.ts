@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
+import { createLoop } from '../runtime/loop.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
@@ -50,109 +50,80 @@ type RelayerFollowersOptions = {
  * moment do no harm: they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
-  return new Followers(options)
-}
+  const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
+  const { intervalMs = FOLLOW_INTERVAL_MS } = options
+  const own = follow(ownRelayer)
+  const others = new Map<string, Broadcaster>()
+  let backlogs: readonly RelayerBacklog[] = []
+  let hasFailed = false
 
-class Followers implements RelayerFollowers {
-  readonly #options: RelayerFollowersOptions
-  readonly #own: Broadcaster
-  readonly #others = new Map<string, Broadcaster>()
-  readonly #stopping = new AbortController()
-  #backlogs: readonly RelayerBacklog[] = []
-  #loop: Promise<void> | null = null
-  #hasFailed = false
-
-  constructor(options: RelayerFollowersOptions) {
-    this.#options = options
-    this.#own = options.follow(options.relayer)
-  }
-
-  start(): void {
-    this.#own.start()
-    this.#loop ??= this.#run()
-  }
-
-  // A function value, so that it can be passed on without its object.
-  readonly notify = (): void => {
-    this.#own.notify()
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#loop
-    await Promise.all([this.#own, ...this.#others.values()].map((broadcaster) => broadcaster.stop()))
-    const { store, holder, log } = this.#options
-    await store
-      .release(holder)
-      .catch((error: unknown) => log.debug({ err: asError(error) }, 'leases end by themselves'))
-  }
-
-  status(): BroadcasterStatus {
-    const own = this.#own.status()
-    const others = [...this.#others.values()].map((broadcaster) => broadcaster.status())
-    const elsewhere = this.#backlogs.filter(({ relayer }) => relayer !== this.#options.relayer)
-    const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
-    return {
-      ...own,
-      fault: own.fault ?? others.find(({ fault }) => fault !== null)?.fault ?? null,
-      isChainFailing: own.isChainFailing || others.some(({ isChainFailing }) => isChainFailing),
-      waitingCount: own.waitingCount + sum(elsewhere.map(({ waiting }) => waiting)),
-      revertedCount: own.revertedCount + sum(others.map(({ revertedCount }) => revertedCount)),
-      takenCount: own.takenCount + sum(others.map(({ takenCount }) => takenCount)),
-    }
-  }
-
-  relayers(): readonly string[] {
-    return [...new Set([this.#options.relayer, ...this.#backlogs.map(({ relayer }) => relayer)])]
-  }
-
-  async #run(): Promise<void> {
-    const { intervalMs = FOLLOW_INTERVAL_MS } = this.#options
-    const { signal } = this.#stopping
-    while (!signal.aborted) {
-      await this.#look().then(
-        () => this.#note(null),
-        (error: unknown) => this.#note(asError(error)),
-      )
-      await sleep(intervalMs, null, { signal }).catch(() => undefined)
-    }
-  }
-
-  async #look(): Promise<void> {
-    const { relayer: own, chainId, store, holder } = this.#options
-    this.#backlogs = await store.listBacklogs(chainId)
+  async function look(signal: AbortSignal): Promise<void> {
+    backlogs = await store.listBacklogs(chainId)
     const lease = { holder, seconds: FOLLOW_LEASE_SECONDS }
-    await store.lease({ ...lease, relayer: own, force: true })
-    const waiting = this.#backlogs.filter(({ relayer }) => relayer !== own).map(({ relayer }) => relayer)
-    for (const relayer of this.#others.keys()) if (!waiting.includes(relayer)) await this.#leave(relayer)
+    await store.lease({ ...lease, relayer: ownRelayer, force: true })
+    const waiting = backlogs.map(({ relayer }) => relayer).filter((relayer) => relayer !== ownRelayer)
+    for (const relayer of others.keys()) if (!waiting.includes(relayer)) await leave(relayer)
     for (const relayer of waiting) {
-      if (await store.lease({ ...lease, relayer })) this.#enter(relayer)
-      else await this.#leave(relayer)
+      if (!(await store.lease({ ...lease, relayer }))) await leave(relayer)
+      else if (!signal.aborted) enter(relayer)
     }
   }
 
-  #enter(relayer: string): void {
-    if (this.#others.has(relayer) || this.#stopping.signal.aborted) return
-    const broadcaster = this.#options.follow(relayer)
-    this.#others.set(relayer, broadcaster)
+  function enter(relayer: string): void {
+    if (others.has(relayer)) return
+    const broadcaster = follow(relayer)
+    others.set(relayer, broadcaster)
     broadcaster.start()
-    this.#options.log.info({ relayer }, 'anchors of another relayer are on their way: it is followed')
+    log.info({ relayer }, 'anchors of another relayer are on their way: it is followed')
   }
 
-  async #leave(relayer: string): Promise<void> {
-    const broadcaster = this.#others.get(relayer)
+  async function leave(relayer: string): Promise<void> {
+    const broadcaster = others.get(relayer)
     if (broadcaster === undefined) return
-    this.#others.delete(relayer)
+    others.delete(relayer)
     await broadcaster.stop()
-    this.#options.log.info({ relayer }, 'another relayer is followed no more')
+    log.info({ relayer }, 'another relayer is followed no more')
   }
 
-  /**
-   * Logs the first failure in a row alone. Whoever needs the database now reports that it is away.
-   */
-  #note(error: Error | null): void {
-    if (error !== null && !this.#hasFailed)
-      this.#options.log.warn({ err: error }, 'other relayers could not be looked for; tried again')
-    this.#hasFailed = error !== null
+  const loop = createLoop(async (signal) => {
+    try {
+      await look(signal)
+      hasFailed = false
+    } catch (error) {
+      // The first failure in a row alone: whoever needs the database now reports that it is away.
+      if (!hasFailed) log.warn({ err: asError(error) }, 'other relayers could not be looked for; tried again')
+      hasFailed = true
+    }
+    return intervalMs
+  })
+
+  return {
+    start() {
+      own.start()
+      loop.start()
+    },
+    notify: () => own.notify(),
+    async stop() {
+      await loop.stop()
+      await Promise.all([own, ...others.values()].map((broadcaster) => broadcaster.stop()))
+      await store
+        .release(holder)
+        .catch((error: unknown) => log.debug({ err: asError(error) }, 'leases end by themselves'))
+    },
+    status() {
+      const status = own.status()
+      const followed = [...others.values()].map((broadcaster) => broadcaster.status())
+      const elsewhere = backlogs.filter(({ relayer }) => relayer !== ownRelayer)
+      const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+      return {
+        ...status,
+        fault: status.fault ?? followed.find(({ fault }) => fault !== null)?.fault ?? null,
+        isChainFailing: status.isChainFailing || followed.some(({ isChainFailing }) => isChainFailing),
+        waitingCount: status.waitingCount + sum(elsewhere.map(({ waiting }) => waiting)),
+        revertedCount: status.revertedCount + sum(followed.map(({ revertedCount }) => revertedCount)),
+        takenCount: status.takenCount + sum(followed.map(({ takenCount }) => takenCount)),
+      }
+    },
+    relayers: () => [...new Set([ownRelayer, ...backlogs.map(({ relayer }) => relayer)])],
   }
 }

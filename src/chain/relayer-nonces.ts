@@ -1,6 +1,7 @@
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { CommitsStore } from '../verified/commits-store.ts'
+import { createSerialQueue } from '../runtime/serial-queue.ts'
+import type { NonceStore } from './relayers-store.ts'
 
 /**
  * How long a running service waits for the chain when it doubts the database; at the start it waits
@@ -58,7 +59,7 @@ export type RelayerNonces = {
 
 /** Nonces of `relayer`, as database and chain count them. */
 export function createRelayerNonces(options: {
-  readonly commits: Pick<CommitsStore, 'nextNonce' | 'raiseNonce'>
+  readonly commits: NonceStore
   readonly relayer: NoncedRelayer
   readonly log?: Pick<Logger, 'error'>
 }): RelayerNonces {
@@ -67,6 +68,7 @@ export function createRelayerNonces(options: {
 
 class ComparedNonces implements RelayerNonces {
   readonly #options: Parameters<typeof createRelayerNonces>[0]
+  readonly #queue = createSerialQueue()
   #next: number | null = null
   /** The chain was seen to have so many. No nonce under it is free. */
   #shown = 0
@@ -80,21 +82,20 @@ class ComparedNonces implements RelayerNonces {
    * (`should`).
    */
   #comparison: 'must' | 'should' | 'done' = 'must'
-  #last: Promise<unknown> = Promise.resolve()
 
   constructor(options: Parameters<typeof createRelayerNonces>[0]) {
     this.#options = options
   }
 
   refresh(): Promise<void> {
-    return this.#queue(async () => {
+    return this.#queue.run(async () => {
       this.#next = null
       this.#next = await this.#read()
     })
   }
 
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
-    return this.#queue(async () => {
+    return this.#queue.run(async () => {
       const nonce = this.#next ?? (await this.#read())
       this.#next = null
       const result = await run(nonce)
@@ -113,12 +114,6 @@ class ComparedNonces implements RelayerNonces {
 
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
-  }
-
-  #queue<Result>(run: () => Promise<Result>): Promise<Result> {
-    const turn = this.#last.then(run, run)
-    this.#last = turn.catch(() => undefined)
-    return turn
   }
 
   async #read(): Promise<number> {

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
-import { hasSuccessor } from './anchor-sequence-store.ts'
+import { hasSuccessor } from './anchors-store.ts'
 
 /** What a relayer still has to bring onto the chain. */
 export type RelayerBacklog = {
@@ -103,4 +103,74 @@ type BacklogRow = {
   readonly waiting: number
   readonly unconfirmed: number
   readonly oldest_at: number
+}
+
+/** How far the chain is behind the database, all relayers together. */
+export type AnchorLag = {
+  /** Anchors that are not confirmed yet: in no block, or in one that is young. */
+  readonly unconfirmed: number
+  /** Unix seconds of the oldest of them; null for none. */
+  readonly oldestAt: number | null
+}
+
+/** Gives what reads the lag of a chain. Throws the driver's error. */
+export function createAnchorLag(
+  relayers: Pick<RelayersStore, 'listBacklogs'>,
+  chainId: number,
+): () => Promise<AnchorLag> {
+  return async () => {
+    const backlogs = await relayers.listBacklogs(chainId)
+    return {
+      unconfirmed: backlogs.reduce((total, { unconfirmed }) => total + unconfirmed, 0),
+      oldestAt: backlogs.length === 0 ? null : Math.min(...backlogs.map(({ oldestAt }) => oldestAt)),
+    }
+  }
+}
+
+/** Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read anew, try again. */
+export class CommitRaceLost extends Error {
+  override readonly name = 'CommitRaceLost'
+}
+
+/** The next nonces, as the database counts them. Throws the driver's error. */
+export type NonceStore = {
+  /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
+  nextNonce(relayer: string): Promise<number | null>
+  /**
+   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
+   * becomes less.
+   */
+  raiseNonce(relayer: string, least: number): Promise<number>
+}
+
+/** Nonces on the database's own connections for commits. */
+export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>): NonceStore {
+  return {
+    async nextNonce(relayer) {
+      const row = await queries
+        .selectFrom('relayers')
+        .select('next_nonce')
+        .where('address', '=', relayer)
+        .executeTakeFirst()
+      return row?.next_nonce ?? null
+    },
+    async raiseNonce(relayer, least) {
+      const { rows } = await sql<{ next_nonce: number }>`
+        insert into relayers (address, next_nonce) values (${relayer}, ${least})
+        on conflict (address) do update set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)
+        returning next_nonce`.execute(queries)
+      return rows[0]?.next_nonce ?? least
+    },
+  }
+}
+
+const NOT_NULL_VIOLATION = '23502'
+
+/**
+ * Whether another commit was first: then log_id or relayer of the new anchor is null, which is
+ * refused.
+ */
+export function isRaceLost(error: unknown): boolean {
+  if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false
+  return error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
 }

@@ -1,4 +1,5 @@
 import { Pool } from 'undici'
+import { z } from 'zod'
 
 /** Calls in one batch; endpoints commonly refuse more. */
 export const BATCH_CALLS_MAX = 100
@@ -161,4 +162,54 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 function describeNetworkError(error: unknown): string {
   const code = isObject(error) ? error.code : undefined
   return typeof code === 'string' ? `no connection to the chain (${code})` : 'no connection to the chain'
+}
+
+// Numbers and hashes as the Ethereum JSON-RPC specification writes them ("quantity" and "data").
+
+/** A number from 0 to 2^53-1. */
+export const Quantity = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{1,14}$/)
+  .transform((text) => Number.parseInt(text, 16))
+  .refine(Number.isSafeInteger)
+
+/** A number of up to 256 bits, as text. */
+export const BigQuantity = z.string().regex(/^0x[0-9a-fA-F]{1,64}$/)
+
+/** Bytes: 0x hex, as given. */
+export const HexBytes = z.string().regex(/^0x(?:[0-9a-fA-F]{2})*$/)
+
+/** 32 bytes: 0x, lower case. */
+export const Hash = lowerCase(/^0x[0-9a-fA-F]{64}$/)
+
+/** 20 bytes: 0x, lower case. */
+export const Address = lowerCase(/^0x[0-9a-fA-F]{40}$/)
+
+function lowerCase(form: RegExp) {
+  return z
+    .string()
+    .regex(form)
+    .transform((text) => text.toLowerCase())
+}
+
+/** A number as the specification writes it. */
+export function toQuantity(value: number): string {
+  return `0x${value.toString(16)}`
+}
+
+/** The reply's value in its shape. Throws RpcError `refused` and `bad_answer`, which names the member. */
+export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
+  if (reply?.kind === 'error') throw new RpcError('refused', reply.message)
+  return readValue(shape, reply?.value)
+}
+
+/** The same of the result of a single call. */
+export function readValue<T>(shape: z.ZodType<T>, value: unknown): T {
+  const parsed = shape.safeParse(value)
+  if (parsed.success) return parsed.data
+  const what = parsed.error.issues[0]
+  throw new RpcError(
+    'bad_answer',
+    `unexpected value at ${what?.path.join('.') || 'result'}: ${what?.message}`,
+  )
 }

@@ -1,5 +1,5 @@
 import { hasCode } from '../chain/chain-reads.ts'
-import { DEPLOYMENT } from '../chain/contract/deployment.ts'
+import { DEPLOYMENT } from '../chain/contract/artifact.ts'
 import type { Rpc } from '../chain/rpc.ts'
 
 /** Where the contract is on every local chain, also after its state was lost. 0x, lower case. */

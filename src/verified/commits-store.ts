@@ -3,14 +3,10 @@ import { concatBytes, decodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
 import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
+import { CommitRaceLost, createNonceStore, isRaceLost, type NonceStore } from '../chain/relayers-store.ts'
 import type { Database } from '../storage/database.ts'
 import { readNodes } from './log-nodes-store.ts'
 import type { StoredRecord } from './records-store.ts'
-
-/** Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read anew, try again. */
-export class CommitRaceLost extends Error {
-  override readonly name = 'CommitRaceLost'
-}
 
 /** What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its operator. */
 export class LogCorrupt extends Error {
@@ -80,16 +76,9 @@ export type LogOpening = {
 }
 
 /** What the committer needs of the database. Every method throws the driver's error when the database fails. */
-export type CommitsStore = {
+export type CommitsStore = NonceStore & {
   /** Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to its root. */
   openLog(log: LogOpening): Promise<LogState>
-  /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
-  nextNonce(relayer: string): Promise<number | null>
-  /**
-   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
-   * becomes less.
-   */
-  raiseNonce(relayer: string, least: number): Promise<number>
   /**
    * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost when the log is not
    * at `from`, or the relayer not at `nonce`, any more. After any other error the outcome is unknown (the connection
@@ -101,6 +90,7 @@ export type CommitsStore = {
 /** Commits on the database's own connections for them. */
 export function createCommitsStore({ commits: queries }: Pick<Database, 'commits'>): CommitsStore {
   return {
+    ...createNonceStore({ commits: queries }),
     async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
       const key = decodeHex(publicKey)
       await sql`
@@ -125,21 +115,6 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
           `expected the stored nodes of log ${notary} to add up to its root, size ${log.size}`,
         )
       return { logId: log.id, edge }
-    },
-    async nextNonce(relayer) {
-      const row = await queries
-        .selectFrom('relayers')
-        .select('next_nonce')
-        .where('address', '=', relayer)
-        .executeTakeFirst()
-      return row?.next_nonce ?? null
-    },
-    async raiseNonce(relayer, least) {
-      const { rows } = await sql<{ next_nonce: number }>`
-        insert into relayers (address, next_nonce) values (${relayer}, ${least})
-        on conflict (address) do update set next_nonce = greatest(relayers.next_nonce, excluded.next_nonce)
-        returning next_nonce`.execute(queries)
-      return rows[0]?.next_nonce ?? least
     },
     async commit(commit) {
       try {
@@ -218,15 +193,4 @@ function describeRecord(record: NewRecord) {
     created_at: record.createdAt,
     call_id: record.callId ?? null,
   }
-}
-
-const NOT_NULL_VIOLATION = '23502'
-
-/**
- * Whether another commit was first: then log_id or relayer of the new row is null, which is
- * refused.
- */
-export function isRaceLost(error: unknown): boolean {
-  if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false
-  return error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
 import { createRelayerNonces, type RelayerNonces } from '../chain/relayer-nonces.ts'
+import { CommitRaceLost } from '../chain/relayers-store.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 import { EnclaveError } from '../enclaves/enclave-error.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -15,7 +16,7 @@ import {
   type SessionOptions,
 } from './commit-session.ts'
 import { createCommitWaiters, type Waiter } from './commit-waiters.ts'
-import { CommitRaceLost, LogCorrupt } from './commits-store.ts'
+import { LogCorrupt } from './commits-store.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 
 /** Longest poll for new completions, milliseconds; in an idle gateway one of them is always under way. */

@@ -8,8 +8,8 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../attestation/merkle/proof-nodes.ts'
-import { currentAnchor, earlierHashes, firstCreatedAt, parseHashes } from '../chain/anchor-sequence-store.ts'
-import type { AnchorState } from '../chain/anchors-port.ts'
+import type { AnchorState } from '../chain/anchors-store.ts'
+import { currentAnchor, earlierHashes, firstCreatedAt, parseHashes } from '../chain/anchors-store.ts'
 import type { Database } from '../storage/database.ts'
 import { readNodes } from './log-nodes-store.ts'
 

@@ -55,7 +55,6 @@ const STILL_UP = new Set<string>([
   'src/api -> src/enclaves',
   'src/api -> src/search',
   'src/api -> src/chain',
-  'src/chain -> src/verified',
   'src/chat -> src/verified',
   'src/enclaves -> src/verified',
   'src/nodes -> src/images',

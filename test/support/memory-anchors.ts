@@ -1,4 +1,4 @@
-import type { Anchor, AnchorState, AnchorsStore, MinedAnchor } from '../../src/chain/anchors-port.ts'
+import type { Anchor, AnchorState, AnchorsStore, MinedAnchor } from '../../src/chain/anchors-store.ts'
 
 /** An AnchorsStore in memory, for one relayer or several, that keeps all of the port's promises. */
 export type MemoryAnchors = AnchorsStore & {

@@ -1,4 +1,4 @@
-import { type BlockRange, findFirstBlock } from '../../chain/first-block.ts'
+import { type BlockRange, findFirstBlock } from '../../chain/chain-reads.ts'
 import type { ChainSource } from './chain-source.ts'
 
 /**

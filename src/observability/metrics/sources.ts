@@ -1,7 +1,7 @@
 import { decodeBase64 } from '../../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { AnchorLag } from '../../chain/anchor-lag-store.ts'
 import type { BroadcasterStatus } from '../../chain/broadcaster.ts'
+import type { AnchorLag } from '../../chain/relayers-store.ts'
 import type { Enclaves } from '../../enclaves/enclaves.ts'
 import type { NodesStatus } from '../../nodes/nodes.ts'
 import type { CommitterStatus } from '../../verified/committer.ts'

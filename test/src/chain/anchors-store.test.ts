@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { AnchorsStore } from '../../../src/chain/anchors-port.ts'
+import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createCommitsStore } from '../../../src/verified/commits-store.ts'

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { backOffMs } from '../../../src/runtime/back-off.ts'
+import { createFaultLog } from '../../../src/runtime/fault-log.ts'
+import { createLoop, type LoopPause } from '../../../src/runtime/loop.ts'
 import { LruMap } from '../../../src/runtime/lru-map.ts'
 import { createSerialQueue } from '../../../src/runtime/serial-queue.ts'
 import { singleFlight } from '../../../src/runtime/single-flight.ts'
@@ -88,5 +90,93 @@ describe('LruMap', () => {
     expect(map.get('b')).toBeUndefined()
     expect(map.delete('a')).toBe(true)
     expect(map.size).toBe(1)
+  })
+})
+
+describe('createLoop', () => {
+  /** A loop of rounds that each take no time; `rounds` counts them. */
+  function startLoop(pause: number | LoopPause) {
+    const seen = { rounds: 0 }
+    const loop = createLoop(async () => {
+      seen.rounds += 1
+      return pause
+    })
+    loop.start()
+    return { loop, seen }
+  }
+  const turn = (ms = 0) => new Promise((resolve) => setTimeout(resolve, ms))
+
+  it('begins once, however often it is started', async () => {
+    const { loop, seen } = startLoop(60_000)
+    loop.start()
+    await turn()
+    expect([seen.rounds, loop.isRunning()]).toEqual([1, true])
+    await loop.stop()
+    expect(loop.isRunning()).toBe(false)
+  })
+
+  it('ends its pause when it is woken, but not before the least pause', async () => {
+    const { loop, seen } = startLoop({ ms: 60_000, leastMs: 50 })
+    const startedAt = performance.now()
+    await turn()
+    loop.wake()
+    while (seen.rounds < 2) await turn(1)
+    expect(performance.now() - startedAt).toBeGreaterThan(45)
+    await loop.stop()
+  })
+
+  it('does not lose a wake-up that comes during a round', async () => {
+    let rounds = 0
+    const loop = createLoop(async () => {
+      if (++rounds === 1) loop.wake()
+      return 60_000
+    })
+    loop.start()
+    while (rounds < 2) await turn(1)
+    await loop.stop()
+    expect(rounds).toBe(2)
+  })
+
+  it('stops at once in a pause, and after the round under way', async () => {
+    const signals: AbortSignal[] = []
+    const { promise, resolve } = Promise.withResolvers<number>()
+    const loop = createLoop((signal) => {
+      signals.push(signal)
+      return promise
+    })
+    loop.start()
+    const stopped = loop.stop()
+    expect(signals.map((signal) => signal.aborted)).toEqual([true])
+    resolve(60_000)
+    await stopped
+    expect(signals).toHaveLength(1)
+  })
+
+  it('runs nothing when it is stopped before it starts', async () => {
+    let rounds = 0
+    const loop = createLoop(async () => ++rounds)
+    await loop.stop()
+    loop.start()
+    await turn()
+    expect(rounds).toBe(0)
+  })
+})
+
+describe('createFaultLog', () => {
+  it('is due for news, and again after its interval', () => {
+    let now = 0
+    const faults = createFaultLog(100, () => now)
+    expect([faults.isDue('one'), faults.isDue('one'), faults.isDue('two')]).toEqual([true, false, true])
+    now = 99
+    expect(faults.isDue('two')).toBe(false)
+    now = 100
+    expect([faults.isDue('two'), faults.isDue('two')]).toEqual([true, false])
+  })
+
+  it('is due again once the fault was over', () => {
+    const faults = createFaultLog(100, () => 0)
+    expect([faults.isDue(), faults.isDue()]).toEqual([true, false])
+    faults.clear()
+    expect(faults.isDue()).toBe(true)
   })
 })

@@ -1,13 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
+import { CommitRaceLost } from '../../../src/chain/relayers-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import {
-  CommitRaceLost,
-  type CommitsStore,
-  createCommitsStore,
-  LogCorrupt,
-} from '../../../src/verified/commits-store.ts'
+import { type CommitsStore, createCommitsStore, LogCorrupt } from '../../../src/verified/commits-store.ts'
 import { createRecordsStore } from '../../../src/verified/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { Wallet } from 'ethers'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
-import { DEPLOYMENT } from '../../../../src/chain/contract/deployment.ts'
+import { DEPLOYMENT } from '../../../../src/chain/contract/artifact.ts'
 import {
   type Anchoring,
   anchorHeads,

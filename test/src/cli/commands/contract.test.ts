@@ -1,7 +1,6 @@
 import { Wallet } from 'ethers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { AFFIDAVIT } from '../../../../src/chain/contract/artifact.ts'
-import { DEPLOYMENT } from '../../../../src/chain/contract/deployment.ts'
+import { AFFIDAVIT, DEPLOYMENT } from '../../../../src/chain/contract/artifact.ts'
 import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
 import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../../../src/local/free-port.ts'

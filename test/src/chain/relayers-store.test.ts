@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAnchorLag } from '../../../src/chain/anchor-lag-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
-import { createRelayersStore } from '../../../src/chain/relayers-store.ts'
+import { createAnchorLag, createRelayersStore } from '../../../src/chain/relayers-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createCommitsStore } from '../../../src/verified/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'

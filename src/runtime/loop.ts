@@ -1,0 +1,55 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Waits so long, or until the signal is aborted. Never rejects. */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => undefined)
+}
+
+/** How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is woken. */
+export type LoopPause = { readonly ms: number; readonly leastMs?: number }
+
+/** Work that is done over and over in the background. */
+export type Loop = {
+  /** Begins with the first round; does nothing when it has begun. */
+  start(): void
+  /** Ends the pause under way, or the one after the round under way. */
+  wake(): void
+  /** Aborts the rounds' signal, and resolves when nothing is left running. */
+  stop(): Promise<void>
+  /** Started, and not told to stop. */
+  isRunning(): boolean
+}
+
+/**
+ * Gives a loop, not yet started. `round` gives how long to wait for the next, in milliseconds. It has to handle its own
+ * errors: one that it throws ends the loop as an unhandled rejection.
+ */
+export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
+  const stopping = new AbortController()
+  const { signal } = stopping
+  let waking = new AbortController()
+  let running: Promise<void> | null = null
+
+  async function run(): Promise<void> {
+    while (!signal.aborted) {
+      waking = new AbortController()
+      const result = await round(signal)
+      const { ms, leastMs = 0 } = typeof result === 'number' ? { ms: result } : result
+      await pause(leastMs, signal)
+      if (!signal.aborted) await pause(ms - Math.max(0, leastMs), waking.signal)
+    }
+  }
+
+  return {
+    start() {
+      running ??= run()
+    },
+    wake: () => waking.abort(),
+    async stop() {
+      stopping.abort()
+      waking.abort()
+      await running
+    },
+    isRunning: () => running !== null && !signal.aborted,
+  }
+}
