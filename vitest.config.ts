@@ -28,14 +28,18 @@ const ALONE = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_0
  */
 export default defineConfig({
   test: {
+    globalSetup: 'test/support/postgres-of-the-run.ts',
     projects: [
       {
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**'],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
+          // Files share their worker and the modules it has loaded: a test leaves no global changed.
+          isolate: false,
+          maxWorkers: '100%',
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
         },
       },
       {

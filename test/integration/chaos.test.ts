@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent as HttpAgent, request as send } from 'undici'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { createRandom, type Random } from '../../src/local/demo/random.ts'
 import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.ts'
 
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
-import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { FAST_TIMINGS, startTestAgent, type TestAgent } from '../support/run-agent.ts'
 import {
   type BackendScript,
@@ -45,12 +44,6 @@ const LIMITS = {
 const ERRORS = ['node_error', 'node_timeout', 'no_available_inference_nodes', 'not_ready']
 const WORDS = 8
 
-let postgres: PostgresServer
-beforeAll(async () => {
-  postgres = await startPostgres()
-})
-afterAll(() => postgres.stop())
-
 type Stage = {
   readonly stage: PlainStage
   readonly backend: ScriptedBackend
@@ -65,7 +58,7 @@ type Stage = {
 
 async function openStage(random: Random): Promise<Stage> {
   const backend = await startScriptedBackend(backendScript(random), MODELS)
-  const stage = await openPlainStage({ limits: LIMITS, postgres, settings: { logsRequests: false } })
+  const stage = await openPlainStage({ limits: LIMITS, settings: { logsRequests: false } })
   const proxy = await startFaultyProxy(stage.gateway.port)
   const modelsOf = (position: number) =>
     [0, 1].map((offset) => MODELS[(position + offset) % MODELS.length] ?? '')

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/storage/database.ts'
-import { startPostgres } from './postgres.ts'
+import { createTestDatabase } from './test-database.ts'
 
 /** Every store is tested on both. */
 export const DATABASE_KINDS = ['embedded', 'postgres'] as const
@@ -20,10 +20,10 @@ export type DatabaseSource = {
   stop(): Promise<void>
 }
 
-/** A real server for `postgres`; folders for `embedded`. */
+/** Databases of the run's server for `postgres`; folders for `embedded`. */
 export async function startDatabases(kind: DatabaseKind): Promise<DatabaseSource> {
   const opened: Database[] = []
-  const places = kind === 'postgres' ? await startServer() : createFolders()
+  const places = kind === 'postgres' ? ON_SERVER : createFolders()
   return {
     locate: places.locate,
     async open() {
@@ -38,12 +38,9 @@ export async function startDatabases(kind: DatabaseKind): Promise<DatabaseSource
   }
 }
 
-async function startServer() {
-  const server = await startPostgres()
-  return {
-    locate: async () => ({ url: await server.createDatabase() }),
-    stop: () => server.stop(),
-  }
+const ON_SERVER = {
+  locate: async () => ({ url: await createTestDatabase() }),
+  stop: async () => undefined,
 }
 
 function createFolders() {

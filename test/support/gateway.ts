@@ -27,9 +27,10 @@ import { createHeadAttestationsStore } from '../../src/verified/head-attestation
 import { createLogsStore } from '../../src/verified/logs-store.ts'
 import { createRecordsStore } from '../../src/verified/records-store.ts'
 import { NO_UPSTREAM } from './no-upstream.ts'
-import { type PostgresServer, startPostgres } from './postgres.ts'
+import type { PostgresServer } from './postgres.ts'
 import { createScriptedDispatcher } from './scripted-dispatcher.ts'
 import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
+import { createTestDatabase } from './test-database.ts'
 
 /** A gateway of real parts (HTTP server, database, committer, keys) in front of a scripted enclave. */
 export type TestGateway = {
@@ -52,7 +53,7 @@ export type TestGateway = {
   stop(): Promise<void>
 }
 
-/** Time for starting or stopping one, milliseconds: a database server is made each time. */
+/** Time for starting or stopping one, milliseconds, on a busy machine. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 
 const ENCLAVE_WAIT_MS = 10_000
@@ -83,7 +84,7 @@ export async function startGateway(
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
     readonly tiers?: Tiers
-    /** A server that is running already; the gateway gets a database of its own in it. */
+    /** Where the gateway gets a database of its own. Default: the run's server. */
     readonly postgres?: PostgresServer
     /** A key of any form that is taken without the database. Default: none. */
     readonly fixedKey?: string
@@ -96,8 +97,7 @@ export async function startGateway(
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
-  const ownPostgres = options.postgres ? null : await startPostgres()
-  const url = (await options.postgres?.createDatabase()) ?? ownPostgres?.url ?? ''
+  const url = await (options.postgres?.createDatabase() ?? createTestDatabase())
   const database = await openDatabase({ url })
   const logLines: string[] = []
   const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
@@ -203,7 +203,6 @@ export async function startGateway(
       await enclaves.close()
       await enclave.stop()
       await database.close()
-      await ownPostgres?.stop()
     },
   }
 }

@@ -9,7 +9,6 @@ import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import { createNodes, type Nodes } from '../../src/nodes/nodes.ts'
 import type { AppSettings } from '../../src/start/app-routes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
-import type { PostgresServer } from './postgres.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
 import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
 
@@ -38,18 +37,13 @@ export type StagedAgent = Omit<Partial<TestAgentOptions>, 'nodeId' | 'models'> &
 
 /** Opens a stage. `limits` are on top of the defaults. */
 export async function openPlainStage(
-  options: {
-    readonly limits?: Partial<NodeLimits>
-    readonly settings?: Partial<AppSettings>
-    readonly postgres?: PostgresServer
-  } = {},
+  options: { readonly limits?: Partial<NodeLimits>; readonly settings?: Partial<AppSettings> } = {},
 ): Promise<PlainStage> {
   const opened: { nodes?: Nodes } = {}
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-images-'))
   const gateway = await startGateway({
     upstream: { images: imagesOf(() => opened.nodes, folder) },
     ...(options.settings === undefined ? {} : { settings: options.settings }),
-    ...(options.postgres === undefined ? {} : { postgres: options.postgres }),
     nodes: ({ nodesStore, inferences, keys, log }) => {
       opened.nodes = createNodes({
         nodes: nodesStore,

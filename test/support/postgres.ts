@@ -8,14 +8,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 
-/** A real Postgres server in a folder of its own below the system's temporary folder. */
+/**
+ * A real Postgres server in a folder of its own below the system's temporary folder, for who kills it or sets it up
+ * otherwise. Everybody else asks the run's server for a database (test-database.ts).
+ */
 export type PostgresServer = {
   /** Connection string of its database `affidavit`; the same after a restart. */
   readonly url: string
   /** Process id of the running postmaster. */
   pid(): number
-  /** Makes an empty database and gives its connection string: tests need not start a server each. */
-  createDatabase(): Promise<string>
+  /** Makes a database, empty or a copy of `template`, which nobody is connected to. Gives its connection string. */
+  createDatabase(options?: { readonly template?: string }): Promise<string>
   /** kill -9 of the postmaster; its children notice and go. Resolves when it is gone. */
   kill(): Promise<void>
   /** Starts it again after `kill`: crash recovery on the same data and port. */
@@ -51,9 +54,9 @@ export async function startPostgres(
   const start = () => launch(path.join(native, 'bin/postgres'), [...args, ...options], { owner, port })
   let child = await start()
   const url = `postgres://postgres@127.0.0.1:${port}/affidavit`
-  const createDatabase = async () => {
+  const createDatabase = async ({ template = 'template1' }: { readonly template?: string } = {}) => {
     const name = `test_${crypto.randomUUID().replaceAll('-', '')}`
-    await execute(port, `create database ${name}`)
+    await execute(port, `create database ${name} template ${template}`)
     return `postgres://postgres@127.0.0.1:${port}/${name}`
   }
   await execute(port, 'create database affidavit')

@@ -22,8 +22,8 @@ import { createLogsStore, type LogsStore } from '../../src/verified/logs-store.t
 import { createRecordsStore, type StoredRecord } from '../../src/verified/records-store.ts'
 import { recordLog, startTestChain, TEST_FEES, type TestChain } from './chain.ts'
 import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
-import { type PostgresServer, startPostgres } from './postgres.ts'
 import { createScriptedLog, type ScriptedLog } from './scripted-log.ts'
+import { createTestDatabase } from './test-database.ts'
 import { until } from './until.ts'
 
 /**
@@ -80,9 +80,9 @@ const FAST = {
   ...{ rebroadcastMs: 500, takenAfterMs: 300 },
 }
 
-/** Starts a Postgres server and a chain, for any number of gateways on them. */
+/** Starts a chain, for any number of gateways on it and on databases of the run's server. */
 export async function startRelayerStage(): Promise<RelayerStage> {
-  const [chain, server] = await Promise.all([startTestChain(), startPostgres()])
+  const chain = await startTestChain()
   const running = new Set<AnchoringGateway>()
 
   async function isMined(txHash: string): Promise<boolean> {
@@ -92,8 +92,8 @@ export async function startRelayerStage(): Promise<RelayerStage> {
 
   return {
     chain,
-    createDatabase: () => server.createDatabase(),
-    copyDatabase: (url) => copyDatabase(server, url),
+    createDatabase: createTestDatabase,
+    copyDatabase,
     async fundRelayer() {
       const key = Wallet.createRandom().privateKey
       await chain.rpc.call('anvil_setBalance', [relayerAddress(key), '0xde0b6b3a7640000'])
@@ -115,7 +115,6 @@ export async function startRelayerStage(): Promise<RelayerStage> {
     async dispose() {
       await Promise.all([...running].map((gateway) => gateway.stop()))
       await chain.dispose()
-      await server.stop()
     },
   }
 }
@@ -201,10 +200,10 @@ async function startGateway(
   }
 }
 
-async function copyDatabase(server: PostgresServer, url: string): Promise<string> {
+async function copyDatabase(url: string): Promise<string> {
   const copy = new URL(url)
   copy.pathname = `/copy_${randomUUID().replaceAll('-', '')}`
-  const client = new pg.Client({ connectionString: server.url })
+  const client = new pg.Client({ connectionString: new URL('/postgres', url).href })
   await client.connect()
   try {
     await client.query(`create database ${copy.pathname.slice(1)} template ${new URL(url).pathname.slice(1)}`)

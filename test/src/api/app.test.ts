@@ -6,15 +6,12 @@ import { connectRaw } from '../../support/raw-http.ts'
 import { answerWhole, type CompletionScript, send } from '../../support/scripted-enclave.ts'
 import { until } from '../../support/until.ts'
 
-let postgres: PostgresServer
 let gateway: TestGateway
 beforeAll(async () => {
-  postgres = await startPostgres()
-  gateway = await startGateway({ postgres })
+  gateway = await startGateway()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
@@ -134,7 +131,7 @@ describe('every answer', () => {
 describe('close', () => {
   /** A gateway in which a call of `body` is under way, whose enclave goes on with `script` when it is told. */
   async function callUnderWay(script: CompletionScript, body: object = CHAT_REQUEST) {
-    const closing = await startGateway({ postgres, settings: { shutdownGraceMs: 1000 } })
+    const closing = await startGateway({ settings: { shutdownGraceMs: 1000 } })
     const goOn = Promise.withResolvers<void>()
     const arrived = Promise.withResolvers<void>()
     closing.enclave.setScript(async (call) => {
@@ -198,7 +195,7 @@ describe('close', () => {
 it(
   'listen says that a port is taken',
   async () => {
-    const other = await startGateway({ postgres })
+    const other = await startGateway()
     await other.app.close()
     await expect(other.app.listen({ host: '127.0.0.1', port: gateway.port })).rejects.toMatchObject({
       code: 'EADDRINUSE',
@@ -211,7 +208,7 @@ it(
 it(
   'a database that is away answers 503, says nothing else outside, and is logged',
   async () => {
-    const broken = await startGateway({ postgres })
+    const broken = await startGateway()
     const { text: key } = await broken.keys.create({ accountName: 'tests', name: 'k' })
     await broken.breakDatabase()
     const reply = await getPath({ ...broken, key }, VERIFIED_PATH)

@@ -2,24 +2,20 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { EXPOSED_HEADERS, REQUESTED_HEADERS_LENGTH_MAX } from '../../../src/api/cors.ts'
 import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import { namedEvent } from '../../support/scripted-enclave.ts'
 
 const APP = 'https://app.example'
 
-let postgres: PostgresServer
 let some: TestGateway
 let none: TestGateway
 let all: TestGateway
 beforeAll(async () => {
-  postgres = await startPostgres()
-  some = await startGateway({ postgres, settings: { corsOrigins: [APP, 'http://localhost:5173'] } })
-  none = await startGateway({ postgres })
-  all = await startGateway({ postgres, settings: { corsOrigins: ['*'] } })
+  some = await startGateway({ settings: { corsOrigins: [APP, 'http://localhost:5173'] } })
+  none = await startGateway()
+  all = await startGateway({ settings: { corsOrigins: ['*'] } })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await Promise.all([some.stop(), none.stop(), all.stop()])
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 function preflight(gateway: TestGateway, path: string, headers: Record<string, string>): Promise<Response> {

@@ -1,13 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CHAT_REQUEST, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
-
-let postgres: PostgresServer
-beforeAll(async () => {
-  postgres = await startPostgres()
-}, GATEWAY_HOOK_TIMEOUT_MS)
-afterAll(() => postgres.stop())
 
 async function readiness({ url }: TestGateway) {
   const reply = await fetch(`${url}/readyz`)
@@ -22,7 +15,7 @@ const SOON = { timeout: 8_000, interval: 200 }
 describe('a gateway whose parts all work', () => {
   let gateway: TestGateway
   beforeAll(async () => {
-    gateway = await startGateway({ postgres })
+    gateway = await startGateway()
   }, GATEWAY_HOOK_TIMEOUT_MS)
   afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
@@ -63,7 +56,7 @@ describe('not ready, but healthy, is a gateway', () => {
   ])(
     '%s',
     async (_, parts, breakPart) => {
-      const gateway = await startGateway({ postgres })
+      const gateway = await startGateway()
       try {
         await expect.poll(() => failingOf(gateway), SOON).toEqual([])
         await breakPart(gateway)
@@ -83,7 +76,7 @@ describe('not ready, but healthy, is a gateway', () => {
   )
 
   it('says nothing of its parts but their names', async () => {
-    const gateway = await startGateway({ postgres })
+    const gateway = await startGateway()
     try {
       await postChat(gateway, CHAT_REQUEST)
       await gateway.breakDatabase()

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { NODE_BODY_BYTES_MAX } from '../../../src/nodes/registry-routes.ts'
 import { getPath, outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import {
   createMeasuredNode,
   createNode,
@@ -14,21 +13,18 @@ import {
 } from '../../support/register-node.ts'
 import { createScriptedDispatcher } from '../../support/scripted-dispatcher.ts'
 
-let postgres: PostgresServer
 let gateway: TestGateway
 /** The same gateway, called by another account. */
 let stranger: TestGateway
 const disconnected: string[] = []
 
 beforeAll(async () => {
-  postgres = await startPostgres()
   const disconnect = (nodeId: string) => disconnected.push(nodeId) > 0
-  gateway = await startGateway({ postgres, nodes: () => ({ ...createScriptedDispatcher(), disconnect }) })
+  gateway = await startGateway({ nodes: () => ({ ...createScriptedDispatcher(), disconnect }) })
   stranger = { ...gateway, key: (await gateway.keys.create({ accountName: 'strangers', name: 'k' })).text }
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 const NODE_PATH = '/v1/dashboard/node'

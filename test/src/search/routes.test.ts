@@ -4,7 +4,6 @@ import { createWebSearch } from '../../../src/search/web-search.ts'
 import { createEndpoint } from '../../../src/upstream/endpoint.ts'
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import { type ScriptedEndpoint, startScriptedEndpoint } from '../../support/scripted-endpoint.ts'
 
 const KEY = 'tvly-planted'
@@ -14,12 +13,10 @@ const FOUND = Array.from({ length: 20 }, (_, index) => ({
   content: 'S',
 }))
 
-let postgres: PostgresServer
 let provider: ScriptedEndpoint
 let gateway: TestGateway
 let bare: TestGateway
 beforeAll(async () => {
-  postgres = await startPostgres()
   provider = await startScriptedEndpoint(() => ({ results: FOUND }))
   const endpoint = createEndpoint({
     url: provider.origin,
@@ -28,14 +25,13 @@ beforeAll(async () => {
     answerBytesMax: 1024 * 1024,
   })
   const search = createWebSearch({ adapter: SEARCH_ADAPTERS.tavily, endpoint, apiKey: KEY })
-  gateway = await startGateway({ postgres, upstream: { search } })
-  bare = await startGateway({ postgres })
+  gateway = await startGateway({ upstream: { search } })
+  bare = await startGateway()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
   await bare.stop()
   await provider.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 function post(body: unknown, init: RequestInit = {}, to = gateway): Promise<Response> {

@@ -2,18 +2,17 @@ import { once } from 'node:events'
 import { connect as connectSocket, createServer, type Server, type Socket } from 'node:net'
 import { Kysely, sql } from 'kysely'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { DatabaseAwayError } from '../../../src/api/errors.ts'
 import { openDatabase } from '../../../src/storage/database.ts'
 import { DatabaseUnfit, openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
+import { createTestDatabase } from '../../support/test-database.ts'
 
 describe('a Postgres server', () => {
-  let server: PostgresServer
+  let url = ''
   beforeAll(async () => {
-    server = await startPostgres()
-  }, 60_000)
-  afterAll(() => server.stop())
+    url = await createTestDatabase({ empty: true })
+  })
 
   async function execute(url: string, statement: string): Promise<void> {
     const client = new pg.Client(url)
@@ -23,7 +22,7 @@ describe('a Postgres server', () => {
   }
 
   it('is migrated once when several gateways start together', async () => {
-    const url = await server.createDatabase()
+    const url = await createTestDatabase({ empty: true })
     const opened = await Promise.all([1, 2, 3].map(() => openDatabase({ url })))
     const { rows } =
       await sql`select name, count(*) as times from kysely_migration group by name having count(*) > 1`.execute(
@@ -35,7 +34,7 @@ describe('a Postgres server', () => {
   })
 
   it('keeps synchronous_commit on in every session, also where the database has it off', async () => {
-    const url = await server.createDatabase()
+    const url = await createTestDatabase()
     await execute(url, `alter database ${new URL(url).pathname.slice(1)} set synchronous_commit = off`)
     const database = await openDatabase({ url })
     for (const queries of [database.queries, database.commits]) {
@@ -48,12 +47,12 @@ describe('a Postgres server', () => {
   })
 
   it('is refused when its URL weakens synchronous_commit', async () => {
-    const url = `${await server.createDatabase()}?options=-c%20synchronous_commit%3Doff`
+    const url = `${await createTestDatabase()}?options=-c%20synchronous_commit%3Doff`
     await expect(openDatabase({ url })).rejects.toThrow(DatabaseUnfit)
   })
 
   it('is refused when its encoding is not UTF8', async () => {
-    const url = await server.createDatabase()
+    const url = await createTestDatabase()
     await execute(url, `create database latin template template0 encoding 'LATIN1' locale 'C'`)
     await expect(openDatabase({ url: url.replace(/[^/]*$/, 'latin') })).rejects.toThrow(DatabaseUnfit)
   })
@@ -64,7 +63,7 @@ describe('a Postgres server', () => {
   })
 
   it('may end idle connections: the next query takes a new one', async () => {
-    const url = await server.createDatabase()
+    const url = await createTestDatabase()
     const heard: Error[] = []
     const database = await openDatabase({ url }, (error) => heard.push(error))
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(database.commits)
@@ -76,10 +75,10 @@ describe('a Postgres server', () => {
   })
 
   it('may fall silent: the connection is given up with the query, not waited on by the next', async () => {
-    const proxy = await startSilencer(Number(new URL(server.url).port))
-    const url = server.url.replace(/:\d+\//, `:${proxy.port}/`)
+    const proxy = await startSilencer(Number(new URL(url).port))
+    const silenced = url.replace(/:\d+\//, `:${proxy.port}/`)
     const limits = { ...POSTGRES_LIMITS, commitConnectionsMax: 1, queryTimeoutMs: 300 }
-    const opened = await openPostgres(url, () => {}, limits)
+    const opened = await openPostgres(silenced, () => {}, limits)
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await sql`select 1`.execute(queries)
     proxy.silence()
@@ -95,11 +94,11 @@ describe('a Postgres server', () => {
   })
 
   it('is told to be away when it ends a session in mid-query', async () => {
-    const opened = await openPostgres(server.url, () => {}, { ...POSTGRES_LIMITS, commitConnectionsMax: 1 })
+    const opened = await openPostgres(url, () => {}, { ...POSTGRES_LIMITS, commitConnectionsMax: 1 })
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(queries)
     const query = sql`select pg_sleep(20)`.execute(queries)
-    const ended = execute(server.url, `select pg_terminate_backend(${rows[0]?.pid})`)
+    const ended = execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
     await expect(query).rejects.toMatchObject({ name: 'DatabaseAwayError', cause: { code: '57P01' } })
     await ended
     await queries.destroy()
@@ -107,9 +106,9 @@ describe('a Postgres server', () => {
   })
 
   it('is told to be away when it takes no connection, whatever its reason', async () => {
-    const url = await server.createDatabase()
-    const opened = await openPostgres(url, () => {})
-    await execute(server.url, `alter database ${new URL(url).pathname.slice(1)} allow_connections false`)
+    const closed = await createTestDatabase()
+    const opened = await openPostgres(closed, () => {})
+    await execute(url, `alter database ${new URL(closed).pathname.slice(1)} allow_connections false`)
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await expect(sql`select 1`.execute(queries)).rejects.toThrow(DatabaseAwayError)
     await queries.destroy()
@@ -117,7 +116,7 @@ describe('a Postgres server', () => {
   })
 
   it('is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
-    const opened = await openPostgres(server.url, () => {})
+    const opened = await openPostgres(url, () => {})
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await expect(sql`select 1 / 0`.execute(queries)).rejects.toMatchObject({ code: '22012' })
     const circular: { self?: object } = {}
@@ -128,7 +127,7 @@ describe('a Postgres server', () => {
   })
 
   it('ends a statement that takes too long, and the connection serves on', async () => {
-    const opened = await openPostgres(server.url, () => {}, {
+    const opened = await openPostgres(url, () => {}, {
       ...POSTGRES_LIMITS,
       commitConnectionsMax: 1,
       statementTimeoutMs: 200,

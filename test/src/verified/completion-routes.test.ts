@@ -6,19 +6,15 @@ import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 import { answerFault, answerWhole } from '../../support/scripted-enclave.ts'
 
-let postgres: PostgresServer
 let gateway: TestGateway
 beforeAll(async () => {
-  postgres = await startPostgres()
-  gateway = await startGateway({ postgres, credentials: new Map([['openai', 'sk-operator-key-1']]) })
+  gateway = await startGateway({ credentials: new Map([['openai', 'sk-operator-key-1']]) })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 beforeEach(() => gateway.enclave.setScript(answerWhole({})))
 
@@ -117,7 +113,7 @@ describe('credentials', () => {
   })
 
   it('of nobody: the call is refused before anything is sent', async () => {
-    const poor = await startGateway({ postgres })
+    const poor = await startGateway()
     const reply = await postChat(poor, { ...CHAT_REQUEST, model: 'gpt-4o' })
     expect(await outcomeOf(reply)).toEqual([403, 'provider_credential_missing'])
     expect(poor.enclave.calls).toHaveLength(0)

@@ -5,20 +5,17 @@ import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { ECHOED_MEMBERS } from '../../../src/verified/request-echo.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import { answerWhole } from '../../support/scripted-enclave.ts'
 
 type Page = { readonly completions: readonly Record<string, unknown>[]; readonly cursor: string | null }
 
-let postgres: PostgresServer
 let gateway: TestGateway
 let otherKey: string
 /** Of the calls that were made: `first` … `fifth`, the last by the other account. */
 const hashes: string[] = []
 
 beforeAll(async () => {
-  postgres = await startPostgres()
-  gateway = await startGateway({ postgres })
+  gateway = await startGateway()
   gateway.enclave.setScript(answerWhole({}))
   otherKey = (await gateway.keys.create({ accountName: 'others', name: 'k' })).text
   for (const [position, user] of ['first', 'second', 'third', 'fourth', 'fifth'].entries()) {
@@ -29,7 +26,6 @@ beforeAll(async () => {
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 const pageOf = async (query: string, of = gateway): Promise<Page> =>
@@ -137,7 +133,7 @@ describe('a gateway that keeps histories apart', () => {
   it(
     'shows each account its own alone, in lists and lookups',
     async () => {
-      const closed = await startGateway({ postgres, settings: { isHistoryOpen: false } })
+      const closed = await startGateway({ settings: { isHistoryOpen: false } })
       closed.enclave.setScript(answerWhole({}))
       const { text: key } = await closed.keys.create({ accountName: 'others', name: 'k' })
       const { hash } = (await (await postChat(closed, CHAT_REQUEST)).json()) as { hash: string }

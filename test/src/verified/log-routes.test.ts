@@ -16,7 +16,6 @@ import { addLogRoutes, LOG_READS_MAX } from '../../../src/verified/log-routes.ts
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { recordLog } from '../../support/chain.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
 import { answerWhole, SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 const COUNT = 7
@@ -41,15 +40,13 @@ type Reply = {
   readonly cursor: number | null
 }
 
-let postgres: PostgresServer
 let gateway: TestGateway
 let notary: string
 let root: string
 const records: Readonly<Record<string, string>>[] = []
 
 beforeAll(async () => {
-  postgres = await startPostgres()
-  gateway = await startGateway({ postgres })
+  gateway = await startGateway()
   notary = gateway.enclave.notary
   gateway.enclave.setScript(answerWhole({ secret: SECRETS[1] ?? '' }))
   for (let count = 0; count < COUNT; count++) {
@@ -60,7 +57,6 @@ beforeAll(async () => {
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
-  await postgres.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 /** Without a key. */
@@ -276,7 +272,7 @@ describe('the records of a log', () => {
   it(
     'are the caller’s own alone where histories are kept apart',
     async () => {
-      const closed = await startGateway({ postgres, settings: { isHistoryOpen: false } })
+      const closed = await startGateway({ settings: { isHistoryOpen: false } })
       closed.enclave.setScript(answerWhole({}))
       const { text: key } = await closed.keys.create({ accountName: 'others', name: 'k' })
       for (const caller of [closed.key, key, closed.key, key, key, closed.key])
