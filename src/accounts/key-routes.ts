@@ -1,47 +1,103 @@
-import type { Router } from '@koa/router'
-import type { Admission } from '../api/admission.ts'
-import { callerOf } from '../api/authenticate.ts'
-import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../api/context.ts'
-import { readJsonBody } from '../api/read-body.ts'
-import { parseCreateKey, parseKeysQuery } from './key-request.ts'
+import { z } from 'zod'
+import { createAdmission } from '../api/admission.ts'
+import { defineRoute, type Route } from '../api/route.ts'
+import { boundedInteger, boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
+import { DEFAULT_SCOPES, SCOPES } from '../api/scopes.ts'
 import type { ManagedKeys } from './managed-keys.ts'
+
+/** Calls at once that make keys, and the bytes of their bodies together. */
+const KEY_CALLS_MAX = 256
+const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
 /** A name, some scopes and a time. */
 export const KEY_BODY_BYTES_MAX = 16 * 1024
 
+/** As on the command line (control/operations.ts). */
+export const KEY_NAME_LENGTH_MAX = 100
+
+/** Unix seconds; in the year 9999. */
+export const EXPIRES_AT_MAX = 253_402_300_799
+
+const uuid = patternText(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'uuid_parsing', 'a valid UUID')
+
+const scopes = z
+  .array(z.enum(SCOPES))
+  .min(1)
+  .max(SCOPES.length)
+  .check(({ value, issues }) => {
+    if (new Set(value).size < value.length)
+      issues.push(faultIssue([], 'value_error', 'Input should name each scope once'))
+  })
+
+/** A key to be made; null is unset, unknown members pass. `account_id` unset: for the caller's own account. */
+const createKey = z
+  .looseObject({
+    name: boundedText({ min: 1, max: KEY_NAME_LENGTH_MAX }),
+    scopes: scopes.nullish(),
+    expires_at: boundedInteger({ min: 1, max: EXPIRES_AT_MAX }).nullish(),
+    account_id: uuid.nullish(),
+  })
+  .transform(({ name, scopes, expires_at: expiresAt, account_id: accountId }) => ({
+    name,
+    scopes: scopes ?? DEFAULT_SCOPES,
+    expiresAt: typeof expiresAt === 'number' ? expiresAt : null,
+    accountId: accountId ?? null,
+  }))
+
+/** The account whose keys are asked for; unset: the caller's own. */
+const keysQuery = z.looseObject({ account_id: uuid.nullish() })
+
+/** A key as it is shown: never the secret. */
+const managedKey = z.strictObject({
+  id: z.string(),
+  account_id: z.uuid(),
+  account_name: z.string(),
+  name: z.string(),
+  scopes: z.array(z.enum(SCOPES)),
+  created_at: unixSeconds,
+  expires_at: unixSeconds.nullable(),
+  revoked_at: unixSeconds.nullable(),
+  last_used_at: unixSeconds.nullable().describe('To the minute'),
+})
+
+const keyList = z.strictObject({ keys: z.array(managedKey) })
+
+const newKey = managedKey.extend({ key: z.string().describe('The secret, shown this once') })
+
 /** Routes of API keys, for a dashboard: list, make, revoke. */
-export function addKeyRoutes(
-  router: Router<RequestState>,
-  options: {
-    readonly keys: ManagedKeys
-    readonly authenticated: ApiMiddleware
-    /** For the calls that have a body. */
-    readonly admission: Admission
-  },
-): void {
-  const { keys, authenticated, admission } = options
-
-  const list: RouteHandler = async (context) => {
-    const page = await keys.list(callerOf(context.state), parseKeysQuery(context.query))
-    sendJson(context, JSON.stringify(page))
-  }
-
-  const create: RouteHandler = async (context) => {
-    const slot = admission.admit()
-    try {
-      const body = await readJsonBody(context.req, context.res, { slot, bytesMax: KEY_BODY_BYTES_MAX })
-      const made = await keys.create(callerOf(context.state), parseCreateKey(body))
-      sendJson(context, JSON.stringify(made))
-    } finally {
-      slot.release()
-    }
-  }
-
-  const revoke: RouteHandler = async (context) => {
-    sendJson(context, JSON.stringify(await keys.revoke(callerOf(context.state), context.params.id ?? '')))
-  }
-
-  router.get('/v1/dashboard/keys', authenticated, list)
-  router.post('/v1/dashboard/keys', authenticated, create)
-  router.delete('/v1/dashboard/keys/:id', authenticated, revoke)
+export function keyRoutes(keys: ManagedKeys): readonly Route[] {
+  const account = { tag: 'Account', scope: 'any' } as const
+  return [
+    defineRoute({
+      ...account,
+      method: 'GET',
+      path: '/v1/dashboard/keys',
+      summary: 'API keys',
+      query: keysQuery,
+      reply: { name: 'KeyList', schema: keyList },
+      errors: ['insufficient_scope'],
+      handler: ({ caller, query }) => keys.list(caller(), query.account_id ?? null),
+    }),
+    defineRoute({
+      ...account,
+      method: 'POST',
+      path: '/v1/dashboard/keys',
+      summary: 'Make an API key',
+      body: { name: 'CreateKeyRequest', schema: createKey, bytesMax: KEY_BODY_BYTES_MAX },
+      reply: { name: 'NewKey', schema: newKey },
+      errors: ['insufficient_scope', 'limit_reached'],
+      admission: createAdmission({ callsMax: KEY_CALLS_MAX, bytesMax: KEY_CALLS_BYTES_MAX }),
+      handler: ({ caller, body }) => keys.create(caller(), body),
+    }),
+    defineRoute({
+      ...account,
+      method: 'DELETE',
+      path: '/v1/dashboard/keys/:id',
+      summary: 'Revoke an API key',
+      params: z.object({ id: z.string() }),
+      reply: { name: 'Key', schema: managedKey },
+      errors: ['not_found', 'insufficient_scope'],
+      handler: ({ caller, params }) => keys.revoke(caller(), params.id),
+    }),
+  ]
 }

@@ -1,25 +1,50 @@
 import { createHash } from 'node:crypto'
+import { z } from 'zod'
 import { callerOf } from '../api/authenticate.ts'
 import type { RouteContext } from '../api/context.ts'
 import type { EventWriter } from '../api/event-writer.ts'
+import { described, faultIssue } from '../api/schemas.ts'
 import { replayChunks } from '../verified/replay-chunks.ts'
 import type { Claim, Claimed, Idempotency } from './idempotency.ts'
-import { IDEMPOTENCY_HEADER, parseIdempotencyKey } from './idempotency-key.ts'
 
 /** On an answer that was made before. */
 export const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** Key of a call; null without one. Throws ValidationError. */
-export function keyOf({ req }: RouteContext): string | null {
-  return parseIdempotencyKey(req.headers[IDEMPOTENCY_HEADER])
-}
+/** Longest key, characters: enough for any id, also several in one. */
+const IDEMPOTENCY_KEY_LENGTH_MAX = 255
+
+const idempotencyKey = described(
+  z.string().check(({ value, issues }) => {
+    if (/^[\x21-\x7e]{1,255}$/.test(value)) return
+    const expected = `1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters without blanks`
+    issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
+  }),
+  () => ({
+    type: 'string',
+    minLength: 1,
+    maxLength: IDEMPOTENCY_KEY_LENGTH_MAX,
+    description:
+      'Names the call, so that it is made once: the same key and body are answered with what is stored',
+  }),
+).optional()
+
+/** Headers of a call that its caller may name, so that it is made once. */
+export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
+
+/** What a call is refused with because of its key. */
+export const IDEMPOTENCY_ERRORS = [
+  'idempotency_in_progress',
+  'idempotency_key_reused',
+  'idempotency_outcome_unknown',
+] as const
 
 /** Claims the key for the request that these bytes are, at this path; null without a key. Throws ApiError. */
 export async function claimKey(
   context: RouteContext,
   idempotency: Idempotency,
   call: {
-    readonly key: string | null
+    /** Its Idempotency-Key. */
+    readonly key: string | undefined
     readonly body: Uint8Array
     readonly isVerified: boolean
     /** Of a verified call. */
@@ -28,7 +53,7 @@ export async function claimKey(
   },
 ): Promise<Claimed | null> {
   const { key, body, isVerified, model, abort } = call
-  if (key === null) return null
+  if (key === undefined) return null
   const { accountId } = callerOf(context.state)
   const requestHash = createHash('sha256').update(`${context.path}\n`).update(body).digest()
   const claimed = await idempotency.claim({
@@ -69,11 +94,18 @@ export async function replayEvents(
   writer.end([...texts, '[DONE]'].map((text) => `data: ${text}\n\n`).join(''))
 }
 
-/** Runs a call under its claim, if it has one: what `run` gives is the answer to keep, null for one that left a record. */
-export async function underClaim(claim: Claim | null, run: () => Promise<string | null>): Promise<void> {
+/**
+ * Runs a call under its claim, if it has one, and gives what `run` gives: the answer to keep; null for one that left a
+ * record.
+ */
+export async function underClaim<Answer extends string | null>(
+  claim: Claim | null,
+  run: () => Promise<Answer>,
+): Promise<Answer> {
   try {
     const answer = await run()
     await claim?.succeed(answer)
+    return answer
   } catch (error) {
     await claim?.fail(error)
     throw error

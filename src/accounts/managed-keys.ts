@@ -24,7 +24,7 @@ export type ManagedKey = {
   readonly last_used_at: number | null
 }
 
-/** A key to be made; see schemas/key-request.ts. */
+/** A key to be made. */
 export type ManagedKeyRequest = {
   readonly name: string
   readonly scopes: readonly Scope[]

@@ -1,17 +1,41 @@
-import type { Router } from '@koa/router'
-import { callerOf } from '../api/authenticate.ts'
-import { type ApiMiddleware, type RequestState, sendJson } from '../api/context.ts'
+import { z } from 'zod'
+import { defineRoute, type Route } from '../api/route.ts'
 import type { RateLimiter } from './limits/limiter.ts'
 
+const limit = z.number().min(0).nullable().describe('Null: no limit')
+
+const rateLimits = z.strictObject({
+  usage_tier_name: z.string(),
+  usage_tier_description: z.string(),
+  credits_balance: z.null(),
+  usages: z.array(
+    z.strictObject({
+      model: z.string(),
+      full_model: z.string(),
+      price_per_million_tokens: z.string().nullable(),
+      max_requests_per_day: limit,
+      max_requests_per_minute: limit,
+      max_tokens_per_day: limit,
+      max_tokens_per_minute: limit,
+      requests_left_day: limit,
+      requests_used_day: z.int().min(0),
+      tokens_left_day: limit,
+      tokens_used_day: z.int().min(0),
+    }),
+  ),
+})
+
 /** `GET /v1/dashboard/rate-limits`: what the limiter has counted for the caller's account, and what it allows. */
-export function addRateLimitRoutes(
-  router: Router<RequestState>,
-  {
-    limiter,
-    authenticated,
-  }: { readonly limiter: Pick<RateLimiter, 'report'>; readonly authenticated: ApiMiddleware },
-): void {
-  router.get('/v1/dashboard/rate-limits', authenticated, async (context) => {
-    sendJson(context, JSON.stringify(await limiter.report(callerOf(context.state))))
-  })
+export function rateLimitRoutes(limiter: Pick<RateLimiter, 'report'>): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/v1/dashboard/rate-limits',
+      tag: 'Account',
+      summary: 'Limits, and what was used of them',
+      scope: 'any',
+      reply: { name: 'RateLimits', schema: rateLimits },
+      handler: ({ caller }) => limiter.report(caller()),
+    }),
+  ]
 }

@@ -1,27 +1,64 @@
 import type { IncomingMessage, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import { timePorts } from '../observability/time-ports.ts'
-import { type AppDependencies, addRoutes } from '../start/app-routes.ts'
+import type { CallObserver } from '../observability/call-scope.ts'
+import type { Logger } from '../observability/logger.ts'
 import { answerErrors } from './answer-errors.ts'
-import { type CallSignals, createCallSignals } from './call-signals.ts'
+import { type Authenticator, authenticate } from './authenticate.ts'
+import { createCallSignals } from './call-signals.ts'
 import { compressAnswers } from './compress.ts'
-import type { RequestState } from './context.ts'
+import type { ApiMiddleware, RequestState } from './context.ts'
 import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
 import { observeCalls } from './observe-calls.ts'
+import { referenceRoutes } from './openapi/routes.ts'
 import { openRequest } from './open-request.ts'
-import { refuseWhenClosing } from './refuse-when-closing.ts'
+import type { Route, RouteServer } from './route.ts'
 import { createHttpServer } from './server.ts'
 
-export type { AppDependencies, AppNodes, AppRegistry, AppSettings } from '../start/app-routes.ts'
+/** What the app is made of. */
+export type AppParts = {
+  /** Every route but those of their documentation, which the app adds. */
+  readonly routes: readonly Route[]
+  readonly keys: Authenticator
+  readonly sockets: AppSockets
+  readonly settings: ApiSettings
+  /** Are told of every call. */
+  readonly observers: readonly CallObserver[]
+  readonly log: Logger
+  /** Unix milliseconds; a fraction is welcome. */
+  readonly now: () => number
+  /** A new `x-request-id`, at most 128 of [A-Za-z0-9_.:-]. */
+  readonly makeRequestId: () => string
+}
+
+/** Web sockets at one path. */
+export type AppSockets = {
+  readonly path: string
+  /** Takes the socket of somebody who dials in. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  /** Ends all of them. The app calls it on close(), when no call needs them any more. */
+  stop(): Promise<void>
+}
+
+export type ApiSettings = {
+  /** Pause between the comments of a stream. */
+  readonly keepAliveMs: number
+  /** Origins whose scripts may call (cors.ts). */
+  readonly corsOrigins: readonly string[]
+  /** How long close() lets running calls go on. */
+  readonly shutdownGraceMs: number
+  /** One log line per call. */
+  readonly logsRequests: boolean
+}
 
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: Server
   /** Every route there is. */
-  readonly routes: readonly AppRoute[]
+  readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope'>[]
   /** Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port is taken. */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
@@ -31,29 +68,26 @@ export type App = {
   close(): Promise<void>
 }
 
-/** `path` is the router's pattern: `/v1/log/:notary`. A route to GET answers HEAD too. */
-export type AppRoute = { readonly method: string; readonly path: string }
-
-/** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
-export const NODE_SOCKET_PATH = '/v1/node/ws'
-
 /** How long calls that were ended by force have to say so to their callers. */
 const FAREWELL_MS = 1_000
 
 /** Builds the API out of its parts. Nothing runs before listen(). */
-export function createApp(dependencies: AppDependencies): App {
+export function createApp(parts: AppParts): App {
+  const { sockets, settings, now, log } = parts
+  const routes = [...parts.routes, ...referenceRoutes(parts.routes)]
   const signals = createCallSignals()
   let isClosing = false
-  const router = createRouter(timePorts(dependencies), signals)
-  const koa = createKoa(dependencies, { router, isClosing: () => isClosing })
-  const { nodes } = dependencies
-  const server = createHttpServer(koa.callback(), (request) => !isClosing && isNodeSocket(request))
-  server.on('upgrade', (request, socket, head) => nodes.handleUpgrade(request, socket, head))
+  const serving = { signals, keepAliveMs: settings.keepAliveMs, now, log }
+  const router = createRouter(routes, parts.keys, serving)
+  const koa = createKoa(parts, { router, paths: routes.map(({ path }) => path), isClosing: () => isClosing })
+  const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
+  const server = createHttpServer(koa.callback(), isUpgrade)
+  server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
   function close(): Promise<void> {
     isClosing = true
     const farewell = () => signals.abortAll(new ApiError('shutting_down', 'This instance is shutting down'))
-    const { shutdownGraceMs } = dependencies.settings
+    const { shutdownGraceMs } = settings
     // Connections that fall idle after close() are closed only by asking again.
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
@@ -67,36 +101,46 @@ export function createApp(dependencies: AppDependencies): App {
         resolve()
       })
     })
-    // The server is not closed before the nodes' connections are, and calls are served over these.
-    return signals.idle().then(() => Promise.all([nodes.stop(), closed]).then(() => undefined))
+    // The server is not closed before the sockets are, and calls are served over these.
+    return signals.idle().then(() => Promise.all([sockets.stop(), closed]).then(() => undefined))
   }
 
-  return { server, routes: listRoutes(router), listen: (at) => listen(server, at), close }
+  return { server, routes, listen: (at) => listen(server, at), close }
 }
 
 const SWEEP_MS = 50
 
-function isNodeSocket({ url, headers }: IncomingMessage): boolean {
-  return url?.split('?', 1)[0] === NODE_SOCKET_PATH && headers.upgrade?.toLowerCase() === 'websocket'
+function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean {
+  return url?.split('?', 1)[0] === path && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-function createRouter(dependencies: AppDependencies, signals: CallSignals): Router<RequestState> {
+function createRouter(
+  routes: readonly Route[],
+  keys: Authenticator,
+  serving: RouteServer,
+): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  addRoutes(router, dependencies, signals)
+  // The order is that of the methods in `allow`.
+  for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
+    const { method, path, scope } = route
+    const guards = scope === 'public' ? [] : [authenticate(keys, scope === 'any' ? null : scope)]
+    router.register(path, [method], [...guards, (context) => route.serve(context, serving)])
+  }
   return router
 }
 
-function listRoutes({ stack }: Router<RequestState>): readonly AppRoute[] {
-  return stack.flatMap(({ methods, path }) =>
-    methods.filter((method) => method !== 'HEAD').map((method) => ({ method, path: String(path) })),
-  )
-}
-
 function createKoa(
-  dependencies: AppDependencies,
-  { router, isClosing }: { readonly router: Router<RequestState>; readonly isClosing: () => boolean },
+  { now, log, makeRequestId, settings, observers }: AppParts,
+  {
+    router,
+    paths,
+    isClosing,
+  }: {
+    readonly router: Router<RequestState>
+    readonly paths: readonly string[]
+    readonly isClosing: () => boolean
+  },
 ): Koa<RequestState> {
-  const { now, log, makeRequestId, settings, observers } = dependencies
   const koa = new Koa<RequestState>()
   // Everything that is thrown in a call is answered and logged by answerErrors; here come connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
@@ -104,11 +148,20 @@ function createKoa(
   koa.use(observeCalls({ observers, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
-  koa.use(answerErrors({ now, log, paths: listRoutes(router).map(({ path }) => path) }))
+  koa.use(answerErrors({ now, log, paths }))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())
   koa.use(router.allowedMethods())
   return koa
+}
+
+/** Refuses calls that come over open connections while the process stops, and has those connections closed. */
+function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
+  return (context, next) => {
+    if (!isClosing()) return next()
+    context.set('connection', 'close')
+    throw new ApiError('shutting_down', 'This instance is shutting down, try again')
+  }
 }
 
 function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {

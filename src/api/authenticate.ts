@@ -1,7 +1,6 @@
 import type { ApiMiddleware, Caller } from './context.ts'
 import { ApiError } from './errors.ts'
 import type { Scope } from './scopes.ts'
-import type { Viewer } from './viewer.ts'
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
@@ -38,12 +37,6 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
   } catch (cause) {
     throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
   }
-}
-
-/** Who looks at records, behind `authenticate`. */
-export function viewerOf(state: { readonly caller: Caller | null }): Viewer {
-  const { accountId, scopes } = callerOf(state)
-  return { accountId, seesAll: scopes.includes('history:all') }
 }
 
 /** The caller, behind `authenticate`. A route that was wired without it is our fault, and answers nobody. */

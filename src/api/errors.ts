@@ -64,6 +64,16 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
+/** What services that the operator configured may be to blame for. */
+export const UPSTREAM_ERRORS = [
+  'provider_refused',
+  'provider_error',
+  'provider_unreachable',
+  'provider_timeout',
+  'provider_credential_rejected',
+  'answer_too_large',
+] as const satisfies readonly ErrorCode[]
+
 /** What an answer says beyond code and message, where the table does not know it. */
 type ErrorDetails = {
   /** Instead of the table's. */

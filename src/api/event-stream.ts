@@ -19,7 +19,7 @@ export type EventStreamOptions = {
 export async function streamEvents(
   context: RouteContext,
   { keepAliveMs, now, log }: EventStreamOptions,
-  write: (writer: EventWriter) => Promise<void>,
+  write: (writer: EventWriter) => Promise<unknown>,
   isEvent: (error: unknown) => boolean = () => false,
 ): Promise<void> {
   const onOpen = () => {

@@ -1,7 +1,13 @@
 import { z } from 'zod'
-import { addItemIssues, boundedList } from '../api/bounded-list.ts'
-import { described, jsonSchemaOf } from '../api/described.ts'
-import { addIssuesOf, faultIssue, isUnset } from '../api/issues.ts'
+import {
+  addIssuesOf,
+  addItemIssues,
+  boundedList,
+  described,
+  faultIssue,
+  isUnset,
+  jsonSchemaOf,
+} from '../api/schemas.ts'
 
 /** Roles a message may have: those of OpenAI's chat completions. */
 export const MESSAGE_ROLES = ['developer', 'system', 'user', 'assistant', 'tool', 'function'] as const

@@ -1,13 +1,14 @@
 import { z } from 'zod'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
-import { boundedInteger } from '../api/bounded-integer.ts'
-import { boundedList } from '../api/bounded-list.ts'
-import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
-import { described, jsonSchemaOf } from '../api/described.ts'
-import { ValidationError } from '../api/errors.ts'
-import { faultDetails } from '../api/fault-details.ts'
-import { addIssuesOf, faultIssue, isUnset } from '../api/issues.ts'
-import { parseJsonBody } from '../api/json-body.ts'
+import {
+  addIssuesOf,
+  boundedInteger,
+  boundedList,
+  described,
+  faultIssue,
+  isUnset,
+  jsonSchemaOf,
+  MODEL_LENGTH_MAX,
+} from '../api/schemas.ts'
 import { chatMessage } from './chat-message.ts'
 import { type ChatSize, measureChat } from './chat-size.ts'
 
@@ -28,33 +29,6 @@ export type ChatRequest = {
   /** Whether the caller asked for the chunk with usage. */
   readonly includesUsage: boolean
   readonly size: ChatSize
-}
-
-/** A valid chat request, and the JSON value it was read from: every member, also unknown ones and those that are null. */
-export type ParsedChatRequest = { readonly request: ChatRequest; readonly value: JsonObject }
-
-/** As parseChatRequest, for a call that does not go out as the caller's bytes. */
-export function parseChatBody(body: Uint8Array): ParsedChatRequest {
-  const value = parseJsonBody(body)
-  const { data, error } = chatRequest.safeParse(value)
-  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
-  const request = {
-    model: data.model,
-    isStream: data.stream === true,
-    includesUsage: data.stream_options?.include_usage === true,
-    size: measureChat(data),
-  }
-  // The schema takes nothing but objects.
-  return { request, value: isJsonObject(value) ? value : {} }
-}
-
-/**
- * Gives the model and mode of a chat request (interface, 2.1) from its body's bytes. Throws ValidationError with every
- * fault (at most FAULTS_MAX): JSON that does not mean one thing only, missing members, wrong types, values out of
- * bounds. A member that is null is unset. Unknown members pass.
- */
-export function parseChatRequest(body: Uint8Array): ChatRequest {
-  return parseChatBody(body).request
 }
 
 const penalty = z.number().min(-PENALTY_MAX).max(PENALTY_MAX)
@@ -100,8 +74,8 @@ const responseFormat = z
     issues.push(faultIssue(['json_schema'], 'missing', "Field required when type is 'json_schema'"))
   })
 
-/** Body of every chat completion. */
-export const chatRequest = z
+/** Members of a chat request (interface, 2.1); one that is null is unset, unknown ones pass. */
+const chatMembers = z
   .looseObject({
     messages: boundedList(chatMessage, { min: 1 }),
     model: z.string().min(1).max(MODEL_LENGTH_MAX),
@@ -129,6 +103,21 @@ export const chatRequest = z
     if (!isUnset(value.stream_options) && value.stream !== true)
       issues.push(faultIssue(['stream_options'], 'value_error', 'Only to be set when stream is true'))
   })
+
+/** Body of every chat completion. */
+export const chatRequest = chatMembers.transform(
+  (data): ChatRequest => ({
+    model: data.model,
+    isStream: data.stream === true,
+    includesUsage: data.stream_options?.include_usage === true,
+    size: measureChat(data),
+  }),
+)
+
+/** The same, described with further members that somebody behind the gateway checks. */
+export function chatRequestWith(members: z.ZodRawShape) {
+  return described(chatRequest.clone(), () => jsonSchemaOf(chatMembers.safeExtend(members)))
+}
 
 /** Schema of a value that is told apart by its JSON type, so that the faults are those of the form that was meant. */
 function byShape(schemas: {

@@ -1,113 +1,112 @@
-import type { Router } from '@koa/router'
 import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject } from '../../attestation/json/value.ts'
 import type { Claim, Idempotency } from '../accounts/idempotency.ts'
-import { claimKey, claimOf, keyOf, replayEvents, underClaim } from '../accounts/keyed-call.ts'
+import {
+  claimKey,
+  claimOf,
+  IDEMPOTENCY_ERRORS,
+  idempotencyHeaders,
+  replayEvents,
+  underClaim,
+} from '../accounts/keyed-call.ts'
 import { admitCall } from '../accounts/limit-calls.ts'
 import { estimateChatTokens } from '../accounts/limits/estimate.ts'
 import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
-import type { Admission, Slot } from '../api/admission.ts'
-import { callerOf } from '../api/authenticate.ts'
-import type { CallSignals } from '../api/call-signals.ts'
-import {
-  type ApiMiddleware,
-  type RequestState,
-  type RouteContext,
-  type RouteHandler,
-  sendJson,
-} from '../api/context.ts'
+import { createAdmission } from '../api/admission.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
-import { type EventStreamOptions, streamEvents } from '../api/event-stream.ts'
 import type { EventWriter } from '../api/event-writer.ts'
-import { readJsonBody } from '../api/read-body.ts'
+import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
-import { type ChatRequest, parseChatBody } from './chat-request.ts'
+import { type ChatRequest, chatRequest } from './chat-request.ts'
+import { chatChunk, chatCompletion } from './completion-replies.ts'
 
-export type ChatRouteOptions = EventStreamOptions & {
-  readonly completions: ChatCompletions
-  readonly authenticated: ApiMiddleware
-  readonly admission: Admission
-  readonly signals: CallSignals
-  readonly limiter: Pick<RateLimiter, 'admit'>
-  readonly idempotency: Idempotency
-  readonly bodyBytesMax: number
-}
+/** Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them further, by model. */
+export const CHAT_CALLS_MAX = 4_096
+export const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST /v1/chat/completions`, and the same under
  * `/v1/dashboard`.
  */
-export function addChatCompletionRoutes(router: Router<RequestState>, options: ChatRouteOptions): void {
-  const { authenticated, admission, signals } = options
-
-  const create: RouteHandler = async (context) => {
-    const slot = admission.admit()
-    const { abort, done } = signals.open(context.res)
-    try {
-      const bytes = await readJsonBody(context.req, context.res, { slot, bytesMax: options.bodyBytesMax })
-      const { request, value: body } = parseChatBody(bytes)
-      const key = keyOf(context)
-      const estimate = estimateChatTokens(request.size)
-      const permit = await admitCall(context, options.limiter, {
-        kind: 'chat',
-        model: request.model,
-        estimate,
-      })
-      try {
-        const keyed = { key, body: bytes, isVerified: false, abort }
-        const claimed = await claimKey(context, options.idempotency, keyed)
-        if (claimed?.kind === 'answer')
-          await answerAgain(context, options, { request, answer: claimed.answer })
-        else await answer(context, options, { request, body, abort, slot, permit, claim: claimOf(claimed) })
-      } finally {
-        permit.settle(0)
-      }
-    } finally {
-      done()
-      slot.release()
-    }
-  }
-
-  router.post('/v1/chat/completions', authenticated, create)
-  router.post('/v1/dashboard/chat/completions', authenticated, create)
+export function chatRoutes({
+  completions,
+  limiter,
+  idempotency,
+  bodyBytesMax,
+}: {
+  readonly completions: ChatCompletions
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly idempotency: Idempotency
+  readonly bodyBytesMax: number
+}): readonly Route[] {
+  const admission = createAdmission({ callsMax: CHAT_CALLS_MAX, bytesMax: CHAT_BYTES_MAX })
+  const declare = (path: string, summary: string) =>
+    defineRoute({
+      method: 'POST',
+      path,
+      tag: 'Chat',
+      summary,
+      scope: 'inference',
+      headers: idempotencyHeaders,
+      body: { name: 'ChatCompletionRequest', schema: chatRequest, bytesMax: bodyBytesMax },
+      reply: { name: 'ChatCompletion', schema: chatCompletion },
+      events: { name: 'ChatCompletionChunk', schema: chatChunk },
+      errors: [
+        ...IDEMPOTENCY_ERRORS,
+        ...(['rate_limit_exceeded', 'unsupported_model', 'no_available_inference_nodes'] as const),
+        ...(['node_refused', 'node_error', 'node_timeout', 'overloaded'] as const),
+      ],
+      admission,
+      isAbortable: true,
+      async handler(call) {
+        const { context, body: request, bytes, headers, abort } = call
+        const permit = await admitCall(context, limiter, {
+          kind: 'chat',
+          model: request.model,
+          estimate: estimateChatTokens(request.size),
+        })
+        try {
+          const key = headers['idempotency-key']
+          const keyed = { key, body: bytes, isVerified: false, abort }
+          const claimed = await claimKey(context, idempotency, keyed)
+          return claimed?.kind === 'answer'
+            ? await answerAgain(call, claimed.answer)
+            : await answer(completions, call, { permit, claim: claimOf(claimed) })
+        } finally {
+          permit.settle(0)
+        }
+      },
+    })
+  return [
+    declare('/v1/chat/completions', 'Complete a chat on a contributed node'),
+    declare('/v1/dashboard/chat/completions', 'The same, for a dashboard'),
+  ]
 }
 
-type AdmittedCall = {
-  readonly request: ChatRequest
-  readonly body: JsonObject
-  readonly abort: AbortController
-  readonly slot: Slot
-  readonly permit: Permit
-  /** Null without an Idempotency-Key. */
-  readonly claim: Claim | null
-}
+type ChatRouteCall = RouteCall<unknown, unknown, unknown, ChatRequest>
 
 async function answer(
-  context: RouteContext,
-  options: ChatRouteOptions,
-  admitted: AdmittedCall,
-): Promise<void> {
-  const { request, body, abort, slot, permit, claim } = admitted
+  completions: ChatCompletions,
+  { context, caller, body: request, json, abort, slot, stream }: ChatRouteCall,
+  // Without an Idempotency-Key there is no claim.
+  { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
+): Promise<string | undefined> {
   const call: ChatCall = {
     request,
-    body,
-    accountId: callerOf(context.state).accountId,
+    // The schema takes nothing but objects.
+    body: isJsonObject(json) ? json : {},
+    accountId: caller().accountId,
     requestId: context.state.requestId,
     signal: abort.signal,
     reserve: slot.reserve,
     noteUsage: permit.settle,
   }
-  if (request.isStream) {
-    const write = (writer: EventWriter) =>
-      underClaim(claim, () => writeChunks(options.completions, writer, { call, isKept: claim !== null }))
-    await streamEvents(context, options, write, isOutage)
-    return
-  }
-  await underClaim(claim, async () => {
-    const text = await options.completions.complete(call)
-    sendJson(context, text)
-    return text
-  })
+  if (request.isStream)
+    return stream(
+      (writer) => underClaim(claim, () => writeChunks(completions, writer, { call, isKept: claim !== null })),
+      isOutage,
+    )
+  return underClaim(claim, () => completions.complete(call))
 }
 
 /** Gives the completion that the chunks amount to, when it is to be kept; else null. */
@@ -133,15 +132,10 @@ async function writeChunks(
 
 /** The answer that was given before, in the form that is asked for, which is the same. */
 async function answerAgain(
-  context: RouteContext,
-  options: ChatRouteOptions,
-  { request, answer: text }: { readonly request: ChatRequest; readonly answer: string },
-): Promise<void> {
-  if (!request.isStream) {
-    sendJson(context, text)
-    return
-  }
-  await streamEvents(context, options, (writer) => replayEvents(writer, text, request))
+  { body: request, stream }: ChatRouteCall,
+  text: string,
+): Promise<string | undefined> {
+  return request.isStream ? stream((writer) => replayEvents(writer, text, request)) : text
 }
 
 /** That no node can process a streamed request is an error event and no status (interface, parts 6 and 7). */

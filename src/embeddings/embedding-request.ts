@@ -1,12 +1,14 @@
 import { z } from 'zod'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
-import { boundedInteger } from '../api/bounded-integer.ts'
-import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
-import { described, jsonSchemaOf } from '../api/described.ts'
-import { ValidationError } from '../api/errors.ts'
-import { FAULTS_MAX, faultDetails } from '../api/fault-details.ts'
-import { addIssuesOf, faultIssue } from '../api/issues.ts'
-import { parseJsonBody } from '../api/json-body.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  addIssuesOf,
+  boundedInteger,
+  described,
+  faultIssue,
+  jsonSchemaOf,
+  MODEL_LENGTH_MAX,
+} from '../api/schemas.ts'
+import { FAULTS_MAX } from '../api/validation.ts'
 
 /** Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of any vocabulary. */
 export const INPUTS_MAX = 2_048
@@ -25,23 +27,6 @@ export type EmbeddingRequest = {
   readonly others: JsonObject
 }
 
-/**
- * Gives an embedding request (interface, 2.6) from its body's bytes. Throws ValidationError with every fault. No input is
- * empty. Null is unset; unknown members pass.
- */
-export function parseEmbeddingRequest(body: Uint8Array): EmbeddingRequest {
-  const value = parseJsonBody(body)
-  const { data, error } = embeddingRequest.safeParse(value)
-  if (error) throw new ValidationError(faultDetails('body', value, error.issues))
-  const { input, model, encoding_format, ...others } = isJsonObject(value) ? value : {}
-  return {
-    model: data.model,
-    inputs: inputsOf(data.input),
-    encodingFormat: data.encoding_format ?? 'float',
-    others: Object.fromEntries(Object.entries(others).filter(([, member]) => member !== null)),
-  }
-}
-
 const NO_INPUT =
   'Input should be a string, a list of strings, a list of integers or a list of lists of integers'
 
@@ -55,13 +40,28 @@ const input = described(
   },
 )
 
-/** Body of `POST /v1/embeddings`. */
-export const embeddingRequest = z.looseObject({
-  input,
-  model: z.string().min(1).max(MODEL_LENGTH_MAX),
-  encoding_format: z.enum(['float', 'base64']).nullish(),
-  user: z.string().nullish(),
-})
+/** Body of `POST /v1/embeddings` (interface, 2.6). No input is empty. Null is unset; unknown members pass. */
+export const embeddingRequest = z
+  .looseObject({
+    input,
+    model: z.string().min(1).max(MODEL_LENGTH_MAX),
+    encoding_format: z.enum(['float', 'base64']).nullish(),
+    user: z.string().nullish(),
+  })
+  .transform(({ input, model, encoding_format }) => ({
+    model,
+    inputs: inputsOf(input),
+    encodingFormat: encoding_format ?? 'float',
+  }))
+
+/** The request that a valid body makes; `json` is its value, whose other members are kept in their order. */
+export function embeddingRequestOf(body: z.output<typeof embeddingRequest>, json: Json): EmbeddingRequest {
+  const { input: _, model: __, encoding_format: ___, ...others } = isJsonObject(json) ? json : {}
+  return {
+    ...body,
+    others: Object.fromEntries(Object.entries(others).filter(([, member]) => member !== null)),
+  }
+}
 
 type Issues = z.core.$ZodRawIssue[]
 

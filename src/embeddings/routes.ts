@@ -1,48 +1,68 @@
-import type { Router } from '@koa/router'
+import { z } from 'zod'
 import { admitCall } from '../accounts/limit-calls.ts'
 import type { RateLimiter } from '../accounts/limits/limiter.ts'
-import type { Admission } from '../api/admission.ts'
-import type { CallSignals } from '../api/call-signals.ts'
-import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../api/context.ts'
-import { readJsonBody } from '../api/read-body.ts'
-import { parseEmbeddingRequest } from './embedding-request.ts'
+import { createAdmission } from '../api/admission.ts'
+import { UPSTREAM_ERRORS } from '../api/errors.ts'
+import { defineRoute, type Route } from '../api/route.ts'
+import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-export type EmbeddingRouteOptions = {
-  readonly embeddings: Embeddings
-  readonly authenticated: ApiMiddleware
-  readonly admission: Admission
-  readonly signals: CallSignals
-  readonly limiter: Pick<RateLimiter, 'admit'>
-  readonly bodyBytesMax: number
-}
+/** Embedding calls at once, and the bytes of their bodies and answers together. */
+const EMBEDDING_CALLS_MAX = 256
+const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
+
+const embeddingList = z.looseObject({
+  object: z.literal('list'),
+  data: z.array(
+    z.looseObject({
+      object: z.literal('embedding'),
+      index: z.int().min(0),
+      embedding: z
+        .union([z.array(z.number()), z.base64()])
+        .describe('Numbers, or with encoding_format base64 their little-endian float32'),
+    }),
+  ),
+  model: z.string(),
+  usage: z.looseObject({ prompt_tokens: z.int(), total_tokens: z.int() }),
+})
 
 /** `POST /v1/embeddings` (interface, 2.6). */
-export function addEmbeddingRoutes(router: Router<RequestState>, options: EmbeddingRouteOptions): void {
-  const { embeddings, authenticated, admission, signals, limiter, bodyBytesMax: bytesMax } = options
-
-  const create: RouteHandler = async (context) => {
-    const slot = admission.admit()
-    const { abort, done } = signals.open(context.res)
-    try {
-      const request = parseEmbeddingRequest(await readJsonBody(context.req, context.res, { slot, bytesMax }))
-      const call = { request, signal: abort.signal, reserve: slot.reserve }
-      const counted = await embeddings.count(call)
-      const limited = { kind: 'embeddings', model: request.model, estimate: counted.total } as const
-      const permit = await admitCall(context, limiter, limited)
-      try {
-        const { text, usedTokens } = await embeddings.create(call, counted)
-        permit.settle(usedTokens)
-        sendJson(context, text)
-      } finally {
-        // A call that failed used nothing; of one that did not, this is the second settlement, which does not count.
-        permit.settle(0)
-      }
-    } finally {
-      done()
-      slot.release()
-    }
-  }
-
-  router.post('/v1/embeddings', authenticated, create)
+export function embeddingRoutes({
+  embeddings,
+  limiter,
+  bodyBytesMax,
+}: {
+  readonly embeddings: Embeddings
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly bodyBytesMax: number
+}): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path: '/v1/embeddings',
+      tag: 'Embeddings',
+      summary: 'Vectors of texts',
+      scope: 'inference',
+      body: { name: 'EmbeddingRequest', schema: embeddingRequest, bytesMax: bodyBytesMax },
+      reply: { name: 'EmbeddingList', schema: embeddingList },
+      errors: ['rate_limit_exceeded', 'unsupported_model', ...UPSTREAM_ERRORS],
+      admission: createAdmission({ callsMax: EMBEDDING_CALLS_MAX, bytesMax: EMBEDDING_BYTES_MAX }),
+      isAbortable: true,
+      async handler({ context, body, json, abort, slot }) {
+        const request = embeddingRequestOf(body, json)
+        const call = { request, signal: abort.signal, reserve: slot.reserve }
+        const counted = await embeddings.count(call)
+        const limited = { kind: 'embeddings', model: request.model, estimate: counted.total } as const
+        const permit = await admitCall(context, limiter, limited)
+        try {
+          const { text, usedTokens } = await embeddings.create(call, counted)
+          permit.settle(usedTokens)
+          return text
+        } finally {
+          // A call that failed used nothing; of one that did not, this is the second settlement, which does not count.
+          permit.settle(0)
+        }
+      },
+    }),
+  ]
 }

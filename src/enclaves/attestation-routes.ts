@@ -1,30 +1,56 @@
-import type { Router } from '@koa/router'
-import { type RequestState, type RouteHandler, sendJson } from '../api/context.ts'
-import { parseAttestationQuery } from './attestation-query.ts'
+import { z } from 'zod'
+import { defineRoute, type Route } from '../api/route.ts'
+import { address, base64, hexText } from '../api/schemas.ts'
 import type { Attestations } from './attestations.ts'
 
-/** What the service says of itself (interface, 2.8). */
-export const API_INFORMATION = {
-  title: 'Affidavit',
-  description:
-    'Inference gateway whose answers come with sworn evidence: hash, signature, attestation document and transaction.',
-} as const
+/**
+ * What a caller asks of an attestation: over 16 to 64 bytes of a nonce (hex, lower case, without 0x), else the current
+ * document will do; of the enclave of a notary (0x, lower case), else of any that is in use. Other parameters are ignored.
+ */
+export const attestationQuery = z.object({
+  nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional(),
+  notary: hexText(20, 20, 'an address, 40 hex digits')
+    .transform((text) => `0x${text}`)
+    .optional(),
+})
 
-/** Routes that need no key: `GET /`, `GET /v1/attestation` and `GET /v1/notaries`. */
-export function addServiceRoutes(router: Router<RequestState>, attestations: Attestations): void {
-  const information = JSON.stringify(API_INFORMATION)
+/** What the enclave's attestation document is about. */
+export const bootConfiguration = z.looseObject({
+  protocol_version: z.int(),
+  chain_id: z.int(),
+  contract: address,
+})
 
-  const root: RouteHandler = async (context) => sendJson(context, information)
+const attestationReply = z.strictObject({
+  attestation: base64,
+  public_key: z.string(),
+  notary: address,
+  boot_configuration: bootConfiguration,
+})
 
-  const attestation: RouteHandler = async (context) => {
-    const { nonce, notary } = parseAttestationQuery(context.query)
-    sendJson(context, JSON.stringify(await attestations.attest(nonce, notary)))
-  }
+const notaryList = z.strictObject({
+  notaries: z.array(attestationReply.extend({ status: z.enum(['in_use', 'draining']) })),
+})
 
-  const notaries: RouteHandler = async (context) =>
-    sendJson(context, JSON.stringify({ notaries: attestations.list() }))
-
-  router.get('/', root)
-  router.get('/v1/attestation', attestation)
-  router.get('/v1/notaries', notaries)
+/** `GET /v1/attestation` and `GET /v1/notaries`. */
+export function attestationRoutes(attestations: Attestations): readonly Route[] {
+  const open = { method: 'GET', tag: 'Service', scope: 'public' } as const
+  return [
+    defineRoute({
+      ...open,
+      path: '/v1/attestation',
+      summary: "An enclave's attestation document, fresh over a nonce",
+      query: attestationQuery,
+      reply: { name: 'Attestation', schema: attestationReply },
+      errors: ['enclave_unavailable', 'not_found', 'overloaded'],
+      handler: ({ query: { nonce = null, notary = null } }) => attestations.attest(nonce, notary),
+    }),
+    defineRoute({
+      ...open,
+      path: '/v1/notaries',
+      summary: 'The notaries of all enclaves in use, with their attestation documents',
+      reply: { name: 'NotaryList', schema: notaryList },
+      handler: async () => ({ notaries: attestations.list() }),
+    }),
+  ]
 }

@@ -1,10 +1,8 @@
 import { z } from 'zod'
-import { boundedInteger } from '../api/bounded-integer.ts'
-import { MODEL_LENGTH_MAX } from '../api/bounded-text.ts'
 import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
-import { faultDetails } from '../api/fault-details.ts'
-import { validateBody } from '../api/json-body.ts'
 import type { FormPart } from '../api/multipart.ts'
+import { boundedInteger, described, MODEL_LENGTH_MAX } from '../api/schemas.ts'
+import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
 /** Interface, 2.5 and part 8. */
@@ -41,12 +39,6 @@ export type EditRequest = ImageRequest & {
   readonly image: ImageFacts & { readonly bytes: Uint8Array }
 }
 
-/** Gives an image generation request from its body's bytes. Throws ValidationError. Null is unset; unknown members pass, and go nowhere. */
-export function parseImageGeneration(body: Uint8Array): GenerationRequest {
-  const data = validateBody(generation, body)
-  return { ...requestOf(data), quality: data.quality ?? null, style: data.style ?? null }
-}
-
 /**
  * Gives an image edit request from the parts of its form. Throws ValidationError, and ApiError `unsupported_request_parameter` for a
  * file that would be left out of account (`mask`). Numbers are digits; other unknown fields pass, and go nowhere.
@@ -66,7 +58,7 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   }
   const facts = image === null ? null : readImageFacts(image)
   faults.push(...imageFaults(image, facts))
-  const { data, error } = edit.safeParse({ ...fields, n: numberOf(fields.n) })
+  const { data, error } = editFields.safeParse({ ...fields, n: numberOf(fields.n) })
   if (error) faults.push(...faultDetails('body', fields, error.issues))
   if (faults.length > 0 || data === undefined || image === null || facts === null)
     throw new ValidationError(faults)
@@ -82,18 +74,35 @@ const shared = {
   user: z.string().nullish(),
 }
 
-/** Fields of `POST /v1/images/edits`, but for its file. */
-export const edit = z.looseObject(shared)
+/** Fields of an edit, but for its file. */
+const editFields = z.looseObject(shared)
 
-/** Body of `POST /v1/images/generations`. */
-export const generation = z.looseObject({
-  ...shared,
-  // These defaults are those of whatever draws: what the caller left out is left out where it is passed on.
-  quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
-  style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
-})
+const file = described(z.unknown(), () => ({
+  type: 'string',
+  format: 'binary',
+  description: `PNG, JPEG or WebP of at most ${IMAGE_BYTES_MAX} bytes; its part may be named image[] too`,
+}))
 
-function requestOf({ prompt, model, n, size, response_format, user }: z.infer<typeof edit>): ImageRequest {
+/** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
+export const edit = editFields.extend({ image: file })
+
+/** Body of `POST /v1/images/generations`. Null is unset; unknown members pass, and go nowhere. */
+export const generation = z
+  .looseObject({
+    ...shared,
+    // These defaults are those of whatever draws: what the caller left out is left out where it is passed on.
+    quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
+    style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
+  })
+  .transform(
+    (data): GenerationRequest => ({
+      ...requestOf(data),
+      quality: data.quality ?? null,
+      style: data.style ?? null,
+    }),
+  )
+
+function requestOf({ prompt, model, n, size, response_format, user }: z.infer<typeof editFields>): ImageRequest {
   return {
     prompt,
     model,

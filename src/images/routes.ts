@@ -1,101 +1,126 @@
-import type { Router } from '@koa/router'
+import { z } from 'zod'
 import { admitCall } from '../accounts/limit-calls.ts'
 import type { RateLimiter } from '../accounts/limits/limiter.ts'
-import type { Admission, Slot } from '../api/admission.ts'
-import { callerOf } from '../api/authenticate.ts'
-import type { CallSignals } from '../api/call-signals.ts'
-import {
-  type ApiMiddleware,
-  type RequestState,
-  type RouteContext,
-  type RouteHandler,
-  sendJson,
-} from '../api/context.ts'
-import { ApiError } from '../api/errors.ts'
-import { boundaryOf, parseMultipart } from '../api/multipart.ts'
-import { readBody, readJsonBody } from '../api/read-body.ts'
+import { createAdmission } from '../api/admission.ts'
+import type { RouteContext } from '../api/context.ts'
+import { ApiError, UPSTREAM_ERRORS } from '../api/errors.ts'
+import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
+import { described } from '../api/schemas.ts'
 import { mediaTypeOf } from './image-facts.ts'
-import { IMAGE_BYTES_MAX, parseImageEdit, parseImageGeneration } from './image-request.ts'
+import { edit, generation, IMAGE_BYTES_MAX, parseImageEdit } from './image-request.ts'
 import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
+
+/** Calls for images at once, and the bytes of their bodies and images: each may hold an upload of 26 MiB and ten images. */
+const IMAGE_CALLS_MAX = 64
+const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
 
 /** An image, and a little more for the other parts of its form. */
 export const EDIT_BYTES_MAX = IMAGE_BYTES_MAX + 1024 * 1024
 
-export const IMAGE_FILES_PATH = '/v1/images/files'
+const IMAGE_FILES_PATH = '/v1/images/files'
 
-export type ImageRouteOptions = {
+/** Images response (interface, 2.5). */
+const imageList = z.strictObject({
+  created: z.int().min(0),
+  data: z.array(
+    z.strictObject({
+      url: z.string().nullish(),
+      b64_json: z.base64().nullish(),
+      revised_prompt: z.string().nullish(),
+    }),
+  ),
+})
+
+const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
+
+/** `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the addresses of what they made. */
+export function imageRoutes({
+  images,
+  publicOrigin,
+  limiter,
+  bodyBytesMax,
+  now,
+}: {
   readonly images: Images
   /** Origin under which callers reach this service; null: the one that they called. */
   readonly publicOrigin: string | null
-  readonly authenticated: ApiMiddleware
-  readonly admission: Admission
-  readonly signals: CallSignals
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly bodyBytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number
-}
+}): readonly Route[] {
+  const made = {
+    method: 'POST',
+    tag: 'Images',
+    scope: 'inference',
+    reply: { name: 'ImageList', schema: imageList },
+    admission: createAdmission({ callsMax: IMAGE_CALLS_MAX, bytesMax: IMAGE_CALLS_BYTES_MAX }),
+    isAbortable: true,
+  } as const
+  const errors = [
+    ...(['rate_limit_exceeded', 'unsupported_model', 'image_store_full'] as const),
+    ...UPSTREAM_ERRORS,
+  ] as const
 
-/** `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the addresses of what they made. */
-export function addImageRoutes(router: Router<RequestState>, options: ImageRouteOptions): void {
-  const { images, authenticated, admission, signals, limiter, now } = options
-
-  const answer =
-    (readJob: (context: RouteContext, slot: Slot) => Promise<ImageJob>): RouteHandler =>
-    async (context) => {
-      const slot = admission.admit()
-      const { abort, done } = signals.open(context.res)
-      try {
-        const job = await readJob(context, slot)
-        const { model } = job.request
-        const permit = await admitCall(context, limiter, { kind: 'images', model, estimate: 0 })
-        permit.settle(0)
-        const { accountId } = callerOf(context.state)
-        const call = { job, accountId, signal: abort.signal, reserve: slot.reserve }
-        const origin = options.publicOrigin ?? originOf(context)
-        sendJson(context, await images.make(call, (id) => `${origin}${IMAGE_FILES_PATH}/${id}`))
-      } finally {
-        done()
-        slot.release()
-      }
-    }
-
-  /** Needs no key, but the id that only whoever asked for the image was told. */
-  const show: RouteHandler = async (context) => {
-    const image = await images.find(String(context.params.id))
-    const isRead = context.method === 'GET'
-    const content = isRead ? ((await image?.open()) ?? null) : null
-    if (image === null || (isRead && content === null))
-      throw new ApiError('not_found', 'There is no such image, or no longer')
-    const leftSeconds = Math.max(0, Math.floor((image.expiresAtMs - now()) / 1000))
-    context.status = 200
-    context.set('content-type', mediaTypeOf(image.type))
-    context.set('cache-control', `private, max-age=${leftSeconds}, immutable`)
-    if (content !== null) context.body = content
-    context.set('content-length', String(image.length))
+  async function make({ context, caller, abort, slot }: RouteCall, job: ImageJob): Promise<string> {
+    const { model } = job.request
+    const permit = await admitCall(context, limiter, { kind: 'images', model, estimate: 0 })
+    permit.settle(0)
+    const call = { job, accountId: caller().accountId, signal: abort.signal, reserve: slot.reserve }
+    const origin = publicOrigin ?? originOf(context)
+    return images.make(call, (id) => `${origin}${IMAGE_FILES_PATH}/${id}`)
   }
 
-  router.post('/v1/images/generations', authenticated, answer(readGeneration))
-  router.post('/v1/images/edits', authenticated, answer(readEdit))
-  router.get(`${IMAGE_FILES_PATH}/:id`, show)
-
-  async function readGeneration({ req, res }: RouteContext, slot: Slot): Promise<ImageJob> {
-    const body = await readJsonBody(req, res, { slot, bytesMax: options.bodyBytesMax })
-    return { kind: 'generation', request: parseImageGeneration(body) }
-  }
-}
-
-async function readEdit({ req, res }: RouteContext, slot: Slot): Promise<ImageJob> {
-  const boundary = boundaryOf(req.headers['content-type'])
-  const isPlain = (req.headers['content-encoding'] ?? 'identity').toLowerCase() === 'identity'
-  if (boundary === null || !isPlain)
-    throw new ApiError(
-      'unsupported_media_type',
-      'Expected content-type multipart/form-data with a boundary, and no content-encoding',
-    )
-  const body = await readBody(req, res, { slot, bytesMax: EDIT_BYTES_MAX })
-  return { kind: 'edit', request: parseImageEdit(parseMultipart(body, boundary)) }
+  return [
+    defineRoute({
+      ...made,
+      path: '/v1/images/generations',
+      summary: 'Make images of a prompt',
+      body: { name: 'ImageGenerationRequest', schema: generation, bytesMax: bodyBytesMax },
+      errors,
+      handler: (call) => make(call, { kind: 'generation', request: call.body }),
+    }),
+    defineRoute({
+      ...made,
+      path: '/v1/images/edits',
+      summary: 'Change an image by a prompt',
+      body: {
+        name: 'ImageEditRequest',
+        schema: edit,
+        type: 'multipart/form-data',
+        bytesMax: EDIT_BYTES_MAX,
+        parse: parseImageEdit,
+      },
+      errors: [...errors, 'unsupported_request_parameter'],
+      handler: (call) => make(call, { kind: 'edit', request: call.body }),
+    }),
+    defineRoute({
+      method: 'GET',
+      path: `${IMAGE_FILES_PATH}/:id`,
+      tag: 'Images',
+      summary: 'An image that was made, until it expires; whoever has its address needs no key',
+      // The id is what only whoever asked for the image was told.
+      scope: 'public',
+      params: z.object({ id: z.string() }),
+      reply: { name: 'ImageFile', schema: imageFile, types: ['image/png', 'image/jpeg', 'image/webp'] },
+      errors: ['not_found'],
+      async handler({ context, params }) {
+        const image = await images.find(params.id)
+        const isRead = context.method === 'GET'
+        const content = isRead ? ((await image?.open()) ?? null) : null
+        if (image === null || (isRead && content === null))
+          throw new ApiError('not_found', 'There is no such image, or no longer')
+        const leftSeconds = Math.max(0, Math.floor((image.expiresAtMs - now()) / 1000))
+        context.status = 200
+        context.set('content-type', mediaTypeOf(image.type))
+        context.set('cache-control', `private, max-age=${leftSeconds}, immutable`)
+        if (content !== null) context.body = content
+        context.set('content-length', String(image.length))
+        return undefined
+      },
+    }),
+  ]
 }
 
 /** As the caller wrote it: what is made of it is shown to nobody else. Anything but a host and a port is none. */

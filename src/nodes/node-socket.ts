@@ -9,9 +9,12 @@ import { CLOSE_CODES } from './close-codes.ts'
 import type { AcceptedNode } from './handshake.ts'
 import type { NodeLimits } from './limits.ts'
 
+/** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
+export const NODE_SOCKET_PATH = '/v1/node/ws'
+
 /** The door that nodes come in by. */
 export type NodeSocket = {
-  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
+  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
   /** Open WebSockets, also those that are closing. */

@@ -1,137 +1,144 @@
-import type { Router } from '@koa/router'
-import type { Admission } from '../api/admission.ts'
-import { callerOf } from '../api/authenticate.ts'
-import {
-  type ApiMiddleware,
-  type RequestState,
-  type RouteContext,
-  type RouteHandler,
-  sendJson,
-} from '../api/context.ts'
-import { validateBody } from '../api/json-body.ts'
-import { type QueryParameters, validateParameters } from '../api/parameters.ts'
-import { readJsonBody } from '../api/read-body.ts'
+import { createAdmission } from '../api/admission.ts'
+import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
+import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 import {
   benchmarkQuery,
+  createdNode,
   createNode,
+  done,
+  networkStatsReply,
   nodeBenchmark,
+  nodeBenchmarkReply,
   nodeInfo,
+  nodeInfoReply,
+  nodeListReply,
   nodeQuery,
+  nodeStatsReply,
   pickHardware,
+  updatedNode,
   updateNode,
 } from './protocol/registration.ts'
+
+/** Registrations, hardware and benchmarks that are read at once, and the bytes of their bodies together. */
+const REGISTRY_CALLS_MAX = 256
+const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
 /** The bodies of all these routes are a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
-export type NodeRouteOptions = {
+/** Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the network of them. */
+export function nodeRoutes({
+  nodes,
+  network,
+}: {
   readonly nodes: OwnedNodes
-  readonly authenticated: ApiMiddleware
-  /** For the calls that have a body. */
-  readonly admission: Admission
-}
-
-/** Routes of contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics. */
-export function addNodeRoutes(router: Router<RequestState>, options: NodeRouteOptions): void {
-  const { nodes, authenticated, admission } = options
-  const accountOf = ({ state }: RouteContext) => callerOf(state).accountId
-
-  /** Answers with what `serve` makes of the request, whose body is read when it has one. */
-  const answer =
-    (serve: (context: RouteContext, accountId: string) => Promise<object>): RouteHandler =>
-    async (context) =>
-      sendJson(context, JSON.stringify(await serve(context, accountOf(context))))
-
-  const answerBody = (serve: (body: Uint8Array, accountId: string) => Promise<object>): RouteHandler =>
-    answer(async (context, accountId) => serve(await readBody(context, admission), accountId))
-
-  const dashboard = '/v1/dashboard/node'
-  router.post(
-    dashboard,
-    authenticated,
-    answerBody((body, accountId) => nodes.create({ accountId, ...parseCreateNode(body) })),
-  )
-  router.put(
-    dashboard,
-    authenticated,
-    answerBody((body, accountId) => nodes.update({ accountId, ...parseUpdateNode(body) })),
-  )
-  router.get(
-    '/v1/dashboard/nodes',
-    authenticated,
-    answer((_, accountId) => nodes.list(accountId)),
-  )
-
-  const info = '/v1/node/info'
-  router.get(
-    info,
-    authenticated,
-    answer(({ query }, accountId) => nodes.info({ accountId, ...parseNodeQuery(query) })),
-  )
-  router.post(
-    info,
-    authenticated,
-    answerBody((body, accountId) => nodes.saveInfo({ accountId, ...parseNodeInfo(body) })),
-  )
-
-  const stats = '/v1/node/stats'
-  router.get(
-    stats,
-    authenticated,
-    answer(({ query }, accountId) => nodes.stats({ accountId, ...parseNodeQuery(query) })),
-  )
-
-  const benchmark = '/v1/node/benchmark'
-  router.get(
-    benchmark,
-    authenticated,
-    answer(({ query }, accountId) => nodes.benchmark({ accountId, ...parseBenchmarkQuery(query) })),
-  )
-  router.post(
-    benchmark,
-    authenticated,
-    answerBody((body, accountId) => nodes.saveBenchmark({ accountId, ...parseNodeBenchmark(body) })),
-  )
-}
-
-async function readBody({ req, res }: RouteContext, admission: Admission): Promise<Uint8Array> {
-  const slot = admission.admit()
-  try {
-    return await readJsonBody(req, res, { slot, bytesMax: NODE_BODY_BYTES_MAX })
-  } finally {
-    slot.release()
-  }
-}
-
-function parseCreateNode(body: Uint8Array): { readonly name: string } {
-  return { name: validateBody(createNode, body).node_name }
-}
-
-function parseUpdateNode(body: Uint8Array) {
-  const { node_id: nodeId, node_name: name, is_archived: isArchived } = validateBody(updateNode, body)
-  return { nodeId, name: name ?? null, isArchived: isArchived ?? null }
-}
-
-function parseNodeInfo(body: Uint8Array) {
-  const { node_id: nodeId, ...members } = validateBody(nodeInfo, body)
-  return { nodeId, hardware: pickHardware(members) }
-}
-
-function parseNodeBenchmark(body: Uint8Array) {
-  const benchmark = validateBody(nodeBenchmark, body)
-  return {
-    nodeId: benchmark.node_id,
-    model: benchmark.model_name,
-    tokensPerSecond: benchmark.tokens_per_second,
-  }
-}
-
-function parseNodeQuery(parameters: QueryParameters): { readonly nodeId: string } {
-  return { nodeId: validateParameters('query', nodeQuery, parameters).node_id }
-}
-
-function parseBenchmarkQuery(parameters: QueryParameters) {
-  const { node_id: nodeId, model } = validateParameters('query', benchmarkQuery, parameters)
-  return { nodeId, model }
+  readonly network: NetworkStats
+}): readonly Route[] {
+  const node = { tag: 'Nodes', scope: 'nodes', errors: ['not_found'] } as const
+  const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
+  const bytesMax = NODE_BODY_BYTES_MAX
+  const ok = { name: 'Done', schema: done }
+  const accountOf = ({ caller }: Pick<RouteCall, 'caller'>) => caller().accountId
+  return [
+    defineRoute({
+      ...node,
+      method: 'GET',
+      path: '/v1/node/info',
+      summary: 'What a node is',
+      query: nodeQuery,
+      reply: { name: 'NodeInfo', schema: nodeInfoReply },
+      handler: (call) => nodes.info({ accountId: accountOf(call), nodeId: call.query.node_id }),
+    }),
+    defineRoute({
+      ...node,
+      method: 'POST',
+      path: '/v1/node/info',
+      summary: "Report a node's hardware",
+      body: { name: 'NodeInfoRequest', schema: nodeInfo, bytesMax },
+      reply: ok,
+      admission,
+      handler(call) {
+        const { node_id: nodeId, ...members } = call.body
+        return nodes.saveInfo({ accountId: accountOf(call), nodeId, hardware: pickHardware(members) })
+      },
+    }),
+    defineRoute({
+      ...node,
+      method: 'GET',
+      path: '/v1/node/stats',
+      summary: 'What a node served',
+      query: nodeQuery,
+      reply: { name: 'NodeStats', schema: nodeStatsReply },
+      handler: (call) => nodes.stats({ accountId: accountOf(call), nodeId: call.query.node_id }),
+    }),
+    defineRoute({
+      ...node,
+      method: 'GET',
+      path: '/v1/node/benchmark',
+      summary: "A node's benchmark of a model",
+      query: benchmarkQuery,
+      reply: { name: 'NodeBenchmark', schema: nodeBenchmarkReply },
+      handler(call) {
+        const { node_id: nodeId, model } = call.query
+        return nodes.benchmark({ accountId: accountOf(call), nodeId, model })
+      },
+    }),
+    defineRoute({
+      ...node,
+      method: 'POST',
+      path: '/v1/node/benchmark',
+      summary: 'Report a benchmark',
+      body: { name: 'NodeBenchmarkRequest', schema: nodeBenchmark, bytesMax },
+      reply: ok,
+      errors: ['not_found', 'limit_reached'],
+      admission,
+      handler(call) {
+        const { node_id: nodeId, model_name: model, tokens_per_second: tokensPerSecond } = call.body
+        return nodes.saveBenchmark({ accountId: accountOf(call), nodeId, model, tokensPerSecond })
+      },
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/network/stats',
+      tag: 'Nodes',
+      summary: 'What all nodes do together',
+      scope: 'any',
+      reply: { name: 'NetworkStats', schema: networkStatsReply },
+      handler: () => network.read(),
+    }),
+    defineRoute({
+      ...node,
+      method: 'POST',
+      path: '/v1/dashboard/node',
+      summary: 'Register a node',
+      body: { name: 'CreateNodeRequest', schema: createNode, bytesMax },
+      reply: { name: 'CreatedNode', schema: createdNode },
+      errors: ['limit_reached'],
+      admission,
+      handler: (call) => nodes.create({ accountId: accountOf(call), name: call.body.node_name }),
+    }),
+    defineRoute({
+      ...node,
+      method: 'PUT',
+      path: '/v1/dashboard/node',
+      summary: 'Rename or archive a node',
+      body: { name: 'UpdateNodeRequest', schema: updateNode, bytesMax },
+      reply: { name: 'UpdatedNode', schema: updatedNode },
+      admission,
+      handler(call) {
+        const { node_id: nodeId, node_name: name = null, is_archived: isArchived = null } = call.body
+        return nodes.update({ accountId: accountOf(call), nodeId, name, isArchived })
+      },
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/dashboard/nodes',
+      tag: 'Nodes',
+      summary: "The account's nodes",
+      scope: 'nodes',
+      reply: { name: 'NodeList', schema: nodeListReply },
+      handler: (call) => nodes.list(accountOf(call)),
+    }),
+  ]
 }

@@ -1,42 +1,71 @@
-import type { Router } from '@koa/router'
+import { z } from 'zod'
 import { admitCall } from '../accounts/limit-calls.ts'
 import type { RateLimiter } from '../accounts/limits/limiter.ts'
-import type { Admission } from '../api/admission.ts'
-import type { CallSignals } from '../api/call-signals.ts'
-import { type ApiMiddleware, type RequestState, type RouteHandler, sendJson } from '../api/context.ts'
-import { readJsonBody } from '../api/read-body.ts'
-import { parseSearchRequest } from './search-request.ts'
+import { createAdmission } from '../api/admission.ts'
+import { UPSTREAM_ERRORS } from '../api/errors.ts'
+import { defineRoute, type Route } from '../api/route.ts'
+import { boundedInteger, boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
+
+/** Searches at once, and the bytes of their bodies and answers, which are short, together. */
+const SEARCH_CALLS_MAX = 256
+const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
 /** A query and a number. */
 export const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
-export type SearchRouteOptions = {
-  readonly search: WebSearch
-  readonly authenticated: ApiMiddleware
-  readonly admission: Admission
-  readonly signals: CallSignals
-  readonly limiter: Pick<RateLimiter, 'admit'>
-}
+/** Interface facts: `max_results`. */
+const SEARCH_RESULTS_MAX = 10
+const SEARCH_RESULTS_DEFAULT = 5
+
+/** Not bounded by the interface. Providers take less, some 400 characters, and say so themselves. */
+export const QUERY_LENGTH_MAX = 2_000
+
+/** Null is unset; unknown members pass, and go nowhere. */
+const searchRequest = z.looseObject({
+  query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
+  max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX })
+    .nullish()
+    .meta({ default: SEARCH_RESULTS_DEFAULT }),
+})
+
+const searchResults = z.strictObject({
+  results: z.array(
+    z.strictObject({
+      title: z.string(),
+      url: z.string(),
+      snippet: z.string(),
+      position: z.int().min(1),
+    }),
+  ),
+})
 
 /** `POST /v1/tool/search` (interface, part 4, and facts). */
-export function addSearchRoutes(router: Router<RequestState>, options: SearchRouteOptions): void {
-  const { search, authenticated, admission, signals, limiter } = options
-
-  const find: RouteHandler = async (context) => {
-    const slot = admission.admit()
-    const { abort, done } = signals.open(context.res)
-    try {
-      const limits = { slot, bytesMax: SEARCH_BODY_BYTES_MAX }
-      const query = parseSearchRequest(await readJsonBody(context.req, context.res, limits))
-      const permit = await admitCall(context, limiter, { kind: 'search', model: '', estimate: 0 })
-      permit.settle(0)
-      sendJson(context, await search.search({ ...query, signal: abort.signal, reserve: slot.reserve }))
-    } finally {
-      done()
-      slot.release()
-    }
-  }
-
-  router.post('/v1/tool/search', authenticated, find)
+export function searchRoutes({
+  search,
+  limiter,
+}: {
+  readonly search: WebSearch
+  readonly limiter: Pick<RateLimiter, 'admit'>
+}): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path: '/v1/tool/search',
+      tag: 'Search',
+      summary: 'Search the web',
+      scope: 'inference',
+      body: { name: 'SearchRequest', schema: searchRequest, bytesMax: SEARCH_BODY_BYTES_MAX },
+      reply: { name: 'SearchResults', schema: searchResults },
+      errors: ['rate_limit_exceeded', 'search_not_configured', ...UPSTREAM_ERRORS],
+      admission: createAdmission({ callsMax: SEARCH_CALLS_MAX, bytesMax: SEARCH_BYTES_MAX }),
+      isAbortable: true,
+      async handler({ context, body: { query, max_results: asked }, abort, slot }) {
+        const permit = await admitCall(context, limiter, { kind: 'search', model: '', estimate: 0 })
+        permit.settle(0)
+        const maxResults = typeof asked === 'number' ? asked : SEARCH_RESULTS_DEFAULT
+        return search.search({ query, maxResults, signal: abort.signal, reserve: slot.reserve })
+      },
+    }),
+  ]
 }

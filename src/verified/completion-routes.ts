@@ -1,115 +1,130 @@
-import type { Router } from '@koa/router'
+import { z } from 'zod'
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../attestation/completion-hash.ts'
 import { isWithoutResult } from '../accounts/call-outcome.ts'
 import { usedTokensOf } from '../accounts/completion-usage.ts'
 import type { Claim, Idempotency } from '../accounts/idempotency.ts'
-import { claimKey, claimOf, keyOf, replayEvents, underClaim } from '../accounts/keyed-call.ts'
+import {
+  claimKey,
+  claimOf,
+  IDEMPOTENCY_ERRORS,
+  idempotencyHeaders,
+  replayEvents,
+  underClaim,
+} from '../accounts/keyed-call.ts'
 import { admitCall } from '../accounts/limit-calls.ts'
 import { estimateChatTokens, estimatePromptTokens } from '../accounts/limits/estimate.ts'
 import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
-import type { Admission } from '../api/admission.ts'
-import { callerOf } from '../api/authenticate.ts'
-import type { CallSignals } from '../api/call-signals.ts'
-import {
-  type ApiMiddleware,
-  type RequestState,
-  type RouteContext,
-  type RouteHandler,
-  sendJson,
-} from '../api/context.ts'
+import { createAdmission } from '../api/admission.ts'
 import type { ApiError } from '../api/errors.ts'
-import { type EventStreamOptions, streamEvents } from '../api/event-stream.ts'
 import type { EventWriter } from '../api/event-writer.ts'
-import { readJsonBody } from '../api/read-body.ts'
-import { type ChatRequest, parseChatRequest } from '../chat/chat-request.ts'
-import { CREDENTIAL_HEADER, parseProviderCredential } from './provider-credential.ts'
+import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
+import { type ChatRequest, chatRequestWith } from '../chat/chat-request.ts'
+import { chatChunk } from '../chat/completion-replies.ts'
+import { credentialHeaders } from './provider-credential.ts'
+import { verifiedCompletion } from './record-replies.ts'
 import { createReplyText, lastChunkText, proofChunkText } from './record-text.ts'
 import type { StoredRecord } from './records-store.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-export type VerifiedRouteOptions = EventStreamOptions & {
+/** Completion calls at once, and the bytes of their bodies together; beyond that they are refused with 503. */
+export const CALLS_MAX = 512
+export const BODIES_BYTES_MAX = 512 * 1024 * 1024
+
+/** The enclave checks the caller's member, with the bytes that it hashes. */
+const verifiedRequest = chatRequestWith({
+  [CALLER_MEMBER]: z
+    .strictObject({ nonce: z.string().regex(CALLER_NONCE_FORM) })
+    .describe(
+      'A nonce of the caller, 16 to 64 bytes in hex: hashed with the request, not sent to the provider. ' +
+        "The receipt's `attempt` then says how often this very call was made.",
+    )
+    .nullish(),
+})
+
+const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
+
+/** `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts 2.1–2.3 and 6). */
+export function verifiedCompletionRoutes({
+  completions,
+  limiter,
+  idempotency,
+  bodyBytesMax,
+}: {
   readonly completions: VerifiedCompletions
-  readonly authenticated: ApiMiddleware
-  readonly admission: Admission
-  readonly signals: CallSignals
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency
   readonly bodyBytesMax: number
-}
-
-/** `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts 2.1–2.3 and 6). */
-export function addVerifiedCompletionRoutes(
-  router: Router<RequestState>,
-  options: VerifiedRouteOptions,
-): void {
-  const { authenticated, admission, signals } = options
-
-  const create: RouteHandler = async (context) => {
-    const slot = admission.admit()
-    const { abort, done } = signals.open(context.res)
-    try {
-      const body = await readJsonBody(context.req, context.res, { slot, bytesMax: options.bodyBytesMax })
-      const request = parseChatRequest(body)
-      const callerCredential = parseProviderCredential(credentialHeaderOf(context))
-      const key = keyOf(context)
-      const estimate = estimateChatTokens(request.size)
-      const permit = await admitCall(context, options.limiter, {
-        kind: 'verified',
-        model: request.model,
-        estimate,
-      })
-      try {
+}): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path: '/v1/verified/chat/completions',
+      tag: 'Verified chat',
+      summary: 'Complete a chat at an external provider, with evidence',
+      description:
+        'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
+        'This gateway reads request, answer and provider credential: the evidence shows that these words were exchanged, not who asked.',
+      scope: 'inference',
+      headers: callHeaders,
+      body: { name: 'VerifiedChatCompletionRequest', schema: verifiedRequest, bytesMax: bodyBytesMax },
+      reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
+      events: { name: 'ChatCompletionChunk', schema: chatChunk },
+      errors: [
+        ...IDEMPOTENCY_ERRORS,
+        ...(['rate_limit_exceeded', 'unsupported_model', 'provider_credential_missing'] as const),
+        ...(['provider_refused', 'provider_error', 'provider_unreachable', 'provider_timeout'] as const),
+        ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
+      ],
+      admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
+      isAbortable: true,
+      async handler(call) {
+        const { context, body: request, bytes, headers, abort } = call
         const { model } = request
-        const keyed = { key, body, isVerified: true, model, abort }
-        const claimed = await claimKey(context, options.idempotency, keyed)
-        if (claimed?.kind === 'record')
-          await answerAgain(context, options, { request, record: claimed.record })
-        else {
-          const admitted = { request, body, callerCredential, abort, permit, claim: claimOf(claimed) }
-          await answer(context, options, admitted)
+        const estimate = estimateChatTokens(request.size)
+        const permit = await admitCall(context, limiter, { kind: 'verified', model, estimate })
+        try {
+          const key = headers['idempotency-key']
+          const keyed = { key, body: bytes, isVerified: true, model, abort }
+          const claimed = await claimKey(context, idempotency, keyed)
+          return claimed?.kind === 'record'
+            ? await answerAgain(call, claimed.record)
+            : await answer(completions, call, { permit, claim: claimOf(claimed) })
+        } finally {
+          permit.settle(0)
         }
-      } finally {
-        permit.settle(0)
-      }
-    } finally {
-      done()
-      slot.release()
-    }
-  }
-
-  router.post('/v1/verified/chat/completions', authenticated, create)
+      },
+    }),
+  ]
 }
 
-type AdmittedCall = {
-  readonly request: ChatRequest
-  readonly body: Uint8Array
-  readonly callerCredential: string | null
-  readonly abort: AbortController
-  readonly permit: Permit
-  /** Null without an Idempotency-Key. */
-  readonly claim: Claim | null
-}
+type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
 async function answer(
-  context: RouteContext,
-  options: VerifiedRouteOptions,
-  admitted: AdmittedCall,
-): Promise<void> {
-  const { claim, request, permit } = admitted
-  const { accountId } = callerOf(context.state)
+  completions: VerifiedCompletions,
+  { context, caller, headers, body: request, bytes, abort, stream }: CompletionCall,
+  // Without an Idempotency-Key there is no claim.
+  { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
+): Promise<string | undefined> {
+  const { accountId } = caller()
   const { requestId } = context.state
-  const callContext = { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) }
-  const call = { ...admitted, context: callContext, notary: claim?.notary ?? null }
-  if (request.isStream) {
-    await streamEvents(context, options, (writer) =>
-      underClaim(claim, () => writeEvents(options, writer, { call, request, permit })),
-    )
-    return
+  const call: VerifiedCall = {
+    request,
+    body: bytes,
+    callerCredential: headers['fine-tune-authorization'] ?? null,
+    abort,
+    context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
+    notary: claim?.notary ?? null,
   }
+  if (request.isStream)
+    return stream((writer) =>
+      underClaim(claim, () => writeEvents(completions, writer, { call, request, permit })),
+    )
+  let text: string | undefined
   await underClaim(claim, async () => {
-    const record = await settling(permit, request, () => options.completions.complete(call))
-    sendJson(context, createReplyText(record))
+    text = createReplyText(await settling(permit, request, () => completions.complete(call)))
     return null
   })
+  return text
 }
 
 type StreamedCall = {
@@ -119,7 +134,7 @@ type StreamedCall = {
 }
 
 async function writeEvents(
-  { completions }: VerifiedRouteOptions,
+  completions: VerifiedCompletions,
   writer: EventWriter,
   { call, request, permit }: StreamedCall,
 ): Promise<null> {
@@ -183,23 +198,10 @@ const EVENT_END = '\n\n'
 
 /** The answer that was given before, in the form that is asked for, which is the same. */
 async function answerAgain(
-  context: RouteContext,
-  options: VerifiedRouteOptions,
-  { request, record }: { readonly request: ChatRequest; readonly record: StoredRecord },
-): Promise<void> {
-  if (!request.isStream) {
-    sendJson(context, createReplyText(record))
-    return
-  }
-  const { includesUsage } = request
+  { body: { isStream, includesUsage }, stream }: CompletionCall,
+  record: StoredRecord,
+): Promise<string | undefined> {
+  if (!isStream) return createReplyText(record)
   const withProof = (chunk: string) => lastChunkText(chunk, record)
-  await streamEvents(context, options, (writer) =>
-    replayEvents(writer, record.response, { includesUsage, withProof }),
-  )
-}
-
-/** The header with the caller's own credential at the provider, as it came. */
-export function credentialHeaderOf(context: RouteContext): string | undefined {
-  const header = context.req.headers[CREDENTIAL_HEADER]
-  return Array.isArray(header) ? header.join() : header
+  return stream((writer) => replayEvents(writer, record.response, { includesUsage, withProof }))
 }

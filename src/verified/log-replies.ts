@@ -1,14 +1,9 @@
 import { z } from 'zod'
-import { address, base64, digest, hash32, hexBytes, storedRecord, unixSeconds } from './record-replies.ts'
+import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../api/schemas.ts'
+import { bootConfiguration } from '../enclaves/attestation-routes.ts'
+import { storedRecord } from './record-replies.ts'
 
 const size = z.int().min(0)
-
-/** What the enclave's attestation document is about. */
-export const bootConfiguration = z.looseObject({
-  protocol_version: z.int(),
-  chain_id: z.int(),
-  contract: address,
-})
 
 const head = z.strictObject({
   size,

@@ -1,6 +1,6 @@
 import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
-import { scopeOfViewer, type Viewer } from '../api/viewer.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 import type { BootStatementsStore } from './boot-statements-store.ts'
 import type { StoredHeadAttestation } from './head-attestations-store.ts'
 import { type HeadPageSources, readHeadPage } from './head-page.ts'

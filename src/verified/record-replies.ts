@@ -1,13 +1,6 @@
 import { z } from 'zod'
-import { chatCompletion } from './completion-replies.ts'
-
-/** SHA-256, without prefix. */
-export const digest = z.string().regex(/^[0-9a-f]{64}$/)
-export const hash32 = z.string().regex(/^0x[0-9a-f]{64}$/)
-export const address = z.string().regex(/^0x[0-9a-f]{40}$/)
-export const hexBytes = z.string().regex(/^0x([0-9a-f]{2})+$/)
-export const base64 = z.base64()
-export const unixSeconds = z.int().min(0)
+import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../api/schemas.ts'
+import { chatCompletion } from '../chat/completion-replies.ts'
 
 const receiptMembers = {
   index: z.int().min(0),

@@ -1,46 +1,43 @@
-import type { z } from 'zod'
-import { type JsonSchema, jsonSchemaOf } from '../described.ts'
-import { errorReply, validationFault } from '../error-reply.ts'
-import { ERROR_RULES, type ErrorCode } from '../errors.ts'
-import type { NamedSchema, Operation, Parameters } from './operation.ts'
+import { z } from 'zod'
+import { ERROR_RULES, ERROR_TYPES, type ErrorCode, VALIDATION_CODE } from '../errors.ts'
+import type { NamedSchema, Route } from '../route.ts'
+import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 
 /** Version of the interface (interface, part 9). */
 export const INTERFACE_VERSION = '1.0.0'
 
-const ERROR: NamedSchema = { name: 'Error', schema: errorReply }
-const FAULTS: NamedSchema = { name: 'ValidationFaults', schema: validationFault }
 
 /**
- * The OpenAPI 3.1 document of `operations`. What requests are is made of the very schemas that validate them; what replies are is
- * written down in replies/, and held against real ones by the tests. Throws for two schemas of one name.
+ * The OpenAPI 3.1 document of `routes`, whose schemas it shows: those of requests are what validates them, those of
+ * replies are held against real ones by the tests. Throws for two schemas of one name.
  */
 export function createDocument(
-  operations: readonly Operation[],
+  routes: readonly Route[],
   info: { readonly title: string; readonly description: string },
 ): JsonSchema {
   const paths: Record<string, Record<string, JsonSchema>> = {}
-  for (const operation of operations) {
-    const path = operation.path.replaceAll(/[:*](\w+)/g, '{$1}')
-    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describeOperation(operation) }
+  for (const route of routes) {
+    const path = route.path.replaceAll(/[:*](\w+)/g, '{$1}')
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: describeRoute(route) }
   }
   return {
     openapi: '3.1.0',
     info: { ...info, version: INTERFACE_VERSION },
     servers: [{ url: '/' }],
-    tags: [...new Set(operations.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       securitySchemes: {
         APIKeyHeader: { type: 'http', scheme: 'bearer', description: 'An API key of this service' },
       },
-      schemas: describeSchemas(operations),
+      schemas: describeSchemas(routes),
     },
   }
 }
 
-function describeSchemas(operations: readonly Operation[]): Readonly<Record<string, JsonSchema>> {
+function describeSchemas(routes: readonly Route[]): Readonly<Record<string, JsonSchema>> {
   const schemas = new Map<string, z.ZodType>()
-  const all = operations.flatMap(({ body, reply, events }) => [body, reply, events])
+  const all = routes.flatMap(({ body, reply, events }) => [body, reply, events])
   for (const named of [ERROR, FAULTS, ...all]) {
     if (named === undefined) continue
     const other = schemas.get(named.name)
@@ -50,53 +47,58 @@ function describeSchemas(operations: readonly Operation[]): Readonly<Record<stri
   return Object.fromEntries([...schemas].map(([name, schema]) => [name, jsonSchemaOf(schema)]))
 }
 
-function describeOperation(operation: Operation): JsonSchema {
-  const { summary, description, tag, isKeyed, scope, body, pathParameters, query, headers } = operation
+function describeRoute(route: Route): JsonSchema {
+  const { summary, description, tag, scope, body, params, query, headers } = route
   const parameters = [
-    ...describeParameters('path', pathParameters),
+    ...describeParameters('path', params),
     ...describeParameters('query', query),
     ...describeParameters('header', headers),
   ]
   return {
-    operationId: operationIdOf(operation),
+    operationId: operationIdOf(route),
     summary,
     ...(description === undefined ? {} : { description }),
     tags: [tag],
-    security: isKeyed ? [{ APIKeyHeader: scope === undefined ? [] : [scope] }] : [],
+    security: scope === 'public' ? [] : [{ APIKeyHeader: scope === 'any' ? [] : [scope] }],
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(body === undefined ? {} : { requestBody: { required: true, content: contentOf(body, body.type) } }),
-    responses: describeResponses(operation, parameters.length > 0 || body !== undefined),
+    responses: describeResponses(route, parameters.length > 0 || body !== undefined),
   }
 }
 
 /** `postV1ChatCompletions`: what code generators name methods by. */
-function operationIdOf({ method, path }: Operation): string {
+function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
   return [method.toLowerCase(), ...words.map((word) => word.charAt(0).toUpperCase() + word.slice(1))].join('')
 }
 
 function describeParameters(
   place: 'path' | 'query' | 'header',
-  schema: Parameters | undefined,
+  schema: z.ZodType | undefined,
 ): readonly JsonSchema[] {
   if (schema === undefined) return []
   const { properties, required } = jsonSchemaOf(schema)
   const needed: readonly unknown[] = Array.isArray(required) ? required : []
   return Object.entries(properties as Readonly<Record<string, JsonSchema>>).map(([name, property]) => ({
-    name,
+    name: place === 'header' ? headerName(name) : name,
     in: place,
     required: place === 'path' || needed.includes(name),
     schema: property,
   }))
 }
 
+/** As HTTP's own documents write it: `Idempotency-Key`. */
+function headerName(name: string): string {
+  return name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
+}
+
 function describeResponses(
-  { reply, events, isKeyed, scope, body, errors = [] }: Operation,
+  { reply, events, scope, body, errors = [] }: Route,
   isValidated: boolean,
 ): Readonly<Record<string, JsonSchema>> {
   const codes = new Set<ErrorCode>([
-    ...(isKeyed ? KEY_ERRORS : []),
-    ...(scope === undefined ? [] : SCOPE_ERRORS),
+    ...(scope === 'public' ? [] : KEY_ERRORS),
+    ...(scope === 'public' || scope === 'any' ? [] : SCOPE_ERRORS),
     ...(body === undefined ? [] : BODY_ERRORS),
     ...errors,
   ])
@@ -118,7 +120,7 @@ function describeResponses(
   return responses
 }
 
-/** What any operation refuses that has a key, a scope, a body. */
+/** What any route refuses that has a key, a scope, a body. */
 const KEY_ERRORS: readonly ErrorCode[] = ['authorization_missing', 'invalid_credentials', 'not_ready']
 const SCOPE_ERRORS: readonly ErrorCode[] = ['insufficient_scope']
 const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'overloaded']
@@ -136,3 +138,43 @@ const JSON_TYPE = 'application/json'
 function refTo({ name }: NamedSchema): JsonSchema {
   return { $ref: `#/components/schemas/${name}` }
 }
+
+const CODES = Object.keys(ERROR_RULES) as readonly ErrorCode[]
+
+/** The error envelope (interface, part 7). */
+const errorReply = z.looseObject({
+  response: z.literal('NOK'),
+  error: z.strictObject({
+    status_code: z.int(),
+    code: z.enum(CODES),
+    message: z.string(),
+    type: z.enum(ERROR_TYPES),
+    param: z.string().nullable(),
+    provider_code: z.string().optional(),
+  }),
+})
+
+/**
+ * A request that fails validation (interface, part 7), and its first fault in the form that
+ * OpenAI's clients read.
+ */
+const validationFault = z.strictObject({
+  detail: z
+    .array(
+      z.strictObject({
+        loc: z.array(z.union([z.string(), z.int()])),
+        msg: z.string(),
+        type: z.string(),
+      }),
+    )
+    .min(1),
+  error: z.strictObject({
+    message: z.string(),
+    type: z.literal('invalid_request_error'),
+    param: z.string().nullable(),
+    code: z.literal(VALIDATION_CODE),
+  }),
+})
+
+const ERROR: NamedSchema = { name: 'Error', schema: errorReply }
+const FAULTS: NamedSchema = { name: 'ValidationFaults', schema: validationFault }

@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { requiredInteger } from '../../api/bounded-integer.ts'
-import { boundedText, MODEL_LENGTH_MAX } from '../../api/bounded-text.ts'
+import { boundedText, MODEL_LENGTH_MAX, requiredInteger, unixSeconds } from '../../api/schemas.ts'
 
 /**
  * The registration of nodes over HTTP: what their owners and agents send, and what they are answered (interface, 2.7).
@@ -87,7 +86,6 @@ export const nodeQuery = z.object({ node_id: nodeId })
 /** Query that names a node and a model. */
 export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
-const unixSeconds = z.int().min(0)
 const amount = z.number().min(0).nullable()
 
 /** A node as its owner reads it; its hardware is null until it was reported. */
@@ -163,3 +161,15 @@ export const networkStatsReply = z.strictObject({
   inference_count_day: z.int(),
   network_models_stats: z.array(z.strictObject({ model_name: z.string(), throughput: z.string() })),
 })
+
+/** `POST /v1/dashboard/node`. */
+export const createdNode = z.strictObject({ response: z.literal('OK'), node_id: z.string() })
+
+/** `PUT /v1/dashboard/node`. */
+export const updatedNode = z.strictObject({
+  is_name_updated: z.boolean(),
+  is_archival_status_updated: z.boolean(),
+})
+
+/** What is answered to a report. */
+export const done = z.strictObject({ response: z.literal('OK') })

@@ -1,5 +1,8 @@
 import type { z } from 'zod'
-import type { FaultDetail } from './errors.ts'
+import { JsonError } from '../../attestation/json/json-error.ts'
+import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import type { Json } from '../../attestation/json/value.ts'
+import { type FaultDetail, ValidationError } from './errors.ts'
 
 /** At most so many faults of one request are told. */
 export const FAULTS_MAX = 50
@@ -9,6 +12,37 @@ export const LOC_NAME_LENGTH_MAX = 128
 
 /** Part of the request a fault is in; the first item of its `loc`. */
 export type FaultPlace = 'body' | 'query' | 'path' | 'header'
+
+/** What `schema` makes of a part of a request; undefined without a schema. Throws ValidationError with all faults. */
+export function validate<Output>(
+  place: FaultPlace,
+  schema: z.ZodType<Output> | undefined,
+  input: unknown,
+): Output {
+  const { data, error } = schema?.safeParse(input) ?? {}
+  if (error) throw new ValidationError(faultDetails(place, input, error.issues))
+  return data as Output
+}
+
+/** What `schema` makes of a body's bytes. Throws ValidationError with all faults, also for what is not strict JSON. */
+export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
+  return validate('body', schema, parseJsonBody(body))
+}
+
+/** JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON that does not mean one thing only. */
+export function parseJsonBody(body: Uint8Array): Json {
+  if (body.length === 0)
+    throw new ValidationError([{ loc: ['body'], msg: 'Field required', type: 'missing' }])
+  try {
+    return parseStrictJson(body)
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const isSyntax = error.code === 'syntax' || error.code === 'invalid_utf8'
+    const loc = isSyntax ? ['body', error.offset] : faultLocation('body', error.path)
+    const type = error.code === 'syntax' ? 'json_invalid' : error.code
+    throw new ValidationError([{ loc, msg: error.message, type }])
+  }
+}
 
 /**
  * Faults that zod found in `input`, in the form and with the type names that clients of this interface know
@@ -29,7 +63,7 @@ export function faultDetails(
 }
 
 /** `loc` of a fault: the place and the way to the value, with overlong names cut. */
-export function faultLocation(
+function faultLocation(
   place: FaultPlace,
   path: readonly (string | number)[],
 ): readonly (string | number)[] {

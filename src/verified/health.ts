@@ -1,6 +1,11 @@
+import { z } from 'zod'
+import { sendJson } from '../api/context.ts'
+import { ApiError, errorReply } from '../api/errors.ts'
+import { defineRoute, type Route } from '../api/route.ts'
 import type { BroadcasterStatus } from '../chain/broadcaster.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
-import type { CommitterStatus } from '../verified/committer.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
+import type { CommitterStatus } from './committer.ts'
 
 /** An answer is this old at most, whoever asks and however often. */
 export const READINESS_AGE_MAX_MS = 1_000
@@ -54,9 +59,9 @@ export type ReadinessChecks = {
  * milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
-  const database = single(checks.database)
-  const enclave = single(checks.enclave)
-  const attestation = single(async () => checks.attestation(await enclave()))
+  const database = singleFlight(checks.database)
+  const enclave = singleFlight(checks.enclave)
+  const attestation = singleFlight(async () => checks.attestation(await enclave()))
   let last: { readonly report: Promise<ReadinessReport>; readonly atMs: number } | null = null
 
   async function ask(): Promise<ReadinessReport> {
@@ -107,12 +112,57 @@ async function settle(part: ReadinessPart, check: Promise<unknown>): Promise<Rea
   return Promise.race([outcome, timeout.promise]).finally(() => clearTimeout(timer))
 }
 
-function single<Value>(run: () => Promise<Value>): () => Promise<Value> {
-  let running: Promise<Value> | null = null
-  return () => {
-    running ??= run().finally(() => {
-      running = null
-    })
-    return running
+const health = z.strictObject({ status: z.literal('ok') })
+
+const ready = z.strictObject({
+  status: z.literal('ready'),
+  failing: z.array(z.string()).max(0),
+  chain: z.strictObject({ status: z.enum(['ok', 'failing']), anchors_waiting: z.int() }),
+})
+
+/**
+ * Routes for whoever keeps this process running; they need no key and name parts, nothing of them. `GET /healthz`: the process
+ * answers, 200. A restart helps when it does not. `GET /readyz`: 200 when verified completions can be served, else 503 with the failing parts.
+ */
+export function healthRoutes(readiness: Readiness): readonly Route[] {
+  const probe = { method: 'GET', tag: 'Service', scope: 'public' } as const
+  return [
+    defineRoute({
+      ...probe,
+      path: '/healthz',
+      summary: 'The process answers',
+      reply: { name: 'Health', schema: health },
+      async handler({ context }) {
+        context.state.isProbe = true
+        return { status: 'ok' }
+      },
+    }),
+    defineRoute({
+      ...probe,
+      path: '/readyz',
+      summary: 'Verified completions can be served',
+      reply: { name: 'Readiness', schema: ready },
+      errors: ['not_ready'],
+      async handler({ context }) {
+        context.state.isProbe = true
+        const report = await readiness.read()
+        if (report.failing.length === 0) return { status: 'ready', ...describe(report) }
+        const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
+        const { status, headers, body } = errorReply(error)
+        sendJson(context, JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describe(report) }))
+        context.status = status
+        context.set(headers)
+        context.state.failure = error
+        return undefined
+      },
+    }),
+  ]
+}
+
+function describe({ failing, chain, commitFault }: ReadinessReport): object {
+  return {
+    failing,
+    ...(commitFault === null ? {} : { reasons: { commits: commitFault } }),
+    chain: { status: chain.isFailing ? 'failing' : 'ok', anchors_waiting: chain.anchorsWaiting },
   }
 }

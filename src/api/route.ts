@@ -1,0 +1,159 @@
+import type { z } from 'zod'
+import type { Json } from '../../attestation/json/value.ts'
+import { type Admission, createAdmission, type Slot } from './admission.ts'
+import { callerOf } from './authenticate.ts'
+import type { CallSignals } from './call-signals.ts'
+import { type Caller, type RouteContext, sendJson } from './context.ts'
+import type { ErrorCode } from './errors.ts'
+import { type EventStreamOptions, streamEvents } from './event-stream.ts'
+import type { EventWriter } from './event-writer.ts'
+import { readForm } from './form-body.ts'
+import type { FormPart } from './multipart.ts'
+import { readJsonBody } from './read-body.ts'
+import type { Scope } from './scopes.ts'
+import { parseJsonBody, validate } from './validation.ts'
+
+/** A schema that has a name of its own in the OpenAPI document. */
+export type NamedSchema<Output = unknown> = { readonly name: string; readonly schema: z.ZodType<Output> }
+
+/** A body of JSON, and the most bytes that it may have. */
+type JsonBody<Output> = NamedSchema<Output> & { readonly bytesMax: number; readonly type?: undefined }
+
+/** A body that is a form: `schema` describes it, `parse` checks it. */
+type FormBody<Output> = NamedSchema & {
+  readonly bytesMax: number
+  readonly type: 'multipart/form-data'
+  readonly parse: (parts: readonly FormPart[]) => Output
+}
+
+/** What a route is, as the router and the OpenAPI document have it. */
+type Declaration<Params, Query, Headers, Body> = {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** The router's pattern: `/v1/log/:notary`. A route to GET answers HEAD too. */
+  readonly path: string
+  readonly tag: string
+  readonly summary: string
+  readonly description?: string
+  /** What the caller's key has to be for; `any`: whatever it is for; `public`: no key is asked for. */
+  readonly scope: Scope | 'any' | 'public'
+  /** Schemas of objects whose members are the parameters; names of headers in lower case. */
+  readonly params?: z.ZodType<Params>
+  readonly query?: z.ZodType<Query>
+  readonly headers?: z.ZodType<Headers>
+  readonly body?: JsonBody<Body> | FormBody<Body>
+  /** With the types of its content, when it is no JSON. */
+  readonly reply: NamedSchema & { readonly types?: readonly string[] }
+  /** Data of the events that it answers with when `stream` is true. */
+  readonly events?: NamedSchema
+  /** Codes of errors that are this route's own, beside those that any has with such a key and body. */
+  readonly errors?: readonly ErrorCode[]
+}
+
+type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
+  /** Bounds the calls of all routes that it is given to. A route with a body has one. */
+  readonly admission?: Admission
+  /** Whether its calls end when their callers leave or the process stops, which waits for them until then. */
+  readonly isAbortable?: boolean
+  /** Gives JSON: a value, or its text as it is to be sent; undefined when it has answered itself. */
+  readonly handler: (call: RouteCall<Params, Query, Headers, Body>) => Promise<object | string | undefined>
+}
+
+/** One call of a route. What its schemas describe was checked by them, and is what they made of it. */
+export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
+  readonly context: RouteContext
+  readonly params: Params
+  readonly query: Query
+  readonly headers: Headers
+  readonly body: Body
+  /** The JSON value that the body was made of: with every member, in its place; null without one. */
+  readonly json: Json
+  /** Exact bytes of a body of JSON. */
+  readonly bytes: Buffer
+  /** What the call holds of the route's admission. */
+  readonly slot: Slot
+  readonly abort: AbortController
+  /** Whose key it is. Throws TypeError on a public route. */
+  caller(): Caller
+  /** Answers with the events that `write` writes (streamEvents). */
+  stream(
+    write: (writer: EventWriter) => Promise<unknown>,
+    isEvent?: (error: unknown) => boolean,
+  ): Promise<undefined>
+}
+
+/** What the app gives its routes to serve calls with. */
+export type RouteServer = EventStreamOptions & { readonly signals: CallSignals }
+
+/** A route, ready to serve. */
+export type Route = Declaration<unknown, unknown, unknown, unknown> & {
+  /** Answers a call whose key was checked. Throws what the caller is to be told. */
+  serve(context: RouteContext, server: RouteServer): Promise<void>
+}
+
+/**
+ * A route of a capability. It is declared here once: the router serves it, and the OpenAPI document describes it, by the
+ * same schemas. A call is admitted, its parameters are checked, its body is read and checked, then its headers are.
+ */
+export function defineRoute<Params, Query, Headers, Body>(
+  definition: RouteDefinition<Params, Query, Headers, Body>,
+): Route {
+  const { handler, admission = UNBOUNDED, isAbortable = false, ...declared } = definition
+  if (declared.body !== undefined && admission === UNBOUNDED)
+    throw new TypeError(`expected an admission for the bodies of ${declared.path}`)
+
+  async function answer(
+    context: RouteContext,
+    server: RouteServer,
+    held: { readonly slot: Slot; readonly abort: AbortController },
+  ): Promise<void> {
+    const params = validate('path', declared.params, context.params)
+    const query = validate('query', declared.query, context.query)
+    const content = await readContent(context, held.slot)
+    const headers = validate('header', declared.headers, context.headers)
+    const given = await handler({
+      ...{ context, params, query, headers, ...content, ...held },
+      caller: () => callerOf(context.state),
+      stream: async (write, isEvent) => {
+        await streamEvents(context, server, write, isEvent)
+        return undefined
+      },
+    })
+    if (given !== undefined) sendJson(context, typeof given === 'string' ? given : JSON.stringify(given))
+  }
+
+  async function readContent(
+    { req, res }: RouteContext,
+    slot: Slot,
+  ): Promise<Pick<RouteCall<Params, Query, Headers, Body>, 'body' | 'json' | 'bytes'>> {
+    const { body } = declared
+    // Without a schema there is nothing to be had of it.
+    if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
+    const limits = { slot, bytesMax: body.bytesMax }
+    if (body.type === 'multipart/form-data')
+      return { body: body.parse(await readForm(req, res, limits)), json: null, bytes: NO_BYTES }
+    const bytes = await readJsonBody(req, res, limits)
+    const json = parseJsonBody(bytes)
+    return { body: validate('body', body.schema, json), json, bytes }
+  }
+
+  return {
+    ...declared,
+    async serve(context, server) {
+      const slot = admission.admit()
+      const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
+      try {
+        await answer(context, server, { slot, abort })
+      } finally {
+        done()
+        slot.release()
+      }
+    },
+  }
+}
+
+const NO_BYTES = Buffer.alloc(0)
+const UNBOUNDED = createAdmission({ callsMax: Number.POSITIVE_INFINITY, bytesMax: 0 })
+
+function neverAborted() {
+  return { abort: new AbortController(), done: () => undefined }
+}

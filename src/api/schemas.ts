@@ -1,0 +1,210 @@
+import { z } from 'zod'
+import { FAULTS_MAX } from './validation.ts'
+
+/** Not bounded by the interface: a model id that is longer than any is an attack on the logs. */
+export const MODEL_LENGTH_MAX = 512
+
+/** A JSON Schema (2020-12), as OpenAPI 3.1 takes it. */
+export type JsonSchema = { readonly [keyword: string]: unknown }
+
+const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
+
+/**
+ * `schema`, of which `shape` says as JSON Schema what its checks say in code, where zod cannot know it. To be written next to the
+ * check, from the same values. What is made of the schema later (`.nullish()`) keeps it; a further `.check()` does not.
+ */
+export function described<Schema extends z.ZodType>(schema: Schema, shape: () => JsonSchema): Schema {
+  shapes.set(schema, shape)
+  return schema
+}
+
+/** What a schema takes, as JSON Schema. */
+export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      // Zod leaves out those of texts that become numbers: they are of the number.
+      const { def } = zodSchema._zod
+      if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
+      const shape = shapes.get(zodSchema)
+      if (shape === undefined) return
+      for (const keyword of Object.keys(jsonSchema)) if (keyword !== 'default') delete jsonSchema[keyword]
+      Object.assign(jsonSchema, shape())
+    },
+  })
+  return json
+}
+
+type Issues = z.core.$ZodRawIssue[]
+
+/** Adds to `issues` what `schema` has against `value`, which stands at `path` below the value being checked. */
+export function addIssuesOf(
+  issues: Issues,
+  schema: z.ZodType,
+  value: unknown,
+  path: readonly (string | number)[] = [],
+): void {
+  const { error } = schema.safeParse(value)
+  if (!error) return
+  for (const issue of error.issues)
+    issues.push({ ...issue, path: [...path, ...issue.path], input: undefined })
+}
+
+/** An issue of our own: where, its stable type (see validation.ts), in words. */
+export function faultIssue(path: readonly string[], type: string, message: string): Issues[number] {
+  return { code: 'custom', path: [...path], input: undefined, message, params: { type } }
+}
+
+/** Whether an optional member is unset: left out, or null. */
+export function isUnset(value: unknown): value is null | undefined {
+  return value === undefined || value === null
+}
+
+/** Schema of an integer from `min` to `max`, both allowed. 1.0 is one. Tells a text and a fraction apart. */
+export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
+  const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = bounds
+  const schema = z.unknown().check(({ value, issues }) => {
+    if (typeof value !== 'number') issues.push(faultIssue([], 'int_type', 'Input should be a valid integer'))
+    else if (!Number.isSafeInteger(value))
+      issues.push(
+        faultIssue(
+          [],
+          'int_from_float',
+          'Input should be a valid integer, without a fraction and within ±(2^53-1)',
+        ),
+      )
+    else if (value < min)
+      issues.push(faultIssue([], 'greater_than_equal', `Input should be greater than or equal to ${min}`))
+    else if (value > max)
+      issues.push(faultIssue([], 'less_than_equal', `Input should be less than or equal to ${max}`))
+  })
+  return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
+}
+
+/** As boundedInteger, but gives a number, and tells a member that is left out from one of another type. */
+export function requiredInteger(bounds: { readonly min?: number; readonly max?: number }) {
+  const integer = boundedInteger(bounds)
+  const schema = z
+    .unknown()
+    .check(({ value, issues }) => {
+      if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
+      else addIssuesOf(issues, integer, value)
+    })
+    .transform(Number)
+  return described(schema, () => jsonSchemaOf(integer))
+}
+
+/**
+ * Schema of an array whose items satisfy `item`. Unlike z.array it stops after FAULTS_MAX faults: 10 MiB of `1,1,1,…`
+ * would otherwise become millions of issues.
+ */
+export function boundedList(item: z.ZodType, bounds: { readonly min?: number; readonly max?: number } = {}) {
+  const { min = 0, max = Number.MAX_SAFE_INTEGER } = bounds
+  const schema = z
+    .array(z.unknown())
+    .min(min)
+    .max(max)
+    .check(({ issues, value }) => addItemIssues(issues, item, value))
+  return described(schema, () => ({
+    type: 'array',
+    items: jsonSchemaOf(item),
+    ...(min > 0 ? { minItems: min } : {}),
+    ...(bounds.max === undefined ? {} : { maxItems: max }),
+  }))
+}
+
+/** Adds the issues of each item of `values`, until there are enough. */
+export function addItemIssues(
+  issues: z.core.$ZodRawIssue[],
+  item: z.ZodType,
+  values: readonly unknown[],
+): void {
+  for (let index = 0; index < values.length && issues.length < FAULTS_MAX; index++)
+    addIssuesOf(issues, item, values[index], [index])
+}
+
+/**
+ * Schema of a text of `min` to `max` characters (code points), without control characters: a name that is shown on
+ * terminals, and that a database can store. One that has characters must have one that is no white space.
+ */
+export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
+  const schema = z.string().check(({ value, issues }) => {
+    const length = lengthUpTo(value, max)
+    if (length < min)
+      issues.push(faultIssue([], 'string_too_short', `String should have at least ${min} characters`))
+    else if (length > max)
+      issues.push(faultIssue([], 'string_too_long', `String should have at most ${max} characters`))
+    else if (/\p{Cc}|\p{Cs}/u.test(value))
+      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should have no control characters'))
+    else if (value !== '' && value.trim() === '')
+      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'))
+  })
+  return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
+}
+
+/** Code points of a text, or more than `max` when there are more: counted no further than need be. */
+function lengthUpTo(text: string, max: number): number {
+  return text.length > 2 * max ? max + 1 : [...text].length
+}
+
+/** Schema of a parameter's text that is an integer from `min` to `max`, both allowed. */
+export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
+  const schema = z
+    .string()
+    .check(({ value, issues }) => {
+      if (!/^[+-]?\d{1,15}$/.test(value))
+        issues.push({
+          ...faultIssue(
+            [],
+            'int_parsing',
+            'Input should be a valid integer, unable to parse string as an integer',
+          ),
+          continue: false,
+        })
+    })
+    .transform(Number)
+    .pipe(z.int().min(min).max(max))
+  return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
+}
+
+/** Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says so in words. */
+export function hexText(bytesMin: number, bytesMax: number, expected: string) {
+  const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')
+  return patternText(pattern, 'string_pattern_mismatch', expected).transform((text) =>
+    text.toLowerCase().replace(/^0x/, ''),
+  )
+}
+
+/** Schema of a text that matches; a fault has `type`, and says that `expected` was. */
+export function patternText(pattern: RegExp, type: string, expected: string) {
+  const schema = z.string().check(({ value, issues }) => {
+    if (!pattern.test(value)) issues.push(faultIssue([], type, `Input should be ${expected}`))
+  })
+  return described(schema, () => ({
+    type: 'string',
+    pattern: anyCase(pattern),
+    description: capitalize(expected),
+  }))
+}
+
+/** The pattern without the flag `i`, which JSON Schema does not have. */
+function anyCase({ source, ignoreCase }: RegExp): string {
+  return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
+}
+
+function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+/*
+ * Values of replies.
+ */
+
+/** SHA-256, without prefix. */
+export const digest = z.string().regex(/^[0-9a-f]{64}$/)
+export const hash32 = z.string().regex(/^0x[0-9a-f]{64}$/)
+export const address = z.string().regex(/^0x[0-9a-f]{40}$/)
+export const hexBytes = z.string().regex(/^0x([0-9a-f]{2})+$/)
+export const base64 = z.base64()
+export const unixSeconds = z.int().min(0)
