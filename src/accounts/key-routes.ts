@@ -30,7 +30,7 @@ const scopes = z
   })
 
 /** A key to be made; null is unset, unknown members pass. `account_id` unset: for the caller's own account. */
-const createKey = z
+export const createKey = z
   .looseObject({
     name: boundedText({ min: 1, max: KEY_NAME_LENGTH_MAX }),
     scopes: scopes.nullish(),

@@ -16,16 +16,6 @@ import { parseJsonBody, validate } from './validation.ts'
 /** A schema that has a name of its own in the OpenAPI document. */
 export type NamedSchema<Output = unknown> = { readonly name: string; readonly schema: z.ZodType<Output> }
 
-/** A body of JSON, and the most bytes that it may have. */
-type JsonBody<Output> = NamedSchema<Output> & { readonly bytesMax: number; readonly type?: undefined }
-
-/** A body that is a form: `schema` describes it, `parse` checks it. */
-type FormBody<Output> = NamedSchema & {
-  readonly bytesMax: number
-  readonly type: 'multipart/form-data'
-  readonly parse: (parts: readonly FormPart[]) => Output
-}
-
 /** What a route is, as the router and the OpenAPI document have it. */
 type Declaration<Params, Query, Headers, Body> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
@@ -40,7 +30,13 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
-  readonly body?: JsonBody<Body> | FormBody<Body>
+  /** Body of JSON. */
+  readonly body?: NamedSchema<Body> & { readonly bytesMax: number }
+  /** Body that is a form: its schema describes it, `parse` checks it. */
+  readonly form?: NamedSchema & {
+    readonly bytesMax: number
+    readonly parse: (parts: readonly FormPart[]) => Body
+  }
   /** With the types of its content, when it is no JSON. */
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that it answers with when `stream` is true. */
@@ -98,7 +94,8 @@ export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
 ): Route {
   const { handler, admission = UNBOUNDED, isAbortable = false, ...declared } = definition
-  if (declared.body !== undefined && admission === UNBOUNDED)
+  const { body, form } = declared
+  if ((body ?? form) !== undefined && admission === UNBOUNDED)
     throw new TypeError(`expected an admission for the bodies of ${declared.path}`)
 
   async function answer(
@@ -125,13 +122,13 @@ export function defineRoute<Params, Query, Headers, Body>(
     { req, res }: RouteContext,
     slot: Slot,
   ): Promise<Pick<RouteCall<Params, Query, Headers, Body>, 'body' | 'json' | 'bytes'>> {
-    const { body } = declared
+    if (form !== undefined) {
+      const parts = await readForm(req, res, { slot, bytesMax: form.bytesMax })
+      return { body: form.parse(parts), json: null, bytes: NO_BYTES }
+    }
     // Without a schema there is nothing to be had of it.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
-    const limits = { slot, bytesMax: body.bytesMax }
-    if (body.type === 'multipart/form-data')
-      return { body: body.parse(await readForm(req, res, limits)), json: null, bytes: NO_BYTES }
-    const bytes = await readJsonBody(req, res, limits)
+    const bytes = await readJsonBody(req, res, { slot, bytesMax: body.bytesMax })
     const json = parseJsonBody(bytes)
     return { body: validate('body', body.schema, json), json, bytes }
   }

@@ -63,10 +63,7 @@ export function faultDetails(
 }
 
 /** `loc` of a fault: the place and the way to the value, with overlong names cut. */
-function faultLocation(
-  place: FaultPlace,
-  path: readonly (string | number)[],
-): readonly (string | number)[] {
+function faultLocation(place: FaultPlace, path: readonly (string | number)[]): readonly (string | number)[] {
   return [
     place,
     ...path.map((step) => (typeof step === 'string' ? step.slice(0, LOC_NAME_LENGTH_MAX) : step)),

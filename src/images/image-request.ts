@@ -102,7 +102,14 @@ export const generation = z
     }),
   )
 
-function requestOf({ prompt, model, n, size, response_format, user }: z.infer<typeof editFields>): ImageRequest {
+function requestOf({
+  prompt,
+  model,
+  n,
+  size,
+  response_format,
+  user,
+}: z.infer<typeof editFields>): ImageRequest {
   return {
     prompt,
     model,

@@ -85,10 +85,9 @@ export function imageRoutes({
       ...made,
       path: '/v1/images/edits',
       summary: 'Change an image by a prompt',
-      body: {
+      form: {
         name: 'ImageEditRequest',
         schema: edit,
-        type: 'multipart/form-data',
         bytesMax: EDIT_BYTES_MAX,
         parse: parseImageEdit,
       },

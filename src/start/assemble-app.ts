@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { ApiKeys } from '../accounts/api-keys.ts'
-import { type App, type AppDependencies, createApp } from '../api/app.ts'
+import type { App } from '../api/app.ts'
 import type { RelayerFollowers } from '../chain/relayer-followers.ts'
 import type { GatewayConfig } from '../config.ts'
 import { createAttestationCheck } from '../enclaves/attestation-check.ts'
@@ -13,6 +13,7 @@ import type { EvidenceSources } from '../verified/evidence.ts'
 import { createHeadAttestationsStore } from '../verified/head-attestations-store.ts'
 import { createLogsStore } from '../verified/logs-store.ts'
 import { createRecordsStore } from '../verified/records-store.ts'
+import { type AppDependencies, createGatewayApp } from './app-routes.ts'
 import type { CallLimits } from './limits.ts'
 import { type NodesPart, unixMs } from './nodes.ts'
 import type { Parts } from './parts.ts'
@@ -52,7 +53,7 @@ export function assembleApp(
   const [database] = parts
   const { isHistoryOpen, keepAliveMs, bodyBytesMax, providerModels, shutdownGraceMs, logLevel, corsOrigins } =
     config
-  return createApp({
+  return createGatewayApp({
     enclaves,
     committer,
     records: createRecordsStore(database),

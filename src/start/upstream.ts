@@ -16,7 +16,7 @@ import { SEARCH_ADAPTERS } from '../search/providers.ts'
 import { createWebSearch, type WebSearch } from '../search/web-search.ts'
 import { createEndpoint, type Endpoint, type EndpointOptions } from '../upstream/endpoint.ts'
 import type { EmbeddingsConfig, ImagesConfig, OpenAiApi, SearchConfig } from '../upstream/settings.ts'
-import type { UpstreamServices } from './upstream-routes.ts'
+import type { UpstreamServices } from './app-routes.ts'
 
 /** Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth of that. */
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 160 * 1024 * 1024

@@ -2,13 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { BundleBlock } from '../../attestation/evidence/bundle.ts'
 import { createBundle } from '../../attestation/evidence/create-bundle.ts'
-import { scopeOfViewer, type Viewer } from './viewer.ts'
 import type { AnchorBlocksStore, AnchorEvidence } from '../chain/anchor-blocks-store.ts'
 import type { BlockProof, BlockProofs } from '../chain/block-proofs.ts'
 import { BlockUnreadable } from '../chain/read-block.ts'
 import type { Logger } from '../observability/logger.ts'
 import { recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
 export const BLOCK_WAIT_MS = 3_000

@@ -1,8 +1,8 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
-import { scopeOfViewer, type Viewer } from './viewer.ts'
 import { fillPage } from './record-page.ts'
 import { recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 export type HistoryPageQuery = {
   readonly viewer: Viewer

@@ -66,7 +66,11 @@ export function logRoutes(logs: Logs): readonly Route[] {
     scope: 'public',
     admission: createAdmission({ callsMax: LOG_READS_MAX, bytesMax: 0 }),
   } as const
-  const ofLog = { ...open, params: notaryParameter, errors: ['not_found', 'not_ready', 'overloaded'] } as const
+  const ofLog = {
+    ...open,
+    params: notaryParameter,
+    errors: ['not_found', 'not_ready', 'overloaded'],
+  } as const
   return [
     defineRoute({
       ...open,

@@ -1,12 +1,12 @@
 import { encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
-import { scopeOfViewer, type Viewer } from './viewer.ts'
 import type { BootStatementsStore } from './boot-statements-store.ts'
 import type { StoredHeadAttestation } from './head-attestations-store.ts'
 import { type HeadPageSources, readHeadPage } from './head-page.ts'
 import type { LogsStore, StoredHead, StoredLog } from './logs-store.ts'
 import { fillPage } from './record-page.ts'
 import type { RecordsStore } from './records-store.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** Leaf hashes in one answer, at most. */
 export const LEAVES_MAX = 10_000

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { faultIssue, described } from '../api/schemas.ts'
+import { described, faultIssue } from '../api/schemas.ts'
 
 /** Longer credentials are refused: the call's header to the enclave has to hold one, in base64. */
 export const CREDENTIAL_LENGTH_MAX = 4096

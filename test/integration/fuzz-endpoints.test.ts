@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NODE_SOCKET_PATH } from '../../src/api/app.ts'
 import { createDocument } from '../../src/api/openapi/document.ts'
-import { OPERATIONS } from '../../src/api/openapi/operations.ts'
+import { NODE_SOCKET_PATH } from '../../src/nodes/node-socket.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { ROUTES } from '../support/api-routes.ts'
 import { examplesFor } from '../support/fuzz/examples.ts'
 import { exchange, exchangeBytes, type Outcome } from '../support/fuzz/exchange.ts'
 import type { FuzzRequest } from '../support/fuzz/fuzz-request.ts'
@@ -18,7 +18,7 @@ import { type ScriptedEndpoint, startScriptedEndpoint } from '../support/scripte
 const RUNS = Number(process.env.FUZZ_RUNS ?? 40)
 const SEED = Number(process.env.FUZZ_SEED ?? 20_261_121)
 
-const DOCUMENT = createDocument(OPERATIONS, { title: '', description: '' }) as unknown as ApiDocument
+const DOCUMENT = createDocument(ROUTES, { title: '', description: '' }) as unknown as ApiDocument
 const check = createReplyCheck(DOCUMENT)
 
 let search: ScriptedEndpoint

@@ -5,10 +5,12 @@ import { Router } from '@koa/router'
 import Koa from 'koa'
 import { chromium } from 'playwright-core'
 import { expect, it } from 'vitest'
+import { createCallSignals } from '../../src/api/call-signals.ts'
 import type { RequestState } from '../../src/api/context.ts'
-import { OPERATIONS } from '../../src/api/openapi/operations.ts'
-import { addReferenceRoutes } from '../../src/api/reference-routes.ts'
+import { referenceRoutes } from '../../src/api/openapi/routes.ts'
+import { ROUTES } from '../support/api-routes.ts'
 import { findChromium } from '../support/attestation-browser/chromium.ts'
+import { recordLog } from '../support/chain.ts'
 
 const executablePath = findChromium()
 
@@ -17,7 +19,9 @@ it.skipIf(executablePath === null)(
   { timeout: 60_000 },
   async () => {
     const router = new Router<RequestState>()
-    addReferenceRoutes(router)
+    const serving = { signals: createCallSignals(), keepAliveMs: 1_000, now: Date.now, log: recordLog().log }
+    for (const { path, serve } of referenceRoutes(ROUTES))
+      router.get(path, (context) => serve(context, serving))
     const server = createServer(new Koa<RequestState>().use(router.routes()).callback()).listen(
       0,
       '127.0.0.1',
@@ -34,8 +38,8 @@ it.skipIf(executablePath === null)(
       page.on('console', (message) => faults.push(message.text()))
       page.on('pageerror', (fault) => faults.push(fault.message))
       await page.goto(`${origin}/docs`)
-      expect(await page.locator('section').count()).toBe(OPERATIONS.length)
-      expect(await page.locator('nav a').count()).toBe(OPERATIONS.length)
+      expect(await page.locator('section').count()).toBe(ROUTES.length)
+      expect(await page.locator('nav a').count()).toBe(ROUTES.length)
       // The style is allowed by the page's own policy, and applied.
       expect(await page.evaluate('getComputedStyle(document.body).display')).toBe('grid')
       await page.locator('nav a', { hasText: 'POST /v1/embeddings' }).click()

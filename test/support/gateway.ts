@@ -4,7 +4,7 @@ import { type Accounts, createAccounts } from '../../src/accounts/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/accounts/api-keys.ts'
 import { createKeysStore } from '../../src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
-import { type App, createApp } from '../../src/api/app.ts'
+import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createAttestationCheck } from '../../src/enclaves/attestation-check.ts'
@@ -15,9 +15,9 @@ import { createInferencesStore, type InferencesStore } from '../../src/nodes/inf
 import { createNodesStore, type NodesStore } from '../../src/nodes/nodes-store.ts'
 import type { CallObserver } from '../../src/observability/call-scope.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
-import type { AppNodes, AppSettings } from '../../src/start/app-routes.ts'
+import type { UpstreamServices } from '../../src/start/app-routes.ts'
+import { type AppNodes, type AppSettings, createGatewayApp } from '../../src/start/app-routes.ts'
 import { openLimits } from '../../src/start/limits.ts'
-import type { UpstreamServices } from '../../src/start/upstream-routes.ts'
 import { openDatabase } from '../../src/storage/database.ts'
 import { createDatabaseCheck } from '../../src/storage/database-check.ts'
 import { createBootStatementsStore } from '../../src/verified/boot-statements-store.ts'
@@ -147,7 +147,7 @@ export async function startGateway(
     ...{ keys: createKeysStore(database), now: Date.now, random: randomBytes },
     fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
   })
-  const app = createApp({
+  const app = createGatewayApp({
     enclaves,
     committer,
     records,

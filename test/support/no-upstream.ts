@@ -3,7 +3,7 @@ import { createTokenCounter } from '../../src/embeddings/tokens/token-counter.ts
 import { loadCl100k } from '../../src/embeddings/tokens/vocabulary.ts'
 import { createImages } from '../../src/images/images.ts'
 import { createWebSearch } from '../../src/search/web-search.ts'
-import type { UpstreamServices } from '../../src/start/upstream-routes.ts'
+import type { UpstreamServices } from '../../src/start/app-routes.ts'
 
 /** What a gateway has whose operator configured no service. */
 export const NO_UPSTREAM: UpstreamServices = {

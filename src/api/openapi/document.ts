@@ -6,7 +6,6 @@ import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 /** Version of the interface (interface, part 9). */
 export const INTERFACE_VERSION = '1.0.0'
 
-
 /**
  * The OpenAPI 3.1 document of `routes`, whose schemas it shows: those of requests are what validates them, those of
  * replies are held against real ones by the tests. Throws for two schemas of one name.
@@ -37,7 +36,7 @@ export function createDocument(
 
 function describeSchemas(routes: readonly Route[]): Readonly<Record<string, JsonSchema>> {
   const schemas = new Map<string, z.ZodType>()
-  const all = routes.flatMap(({ body, reply, events }) => [body, reply, events])
+  const all = routes.flatMap(({ body, form, reply, events }) => [body, form, reply, events])
   for (const named of [ERROR, FAULTS, ...all]) {
     if (named === undefined) continue
     const other = schemas.get(named.name)
@@ -48,7 +47,8 @@ function describeSchemas(routes: readonly Route[]): Readonly<Record<string, Json
 }
 
 function describeRoute(route: Route): JsonSchema {
-  const { summary, description, tag, scope, body, params, query, headers } = route
+  const { summary, description, tag, scope, body, form, params, query, headers } = route
+  const content = form === undefined ? body && contentOf(body) : contentOf(form, FORM_TYPE)
   const parameters = [
     ...describeParameters('path', params),
     ...describeParameters('query', query),
@@ -61,8 +61,8 @@ function describeRoute(route: Route): JsonSchema {
     tags: [tag],
     security: scope === 'public' ? [] : [{ APIKeyHeader: scope === 'any' ? [] : [scope] }],
     ...(parameters.length > 0 ? { parameters } : {}),
-    ...(body === undefined ? {} : { requestBody: { required: true, content: contentOf(body, body.type) } }),
-    responses: describeResponses(route, parameters.length > 0 || body !== undefined),
+    ...(content === undefined ? {} : { requestBody: { required: true, content } }),
+    responses: describeResponses(route, parameters.length > 0 || content !== undefined),
   }
 }
 
@@ -93,13 +93,13 @@ function headerName(name: string): string {
 }
 
 function describeResponses(
-  { reply, events, scope, body, errors = [] }: Route,
+  { reply, events, scope, body, form, errors = [] }: Route,
   isValidated: boolean,
 ): Readonly<Record<string, JsonSchema>> {
   const codes = new Set<ErrorCode>([
     ...(scope === 'public' ? [] : KEY_ERRORS),
     ...(scope === 'public' || scope === 'any' ? [] : SCOPE_ERRORS),
-    ...(body === undefined ? [] : BODY_ERRORS),
+    ...((body ?? form) === undefined ? [] : BODY_ERRORS),
     ...errors,
   ])
   const byStatus = Map.groupBy(codes, (code) => String(ERROR_RULES[code].status))
@@ -134,6 +134,7 @@ function contentOf(named: NamedSchema, type: string = JSON_TYPE): JsonSchema {
 }
 
 const JSON_TYPE = 'application/json'
+const FORM_TYPE = 'multipart/form-data'
 
 function refTo({ name }: NamedSchema): JsonSchema {
   return { $ref: `#/components/schemas/${name}` }

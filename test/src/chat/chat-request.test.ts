@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type FaultDetail, ValidationError } from '../../../src/api/errors.ts'
-import { FAULTS_MAX, LOC_NAME_LENGTH_MAX } from '../../../src/api/fault-details.ts'
-import { parseChatRequest } from '../../../src/chat/chat-request.ts'
+import { FAULTS_MAX, LOC_NAME_LENGTH_MAX, validateBody } from '../../../src/api/validation.ts'
+import { chatRequest } from '../../../src/chat/chat-request.ts'
 
 const user = { role: 'user', content: 'hello' }
 const minimal = { model: 'demo/echo', messages: [user] }
@@ -9,7 +9,7 @@ const encode = (value: unknown) => Buffer.from(typeof value === 'string' ? value
 
 function faultsOf(value: unknown): readonly FaultDetail[] {
   try {
-    parseChatRequest(encode(value))
+    validateBody(chatRequest, encode(value))
   } catch (error) {
     if (error instanceof ValidationError) return error.detail
     throw error
@@ -23,7 +23,7 @@ const locAndType = (faults: readonly FaultDetail[]) => faults.map(({ loc, type }
 
 describe('parseChatRequest accepts', () => {
   it('a minimal request', () => {
-    expect(parseChatRequest(encode(minimal))).toMatchObject({
+    expect(validateBody(chatRequest, encode(minimal))).toMatchObject({
       model: 'demo/echo',
       isStream: false,
       includesUsage: false,
@@ -32,7 +32,11 @@ describe('parseChatRequest accepts', () => {
 
   it('a stream that asks for usage', () => {
     const body = encode({ ...minimal, stream: true, stream_options: { include_usage: true } })
-    expect(parseChatRequest(body)).toMatchObject({ model: 'demo/echo', isStream: true, includesUsage: true })
+    expect(validateBody(chatRequest, body)).toMatchObject({
+      model: 'demo/echo',
+      isStream: true,
+      includesUsage: true,
+    })
   })
 
   it('null for every optional member', () => {
@@ -239,7 +243,7 @@ describe('parseChatRequest refuses', () => {
   )
 
   it('bytes that are no UTF-8', () => {
-    expect(() => parseChatRequest(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(ValidationError)
+    expect(() => validateBody(chatRequest, Uint8Array.of(0x22, 0xff, 0x22))).toThrow(ValidationError)
   })
 
   it('nearly a million faults with a bounded answer, in bounded time', () => {

@@ -4,10 +4,11 @@ import {
   estimateChatTokens,
   estimatePromptTokens,
 } from '../../../src/accounts/limits/estimate.ts'
-import { parseChatRequest } from '../../../src/chat/chat-request.ts'
+import { validateBody } from '../../../src/api/validation.ts'
+import { chatRequest } from '../../../src/chat/chat-request.ts'
 
 const sizeOf = (request: object) =>
-  parseChatRequest(new TextEncoder().encode(JSON.stringify({ model: 'm', ...request }))).size
+  validateBody(chatRequest, new TextEncoder().encode(JSON.stringify({ model: 'm', ...request }))).size
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
 describe('the size of a chat request', () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ValidationError } from '../../../src/api/errors.ts'
-import { parseHashParameter, parseHistoryQuery } from '../../../src/verified/history-query.ts'
+import { validate } from '../../../src/api/validation.ts'
+import { hashParameter, historyQuery } from '../../../src/verified/history-routes.ts'
 
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
@@ -14,17 +15,17 @@ function faultsOf(run: () => unknown) {
   return []
 }
 
-describe('parseHistoryQuery', () => {
+describe('the query of the history', () => {
   it('gives the first hundred of the caller when nothing is said', () => {
-    expect(parseHistoryQuery({})).toEqual({ limit: 100, cursor: null, filter: 'mine' })
+    expect(validate('query', historyQuery, {})).toEqual({ limit: 100, cursor: null, filter: 'mine' })
   })
 
   it.each([1, 1000])('takes a limit of %i', (limit) => {
-    expect(parseHistoryQuery({ limit: String(limit) }).limit).toBe(limit)
+    expect(validate('query', historyQuery, { limit: String(limit) }).limit).toBe(limit)
   })
 
   it('takes a cursor of either case and ignores what it does not know', () => {
-    const query = parseHistoryQuery({ cursor: id.toUpperCase(), filter: 'all', other: 'x' })
+    const query = validate('query', historyQuery, { cursor: id.toUpperCase(), filter: 'all', other: 'x' })
     expect(query).toEqual({ limit: 100, cursor: id, filter: 'all' })
   })
 
@@ -41,18 +42,20 @@ describe('parseHistoryQuery', () => {
     [{ cursor: `${id}\n` }, 'query.cursor', 'uuid_parsing'],
     [{ filter: 'ours' }, 'query.filter', 'literal_error'],
   ])('refuses %j', (parameters, loc, type) => {
-    expect(faultsOf(() => parseHistoryQuery(parameters))).toEqual([[loc, type]])
+    expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
   })
 })
 
-describe('parseHashParameter', () => {
+describe('the hash of a completion', () => {
   const hash = 'ab'.repeat(32)
 
   it.each([hash, `0x${hash}`, hash.toUpperCase()])('takes %s', (text) => {
-    expect(parseHashParameter(text)).toBe(hash)
+    expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
   })
 
   it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])('refuses %j', (text) => {
-    expect(faultsOf(() => parseHashParameter(text))).toEqual([['path.hash', 'string_pattern_mismatch']])
+    expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
+      ['path.hash', 'string_pattern_mismatch'],
+    ])
   })
 })

@@ -11,8 +11,9 @@ import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { answerErrors } from '../../../src/api/answer-errors.ts'
+import { createCallSignals } from '../../../src/api/call-signals.ts'
 import type { RequestState } from '../../../src/api/context.ts'
-import { addLogRoutes, LOG_READS_MAX } from '../../../src/verified/log-routes.ts'
+import { LOG_READS_MAX, logRoutes } from '../../../src/verified/log-routes.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { recordLog } from '../../support/chain.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
@@ -320,10 +321,9 @@ describe('reads of logs by everybody', () => {
     const wait = () => new Promise<object>((resolve) => waiting.push(() => resolve({ fine: true })))
     const router = new Router<RequestState>()
     const logs = { list: wait, find: wait, heads: wait, inclusion: wait, consistency: wait, leaves: wait }
-    addLogRoutes(router, {
-      logs: { ...logs, bootStatement: wait, records: async () => '{}' },
-      authenticated: async (_, next) => next(),
-    })
+    const serving = { signals: createCallSignals(), keepAliveMs: 1_000, now: Date.now, log: recordLog().log }
+    for (const { path, serve } of logRoutes({ ...logs, bootStatement: wait, records: async () => '{}' }))
+      router.get(path, (context) => serve(context, serving))
     const koa = new Koa<RequestState>()
     koa.use(answerErrors({ now: Date.now, log: recordLog().log })).use(router.routes())
     const server = koa.listen(0, '127.0.0.1')

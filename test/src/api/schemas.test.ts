@@ -1,12 +1,16 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createKey } from '../../../src/accounts/key-request.ts'
-import { boundedInteger, requiredInteger } from '../../../src/api/bounded-integer.ts'
-import { boundedList } from '../../../src/api/bounded-list.ts'
-import { boundedText } from '../../../src/api/bounded-text.ts'
-import { described, jsonSchemaOf } from '../../../src/api/described.ts'
-import { integerText } from '../../../src/api/parameters.ts'
+import { createKey } from '../../../src/accounts/key-routes.ts'
+import {
+  boundedInteger,
+  boundedList,
+  boundedText,
+  described,
+  integerText,
+  jsonSchemaOf,
+  requiredInteger,
+} from '../../../src/api/schemas.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
 import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
 import { nodeInfo } from '../../../src/nodes/protocol/registration.ts'
@@ -139,5 +143,39 @@ describe('jsonSchemaOf', () => {
       type: 'object',
       properties: { a: { anyOf: [{ type: 'string', format: 'colour' }, { type: 'null' }] } },
     })
+  })
+})
+
+describe('boundedText', () => {
+  const text = boundedText({ min: 2, max: 4 })
+  const faultOf = (value: unknown) => {
+    const [issue] = text.safeParse(value).error?.issues ?? []
+    return issue?.code === 'custom' ? issue.params?.type : issue?.code
+  }
+
+  it.each(['ab', 'abcd', 'a b', '🦊🦊🦊🦊', 'é\u0301'])('takes %j', (value) => {
+    expect(text.parse(value)).toBe(value)
+  })
+
+  it.each([
+    ['', 'string_too_short'],
+    ['a', 'string_too_short'],
+    ['🦊', 'string_too_short'],
+    ['abcde', 'string_too_long'],
+    ['🦊🦊🦊🦊🦊', 'string_too_long'],
+    ['x'.repeat(1_000_000), 'string_too_long'],
+    ['a\0b', 'string_pattern_mismatch'],
+    ['a\nb', 'string_pattern_mismatch'],
+    ['a\u009bb', 'string_pattern_mismatch'],
+    ['a\ud800b', 'string_pattern_mismatch'],
+    ['   ', 'string_pattern_mismatch'],
+    [7, 'invalid_type'],
+    [null, 'invalid_type'],
+  ])('refuses %j: %s', (value, type) => {
+    expect(faultOf(value)).toBe(type)
+  })
+
+  it('takes no text where none is asked for, and lets it be empty', () => {
+    expect(boundedText({ min: 0, max: 4 }).parse('')).toBe('')
   })
 })

@@ -6,7 +6,7 @@ import {
   createReadiness,
   READINESS_AGE_MAX_MS,
   type ReadinessChecks,
-} from '../../../src/api/readiness.ts'
+} from '../../../src/verified/health.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

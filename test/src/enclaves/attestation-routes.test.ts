@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ValidationError } from '../../../src/api/errors.ts'
-import { parseAttestationQuery } from '../../../src/enclaves/attestation-query.ts'
+import { validate } from '../../../src/api/validation.ts'
+import { attestationQuery } from '../../../src/enclaves/attestation-routes.ts'
 
 const NOTARY = 'a1'.repeat(20)
 
@@ -14,30 +15,30 @@ function faultsOf(run: () => unknown) {
   return []
 }
 
-describe('parseAttestationQuery', () => {
+describe('the query of an attestation', () => {
   it.each(['ab'.repeat(16), `0x${'AB'.repeat(64)}`])('takes the nonce %s', (nonce) => {
-    expect(parseAttestationQuery({ nonce }).nonce).toBe(nonce.toLowerCase().replace('0x', ''))
+    expect(validate('query', attestationQuery, { nonce }).nonce).toBe(nonce.toLowerCase().replace('0x', ''))
   })
 
   it.each([NOTARY, `0x${NOTARY.toUpperCase()}`])('takes the notary %s', (notary) => {
-    expect(parseAttestationQuery({ notary }).notary).toBe(`0x${NOTARY}`)
+    expect(validate('query', attestationQuery, { notary }).notary).toBe(`0x${NOTARY}`)
   })
 
-  it('gives null for what is not there', () => {
-    expect(parseAttestationQuery({ other: 'x' })).toEqual({ nonce: null, notary: null })
+  it('gives nothing for what is not there', () => {
+    expect(validate('query', attestationQuery, { other: 'x' })).toEqual({})
   })
 
   it.each(['', 'ab'.repeat(15), 'ab'.repeat(65), `${'ab'.repeat(16)}a`, 'zz'.repeat(16)])(
     'refuses the nonce %j',
     (nonce) => {
-      expect(faultsOf(() => parseAttestationQuery({ nonce }))).toEqual([
+      expect(faultsOf(() => validate('query', attestationQuery, { nonce }))).toEqual([
         ['query.nonce', 'string_pattern_mismatch'],
       ])
     },
   )
 
   it.each(['', NOTARY.slice(2), `${NOTARY}00`])('refuses the notary %j', (notary) => {
-    expect(faultsOf(() => parseAttestationQuery({ notary }))).toEqual([
+    expect(faultsOf(() => validate('query', attestationQuery, { notary }))).toEqual([
       ['query.notary', 'string_pattern_mismatch'],
     ])
   })
