@@ -25,9 +25,7 @@ export type Reanchorer = {
 type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
   /** Of the relayer that pays from now on. */
-  readonly nonces: Pick<RelayerNonces, 'use'>
-  /** 0x, lower case. */
-  readonly relayer: string
+  readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
   /**
    * Signs the anchor of the same head, with the relayer's key: the raw transaction and its hash, 0x
@@ -51,12 +49,13 @@ type ReanchorerOptions = {
  * refuses. Of several gateways, one makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
-  const { reanchors, nonces, relayer, chainId, sign, onReanchor, log, now } = options
+  const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
   const { intervalMs = REANCHOR_INTERVAL_MS } = options
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
   let count = 0
 
   async function replace(taken: TakenAnchor): Promise<void> {
+    const { relayer } = nonces
     const made = await nonces.use(async (nonce) => {
       const signed = sign(nonce, { contract: taken.contract, head: taken.head })
       await reanchors.replace(taken, { relayer, nonce, ...signed, createdAt: Math.floor(now() / 1000) })

@@ -44,6 +44,8 @@ export class NonceUnknown extends Error {
  * and after failures (`doubt`). The higher one counts.
  */
 export type RelayerNonces = {
+  /** Whose they are: address, 0x, lower case. */
+  readonly relayer: string
   /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
   refresh(): Promise<void>
   /** Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it is read anew. */
@@ -85,6 +87,10 @@ class ComparedNonces implements RelayerNonces {
 
   constructor(options: Parameters<typeof createRelayerNonces>[0]) {
     this.#options = options
+  }
+
+  get relayer(): string {
+    return this.#options.relayer.address
   }
 
   refresh(): Promise<void> {

@@ -64,8 +64,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // No join with logs: without statistics that is begun from there, and reads every anchor (see
-      // log-nodes-store.ts).
+      // No join with logs: without statistics (an embedded database is not analyzed) that is begun from
+      // there, and reads every anchor.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at

@@ -68,7 +68,6 @@ export function startReanchorer({
   const reanchorer = createReanchorer({
     reanchors: createReanchorsStore(database),
     nonces,
-    relayer: relayer.address,
     chainId,
     sign: (nonce, { contract, head }) =>
       signAnchorTransaction({ relayerKey: relayer.key, chainId, contract, nonce, head, fees }),

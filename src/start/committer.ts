@@ -39,7 +39,6 @@ export function startCommitter({
     commits: createCommitsStore(database),
     records: createRecordsStore(database),
     domain: { chainId, contract },
-    relayer: relayerOf(chain),
     nonces,
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey: relayer.key, chainId, contract, nonce, head, fees }),

@@ -9,7 +9,7 @@ import {
 } from '../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
-import type { NoncedRelayer, RelayerNonces } from '../chain/relayer-nonces.ts'
+import type { RelayerNonces } from '../chain/relayer-nonces.ts'
 import { parseCallContext } from '../enclaves/call-context.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 import {
@@ -61,7 +61,8 @@ export type SessionOptions = {
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
   readonly domain: LogDomain
-  readonly relayer: NoncedRelayer
+  /** Of the relayer that pays, shared by all its committers. */
+  readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
   /** Unix milliseconds. */
   readonly now: () => number
@@ -71,10 +72,13 @@ export type SessionOptions = {
  * Asks the enclave who it is and the database where that log stands. Throws LogDiverged, BatchRefused (an enclave that
  * is not ours to follow), LogCorrupt, and what either of both throws.
  */
-export async function openSession(
-  { enclave, commits, domain, now }: SessionOptions,
-  nonces: RelayerNonces,
-): Promise<CommitSession> {
+export async function openSession({
+  enclave,
+  commits,
+  domain,
+  nonces,
+  now,
+}: SessionOptions): Promise<CommitSession> {
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
@@ -102,10 +106,7 @@ export async function openSession(
 export async function commitReply(
   session: CommitSession,
   reply: PullReply,
-  {
-    options: { commits, relayer, signAnchor, now },
-    nonces,
-  }: { readonly options: SessionOptions; readonly nonces: RelayerNonces },
+  { commits, nonces, signAnchor, now }: SessionOptions,
 ): Promise<Committed> {
   const { notary, log } = session
   const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
@@ -118,7 +119,7 @@ export async function commitReply(
       from: log.edge.size,
       head,
       nodes,
-      anchor: { relayer: relayer.address, nonce, ...signed },
+      anchor: { relayer: nonces.relayer, nonce, ...signed },
       documents,
       records,
       committedAt: unixSeconds(now),

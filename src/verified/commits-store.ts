@@ -5,7 +5,7 @@ import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { CommitRaceLost, createNonceStore, isRaceLost, type NonceStore } from '../chain/relayers-store.ts'
 import type { Database } from '../storage/database.ts'
-import { readNodes } from './log-nodes-store.ts'
+import { readNodes } from './logs-store.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /** What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its operator. */

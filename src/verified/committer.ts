@@ -1,13 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
-import { createRelayerNonces, type RelayerNonces } from '../chain/relayer-nonces.ts'
 import { CommitRaceLost } from '../chain/relayers-store.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 import { EnclaveError } from '../enclaves/enclave-error.ts'
 import type { Logger } from '../observability/logger.ts'
-import { CommitError } from './commit-error.ts'
-import { type CommitFigures, countCommit, NO_FIGURES } from './commit-figures.ts'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { pause } from '../runtime/loop.ts'
 import {
   type CommitSession,
   commitReply,
@@ -15,7 +14,7 @@ import {
   openSession,
   type SessionOptions,
 } from './commit-session.ts'
-import { createCommitWaiters, type Waiter } from './commit-waiters.ts'
+import { CommitError, createCommitWaiters, type Waiter } from './commit-waiters.ts'
 import { LogCorrupt } from './commits-store.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 
@@ -32,6 +31,33 @@ export const STOP_TIMEOUT_MS = 10_000
 export const RACES_IN_ROW_MAX = 3
 /** While a fault lasts, it is logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 30_000
+
+/** What the committer has done since the start of this process. */
+type CommitFigures = {
+  readonly commits: number
+  readonly records: number
+  /** Commits that another gateway made first. */
+  readonly races: number
+  readonly failures: number
+  /** Records of the last commit, and of the largest one. */
+  readonly lastBatch: number
+  readonly largestBatch: number
+  /** When the last commit was durable, Unix milliseconds, and how long it took from the enclave's reply on. */
+  readonly lastCommitAtMs: number | null
+  readonly lastCommitMs: number | null
+}
+
+/** The figures before anything happened. */
+export const NO_FIGURES: CommitFigures = {
+  commits: 0,
+  records: 0,
+  races: 0,
+  failures: 0,
+  lastBatch: 0,
+  largestBatch: 0,
+  lastCommitAtMs: null,
+  lastCommitMs: null,
+}
 
 export type CommitterStatus = CommitFigures & {
   /** `refusing`: the log diverged, an operator is needed. */
@@ -63,8 +89,6 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex'>
-  /** Shared by the committers of one relayer. Default: of this committer alone. */
-  readonly nonces?: RelayerNonces
   /** Told after each commit: there is a new anchor to broadcast. */
   readonly onCommit?: () => void
   readonly log: Logger
@@ -82,12 +106,11 @@ export function createCommitter(options: CommitterOptions): Committer {
 
 class LogFollower implements Committer {
   private readonly options: CommitterOptions
-  private readonly nonces: RelayerNonces
   private readonly waiters = createCommitWaiters()
   private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
-  private fault: { readonly error: Error; readonly loggedAtMs: number; readonly sinceMs: number } | null =
-    null
+  private fault: { readonly error: Error; readonly sinceMs: number } | null = null
+  private readonly faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   private failuresInRow = 0
   private racesInRow = 0
   private batchMax = BATCH_COMPLETIONS_MAX
@@ -102,7 +125,6 @@ class LogFollower implements Committer {
 
   constructor(options: CommitterOptions) {
     this.options = options
-    this.nonces = options.nonces ?? createRelayerNonces(options)
   }
 
   start(): void {
@@ -125,9 +147,9 @@ class LogFollower implements Committer {
   async stop(): Promise<void> {
     this.isStopping = true
     this.interrupt()
-    const timer = new AbortController()
-    await Promise.race([this.running, sleep(STOP_TIMEOUT_MS, null, { signal: timer.signal }).catch(() => {})])
-    timer.abort()
+    const ended = new AbortController()
+    await Promise.race([this.running, pause(STOP_TIMEOUT_MS, ended.signal)])
+    ended.abort()
     this.interrupt()
     this.phase = 'stopped'
     this.isOver = true
@@ -163,7 +185,7 @@ class LogFollower implements Committer {
   private async open(): Promise<CommitSession> {
     this.isReopening = false
     const present = new Set(this.waiters.all())
-    const session = await openSession(this.options, this.nonces)
+    const session = await openSession(this.options)
     this.session = session
     for (const waiter of this.waiters.all()) {
       const isOfThisLog = waiter.notary === session.notary.address
@@ -207,16 +229,25 @@ class LogFollower implements Committer {
 
   private async commit(session: CommitSession, reply: PullReply): Promise<CommitSession> {
     const startedAtMs = performance.now()
-    const { options, nonces } = this
-    const committed = await commitReply(session, reply, { options, nonces })
+    const { options } = this
+    const committed = await commitReply(session, reply, options)
     this.session = committed.session
     const endedAtMs = performance.now()
-    this.figures = countCommit(this.figures, { records: committed.count, startedAtMs, endedAtMs })
+    const { commits, records, largestBatch } = this.figures
+    this.figures = {
+      ...this.figures,
+      commits: commits + 1,
+      records: records + committed.count,
+      lastBatch: committed.count,
+      largestBatch: Math.max(largestBatch, committed.count),
+      lastCommitAtMs: endedAtMs,
+      lastCommitMs: endedAtMs - startedAtMs,
+    }
     this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
     for (let index = committed.from; index < committed.from + committed.count; index++)
       for (const waiter of this.waiters.of(session.notary.address, index))
         waiter.resolve(committed.recordOf(index))
-    this.options.onCommit?.()
+    options.onCommit?.()
     return committed.session
   }
 
@@ -227,6 +258,7 @@ class LogFollower implements Committer {
   private succeed(): void {
     if (this.fault !== null) this.options.log.info({ failures: this.failuresInRow }, 'commits go on')
     this.fault = null
+    this.faultLog.clear()
     this.failuresInRow = 0
     this.racesInRow = 0
     this.enter('following')
@@ -250,24 +282,21 @@ class LogFollower implements Committer {
     this.failuresInRow++
     // A database that failed may be another one by now: a replica that was behind, or an older
     // state.
-    if (!(error instanceof EnclaveError)) this.nonces.doubt()
+    if (!(error instanceof EnclaveError)) this.options.nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.enter(isRefusal ? 'refusing' : 'failing')
     if (isRefusal) this.rejectAll(new CommitError('log_diverged', DIVERGED))
     this.report(error)
     // It may have been too much at once: for a limit of the enclave's client, or for the database's memory.
     this.batchMax = Math.max(1, Math.floor(this.batchMax / 2))
-    const delayMs = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(this.failuresInRow - 1, 16))
-    await sleep(delayMs, null, { signal: this.interruption.signal }).catch(() => {})
+    const bounds = { minMs: BACKOFF_MIN_MS, maxMs: BACKOFF_MAX_MS }
+    await pause(backOffMs(this.failuresInRow, bounds, { jitter: 'none' }), this.interruption.signal)
   }
 
   private report(error: Error): void {
-    const last = this.fault
-    const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
-    const atMs = performance.now()
-    const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
-    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs, sinceMs: last?.sinceMs ?? atMs }
-    if (isDue) this.options.log.error({ err: error, phase: this.phase }, 'commit failed, trying again')
+    this.fault = { error, sinceMs: this.fault?.sinceMs ?? performance.now() }
+    if (this.faultLog.isDue(`${error.name}: ${error.message}`))
+      this.options.log.error({ err: error, phase: this.phase }, 'commit failed, trying again')
   }
 
   private enter(phase: CommitterStatus['phase']): void {

@@ -1,7 +1,6 @@
 import type { Seat } from '../enclaves/seat.ts'
-import { CommitError } from './commit-error.ts'
-import { NO_FIGURES } from './commit-figures.ts'
-import type { Committer, CommitterStatus } from './committer.ts'
+import { CommitError } from './commit-waiters.ts'
+import { type Committer, type CommitterStatus, NO_FIGURES } from './committer.ts'
 import type { RecordsStore } from './records-store.ts'
 
 /** The committers of all enclaves as one. */

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf } from '../../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
@@ -9,7 +8,10 @@ import { asError } from '../api/errors.ts'
 import type { RecentBlock } from '../chain/chain-reads.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 import type { Logger } from '../observability/logger.ts'
-import { CommitError } from './commit-error.ts'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { createLoop, pause } from '../runtime/loop.ts'
+import { CommitError } from './commit-waiters.ts'
 import type { Committer } from './committer.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
@@ -64,85 +66,26 @@ export type HeadAttestationsOptions = {
  * whoever relies on them does (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
-  return new HeadAttester(options)
-}
+  const { enclave, committer, store, fetchBlock, intervalMs, log } = options
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, options.now)
+  let counts: Readonly<Record<Outcome, number>> = { kept: 0, dropped: 0, contradictions: 0 }
+  let fault: HeadAttestationsStatus['fault'] = null
+  let failuresInRow = 0
 
-/** What became of one attestation. */
-type Outcome = 'kept' | 'dropped' | 'contradictions'
-
-/** The document is of another key than the enclave had a moment ago. */
-class EnclaveReplaced extends Error {
-  override readonly name = 'EnclaveReplaced'
-}
-
-class HeadAttester implements HeadAttestations {
-  private readonly options: HeadAttestationsOptions
-  private readonly stopping = new AbortController()
-  private running: Promise<void> | null = null
-  private counts: Readonly<Record<Outcome, number>> = { kept: 0, dropped: 0, contradictions: 0 }
-  private fault: { readonly error: Error; readonly loggedAtMs: number } | null = null
-  private failuresInRow = 0
-
-  constructor(options: HeadAttestationsOptions) {
-    this.options = options
-  }
-
-  start(): void {
-    this.running ??= this.run()
-  }
-
-  async stop(): Promise<void> {
-    this.stopping.abort()
-    await this.running
-  }
-
-  status(): HeadAttestationsStatus {
-    const { counts, fault } = this
-    return { ...counts, fault: fault && { name: fault.error.name, message: fault.error.message } }
-  }
-
-  private async run(): Promise<void> {
-    const { signal } = this.stopping
-    while (!signal.aborted) {
-      const delayMs = await this.attempt()
-      await sleep(delayMs, null, { signal }).catch(() => {})
-    }
-  }
-
-  /** Gives how long to wait for the next attempt. */
-  private async attempt(): Promise<number> {
-    const { intervalMs } = this.options
-    try {
-      const outcome = await this.attest()
-      this.counts = { ...this.counts, [outcome]: this.counts[outcome] + 1 }
-      this.failuresInRow = 0
-      this.fault = null
-      // The log of the next enclave has no attestation yet.
-      return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
-    } catch (error) {
-      if (!this.stopping.signal.aborted) this.report(asError(error))
-      this.failuresInRow++
-      const backoffMs = BACKOFF_MIN_MS * 2 ** Math.min(this.failuresInRow - 1, 16)
-      return Math.min(backoffMs, BACKOFF_MAX_MS, intervalMs)
-    }
-  }
-
-  private async attest(): Promise<Outcome> {
-    const { enclave, fetchBlock, store, log } = this.options
-    const { signal } = this.stopping
+  async function attest(signal: AbortSignal): Promise<Outcome> {
     const block = await fetchBlock(signal)
     const identity = await enclave.identity()
     const { notary, boot_configuration: boot } = identity
     if (block.chainId !== boot.chain_id)
       throw new Error(`expected a block of chain ${boot.chain_id}, got one of chain ${block.chainId}`)
-    const attestation = this.read(await enclave.attestHead(block.hash, signal), { identity, block })
+    const attestation = readReply(await enclave.attestHead(block.hash, signal), { identity, block })
     const { size, root } = attestation
     const facts = { notary, size, block: block.number }
-    if (!(await this.awaitCommit(notary, size))) {
+    if (!(await awaitCommit({ notary, size }, signal))) {
       log.warn(facts, 'head attestation dropped: its enclave was replaced before its leaves were committed')
       return 'dropped'
     }
-    const stored = await this.findLog(notary, size)
+    const stored = await findLog({ notary, size }, signal)
     if (!equalBytes(stored.root, root)) {
       const roots = { attestedRoot: encodeHex(root), storedRoot: encodeHex(stored.root) }
       log.error({ ...facts, ...roots }, 'the enclave attests another log than the one that is stored')
@@ -153,23 +96,11 @@ class HeadAttester implements HeadAttestations {
     return 'kept'
   }
 
-  private read(
-    reply: HeadAttestationReply,
-    asked: { readonly identity: Identity; readonly block: RecentBlock },
-  ): StoredHeadAttestation {
-    try {
-      return readReply(reply, asked)
-    } catch (error) {
-      if (error instanceof EnclaveReplaced) this.options.enclave.forgetIdentity()
-      throw error
-    }
-  }
-
   /** Whether the first `size` leaves are committed; false when they never will be. */
-  private async awaitCommit(notary: string, size: number): Promise<boolean> {
+  async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {
-      await this.options.committer.waitFor(notary, size - 1, this.stopping.signal)
+      await committer.waitFor(notary, size - 1, signal)
       return true
     } catch (error) {
       if (error instanceof CommitError && error.code === 'notary_gone') return false
@@ -177,24 +108,51 @@ class HeadAttester implements HeadAttestations {
     }
   }
 
-  private async findLog(notary: string, size: number) {
+  async function findLog(state: LogOfSize, signal: AbortSignal) {
     const deadline = performance.now() + LOG_WAIT_MS
     for (;;) {
-      const found = await this.options.store.findRoot({ notary, size })
+      const found = await store.findRoot(state)
       if (found !== null) return found
-      if (performance.now() > deadline) throw new Error(`expected ${size} leaves of log ${notary}`)
-      await sleep(LOG_POLL_MS, null, { signal: this.stopping.signal })
+      if (performance.now() > deadline)
+        throw new Error(`expected ${state.size} leaves of log ${state.notary}`)
+      await pause(LOG_POLL_MS, signal)
+      signal.throwIfAborted()
     }
   }
 
-  private report(error: Error): void {
-    const last = this.fault
-    const isNews = last === null || last.error.name !== error.name || last.error.message !== error.message
-    const atMs = this.options.now()
-    const isDue = isNews || atMs - last.loggedAtMs >= FAULT_LOG_INTERVAL_MS
-    this.fault = { error, loggedAtMs: isDue ? atMs : last.loggedAtMs }
-    if (isDue) this.options.log.warn({ err: error }, 'log not attested, trying again')
-  }
+  const loop = createLoop(async (signal) => {
+    try {
+      const outcome = await attest(signal)
+      counts = { ...counts, [outcome]: counts[outcome] + 1 }
+      failuresInRow = 0
+      fault = null
+      faults.clear()
+      // The log of the next enclave has no attestation yet.
+      return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
+    } catch (thrown) {
+      if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
+      if (signal.aborted) return 0
+      const error = asError(thrown)
+      fault = { name: error.name, message: error.message }
+      if (faults.isDue(`${error.name}: ${error.message}`))
+        log.warn({ err: error }, 'log not attested, trying again')
+      failuresInRow++
+      const bounds = { minMs: BACKOFF_MIN_MS, maxMs: BACKOFF_MAX_MS }
+      return Math.min(backOffMs(failuresInRow, bounds, { jitter: 'none' }), intervalMs)
+    }
+  })
+
+  return { start: loop.start, stop: loop.stop, status: () => ({ ...counts, fault }) }
+}
+
+/** What became of one attestation. */
+type Outcome = 'kept' | 'dropped' | 'contradictions'
+
+type LogOfSize = { readonly notary: string; readonly size: number }
+
+/** The document is of another key than the enclave had a moment ago. */
+class EnclaveReplaced extends Error {
+  override readonly name = 'EnclaveReplaced'
 }
 
 /** What the enclave attested, compared with what it was asked. Throws EnclaveReplaced, and Error for any other document. */

@@ -1,6 +1,5 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
-import { fillPage } from './record-page.ts'
-import { recordText } from './record-text.ts'
+import { fillPage, recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 

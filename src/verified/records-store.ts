@@ -1,12 +1,12 @@
 import { type RawBuilder, type Selectable, sql } from 'kysely'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { buildProof, inclusionNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import { laterHashes, parseHashes } from '../chain/anchors-store.ts'
+import { LruMap } from '../runtime/lru-map.ts'
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
-import { createDocumentReader } from './attestation-documents-store.ts'
-import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes-store.ts'
+import { type HashLookup, readNodes, type StoredNodeCoordinate } from './logs-store.ts'
 
 /** Where a record stands in its log: the signed head of the commit that stored it, and the way from the leaf to it. */
 export type LogProof = {
@@ -215,5 +215,46 @@ function toRecord(
       chainId: row.chain_id,
       contract: row.contract,
     },
+  }
+}
+
+/** Documents kept in memory, newest use last; one serves all records of some hours. */
+export const DOCUMENTS_CACHED_MAX = 64
+
+/** Gives the standard base64 of a document that was read. Throws when it was not asked for, or is not stored. */
+type DocumentLookup = (digest: Uint8Array) => string
+
+/** Gives a reader of attestation documents by digest, which never change: those read lately come from memory. */
+export function createDocumentReader(
+  queries: Queries,
+): (digests: readonly Uint8Array[]) => Promise<DocumentLookup> {
+  const cache = new LruMap<string, string>(DOCUMENTS_CACHED_MAX)
+
+  return async (digests) => {
+    const found = new Map<string, string>()
+    const missing = new Map<string, Uint8Array>()
+    for (const digest of digests) {
+      const key = encodeHex(digest)
+      const cached = cache.get(key)
+      if (cached === undefined) missing.set(key, digest)
+      else found.set(key, cached)
+    }
+    if (missing.size > 0) {
+      const rows = await queries
+        .selectFrom('attestation_documents')
+        .select(['digest', 'document'])
+        .where('digest', 'in', [...missing.values()])
+        .execute()
+      for (const row of rows) {
+        const [key, text] = [encodeHex(row.digest), encodeBase64(row.document)]
+        found.set(key, text)
+        cache.set(key, text)
+      }
+    }
+    return (digest) => {
+      const text = found.get(encodeHex(digest))
+      if (text === undefined) throw new Error(`expected a stored attestation document ${encodeHex(digest)}`)
+      return text
+    }
   }
 }

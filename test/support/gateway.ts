@@ -7,6 +7,7 @@ import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
 import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { createRelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { createAttestationCheck } from '../../src/enclaves/attestation-check.ts'
 import { createEnclaveClient } from '../../src/enclaves/enclave-client.ts'
 import { type Enclaves, openEnclaves } from '../../src/enclaves/enclaves.ts'
@@ -106,13 +107,17 @@ export async function startGateway(
   const inferences = createInferencesStore(database)
   const relayerKey = `0x${randomBytes(32).toString('hex')}`
   const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
+  const commits = createCommitsStore(database)
   const follow = (followed: FollowedEnclave) => {
     const committer = createCommitter({
       enclave: followed,
-      commits: createCommitsStore(database),
+      commits,
       records,
       domain: SCRIPTED_DOMAIN,
-      relayer: { address: computeAddress(relayerKey).toLowerCase(), countTransactions: async () => 0 },
+      nonces: createRelayerNonces({
+        commits,
+        relayer: { address: computeAddress(relayerKey).toLowerCase(), countTransactions: async () => 0 },
+      }),
       signAnchor: (nonce, head) =>
         signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
       now: Date.now,

@@ -153,13 +153,13 @@ async function startGateway(
       }),
   })
   const reanchorer = createReanchorer({
-    ...{ reanchors: createReanchorsStore(database), nonces, relayer, chainId, log: logger, now: Date.now },
+    ...{ reanchors: createReanchorsStore(database), nonces, chainId, log: logger, now: Date.now },
     sign: (nonce, taken) => signAnchorTransaction({ relayerKey, chainId, nonce, fees: TEST_FEES, ...taken }),
     onReanchor: followers.notify,
     intervalMs: 100,
   })
   const committer = createCommitter({
-    ...{ enclave: log.enclave, commits, records, domain, nonces, relayer: noted, log: logger, now: Date.now },
+    ...{ enclave: log.enclave, commits, records, domain, nonces, log: logger, now: Date.now },
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees: TEST_FEES }),
     onCommit: followers.notify,

@@ -4,7 +4,7 @@ import {
   verifyBootStatement,
 } from '../../../attestation/evidence/verify-boot-statement.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { recoverPoint } from '../../verified/recover-point.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
 import type { ServedLog } from './answers.ts'
 import type { AuditScope } from './expectations.ts'
 import type { FindingCode } from './findings.ts'

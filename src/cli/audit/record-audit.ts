@@ -13,7 +13,7 @@ import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
-import { recoverPoint } from '../../verified/recover-point.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
 import type { ServedHead, ServedLog } from './answers.ts'
 import type { AuditScope } from './expectations.ts'
 import type { Ledger } from './ledger.ts'

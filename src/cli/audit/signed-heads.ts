@@ -1,7 +1,7 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
-import { recoverPoint } from '../../verified/recover-point.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
 import type { HeadIndex } from './head-index.ts'
 import type { Ledger } from './ledger.ts'
 

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { NEW_SEAT } from '../../../src/enclaves/seat-state.ts'
-import { NO_FIGURES } from '../../../src/verified/commit-figures.ts'
-import type { Committer } from '../../../src/verified/committer.ts'
+import { type Committer, NO_FIGURES } from '../../../src/verified/committer.ts'
 import { createEnclaveCommits } from '../../../src/verified/enclave-commits.ts'
 
 const NOTARY = '0xaa'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createHistory } from '../../../src/verified/history.ts'
-import { FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '../../../src/verified/record-page.ts'
+import { FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '../../../src/verified/record-text.ts'
 import type { RecordsStore, StoredRecord } from '../../../src/verified/records-store.ts'
 
 type List = RecordsStore['list']

@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import type { HeadPageSources } from '../../../src/verified/head-page.ts'
-import { createLogs, LEAVES_MAX } from '../../../src/verified/logs.ts'
-import type { LogsStore, StoredLog } from '../../../src/verified/logs-store.ts'
+import type { HeadAttestationRange } from '../../../src/verified/head-attestations-store.ts'
+import {
+  createLogs,
+  HEAD_PAGE_BYTES_MAX,
+  type HeadPageSources,
+  LEAVES_MAX,
+  readHeadPage,
+} from '../../../src/verified/logs.ts'
+import type { LogsStore, StoredHead, StoredLog } from '../../../src/verified/logs-store.ts'
 
 const NOTARY = `0x${'ab'.repeat(20)}`
 const SIZE = 25_000
@@ -78,5 +84,118 @@ describe('createLogs', () => {
       ],
       cursor: null,
     })
+  })
+})
+
+const head = (size: number): StoredHead => ({
+  size,
+  root: new Uint8Array(32),
+  signature: new Uint8Array(65),
+  createdAt: 1,
+  anchor: { replaces: [], txHash: '0x', state: 'pending', blockNumber: null, blockHash: null },
+})
+
+/** A log with heads of these sizes, and attestations of so many bytes by size. */
+function sourcesOf(sizes: readonly number[], documents: readonly (readonly [size: number, bytes: number])[]) {
+  let bytesRead = 0
+  const inRange = ({ afterSize, throughSize }: HeadAttestationRange) =>
+    documents.filter(
+      ([size]) => size > (afterSize ?? -1) && size <= (throughSize ?? Number.POSITIVE_INFINITY),
+    )
+  const sources = {
+    logs: {
+      listHeads: async ({ afterSize, limit }: { afterSize: number | null; limit: number }) =>
+        sizes
+          .filter((size) => size > (afterSize ?? -1))
+          .slice(0, limit)
+          .map(head),
+    },
+    headAttestations: {
+      listHeadAttestations: async (range: HeadAttestationRange) =>
+        inRange(range).map(([size, bytes]) => {
+          bytesRead += bytes
+          const root = new Uint8Array(32)
+          return {
+            size,
+            root,
+            blockNumber: 1,
+            blockHash: root,
+            document: new Uint8Array(bytes),
+            createdAt: 1,
+          }
+        }),
+      weighHeadAttestations: async (range: HeadAttestationRange) => {
+        const sums = new Map<number, number>()
+        for (const [size, bytes] of inRange(range)) sums.set(size, (sums.get(size) ?? 0) + bytes)
+        return [...sums].map(([size, bytes]) => ({ size, bytes }))
+      },
+    },
+  }
+  /** Pages up to the last: sizes of heads, and of attestations. */
+  const walk = async (limit: number, bytesMax?: number) => {
+    const pages: (readonly [readonly number[], readonly number[]])[] = []
+    let cursor: number | null = null
+    do {
+      const query = { logId: 1, limit, cursor, ...(bytesMax === undefined ? {} : { bytesMax }) }
+      const page = await readHeadPage(sources, query)
+      pages.push([page.heads.map(({ size }) => size), page.attestations.map(({ size }) => size)])
+      cursor = page.cursor
+    } while (cursor !== null)
+    return pages
+  }
+  return { walk, bytesRead: () => bytesRead }
+}
+
+describe('readHeadPage', () => {
+  it('gives with each page the attestations of the sizes that it reaches, on the last also what no head covers', async () => {
+    const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
+    expect(await sourcesOf([3, 8, 20], documents).walk(2)).toEqual([
+      [
+        [3, 8],
+        [0, 2, 3, 4],
+      ],
+      [[20], [20, 25]],
+    ])
+  })
+
+  it('gives the attestations of a log without heads', async () => {
+    expect(await sourcesOf([], [[0, 10]]).walk(2)).toEqual([[[], [0]]])
+  })
+
+  it('ends a page before the head whose attestations do not fit, and goes on there', async () => {
+    const documents = [1, 1, 2, 2, 3, 3, 4, 4].map((size) => [size, 10] as const)
+    const { walk, bytesRead } = sourcesOf([1, 2, 3, 4], documents)
+    expect(await walk(10, 40)).toEqual([
+      [
+        [1, 2],
+        [1, 1, 2, 2],
+      ],
+      [
+        [3, 4],
+        [3, 3, 4, 4],
+      ],
+    ])
+    expect(bytesRead()).toBe(80)
+    expect(await walk(10, 39)).toEqual([1, 2, 3, 4].map((size) => [[size], [size, size]]))
+  })
+
+  it('gives one head with all it has, whatever that is: every page gets further', async () => {
+    const documents = [1, 2, 3, 5].map((size) => [size, 50] as const)
+    expect(await sourcesOf([3, 4, 5], documents).walk(10, 40)).toEqual([
+      [[3], [1, 2, 3]],
+      [[4], []],
+      [[5], [5]],
+    ])
+  })
+
+  it('holds some megabytes of documents, however many there are', async () => {
+    const sizes = Array.from({ length: 1000 }, (_, at) => at + 1)
+    const documents = sizes.flatMap((size) => [[size, 16_384] as const, [size, 16_384] as const])
+    const pages = await sourcesOf(sizes, documents).walk(1000)
+    expect(pages.flatMap(([heads]) => heads)).toEqual(sizes)
+    expect(pages.flatMap(([, attested]) => attested)).toEqual(documents.map(([size]) => size))
+    for (const [, attested] of pages)
+      expect(attested.length * 16_384).toBeLessThanOrEqual(HEAD_PAGE_BYTES_MAX)
+    expect(pages.length).toBe(Math.ceil((documents.length * 16_384) / HEAD_PAGE_BYTES_MAX))
   })
 })

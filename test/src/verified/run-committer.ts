@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { Logger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { type Commit, type CommitsStore, createCommitsStore } from '../../../src/verified/commits-store.ts'
@@ -78,7 +79,10 @@ export function runCommitter(
     commits,
     records,
     domain: TEST_DOMAIN,
-    relayer: { address: relayer, countTransactions: options.countTransactions ?? (async () => 0) },
+    nonces: createRelayerNonces({
+      commits,
+      relayer: { address: relayer, countTransactions: options.countTransactions ?? (async () => 0) },
+    }),
     signAnchor: (nonce, head) => {
       const anchor = signFake(nonce, head)
       signed.push({ nonce, hash: anchor.hash })

@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { EnclaveFault, Identity } from '../../../enclave/protocol/messages.ts'
 import { authenticate } from '../../../src/api/authenticate.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
-import { NO_FIGURES } from '../../../src/verified/commit-figures.ts'
-import type { CommitterStatus } from '../../../src/verified/committer.ts'
+import { type CommitterStatus, NO_FIGURES } from '../../../src/verified/committer.ts'
 import {
   COMMITS_FAILING_MAX_MS,
   createVerifiedCompletions,
