@@ -6,7 +6,7 @@ import { EndpointError } from '../upstream/endpoint-error.ts'
 import type { EmbeddingModel } from '../upstream/settings.ts'
 import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
-import type { TokenCounter } from './tokens/token-counter.ts'
+import type { TokenCounter } from './token-counter.ts'
 
 /** Tokens that go into one request to the endpoint: OpenAI refuses more than 300,000. */
 export const BATCH_TOKENS_MAX = 250_000

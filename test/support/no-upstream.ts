@@ -1,6 +1,6 @@
 import { createEmbeddings } from '../../src/embeddings/embeddings.ts'
-import { createTokenCounter } from '../../src/embeddings/tokens/token-counter.ts'
-import { loadCl100k } from '../../src/embeddings/tokens/vocabulary.ts'
+import { createTokenCounter } from '../../src/embeddings/token-counter.ts'
+import { loadCl100k } from '../../src/embeddings/byte-pairs.ts'
 import { createImages } from '../../src/images/images.ts'
 import { createWebSearch } from '../../src/search/web-search.ts'
 import type { UpstreamServices } from '../../src/start/app-routes.ts'

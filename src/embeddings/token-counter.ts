@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { countPiece, STEPS_PER_PAUSE } from './count-piece.ts'
-import { bytesOf, type Vocabulary } from './vocabulary.ts'
+import { createSerialQueue } from '../runtime/serial-queue.ts'
+import { bytesOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
 /** Counts tokens; see README.md of this folder for whose. */
 export type TokenCounter = {
@@ -17,10 +17,28 @@ export type TokenCounter = {
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
+/** Longest pieces that are remembered with their counts: texts are made of the same words again and again. */
+const REMEMBERED_LENGTH_MAX = 32
+/** So many are remembered, under 2 MB; then all are forgotten. */
+const REMEMBERED_MAX = 16_384
+
 /** Counter over a vocabulary that is loaded when it is first needed, and once. */
 export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounter {
   let loading: Promise<Vocabulary> | null = null
-  const takeTurn = createTurns()
+  const longPieces = createSerialQueue()
+  const remembered = new Map<string, number>()
+
+  async function countNew(piece: string, vocabulary: Vocabulary, signal: AbortSignal): Promise<number> {
+    const bytes = bytesOf(piece)
+    const counting = () => countInTurns(bytes, vocabulary, signal)
+    const count = await (bytes.length > LONG_PIECE_BYTES ? longPieces.run(counting) : counting())
+    if (piece.length <= REMEMBERED_LENGTH_MAX) {
+      if (remembered.size >= REMEMBERED_MAX) remembered.clear()
+      remembered.set(piece, count)
+    }
+    return count
+  }
+
   return {
     async count(text, { max, signal }) {
       loading ??= load()
@@ -30,16 +48,7 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
       let count = 0
       let work = 0
       for (const [piece] of text.matchAll(vocabulary.pattern)) {
-        const bytes = bytesOf(piece)
-        const endTurn = bytes.length > LONG_PIECE_BYTES ? await takeTurn(signal) : null
-        try {
-          const steps = countPiece(bytes, vocabulary)
-          let step = steps.next()
-          for (; !step.done; step = steps.next()) await pause(signal)
-          count += step.value
-        } finally {
-          endTurn?.()
-        }
+        count += remembered.get(piece) ?? (await countNew(piece, vocabulary, signal))
         if (count > max) return null
         work += piece.length
         if (work < STEPS_PER_PAUSE) continue
@@ -51,30 +60,17 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
   }
 }
 
+async function countInTurns(bytes: string, vocabulary: Vocabulary, signal: AbortSignal): Promise<number> {
+  signal.throwIfAborted()
+  const steps = countPiece(bytes, vocabulary)
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return value
+    await pause(signal)
+  }
+}
+
 async function pause(signal: AbortSignal): Promise<void> {
   await nextTurn()
   signal.throwIfAborted()
-}
-
-/** Turns that are taken one after another, in the order they were asked for: each gives how to end it, or throws the signal's reason. */
-function createTurns(): (signal: AbortSignal) => Promise<() => void> {
-  let last: Promise<void> = Promise.resolve()
-  return async (signal) => {
-    const before = last
-    const { promise: ended, resolve: end } = Promise.withResolvers<void>()
-    last = before.then(() => ended)
-    const left = Promise.withResolvers<never>()
-    const leave = () => left.reject(signal.reason)
-    signal.addEventListener('abort', leave, { once: true })
-    try {
-      signal.throwIfAborted()
-      await Promise.race([before, left.promise])
-      return end
-    } catch (error) {
-      end()
-      throw error
-    } finally {
-      signal.removeEventListener('abort', leave)
-    }
-  }
 }

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { countTokens } from 'gpt-tokenizer/encoding/cl100k_base'
 import { describe, expect, it } from 'vitest'
-import { createTokenCounter, LONG_PIECE_BYTES } from '../../../../src/embeddings/tokens/token-counter.ts'
-import { loadCl100k } from '../../../../src/embeddings/tokens/vocabulary.ts'
+import { loadCl100k } from '../../../src/embeddings/byte-pairs.ts'
+import { createTokenCounter, LONG_PIECE_BYTES } from '../../../src/embeddings/token-counter.ts'
 
 const counter = createTokenCounter(loadCl100k)
 const never = new AbortController().signal
@@ -32,6 +32,13 @@ describe('a token counter', () => {
       }),
       { numRuns: 500 },
     )
+  })
+
+  it('counts the same again, and after more words than it remembers', async () => {
+    const words = Array.from({ length: 40_000 }, (_, index) => index.toString(36).replaceAll(/\d/g, 'é'))
+    const text = words.join(' ')
+    const tokens = countTokens(text)
+    expect([await count(text), await count(text)]).toEqual([tokens, tokens])
   })
 
   it('counts what looks like a special token as text', async () => {
