@@ -1,8 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { getHeapStatistics } from 'node:v8'
 import type { SocketMode } from './listen-socket.ts'
-import { parseGivenMeasurements } from './nsm/given-measurements.ts'
-import type { SourceMeasurements } from './nsm/measured-source.ts'
 import type { ProviderEntry } from './protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
@@ -30,16 +28,10 @@ export type EnclaveConfig = {
    */
   readonly nsm: 'device' | 'software'
   /**
-   * NSM_ROOT_FILE: where the software NSM keeps its development root. Default: in memory, which no check can use after a
-   * restart. Not in production.
+   * NSM_SOCKET: Unix socket that a software NSM listens on (src/local/nsm). Required with NSM=software; null with a device.
+   * Not in production.
    */
-  readonly nsmRootFile: string | null
-  /**
-   * NSM_MEASUREMENTS_FILE: what the software NSM shows in PCR0 to 2, JSON {"0", "1", "2"} of 96 hex digits each: of a booted
-   * image (enclave/image/boot) only the machine that boots it knows them. Default: it measures its own source. Not in
-   * production, and not with NSM=device, which is told by nobody here.
-   */
-  readonly nsmMeasurements: SourceMeasurements | null
+  readonly nsmSocket: string | null
   /** CHAIN_ID: the EVM chain that tree heads are signed for, 1 to 2^53-1. Required: a guess would be signed. */
   readonly chainId: number
   /** CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required, as CHAIN_ID. */
@@ -122,8 +114,7 @@ export function readConfig(
     socketPath: variables.required('ENCLAVE_SOCKET', parseSocketPath, ''),
     socketMode: variables.read('ENCLAVE_SOCKET_MODE', parseSocketMode, 0o600),
     nsm: variables.read('NSM', parseNsm, 'software'),
-    nsmRootFile: variables.read('NSM_ROOT_FILE', (text) => text, null),
-    nsmMeasurements: variables.readFile('NSM_MEASUREMENTS_FILE', parseGivenMeasurements),
+    nsmSocket: variables.read('NSM_SOCKET', parseSocketPath, null),
     chainId: variables.required('CHAIN_ID', (text) => parseInteger(text, 1, Number.MAX_SAFE_INTEGER), 0),
     contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
     providers: readProviders(variables),
@@ -134,7 +125,7 @@ export function readConfig(
   }
   const faults = [
     ...variables.faults,
-    ...(isProduction ? productionFaults(config, environment) : developmentFaults(config)),
+    ...(isProduction ? productionFaults : developmentFaults)(config, environment),
   ]
   if (faults.length > 0) throw new ConfigError(faults)
   return config
@@ -168,10 +159,14 @@ function readProviders(variables: Variables): readonly ProviderEntry[] {
   return [{ name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'] }, ...table]
 }
 
-function developmentFaults({ nsm, nsmMeasurements }: EnclaveConfig): readonly string[] {
-  return nsm === 'device' && nsmMeasurements !== null
-    ? ['NSM_MEASUREMENTS_FILE: expected with NSM=software alone: a device knows its own']
-    : []
+function developmentFaults(
+  { nsm, nsmSocket }: EnclaveConfig,
+  { NSM, NSM_SOCKET }: Readonly<Record<string, string | undefined>>,
+): readonly string[] {
+  if (nsm === 'device' && nsmSocket !== null)
+    return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
+  // Of what cannot be read, an NSM of no known kind and a path that is too long, a fault was noted.
+  return (NSM || 'software') === 'software' && !NSM_SOCKET ? ['NSM_SOCKET: required with NSM=software'] : []
 }
 
 function productionFaults(
@@ -180,9 +175,7 @@ function productionFaults(
 ): readonly string[] {
   const faults: string[] = []
   if (config.nsm !== 'device') faults.push('NSM: expected device in production')
-  if (config.nsmRootFile !== null) faults.push('NSM_ROOT_FILE: a development root has no place in production')
-  if (environment.NSM_MEASUREMENTS_FILE)
-    faults.push('NSM_MEASUREMENTS_FILE: simulated measurements have no place in production')
+  if (environment.NSM_SOCKET) faults.push('NSM_SOCKET: a software NSM has no place in production')
   if (environment.DEMO_PROVIDER_ORIGIN) faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
   if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
     faults.push('PROVIDERS_FILE: expected https origins alone in production')

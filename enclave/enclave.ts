@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeHex } from '../attestation/bytes.ts'
+import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
 import { makeAccount } from './account.ts'
 import { keepAttestation } from './attestation-keeper.ts'
-import { bootConfiguration, digestBootConfiguration } from './boot-configuration.ts'
+import { bootConfiguration } from './boot-configuration.ts'
 import { keepBootStatement } from './boot-statement.ts'
 import type { CompletionCore } from './calls/serve-completion.ts'
 import type { EnclaveConfig } from './config.ts'
@@ -96,7 +97,7 @@ export async function startEnclave(
   const bootStatement = keepBootStatement({ notary, domain, configuration, log: core.log, attestation })
   const gate: Gate = { running: 0, isClosed: false }
   const publicKey = `0x${encodeHex(account.publicKey)}`
-  const server = createEnclaveServer({ core, boot, bootStatement, gate, publicKey, log })
+  const server = createEnclaveServer({ core, boot, configuration, bootStatement, gate, publicKey, log })
   const closeAll = async () => {
     attestation.stop()
     const closed = new Promise((resolve) => server.close(resolve))

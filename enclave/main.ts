@@ -1,11 +1,10 @@
-import { join } from 'node:path'
 import { ConfigError, type EnclaveConfig, readConfig } from './config.ts'
 import { startEnclave } from './enclave.ts'
 import { SocketError } from './listen-socket.ts'
 import { createLog, describeError } from './logger.ts'
 import { openDeviceNsm } from './nsm/device-nsm.ts'
 import { type Nsm, NsmError } from './nsm/nsm.ts'
-import { openSoftwareNsm } from './nsm/software-nsm.ts'
+import { openSocketNsm } from './nsm/socket-nsm.ts'
 
 /**
  * The enclave process: README.md of this folder. Standard output gets one line, the ready line; standard error the log,
@@ -49,14 +48,9 @@ async function run(): Promise<void> {
   process.on('SIGINT', () => stop('SIGINT'))
 }
 
-function openNsm({ nsm, nsmRootFile, nsmMeasurements }: EnclaveConfig): Promise<Nsm> {
-  if (nsm === 'device') return openDeviceNsm()
-  return openSoftwareNsm({
-    rootFile: nsmRootFile,
-    measuredRoot: join(import.meta.dirname, '..'),
-    measurements: nsmMeasurements,
-    now: Date.now,
-  })
+/** Only with NSM=software is there a socket, and production refuses both. */
+function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
+  return nsmSocket === null ? openDeviceNsm() : openSocketNsm(nsmSocket)
 }
 
 function die(event: string, error: unknown): never {

@@ -2,7 +2,6 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { decodeHex, encodeHex } from '../attestation/bytes.ts'
 import { headAttestationUserData } from '../attestation/evidence/head-statement.ts'
 import { measureJson } from '../attestation/json/json-size.ts'
-import { digestBootConfiguration } from './boot-configuration.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
 import { CallerGone, CallFault, logFull, ProviderRefusal } from './call-fault.ts'
 import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/decode-call.ts'
@@ -44,6 +43,8 @@ export type Gate = { running: number; isClosed: boolean }
 export type ServerOptions = {
   readonly core: CompletionCore
   readonly boot: BootConfiguration
+  /** Digest of it (digestBootConfiguration). */
+  readonly configuration: Uint8Array
   readonly bootStatement: BootStatementKeeper
   readonly gate: Gate
   readonly publicKey: string
@@ -144,12 +145,11 @@ async function pull(
  * head lacks came after the block, and what it has was there by the document's time.
  */
 async function attestHead(
-  { core: { account, attestation, log }, boot }: ServerOptions,
+  { core: { account, attestation, log }, configuration }: ServerOptions,
   request: IncomingMessage,
 ): Promise<HeadAttestationReply> {
   const asked = decodeHeadAttestationRequest(await readRequest(request, CONTROL_REQUEST_BYTES_MAX))
   const head = log.head()
-  const configuration = digestBootConfiguration(boot)
   const document = await attestation.attestStatement({
     userData: headAttestationUserData({ configuration, notary: account.notary, ...head }),
     nonce: decodeHex(asked.block_hash),

@@ -1,5 +1,6 @@
 import { encodeHex } from '../../attestation/bytes.ts'
-import { bootConfiguration, digestBootConfiguration } from '../boot-configuration.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import { bootConfiguration } from '../boot-configuration.ts'
 import { ConfigError, readConfig } from '../config.ts'
 import { BuildError } from './build-error.ts'
 import type { FileTree } from './file-tree.ts'

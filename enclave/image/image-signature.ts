@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { p384 } from '@noble/curves/nist.js'
 import { parseSigningCertificate } from '../../attestation/eif/signing-certificate.ts'
-import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../nsm/cbor.ts'
+import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../protocol/cbor.ts'
 
 /** Who signs an image. Made by openImageSigner. */
 export type ImageSigner = {

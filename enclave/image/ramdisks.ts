@@ -5,7 +5,7 @@ export const PROGRAM_FOLDER = 'opt/affidavit'
 
 /** What the application ramdisk is made of. */
 export type ApplicationParts = {
-  /** All tracked files of the measured folders, by their paths in the project. */
+  /** What the verifier loads of our own, by its paths in the project. */
   readonly sources: FileTree
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
   readonly dependencies: FileTree

@@ -26,6 +26,9 @@ const BRIDGE_USER_ID = 10_002
 /** Where a development image's demonstration provider is, inside the enclave; a bridge leads from there to the host. */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
+/** Where a development image's bridge finds the software NSM, on the one host that the guest reaches. */
+export const NSM_PORT = 8089
+
 /** A way out of the enclave: a loopback address that a provider's name leads to, and the host's vsock port behind it. */
 export type Bridge = {
   readonly host: string
@@ -75,6 +78,16 @@ export function writeSettings(settings: ImageSettings): FileTree {
   return new Map(files)
 }
 
+/**
+ * What only a development image has: the demonstration provider, and a security module in software. That is outside of the
+ * image as a hypervisor's is, and a bridge leads to it.
+ */
+const DEVELOPMENT_VARIABLES = [
+  'NSM_SOCKET=/run/nsm/nsm.sock',
+  `NSM_PORT=${NSM_PORT}`,
+  `DEMO_PROVIDER_ORIGIN=${DEMO_PROVIDER_ORIGIN}`,
+]
+
 /** Names and ids, of users and of their groups. */
 const USERS = [
   ['root', 0],
@@ -96,7 +109,7 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
     'ENCLAVE_SOCKET_MODE=660',
     'PROVIDERS_FILE=/etc/affidavit/providers.json',
     'PROVIDER_CA_FILE=/etc/affidavit/provider-cas.pem',
-    ...(isDevelopment ? [`DEMO_PROVIDER_ORIGIN=${DEMO_PROVIDER_ORIGIN}`] : []),
+    ...(isDevelopment ? DEVELOPMENT_VARIABLES : []),
   ])
 }
 

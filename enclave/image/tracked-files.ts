@@ -1,41 +1,52 @@
-import { readFile, readlink } from 'node:fs/promises'
+import { lstat, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { MEASURED_FOLDERS } from '../nsm/measured-source.ts'
 import { BuildError } from './build-error.ts'
 import type { FileTree, TreeEntry } from './file-tree.ts'
+import { listLoadedSources, SourceError } from './loaded-sources.ts'
 import { runCommand } from './run-command.ts'
 
 /** The sources that an image is built from. */
 export type TrackedSources = {
-  /** Every file of `attestation/` and `enclave/` that git tracks, as it is on the disk now. */
+  /** The files that the verifier loads, and no others, as they are on the disk now. */
   readonly files: FileTree
   /** Commit that is checked out, hex. */
   readonly commit: string
   /** When it was committed, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Files that differ from that commit, or that git does not know, of these folders and of MANIFESTS. An image of such sources cannot
-   * be rebuilt by others.
+   * Those of them that differ from that commit, or that git does not know, and of the builder's own files. An image of such
+   * sources cannot be rebuilt by others.
    */
   readonly uncommitted: readonly string[]
 }
 
-/** Files outside of the measured folders that an image is built by: version, and versions and digests of npm's packages. */
-const MANIFESTS = ['package.json', 'package-lock.json'] as const
+/**
+ * What an image is built by beside what the verifier loads: the builder with its scripts and pins, the version, and npm's
+ * packages. What the builder imports of other folders is not among it.
+ */
+const BUILT_BY = [
+  'enclave/image',
+  ':(exclude,glob)enclave/image/**/*.md',
+  'package.json',
+  'package-lock.json',
+] as const
 
 /**
- * Reads the measured folders below `root`, a git checkout. Modes are those that git tracks (executable or not): those of
- * the disk depend on the umask. Throws BuildError `no_work_tree`.
+ * Reads what the verifier loads (listLoadedSources) of `root`, a git checkout. Modes are those that git tracks (executable
+ * or not): those of the disk depend on the umask. Throws BuildError `no_work_tree`.
  */
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
+  const loaded = await listLoadedSources(root).catch((error: unknown) => {
+    throw error instanceof SourceError ? new BuildError('no_work_tree', error.message) : error
+  })
   const [listed, head, status] = await Promise.all([
-    git(root, ['ls-files', '--stage', '-z', '--', ...MEASURED_FOLDERS]),
+    git(root, ['--literal-pathspecs', 'ls-files', '--stage', '-z', '--', ...loaded]),
     git(root, ['-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD']),
-    git(root, [...STATUS, '--', ...MEASURED_FOLDERS, ...MANIFESTS]),
+    git(root, [...STATUS, '--', ...loaded.map((path) => `:(literal)${path}`), ...BUILT_BY]),
   ])
-  const entries = splitZeros(listed).map(parseStaged)
+  const modes = new Map(splitZeros(listed).map(parseStaged))
   const files = await Promise.all(
-    entries.map(async ({ path, mode }) => [path, await readEntry(join(root, path), mode)] as const),
+    loaded.map(async (path) => [path, await readEntry(join(root, path), modes.get(path))] as const),
   )
   const [commit = '', seconds = ''] = head.trim().split(' ')
   return {
@@ -52,16 +63,15 @@ const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-re
 const STATUS_LENGTH = 3
 
 /** `mode object stage\tpath`; a path may have tabs of its own. */
-function parseStaged(line: string): { readonly path: string; readonly mode: string } {
-  return { path: line.slice(line.indexOf('\t') + 1), mode: line.slice(0, line.indexOf(' ')) }
+function parseStaged(line: string): readonly [path: string, mode: string] {
+  return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }
 
-async function readEntry(path: string, mode: string): Promise<TreeEntry> {
-  if (mode === '120000') return { kind: 'link', target: await readlink(path) }
-  const data = await readFile(path).catch(() => {
-    throw new BuildError('no_work_tree', `${path} is tracked by git and cannot be read`)
-  })
-  return { kind: 'file', mode: mode === '100755' ? 0o755 : 0o644, data }
+/** `mode` is git's; of a file that git does not know there is none. */
+async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
+  if (!(await lstat(path)).isFile())
+    throw new BuildError('no_work_tree', `${path}: expected a plain file, behind a link may be anything`)
+  return { kind: 'file', mode: mode === '100755' ? 0o755 : 0o644, data: await readFile(path) }
 }
 
 function splitZeros(text: string): readonly string[] {

@@ -1,14 +1,13 @@
 import { closeSync, constants as fsConstants, openSync } from 'node:fs'
 import { constants as osConstants } from 'node:os'
-import { createNsmClient, type NsmTransport } from './client.ts'
-import { loadNativeCalls, type NativeCalls } from './native-calls.ts'
-import { NSM_REQUEST_BYTES_MAX, NSM_RESPONSE_BYTES_MAX, type Nsm, NsmError } from './nsm.ts'
+import { NSM_REQUEST_BYTES_MAX, NSM_RESPONSE_BYTES_MAX } from '../protocol/nsm-wire.ts'
+import { createNsmClient, type Nsm, NsmError, type NsmTransport } from './nsm.ts'
 
 /** Where a Nitro enclave's kernel puts the module. */
-export const NSM_DEVICE_PATH = '/dev/nsm'
+const NSM_DEVICE_PATH = '/dev/nsm'
 
 /** _IOWR(0x0A, 0, struct nsm_raw): four u64, 32 bytes (linux/include/uapi/linux/nsm.h). */
-export const NSM_IOCTL_COMMAND = 0xc020_0a00
+const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
  * Gives the enclave's own security module. The device is opened once and kept. `native` is replaced in tests only.
@@ -69,5 +68,40 @@ function openDevice(path: string): number {
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown'
     throw new NsmError('Unavailable', `cannot open the security module's device: ${reason}`, { cause: error })
+  }
+}
+
+/** The two things that JavaScript cannot do by itself and the device needs. */
+export type NativeCalls = {
+  /** Where the memory of an ArrayBuffer lies. Stays right as long as something holds the buffer. */
+  addressOf(memory: ArrayBuffer): bigint
+  /** ioctl(2) on a worker thread. `errno` means something only where `result` is -1. */
+  ioctl(call: IoctlCall): Promise<{ readonly result: number; readonly errno: number }>
+}
+
+export type IoctlCall = {
+  readonly descriptor: number
+  readonly command: number
+  /** The third argument: address of a structure. The caller keeps its memory, and all it points to, alive. */
+  readonly address: bigint
+}
+
+/** Loads the C library's ioctl through koffi. Nothing else in the enclave loads koffi. Throws where koffi cannot. */
+export async function loadNativeCalls(): Promise<NativeCalls> {
+  const { default: koffi } = await import('koffi')
+  // Declared without `...`, since koffi makes variadic calls only on the main thread, where each would stall the
+  // enclave. The calling conventions of Linux on x86-64 and AArch64 pass these three arguments alike both ways.
+  const ioctl = koffi.load(null).func('int ioctl(int descriptor, unsigned long command, void *address)')
+  return {
+    addressOf: (memory) => koffi.address(memory),
+    ioctl: ({ descriptor, command, address }) =>
+      new Promise((resolve, reject) => {
+        ioctl.async(descriptor, command, address, (error: unknown, result: number) => {
+          // koffi restores the worker thread's errno for the time of this callback only.
+          const errno = koffi.errno()
+          if (error === null) resolve({ result, errno })
+          else reject(error)
+        })
+      }),
   }
 }

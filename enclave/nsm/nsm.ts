@@ -1,6 +1,18 @@
+import { Decoder } from 'cbor-x'
+import { encodeMap, encodeOptionalBytes, encodeText } from '../protocol/cbor.ts'
+import {
+  type AttestationInput,
+  NSM_REQUEST_BYTES_MAX,
+  NSM_WIRE_ERRORS,
+  type NsmRequest,
+  type NsmResponse,
+  type NsmWireError,
+} from '../protocol/nsm-wire.ts'
+
 /**
- * The Nitro security module as the enclave uses it. Two things speak this: the device of a Nitro enclave
- * (device-nsm.ts) and, in development, the software module (software-nsm.ts). Calls run one at a time, in order.
+ * The Nitro security module as the enclave uses it. Two things speak its messages: the device of a Nitro enclave
+ * (device-nsm.ts) and, in development, a module in software behind a socket (socket-nsm.ts). Calls run one at a time, in
+ * order.
  */
 export type Nsm = {
   readonly kind: 'software' | 'device'
@@ -11,75 +23,12 @@ export type Nsm = {
   attest(input: AttestationInput): Promise<Uint8Array>
   /** Gives `length` bytes (0 to RANDOM_BYTES_MAX) of the module's randomness. */
   random(length: number): Promise<Uint8Array>
-  describe(): Promise<NsmDescription>
-  describePcr(index: number): Promise<PcrState>
-  /** Sets PCR `index` (16..31, unlocked) to SHA384(old || data) and gives the new value, 48 bytes. */
-  extendPcr(input: { readonly index: number; readonly data: Uint8Array }): Promise<Uint8Array>
-  /** Locks one PCR for the life of the enclave; documents list it from then on. */
-  lockPcr(index: number): Promise<void>
-  /** Locks PCRs 0 up to, not including, `range`. Already locked ones stay so. */
-  lockPcrs(range: number): Promise<void>
-  /** Lets go of the device. Later calls fail with code Closed. */
+  /** Lets go of the module. Later calls fail with code Closed. */
   close(): void
 }
 
-export type AttestationInput = {
-  /** 1 to ATTESTATION_FIELD_BYTES_MAX bytes. */
-  readonly publicKey: Uint8Array | null
-  /** 0 to ATTESTATION_FIELD_BYTES_MAX bytes; empty is not the same as null. */
-  readonly userData: Uint8Array | null
-  readonly nonce: Uint8Array | null
-}
-
-export type NsmDescription = {
-  readonly versionMajor: number
-  readonly versionMinor: number
-  readonly versionPatch: number
-  /** `i-<instance id>-enc<enclave id>`. */
-  readonly moduleId: string
-  readonly pcrCount: number
-  readonly lockedPcrs: readonly number[]
-  /** Hash of the PCR bank; `SHA384` on every Nitro system so far. */
-  readonly digest: string
-}
-
-export type PcrState = { readonly locked: boolean; readonly value: Uint8Array }
-
-/** Request and response sizes of the driver (linux/drivers/misc/nsm.c). */
-export const NSM_REQUEST_BYTES_MAX = 0x1000
-export const NSM_RESPONSE_BYTES_MAX = 0x3000
-
-/** Real documents carry up to this in public_key, user_data and nonce each; AWS's texts say 512 and 1024. */
-export const ATTESTATION_FIELD_BYTES_MAX = 1024
-
 /** Most that one call of random() gives; each module answer holds 256 bytes. */
-export const RANDOM_BYTES_MAX = 65_536
-
-/** Registers of one module. 0..15 are locked at boot. */
-export const PCR_COUNT = 32
-
-/** The module's own error names (aws-nitro-enclaves-nsm-api, ErrorCode), as they stand on the wire. */
-export const NSM_WIRE_ERRORS = [
-  'Success',
-  'InvalidArgument',
-  'InvalidIndex',
-  'InvalidResponse',
-  'ReadOnlyIndex',
-  'InvalidOperation',
-  'BufferTooSmall',
-  'InputTooLarge',
-  'InternalError',
-] as const
-
-export type NsmWireError = (typeof NSM_WIRE_ERRORS)[number]
-
-/** Wire errors, and the faults that arise before a request reaches a module. */
-export type NsmErrorCode =
-  | NsmWireError
-  | 'Closed' //         the Nsm was closed
-  | 'Unavailable' //    no device, or no access to it
-  | 'InvalidRoot' //    the development root's file cannot be used
-  | 'InvalidSource' //  the folders to be measured cannot be read as expected
+const RANDOM_BYTES_MAX = 65_536
 
 /** A security module that refused or failed. `code` is stable; the message is for people. */
 export class NsmError extends Error {
@@ -90,4 +39,134 @@ export class NsmError extends Error {
     super(message, options)
     this.code = code
   }
+}
+
+/** Wire errors, and the faults that arise before a request reaches a module. */
+export type NsmErrorCode =
+  | NsmWireError
+  | 'Closed' //         the Nsm was closed
+  | 'Unavailable' //    no module, or no access to it
+
+/** Carries one encoded request to a module and brings its encoded answer back. */
+export type NsmTransport = {
+  exchange(request: Uint8Array): Promise<Uint8Array>
+  close(): void
+}
+
+/**
+ * Gives the Nsm that talks through `transport`: one request at a time, in the order of the calls, because the
+ * device takes no more. Errors of the module arrive as NsmError with the module's code; an answer that does not
+ * belong to the request as InvalidResponse.
+ */
+export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
+  let tail: Promise<unknown> = Promise.resolve()
+  let closed = false
+
+  const send = async (request: NsmRequest): Promise<NsmResponse> => {
+    if (closed) throw new NsmError('Closed', 'the security module was closed')
+    const bytes = encodeRequest(request)
+    if (bytes.length > NSM_REQUEST_BYTES_MAX)
+      throw new NsmError(
+        'InputTooLarge',
+        `request of ${bytes.length} bytes, at most ${NSM_REQUEST_BYTES_MAX} go`,
+      )
+    return decodeResponse(await transport.exchange(bytes))
+  }
+  const call = <Kind extends NsmRequest['kind']>(request: NsmRequest & { readonly kind: Kind }) => {
+    const answer = tail.then(() => send(request))
+    tail = answer.catch(() => undefined)
+    return answer.then((response) => expectKind(response, request.kind))
+  }
+
+  return {
+    kind,
+    attest: async (input) => (await call({ kind: 'Attestation', ...input })).document,
+    random: async (length) => {
+      if (!Number.isInteger(length) || length < 0 || length > RANDOM_BYTES_MAX)
+        throw new NsmError('InvalidArgument', `expected 0..${RANDOM_BYTES_MAX} random bytes, got ${length}`)
+      return collectRandom(length, async () => (await call({ kind: 'GetRandom' })).random)
+    },
+    close: () => {
+      if (closed) return
+      closed = true
+      // A call under way still uses the transport; those queued behind it fail as Closed.
+      tail = tail.then(() => transport.close()).catch(() => undefined)
+    },
+  }
+}
+
+/** Gives the request's bytes on the wire, member order as AWS's client writes it. */
+export function encodeRequest(request: NsmRequest): Uint8Array {
+  if (request.kind === 'GetRandom') return encodeText(request.kind)
+  const { userData, nonce, publicKey } = request
+  const members = encodeMap([
+    [encodeText('user_data'), encodeOptionalBytes(userData)],
+    [encodeText('nonce'), encodeOptionalBytes(nonce)],
+    [encodeText('public_key'), encodeOptionalBytes(publicKey)],
+  ])
+  return encodeMap([[encodeText(request.kind), members]])
+}
+
+/** Reads a response; member order does not matter. Throws NsmError InvalidResponse. */
+export function decodeResponse(bytes: Uint8Array): NsmResponse {
+  let value: unknown
+  try {
+    value = decoder.decode(bytes)
+  } catch (error) {
+    throw new NsmError('InvalidResponse', 'expected one CBOR item', { cause: error })
+  }
+  const entry = value instanceof Map && value.size === 1 ? [...value][0] : undefined
+  const [kind, members]: readonly unknown[] = entry ?? [value]
+  switch (kind) {
+    case 'GetRandom':
+      return { kind, random: bytesOf(kind, members, 'random') }
+    case 'Attestation':
+      return { kind, document: bytesOf(kind, members, 'document') }
+    case 'Error':
+      return { kind, code: NSM_WIRE_ERRORS.find((code) => code === members) ?? 'InternalError' }
+    default:
+      throw new NsmError(
+        'InvalidResponse',
+        typeof kind === 'string'
+          ? `the module answered ${JSON.stringify(kind.slice(0, 32))}`
+          : 'expected a name, or a map of one name to its members',
+      )
+  }
+}
+
+const decoder = new Decoder({ useRecords: false, mapsAsObjects: false })
+
+function bytesOf(kind: string, members: unknown, name: string): Uint8Array {
+  const value: unknown = members instanceof Map ? members.get(name) : undefined
+  if (value instanceof Uint8Array) return new Uint8Array(value)
+  throw new NsmError('InvalidResponse', `${kind}: expected a byte string in ${name}`)
+}
+
+function expectKind<Kind extends NsmRequest['kind']>(
+  response: NsmResponse,
+  kind: Kind,
+): NsmResponse & { readonly kind: Kind } {
+  if (response.kind === 'Error') throw new NsmError(response.code, `the security module refused ${kind}`)
+  if (isKind(response, kind)) return response
+  throw new NsmError('InvalidResponse', `asked ${kind}, the security module answered ${response.kind}`)
+}
+
+function isKind<Kind extends NsmRequest['kind']>(
+  response: NsmResponse,
+  kind: Kind,
+): response is NsmResponse & { readonly kind: Kind } {
+  return response.kind === kind
+}
+
+async function collectRandom(length: number, next: () => Promise<Uint8Array>): Promise<Uint8Array> {
+  const result = new Uint8Array(length)
+  let filled = 0
+  while (filled < length) {
+    const part = await next()
+    if (part.length === 0) throw new NsmError('InvalidResponse', 'GetRandom answered with no bytes')
+    const taken = part.subarray(0, length - filled)
+    result.set(taken, filled)
+    filled += taken.length
+  }
+  return result
 }

@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
-import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+import { SoftwareNsmError } from './nsm/development-root.ts'
+import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
+import { StartFailure, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** What the enclave's process says in its ready line (enclave/main.ts). */
 export type EnclaveReady = {
@@ -30,36 +32,51 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**
- * Starts an enclave process with a simulated security module. It gets the variables given here and no others: the
+ * Starts an enclave process, and for it a security module in software beside this gateway: in the enclave it would be
+ * measured with it. The enclave gets the variables given here and no others: the
  * gateway's secrets are none of its business. One that died is started again, with a new key and a new log.
  * Rejects with StartFailure, which repeats what the enclave said of its configuration.
  */
-export function startEnclaveProcess(
+export async function startEnclaveProcess(
   options: EnclaveOptions,
   log: Logger,
 ): Promise<SupervisedProcess<EnclaveReady>> {
+  const nsm = await serveNsm(options)
   const environment = {
     ...options.variables,
     ENCLAVE_SOCKET: options.socketPath,
     NSM: 'software',
-    NSM_ROOT_FILE: options.nsmRootFile,
+    NSM_SOCKET: nsm.socketPath,
     CHAIN_ID: String(options.chainId),
     CONTRACT_ADDRESS: options.contract,
     DEMO_PROVIDER_ORIGIN: options.demoOrigin ?? '',
     SHUTDOWN_GRACE_MS: String(options.shutdownGraceMs),
   }
-  return superviseProcess(
-    {
-      name: 'enclave',
-      file: MAIN,
-      environmentOf: () => environment,
-      parseReady,
-      describeFault,
-      startTimeoutMs: START_TIMEOUT_MS,
-      stopTimeoutMs: options.shutdownGraceMs + STOP_MARGIN_MS,
-    },
-    log,
-  )
+  const plan = {
+    name: 'enclave',
+    file: MAIN,
+    environmentOf: () => environment,
+    parseReady,
+    describeFault,
+    startTimeoutMs: START_TIMEOUT_MS,
+    stopTimeoutMs: options.shutdownGraceMs + STOP_MARGIN_MS,
+  }
+  try {
+    const enclave = await superviseProcess(plan, log)
+    const stop = () => enclave.stop().finally(nsm.close)
+    return { ...enclave, stop }
+  } catch (error) {
+    await nsm.close()
+    throw error
+  }
+}
+
+async function serveNsm({ socketPath, nsmRootFile }: EnclaveOptions): Promise<NsmServer> {
+  // As short as the enclave's own: the kernel takes about 100 bytes.
+  const nsmSocket = `${socketPath.replace(/\.sock$/, '')}.nsm`
+  return serveSoftwareNsm({ socketPath: nsmSocket, rootFile: nsmRootFile }).catch((error: unknown) => {
+    throw error instanceof SoftwareNsmError ? new StartFailure(`enclave: ${error.message}`) : error
+  })
 }
 
 function parseReady(notice: unknown): EnclaveReady | null {

@@ -1,5 +1,5 @@
-import { decodeBase64, decodeHex, encodeUtf8, equalBytes, sha256 } from '../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../attestation/json/canonical.ts'
+import { decodeBase64, decodeHex, equalBytes, sha256 } from '../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
@@ -119,7 +119,7 @@ async function verifyIdentity(
   try {
     const document = decodeBase64(identity.attestation)
     const facts = await verifyAttestation(document, policyFor(document, isProduction), at)
-    const digest = sha256(encodeUtf8(canonicalizeJson(identity.boot_configuration)))
+    const digest = digestBootConfiguration(identity.boot_configuration)
     if (facts.publicKey === null || !equalBytes(facts.publicKey, decodeHex(identity.public_key)))
       return faulty('expected its attestation document to carry its key')
     if (facts.userData === null || !equalBytes(facts.userData, digest))

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import http from 'node:http'
-import { join } from 'node:path'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '../../attestation/bytes.ts'
 import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
@@ -10,10 +9,10 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { FRESH_CALLS_MAX } from '../../enclave/attestation-keeper.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import { ENCLAVE_PATHS, type HeadAttestationReply } from '../../enclave/protocol/messages.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
+import { openSoftwareNsm } from '../support/software-nsm.ts'
 import { readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
 
 const BLOCK_HASH = `0x${'b1'.repeat(32)}`
@@ -29,7 +28,6 @@ let started: TestEnclave
 beforeAll(async () => {
   nsm = await openSoftwareNsm({
     rootFile: null,
-    measuredRoot: join(import.meta.dirname, '../..'),
     now: Date.now,
   })
 })

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   type AttestationKeeper,
@@ -9,8 +8,9 @@ import {
   RETRY_MS,
 } from '../../enclave/attestation-keeper.ts'
 import { CLOCK_SKEW_MAX_MS } from '../../enclave/clock-watch.ts'
-import type { AttestationInput, Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
+import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import type { AttestationInput } from '../../enclave/protocol/nsm-wire.ts'
+import { openSoftwareNsm } from '../support/software-nsm.ts'
 
 const HOUR_MS = 3_600_000
 const publicKey = new Uint8Array(65).fill(4)
@@ -33,7 +33,6 @@ beforeEach(async () => {
   clock.monotonicAheadMs = 0
   nsm = await openSoftwareNsm({
     rootFile: null,
-    measuredRoot: join(import.meta.dirname, '../..'),
     now: Date.now,
   })
 })

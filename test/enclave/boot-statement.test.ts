@@ -1,6 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
 import http from 'node:http'
-import { join } from 'node:path'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
@@ -9,10 +8,10 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { makeAccount } from '../../enclave/account.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import { type BootStatementReply, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, startHostileProvider } from '../support/hostile-provider.ts'
+import { openSoftwareNsm } from '../support/software-nsm.ts'
 import { DOMAIN, readAnswer, startTestEnclave, type TestEnclave } from './support/test-enclave.ts'
 
 let provider: HostileProvider
@@ -39,7 +38,6 @@ const ascending = (list: readonly BootHead[]) =>
 beforeAll(async () => {
   nsm = await openSoftwareNsm({
     rootFile: null,
-    measuredRoot: join(import.meta.dirname, '../..'),
     now: Date.now,
   })
   heads = ascending(await Promise.all([headOf(), headOf(), headOf()]))

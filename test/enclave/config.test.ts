@@ -4,13 +4,14 @@ import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
 import { bundledCas } from '../../enclave/providers/trusted-cas.ts'
 import { createAuthority } from '../support/certificates.ts'
 
-const needed = {
+const inProduction = {
   ENCLAVE_SOCKET: '/tmp/enclave.sock',
   CHAIN_ID: '31337',
   CONTRACT_ADDRESS: '0x5FbDB2315678afecb367f032d93F642f64180aa3',
 }
 const HEAP_BYTES = 2 ** 29
-const production = { ...needed, NODE_ENV: 'production', NSM: 'device' }
+const needed = { ...inProduction, NSM_SOCKET: '/tmp/nsm.sock' }
+const production = { ...inProduction, NODE_ENV: 'production', NSM: 'device' }
 const entry = { name: 'a', origin: 'https://a.example', path: '/v1', models: ['*'] }
 
 function read(environment: Readonly<Record<string, string>>, files: Readonly<Record<string, string>> = {}) {
@@ -39,8 +40,7 @@ describe('readConfig', () => {
       socketPath: '/tmp/enclave.sock',
       socketMode: 0o600,
       nsm: 'software',
-      nsmRootFile: null,
-      nsmMeasurements: null,
+      nsmSocket: '/tmp/nsm.sock',
       chainId: 31337,
       contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
       providers: BUILT_IN_PROVIDERS,
@@ -69,6 +69,7 @@ describe('readConfig', () => {
     const set = {
       ENCLAVE_SOCKET_MODE: '660',
       NSM: 'device',
+      NSM_SOCKET: '',
       PROVIDERS_FILE: 'table.json',
       PROVIDER_CA_FILE: 'ca.pem',
       CONNECT_TIMEOUT_MS: '1',
@@ -165,33 +166,24 @@ describe('readConfig', () => {
   })
 })
 
-describe('NSM_MEASUREMENTS_FILE', () => {
-  const registers = { '0': 'a0'.repeat(48), '1': 'b1'.repeat(48), '2': 'c2'.repeat(48) }
-  const set = { NSM_MEASUREMENTS_FILE: 'm' }
-  const files = { m: JSON.stringify(registers) }
-
-  it('gives the software NSM its measurements', () => {
-    const { nsmMeasurements } = read({ ...needed, ...set }, files)
-    expect(nsmMeasurements?.pcr1).toEqual(new Uint8Array(48).fill(0xb1))
+describe('NSM_SOCKET', () => {
+  it('is required with the software NSM, and leads to it', () => {
+    expect(faultsOf({ ...needed, NSM_SOCKET: '' })).toEqual(['NSM_SOCKET: required with NSM=software'])
+    expect(read(needed).nsmSocket).toBe('/tmp/nsm.sock')
   })
 
   it.each([
-    ['a device', { NSM: 'device' }, files],
-    ['a file that is not there', {}, {}],
-    ['two registers', {}, { m: JSON.stringify({ '0': registers['0'], '1': registers['1'] }) }],
-  ])('is refused with %s', (_, change, given) => {
-    expect(faultsOf({ ...needed, ...set, ...change }, given)).toEqual([
-      expect.stringMatching(/^NSM_MEASUREMENTS_FILE: /),
-    ])
+    ['a device', { NSM: 'device' }],
+    ['more than the kernel takes of a path', { NSM_SOCKET: 's'.repeat(108) }],
+  ])('is refused with %s', (_, change) => {
+    expect(faultsOf({ ...needed, ...change })).toEqual([expect.stringMatching(/^NSM_SOCKET: /)])
   })
 
   it('is refused in production, whatever it holds', () => {
-    expect(faultsOf({ ...production, ...set }, files)).toEqual([
-      'NSM_MEASUREMENTS_FILE: simulated measurements have no place in production',
-    ])
-    expect(faultsOf({ ...production, ...set }, {})).toContain(
-      'NSM_MEASUREMENTS_FILE: simulated measurements have no place in production',
-    )
+    for (const path of ['/tmp/nsm.sock', 's'.repeat(108)])
+      expect(faultsOf({ ...production, NSM_SOCKET: path })).toContain(
+        'NSM_SOCKET: a software NSM has no place in production',
+      )
   })
 })
 
@@ -203,7 +195,7 @@ describe('in production', () => {
   it.each([
     ['the software NSM', { NSM: 'software' }],
     ['an NSM that was not set', { NSM: '' }],
-    ['a development root', { NSM_ROOT_FILE: 'root.pem' }],
+    ['a socket of a software NSM', { NSM_SOCKET: '/tmp/nsm.sock' }],
     ['a demo provider', { DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' }],
     ['a provider over plain http', { PROVIDERS_FILE: 'f' }],
   ])('%s is refused', (_, change) => {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CALL_HEADER, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
+import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
 import { readAnswer } from './support/test-enclave.ts'
@@ -13,6 +14,7 @@ import { readAnswer } from './support/test-enclave.ts'
 const main = join(import.meta.dirname, '../../enclave/main.ts')
 let folder: string
 let socketPath: string
+let nsm: NsmServer
 let provider: HostileProvider
 let script: () => Iterable<Step>
 const children: ChildProcess[] = []
@@ -20,6 +22,7 @@ const children: ChildProcess[] = []
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'affidavit-'))
   socketPath = join(folder, 's')
+  nsm = await serveSoftwareNsm({ socketPath: join(folder, 'n'), rootFile: join(folder, 'root.pem') })
   script = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('planted-answer')) }))]
   provider = await startHostileProvider({ answer: () => script() })
 })
@@ -27,6 +30,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const child of children.splice(0)) child.kill('SIGKILL')
   await provider.close()
+  await nsm.close()
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -37,6 +41,7 @@ function run(environment: Readonly<Record<string, string>> = {}, options: { read
     env: {
       PATH: process.env.PATH,
       ENCLAVE_SOCKET: socketPath,
+      NSM_SOCKET: nsm.socketPath,
       CHAIN_ID: '31337',
       CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
       DEMO_PROVIDER_ORIGIN: provider.origin,
@@ -117,7 +122,13 @@ describe('the enclave process', () => {
   })
 
   it('exits with 1 without the module it is told to use', async () => {
-    const { printed, exited } = run({ NSM: 'device' })
+    const { printed, exited } = run({ NSM: 'device', NSM_SOCKET: '' })
+    expect(await exited).toBe(1)
+    expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
+  })
+
+  it('exits with 1 without the software module behind its socket', async () => {
+    const { printed, exited } = run({ NSM_SOCKET: join(folder, 'nobody') })
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
   })

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { startTestEnclave, type TestEnclave, type TestOptions } from '../enclave/support/test-enclave.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import {
@@ -20,6 +20,7 @@ import {
 import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
 import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 import { SCRIPTED_DOMAIN } from '../support/scripted-enclave.ts'
+import { openSoftwareNsm } from '../support/software-nsm.ts'
 import { until } from '../support/until.ts'
 
 const HOUR_MS = 3_600_000
@@ -114,7 +115,7 @@ describe('a clock that is set wrong', () => {
     const options = { now: () => Date.now() + clock.aheadMs, monotonic: () => performance.now() }
     await start({
       ...options,
-      nsm: await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now: Date.now }),
+      nsm: await openSoftwareNsm({ rootFile: null, now: Date.now }),
     })
     expect((await ask()).status).toBe(200)
     clock.aheadMs = -60_000
@@ -129,7 +130,7 @@ describe('a clock that is set wrong', () => {
     await start({
       now: () => Date.now() + clock.aheadMs,
       monotonic: () => performance.now(),
-      nsm: await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now: Date.now }),
+      nsm: await openSoftwareNsm({ rootFile: null, now: Date.now }),
     })
     script = function* () {
       yield send(EVENT_STREAM_HEAD)
@@ -206,7 +207,7 @@ describe('an enclave that ends in the middle of a call', () => {
 })
 
 async function failingNsm(failure: { readonly isFailing: boolean }, now: () => number): Promise<Nsm> {
-  const nsm = await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now })
+  const nsm = await openSoftwareNsm({ rootFile: null, now })
   return {
     ...nsm,
     attest: async (input) => {
@@ -219,11 +220,14 @@ async function failingNsm(failure: { readonly isFailing: boolean }, now: () => n
 /** A process of enclave/main.ts with a heap of so many MiB. */
 async function startEnclaveProcess(socketPath: string, heapMiB: number): Promise<ChildProcess> {
   const main = join(repository, 'enclave/main.ts')
+  const nsm = await serveSoftwareNsm({ socketPath: `${socketPath}.nsm`, rootFile: `${socketPath}.pem` })
+  stops.push(() => nsm.close())
   const child = spawn(process.execPath, [`--max-old-space-size=${heapMiB}`, main], {
     stdio: ['ignore', 'pipe', 'ignore'],
     env: {
       PATH: process.env.PATH,
       ENCLAVE_SOCKET: socketPath,
+      NSM_SOCKET: nsm.socketPath,
       CHAIN_ID: String(SCRIPTED_DOMAIN.chainId),
       CONTRACT_ADDRESS: SCRIPTED_DOMAIN.contract,
       PROVIDERS_FILE: await writeTable(socketPath),

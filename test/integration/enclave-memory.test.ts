@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CALL_HEADER, ENCLAVE_PATHS, type PullReply } from '../../enclave/protocol/messages.ts'
+import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { readAnswer } from '../enclave/support/test-enclave.ts'
 import { completionOf, eventsOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
@@ -33,6 +34,7 @@ const PIECES = 23
 let folder: string
 let socketPath: string
 let provider: HostileProvider
+let nsm: NsmServer
 let enclave: ChildProcess
 /** By the caller's model: what the provider answers. */
 const scripts = new Map<string, () => Iterable<Step>>()
@@ -45,6 +47,7 @@ beforeEach(async () => {
   provider = await startHostileProvider({
     answer: ({ body }) => scripts.get(JSON.parse(Buffer.from(body).toString()).model)?.() ?? [],
   })
+  nsm = await serveSoftwareNsm({ socketPath: `${socketPath}.nsm`, rootFile: join(folder, 'root.pem') })
   enclave = spawn(process.execPath, [`--max-old-space-size=${HEAP_MEBIBYTES}`, '--no-liftoff', MAIN], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: {
@@ -52,6 +55,7 @@ beforeEach(async () => {
       // As enclave-init sets it.
       MALLOC_MMAP_THRESHOLD_: '131072',
       ENCLAVE_SOCKET: socketPath,
+      NSM_SOCKET: nsm.socketPath,
       CHAIN_ID: '31337',
       CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
       DEMO_PROVIDER_ORIGIN: provider.origin,
@@ -61,6 +65,7 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   enclave.kill('SIGKILL')
+  await nsm.close()
   await provider.close()
   await rm(folder, { recursive: true, force: true })
 })

@@ -41,8 +41,8 @@ describe.skipIf(hindrance !== null)(
       folder = await mkdtemp(join(tmpdir(), 'affidavit-boot-'))
       stage = await startStage({ folder, accelerator: 'tcg', packagesFolder: null })
       first = await verifyFirstCompletion(stage)
-      const { image, chain, enclave } = stage
-      policy = await expectImage({ ...enclave, release: image.release, chain })
+      const { image, enclave } = stage
+      policy = await expectImage({ ...enclave, release: image.release })
     }, BOOT_TIMEOUT_MS)
     afterAll(async () => {
       await stage?.stop()

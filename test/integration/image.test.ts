@@ -7,6 +7,7 @@ import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseRelease } from '../../attestation/release/release.ts'
 import { readCacheFolder } from '../../enclave/image/config.ts'
+import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { readCpio } from '../enclave/image/read-cpio.ts'
 import { findImageHindrance } from '../support/image-hindrance.ts'
 
@@ -108,7 +109,16 @@ describe.skipIf(hindrance !== null)(
         const folder = join(root, 'rootfs')
         mkdirSync(folder)
         unpack(gunzipSync(read('application.cpio.gz')), folder)
-        const environment = ['NODE_ENV=development', 'NSM=software', 'ENCLAVE_SOCKET=/run/enclave.sock']
+        const nsm = await serveSoftwareNsm({
+          socketPath: join(folder, 'rootfs/run/nsm.sock'),
+          rootFile: join(root, 'root.pem'),
+        })
+        const environment = [
+          'NODE_ENV=development',
+          'NSM=software',
+          'NSM_SOCKET=/run/nsm.sock',
+          'ENCLAVE_SOCKET=/run/enclave.sock',
+        ]
         const settings = readFileSync(join(folder, 'rootfs/etc/affidavit/enclave.env'), 'utf8')
           .trim()
           .split('\n')
@@ -133,6 +143,7 @@ describe.skipIf(hindrance !== null)(
           verifier.once('exit', () => resolve(text))
         })
         verifier.kill()
+        await nsm.close()
         expect(JSON.parse(said)).toMatchObject({ event: 'ready', nsm: 'software' })
       },
     )

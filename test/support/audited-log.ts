@@ -1,5 +1,4 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { join } from 'node:path'
 import { Wallet } from 'ethers'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
@@ -17,11 +16,11 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { type Account, makeAccount } from '../../enclave/account.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createReference } from '../attestation/merkle/reference.ts'
 import { TEST_FEES, type TestChain } from './chain.ts'
 import { type Sealed, sealCompletion } from './sealed-completion.ts'
+import { openSoftwareNsm } from './software-nsm.ts'
 
 /** Where the anchors of a log's heads go; without a chain, they are made up. */
 export type Anchoring = {
@@ -87,7 +86,6 @@ export async function createTestNotary(
 ): Promise<TestNotary> {
   const nsm = await openSoftwareNsm({
     rootFile: null,
-    measuredRoot: join(import.meta.dirname, '../..'),
     now,
   })
   return {

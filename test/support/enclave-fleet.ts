@@ -3,11 +3,12 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { encodeHex } from '../../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import type { Release } from '../../attestation/release/release.ts'
 import { releaseKeyOf } from '../../attestation/release/release-key.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { signReleaseList } from '../../attestation/release/verify-release.ts'
+import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { LOCAL_DOMAIN } from '../../src/start/chain.ts'
 
 /** An enclave process with a simulated security module, at a socket. */
@@ -60,6 +61,7 @@ export function entryNamed(name: string, over: Partial<ReleaseEntry> = {}): Rele
 export async function startEnclaveFleet(): Promise<EnclaveFleet> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-fleet-'))
   const children = new Set<ChildProcess>()
+  const servers: NsmServer[] = []
   const run = (file: string, env: Readonly<Record<string, string>>, output: 'pipe' | 'ignore') => {
     const child = fork(join(root, file), {
       env: { PATH: process.env.PATH ?? '', ...env },
@@ -81,16 +83,19 @@ export async function startEnclaveFleet(): Promise<EnclaveFleet> {
   }
 
   async function start(name: string, release: string): Promise<FleetEnclave> {
-    const register = release.repeat(48)
-    const measurements = join(folder, `${release}.measurements.json`)
-    await writeFile(measurements, JSON.stringify({ 0: register, 1: register, 2: register }))
     const socket = join(folder, `${name}.sock`)
+    const register = decodeHex(release.repeat(48))
+    const nsm = await serveSoftwareNsm({
+      socketPath: join(folder, `${name}.nsm`),
+      rootFile: join(folder, 'root.pem'),
+      measurements: { pcr0: register, pcr1: register, pcr2: register },
+    })
+    servers.push(nsm)
     const child = run(
       'enclave/main.ts',
       {
         ENCLAVE_SOCKET: socket,
-        NSM_ROOT_FILE: join(folder, 'root.pem'),
-        NSM_MEASUREMENTS_FILE: measurements,
+        NSM_SOCKET: nsm.socketPath,
         CHAIN_ID: String(LOCAL_DOMAIN.chainId),
         CONTRACT_ADDRESS: LOCAL_DOMAIN.contract,
         DEMO_PROVIDER_ORIGIN: origin,
@@ -125,6 +130,7 @@ export async function startEnclaveFleet(): Promise<EnclaveFleet> {
     accept,
     stop: async () => {
       for (const child of children) child.kill('SIGKILL')
+      for (const server of servers) await server.close()
       await rm(folder, { recursive: true, force: true })
     },
   }

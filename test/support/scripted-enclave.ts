@@ -17,7 +17,6 @@ import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
 import { Space } from '../../enclave/log/space.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../enclave/nsm/software-nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
@@ -31,6 +30,7 @@ import {
   type PullRequest,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
+import { openSoftwareNsm } from './software-nsm.ts'
 
 /** A completion call that arrived. */
 export type ArrivedCall = {
@@ -225,7 +225,6 @@ export function namedEvent(name: string, value: object): string {
 function testNsm(): Promise<Nsm> {
   sharedNsm ??= openSoftwareNsm({
     rootFile: null,
-    measuredRoot: join(import.meta.dirname, '../..'),
     now: Date.now,
   })
   return sharedNsm

@@ -2,10 +2,10 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { EifMeasurements } from '../../../attestation/eif/registers.ts'
-import { openDevelopmentRoot, rootCertificateFile } from '../../nsm/development-root.ts'
-import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT } from '../settings-files.ts'
+import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT, NSM_PORT } from '../settings-files.ts'
 import { chooseAccelerator } from './accelerator.ts'
 import { type BootFiles, openBootFiles } from './boot-files.ts'
+import { startNsm } from './gateway-side.ts'
 import { type Machine, startMachine } from './machine.ts'
 import type { Accelerator } from './machine-arguments.ts'
 import { openSocketBridge } from './socket-bridge.ts'
@@ -36,7 +36,7 @@ export type BootedEnclave = {
   readonly socketPath: string
   /** Of the image file that was booted. */
   readonly measurements: EifMeasurements
-  /** Certificate of the root that the platform gave the software NSM. */
+  /** Certificate of the software NSM's root. */
   readonly rootFile: string
   /** When the enclave was ready: milliseconds of performance.now(). */
   readonly readyAtMs: number
@@ -75,7 +75,7 @@ export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> 
   }
 }
 
-/** Starts a machine with these files, told what a platform tells a software NSM; `folder` must be private. */
+/** Starts a machine with these files, and a software NSM that ends with it; `folder` must be private. */
 export async function startImage(
   files: BootFiles,
   {
@@ -85,22 +85,31 @@ export async function startImage(
   }: { readonly folder: string; readonly accelerator: Accelerator; readonly providerPort: number },
 ): Promise<{ readonly machine: Machine; readonly rootFile: string }> {
   const measurementsPath = join(folder, 'measurements.json')
-  const rootPath = join(folder, 'root.pem')
   await writeFile(measurementsPath, writeMeasurements(files.measurements))
-  await openDevelopmentRoot(rootPath, Date.now())
-  const machine = await startMachine({
-    ...files,
-    accelerator,
-    memoryMebibytes: MEMORY_MEBIBYTES,
-    cpus: CPUS,
-    platformFiles: [
-      { name: 'opt/affidavit/measurements', path: measurementsPath },
-      { name: 'opt/affidavit/development-root', path: rootPath },
-    ],
-    guestPort: GATEWAY_VSOCK_PORT,
-    outward: [{ port: Number(new URL(DEMO_PROVIDER_ORIGIN).port), hostPort: providerPort }],
+  const nsmSocket = join(folder, 'nsm.sock')
+  const nsm = await startNsm({
+    socketPath: nsmSocket,
+    rootFile: join(folder, 'root.pem'),
+    measurementsFile: measurementsPath,
   })
-  return { machine, rootFile: rootCertificateFile(rootPath) }
+  try {
+    const machine = await startMachine({
+      ...files,
+      accelerator,
+      memoryMebibytes: MEMORY_MEBIBYTES,
+      cpus: CPUS,
+      guestPort: GATEWAY_VSOCK_PORT,
+      outward: [
+        { port: Number(new URL(DEMO_PROVIDER_ORIGIN).port), to: providerPort },
+        { port: NSM_PORT, to: nsmSocket },
+      ],
+    })
+    void machine.exited.then(() => nsm.stop())
+    return { machine, rootFile: nsm.ready.rootFile }
+  } catch (error) {
+    await nsm.stop()
+    throw error
+  }
 }
 
 function writeMeasurements({ pcr0, pcr1, pcr2 }: EifMeasurements): string {

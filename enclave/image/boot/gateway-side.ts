@@ -10,6 +10,8 @@ export type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> 
 
 /** The local chain, with the contract. */
 export type ChainFacts = z.output<typeof chainForm>
+/** The software security module: where the certificate of its root is. */
+export type NsmFacts = z.output<typeof nsmForm>
 /** The demonstration provider. */
 export type ProviderFacts = z.output<typeof providerForm>
 /** A gateway that serves. */
@@ -24,6 +26,19 @@ export const STOP_TIMEOUT_MS = 15_000
 /** Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with BootError `program_failed`. */
 export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
   return startProgram('the local chain', { file: 'src/local/run-chain.ts', words: [folder] }, chainForm)
+}
+
+/**
+ * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, told what the image measures as a hypervisor
+ * tells the real one. Rejects with BootError `program_failed`.
+ */
+export function startNsm(files: {
+  readonly socketPath: string
+  readonly rootFile: string
+  readonly measurementsFile: string
+}): Promise<HostProgram<NsmFacts>> {
+  const words = [files.socketPath, files.rootFile, files.measurementsFile]
+  return startProgram('the software security module', { file: 'src/local/run-nsm.ts', words }, nsmForm)
 }
 
 /** Starts the demonstration provider on any free port. Rejects with BootError `program_failed`. */
@@ -62,6 +77,8 @@ const chainForm = z.object({
   contract: z.string(),
   relayerKey: z.string(),
 })
+
+const nsmForm = z.object({ kind: z.literal('ready'), rootFile: z.string() })
 
 const providerForm = z.object({ kind: z.literal('ready'), origin: z.url() })
 

@@ -6,12 +6,10 @@ export type MachinePlan = {
   readonly cmdline: string
   readonly memoryMebibytes: number
   readonly cpus: number
-  /** Files that the guest may read by name: what the platform tells it. */
-  readonly platformFiles: readonly { readonly name: string; readonly path: string }[]
   /** Port on 127.0.0.1 of this machine that leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
-  /** Ports of the one host that the guest sees, and the ports of this machine that they lead to. */
-  readonly outward: readonly { readonly port: number; readonly hostPort: number }[]
+  /** Ports of the one host that the guest sees, and where on this machine they lead to: a port, or a Unix socket. */
+  readonly outward: readonly { readonly port: number; readonly to: number | string }[]
   /** Program that carries one connection: Node.js and relay.ts. */
   readonly relay: { readonly command: string; readonly script: string }
 }
@@ -39,7 +37,6 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     // A restart is the guest's end: nothing comes back.
     ...['-serial', 'stdio', '-no-reboot'],
     ...['-kernel', plan.kernelPath, '-initrd', plan.ramdiskPath, '-append', plan.cmdline],
-    ...plan.platformFiles.flatMap(({ name, path }) => ['-fw_cfg', `name=${name},file=${escapeValue(path)}`]),
     ...['-netdev', networkOf(plan)],
     // Without a boot ROM, which qemu would otherwise want from another package.
     ...['-device', 'virtio-net-pci,netdev=net,romfile='],
@@ -47,8 +44,8 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
 }
 
 function networkOf({ inward, outward, relay }: MachinePlan): string {
-  const forwards = outward.map(({ port, hostPort }) => {
-    const command = [relay.command, relay.script, String(hostPort)].map(quoteWord).join(' ')
+  const forwards = outward.map(({ port, to }) => {
+    const command = [relay.command, relay.script, String(to)].map(quoteWord).join(' ')
     return `guestfwd=tcp:${OUTWARD_ADDRESS}:${port}-cmd:${escapeValue(command)}`
   })
   return [

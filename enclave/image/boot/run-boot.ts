@@ -82,12 +82,12 @@ export async function startStage(options: {
  * Rejects with BootError, `not_verified` when anything is missing or wrong.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
-  const { image, chain, enclave, gateway } = stage
+  const { image, enclave, gateway } = stage
   const hash = await completeChat(gateway, 'Who are you?')
   const answeredAtMs = performance.now()
   const bundle = await fetchEvidence(gateway, hash)
   const { measurements, rootFile } = enclave
-  const policy = await expectImage({ measurements, release: image.release, chain, rootFile })
+  const policy = await expectImage({ measurements, release: image.release, rootFile })
   const report = await verifyBundle(bundle, policy)
   if (report.verdict === 'verified') return { hash, bundle, report, answeredAtMs }
   const open = report.checks.filter(({ outcome }) => outcome !== 'passed')

@@ -1,8 +1,18 @@
 import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../../../enclave/nsm/cbor.ts'
-import { encodeName, issueCertificate, keyIdOf } from '../../../enclave/nsm/certificate.ts'
-import { CERTIFICATE_PROFILES } from '../../../enclave/nsm/certificate-profiles.ts'
+import {
+  encodeArray,
+  encodeBytes,
+  encodeMap,
+  encodeText,
+  encodeUnsigned,
+} from '../../../enclave/protocol/cbor.ts'
+import {
+  CERTIFICATE_PROFILES,
+  encodeName,
+  issueCertificate,
+  keyIdOf,
+} from '../../../src/local/nsm/certificate.ts'
 
 /** EifSectionType on the wire. */
 export const TYPE = { kernel: 1, cmdline: 2, ramdisk: 3, signature: 4, metadata: 5 } as const

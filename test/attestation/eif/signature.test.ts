@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { parseImageSignature, verifyImageSignature } from '../../../attestation/eif/signature.ts'
-import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../../../enclave/nsm/cbor.ts'
+import {
+  encodeArray,
+  encodeBytes,
+  encodeMap,
+  encodeText,
+  encodeUnsigned,
+} from '../../../enclave/protocol/cbor.ts'
 import {
   ascii,
   CURVES,

@@ -2,8 +2,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { parseImageSignature, verifyImageSignature } from '../../../attestation/eif/signature.ts'
 import { parseSigningCertificate } from '../../../attestation/eif/signing-certificate.ts'
-import { encodeName, issueCertificate } from '../../../enclave/nsm/certificate.ts'
-import { CERTIFICATE_PROFILES } from '../../../enclave/nsm/certificate-profiles.ts'
+import { CERTIFICATE_PROFILES, encodeName, issueCertificate } from '../../../src/local/nsm/certificate.ts'
 import { ascii, encodePem, encodeSignatureSection, makeSigner, signRegister } from './image-builder.ts'
 
 const signer = makeSigner('P-384')

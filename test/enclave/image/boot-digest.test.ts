@@ -41,9 +41,11 @@ function bootFrom(settings: ImageSettings): string {
     ENCLAVE_SOCKET: '/run/affidavit/enclave.sock',
     PROVIDERS_FILE: join(folder, 'etc/affidavit/providers.json'),
     PROVIDER_CA_FILE: join(folder, 'etc/affidavit/provider-cas.pem'),
-    ...(settings.isDevelopment ? { DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:8090' } : {}),
+    ...(settings.isDevelopment
+      ? { NSM_SOCKET: '/run/nsm/nsm.sock', DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:8090' }
+      : {}),
   })
-  return encodeHex(digestBootConfiguration({ ...bootConfiguration(config) } as never))
+  return encodeHex(digestBootConfiguration(bootConfiguration(config)))
 }
 
 describe('digestSettings', () => {

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
 import { parseDependencies } from '../../../enclave/image/dependency-closure.ts'
 import { ENCLAVE_PATHS } from '../../../enclave/protocol/messages.ts'
+import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
 
 const project = join(import.meta.dirname, '../../..')
 const list = readFileSync(join(project, 'enclave/image/dependencies.json'))
@@ -85,7 +86,12 @@ describe('parseDependencies', () => {
 describe('the files that are taken', () => {
   it('are all that an enclave starts and answers with', async () => {
     layOut()
+    const nsm = await serveSoftwareNsm({
+      socketPath: join(folder, 'nsm.sock'),
+      rootFile: join(folder, 'root.pem'),
+    })
     const variables = {
+      NSM_SOCKET: nsm.socketPath,
       ENCLAVE_SOCKET: join(folder, 'enclave.sock'),
       IDENTITY: ENCLAVE_PATHS.identity,
       CHAIN_ID: '1',
@@ -101,6 +107,7 @@ describe('the files that are taken', () => {
       process.stdout.write('status ' + answer.statusCode)
       process.kill(process.pid, 'SIGTERM')`
     const { stdout } = await run(['--input-type=module', '--eval', watch], variables)
+    await nsm.close()
     expect(stdout).toContain('"event":"ready"')
     expect(stdout).toContain('status 200')
   })

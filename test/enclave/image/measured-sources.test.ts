@@ -1,6 +1,20 @@
+import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { once } from 'node:events'
+import {
+  appendFileSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import http from 'node:http'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, describe, expect, it } from 'vitest'
 import { packRamdisk } from '../../../enclave/image/compressed-ramdisk.ts'
 import { encodeCpio } from '../../../enclave/image/cpio.ts'
 import { measureParts } from '../../../enclave/image/eif.ts'
@@ -8,8 +22,107 @@ import { type FileTree, type TreeEntry, textFile } from '../../../enclave/image/
 import { layOutApplication } from '../../../enclave/image/ramdisks.ts'
 import { writeSettings } from '../../../enclave/image/settings-files.ts'
 import { readTrackedSources } from '../../../enclave/image/tracked-files.ts'
+import { CALL_HEADER, ENCLAVE_PATHS } from '../../../enclave/protocol/messages.ts'
+import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
+import { listImports } from '../../house/import-rules.ts'
+import { completionOf, send, wholeAnswer } from '../../support/hostile-answers.ts'
+import { startHostileProvider } from '../../support/hostile-provider.ts'
+import { readAnswer } from '../support/test-enclave.ts'
 
-const sources = await readTrackedSources(join(import.meta.dirname, '../../..'))
+const root = join(import.meta.dirname, '../../..')
+const sources = await readTrackedSources(root)
+const place = mkdtempSync(join(tmpdir(), 'measured-'))
+afterAll(() => rmSync(place, { recursive: true, force: true }))
+
+/** The closure of imports by another parser than the builder's. */
+function listImported(main: string): readonly string[] {
+  const found = new Set<string>()
+  const visit = (file: string) => {
+    if (found.has(file)) return
+    found.add(file)
+    const source = readFileSync(join(root, file), 'utf8')
+    for (const { specifier, typeOnly } of listImports(file, source))
+      if (specifier.startsWith('.') && !typeOnly) visit(join(dirname(file), specifier))
+  }
+  visit(main)
+  return [...found].toSorted()
+}
+
+/** Files of the project that Node.js read as modules, told by its own hooks in a process of enclave/main.ts. */
+async function listLoaded(): Promise<readonly string[]> {
+  const provider = await startHostileProvider({
+    answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('hello')) }))],
+  })
+  const nsm = await serveSoftwareNsm({ socketPath: join(place, 'n'), rootFile: join(place, 'root.pem') })
+  const hooks = join(place, 'hooks.mjs')
+  const list = join(place, 'loaded')
+  writeFileSync(hooks, hooksThatWrite(list))
+  const socketPath = join(place, 's')
+  const verifier = spawn(process.execPath, ['--import', hooks, join(root, 'enclave/main.ts')], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: {
+      PATH: process.env.PATH,
+      ENCLAVE_SOCKET: socketPath,
+      NSM_SOCKET: nsm.socketPath,
+      CHAIN_ID: '31337',
+      CONTRACT_ADDRESS: SETTINGS.contract,
+      DEMO_PROVIDER_ORIGIN: provider.origin,
+    },
+  })
+  try {
+    await once(verifier.stdout, 'data')
+    const call = { context: '', provider: 'demo', credential: 'none' }
+    const request = http.request({
+      socketPath,
+      method: 'POST',
+      path: ENCLAVE_PATHS.completions,
+      headers: { [CALL_HEADER]: Buffer.from(JSON.stringify(call)).toString('base64url') },
+    })
+    request.end('{"model":"demo/echo","messages":[{"role":"user","content":"hello"}]}')
+    expect((await readAnswer(request)).status).toBe(200)
+  } finally {
+    verifier.kill('SIGKILL')
+    await nsm.close()
+    await provider.close()
+  }
+  const files = readFileSync(list, 'utf8')
+    .trim()
+    .split('\n')
+    .map((url) => relative(root, fileURLToPath(url)))
+  return [...new Set(files)]
+    .filter((file) => !file.startsWith('node_modules') && !file.startsWith('..'))
+    .toSorted()
+}
+
+/** A module that notes each file that Node.js loads. */
+function hooksThatWrite(list: string): string {
+  return `import { appendFileSync } from 'node:fs'
+import { registerHooks } from 'node:module'
+registerHooks({
+  load(url, context, next) {
+    if (url.startsWith('file:')) appendFileSync(${JSON.stringify(list)}, url + '\\n')
+    return next(url, context)
+  },
+})
+`
+}
+
+/** A clone of the project, with what is not committed in it too. */
+function copyProject(): string {
+  const copy = mkdtempSync(join(place, 'copy-'))
+  execFileSync('git', ['clone', '--quiet', '--shared', '--no-checkout', root, copy])
+  for (const folder of [
+    'attestation',
+    'enclave',
+    'src',
+    'test/README.md',
+    'package.json',
+    'package-lock.json',
+  ])
+    cpSync(join(root, folder), join(copy, folder), { recursive: true })
+  return copy
+}
+
 const SETTINGS = {
   chainId: 1,
   contract: `0x${'ab'.repeat(20)}`,
@@ -45,13 +158,35 @@ const flip = (entry: TreeEntry): TreeEntry => {
 }
 
 describe('the measured sources', () => {
-  it('are all tracked files of attestation/ and enclave/, the builder and the init scripts among them', () => {
-    const paths = [...sources.files.keys()]
-    expect(paths).toContain('enclave/main.ts')
-    expect(paths).toContain('attestation/README.md')
-    expect(paths).toContain('enclave/image/packages.json')
-    expect(paths.filter((path) => !/^(attestation|enclave)\//.test(path))).toEqual([])
+  it('are what the verifier imports, read by a parser', () => {
+    expect([...sources.files.keys()]).toEqual(listImported('enclave/main.ts'))
     expect(sources.commit).toMatch(/^[0-9a-f]{40}$/)
+  })
+
+  it('are what a running verifier loaded when it had served a call', async () => {
+    expect([...sources.files.keys()]).toEqual(await listLoaded())
+  })
+
+  it('are all code of enclave/ but the builder: what is not measured has no place there', () => {
+    const code = readdirSync(join(root, 'enclave'), { recursive: true, encoding: 'utf8' })
+      .map((path) => `enclave/${path}`)
+      .filter((path) => path.endsWith('.ts') && !path.startsWith('enclave/image/'))
+    expect([...sources.files.keys()].filter((path) => path.startsWith('enclave/'))).toEqual(code.toSorted())
+  })
+
+  it.each([
+    'enclave/README.md',
+    'attestation/index.ts',
+    'enclave/image/build-image.ts',
+    'src/main.ts',
+    'test/README.md',
+  ])('do not change with another %s', async (path) => {
+    const copy = copyProject()
+    appendFileSync(join(copy, path), '\n// another\n')
+    const { files } = await readTrackedSources(copy)
+    expect(digest(files)).toBe(digest(sources.files))
+    appendFileSync(join(copy, 'enclave/log/seal.ts'), '\n// another\n')
+    expect(digest((await readTrackedSources(copy)).files)).not.toBe(digest(sources.files))
   })
 
   it('change what PCR2 is over with any one byte of any one file', { timeout: 120_000 }, () => {

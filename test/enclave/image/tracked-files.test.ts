@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
@@ -21,65 +21,85 @@ const read = async () => {
   return { ...rest, files: Object.fromEntries(texts) }
 }
 
+const MAIN = "import '../attestation/a.ts'\n"
+
 beforeEach(() => {
   root = join(place, String(count++))
-  for (const folder of ['attestation', 'enclave', 'src']) mkdirSync(join(root, folder), { recursive: true })
+  for (const folder of ['attestation', 'enclave/image', 'src/api'])
+    mkdirSync(join(root, folder), { recursive: true })
   git('init', '--quiet')
   git('config', 'user.name', 'Tester')
   git('config', 'user.email', 'tester@example.com')
   copyFileSync(join(import.meta.dirname, '../../../.gitattributes'), join(root, '.gitattributes'))
-  for (const path of ['attestation/a.ts', 'enclave/main.ts', 'src/api/app.ts']) write(path, `${path}\n`)
+  for (const path of ['attestation/a.ts', 'enclave/idle.ts', 'src/api/app.ts', 'enclave/image/build.ts'])
+    write(path, `// ${path}\n`)
+  write('enclave/main.ts', MAIN)
   for (const path of ['package.json', 'package-lock.json']) write(path, '{}\n')
   git('add', '--all')
   git('commit', '--quiet', '--message', 'first')
 })
 
 describe('the sources of an image', () => {
-  it('are the committed files of the measured folders', async () => {
+  it('are what the verifier loads, and nothing else', async () => {
     expect(await read()).toEqual({
-      files: { 'attestation/a.ts': 'attestation/a.ts\n', 'enclave/main.ts': 'enclave/main.ts\n' },
+      files: { 'attestation/a.ts': '// attestation/a.ts\n', 'enclave/main.ts': MAIN },
       commit: git('rev-parse', 'HEAD').trim(),
       committedAtMs: Number(git('log', '-1', '--format=%ct')) * 1000,
       uncommitted: [],
     })
   })
 
-  it.each(['enclave/main.ts\tx', 'enclave/new\nline', 'enclave/\u00e9 "x"', 'enclave/-x'])(
+  it.each(['enclave/main.ts\tx', 'enclave/*.ts', 'enclave/\u00e9 "x"', 'enclave/-x'])(
     'have a file of any name: %j',
     async (path) => {
       write(path, 'odd')
+      write('enclave/main.ts', `import '../${path}'\n`)
       git('add', '--all')
-      const { files } = await read()
+      const { files, uncommitted } = await read()
       expect(files[path]).toBe('odd')
-      expect(files['enclave/main.ts']).toBe('enclave/main.ts\n')
+      expect(uncommitted.toSorted()).toEqual(['enclave/main.ts', path].toSorted())
     },
   )
 
-  it.each(['enclave/main.ts', 'attestation/new.ts', 'package.json', 'package-lock.json'])(
-    'are uncommitted with another %s',
-    async (path) => {
-      write(path, 'changed')
-      expect((await read()).uncommitted).toEqual([path])
-    },
-  )
+  it.each([
+    'enclave/main.ts',
+    'attestation/a.ts',
+    'enclave/image/build.ts',
+    'enclave/image/new.json',
+    'package.json',
+    'package-lock.json',
+  ])('are uncommitted with another %s', async (path) => {
+    write(path, 'changed')
+    expect((await read()).uncommitted).toEqual([path])
+  })
 
   it('are committed with changes elsewhere, and with files that git ignores', async () => {
     write('src/api/app.ts', 'changed')
+    write('enclave/idle.ts', 'changed')
+    write('enclave/image/README.md', 'new')
     write('.git/info/exclude', 'enclave/*.log\n')
     write('enclave/a.log', 'x')
     expect((await read()).uncommitted).toEqual([])
   })
 
-  it('are named with a file that was moved, by both of its names', async () => {
-    git('mv', 'enclave/main.ts', 'enclave/moved.ts')
-    expect((await read()).uncommitted.toSorted()).toEqual(['enclave/main.ts', 'enclave/moved.ts'])
+  it('are named with a file that was moved, by its new name, beside the file that imports it', async () => {
+    git('mv', 'attestation/a.ts', 'attestation/moved.ts')
+    write('enclave/main.ts', MAIN.replace('a.ts', 'moved.ts'))
+    expect((await read()).uncommitted.toSorted()).toEqual(['attestation/moved.ts', 'enclave/main.ts'])
+  })
+
+  it('refuse a file that is imported and is not there, and one behind a link', async () => {
+    rmSync(join(root, 'attestation/a.ts'))
+    await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
+    symlinkSync('/etc/hostname', join(root, 'attestation/a.ts'))
+    await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
   })
 
   it('have the bytes of the commit where git is told to change line ends', async () => {
     git('config', 'core.autocrlf', 'true')
     rmSync(join(root, 'enclave/main.ts'))
     git('checkout', '--', 'enclave/main.ts')
-    expect((await read()).files['enclave/main.ts']).toBe('enclave/main.ts\n')
+    expect((await read()).files['enclave/main.ts']).toBe(MAIN)
   })
 
   it('are of the same commit where git is told to show signatures', async () => {

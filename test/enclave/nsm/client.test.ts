@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { createNsmClient, type NsmTransport } from '../../../enclave/nsm/client.ts'
-import { decodeRequest, encodeResponse, type NsmResponse } from '../../../enclave/nsm/messages.ts'
+import { createNsmClient, type NsmTransport } from '../../../enclave/nsm/nsm.ts'
+import type { NsmResponse } from '../../../enclave/protocol/nsm-wire.ts'
+import { decodeRequest, encodeResponse } from '../../../src/local/nsm/security-module.ts'
 
+const DOCUMENT: NsmResponse = { kind: 'Attestation', document: Uint8Array.of(1) }
+const RANDOM: NsmResponse = { kind: 'GetRandom', random: new Uint8Array(256) }
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
 /** A transport that answers each request with the next of `answers` after a turn of the event loop. */
@@ -32,31 +35,24 @@ function scripted(
 
 describe('createNsmClient', () => {
   it('sends one request at a time, in the order of the calls', async () => {
-    const transport = scripted([
-      { kind: 'LockPCR' },
-      { kind: 'GetRandom', random: new Uint8Array(256) },
-      { kind: 'LockPCRs' },
-    ])
+    const transport = scripted([DOCUMENT, RANDOM, DOCUMENT])
     const nsm = createNsmClient('device', transport)
-    await Promise.all([nsm.lockPcr(16), nsm.random(1), nsm.lockPcrs(20)])
-    expect(transport.kinds).toEqual(['LockPCR', 'GetRandom', 'LockPCRs'])
+    await Promise.all([nsm.attest(NO_INPUT), nsm.random(1), nsm.attest(NO_INPUT)])
+    expect(transport.kinds).toEqual(['Attestation', 'GetRandom', 'Attestation'])
     expect(transport.most).toBe(1)
   })
 
   it('goes on after a call that failed', async () => {
-    const nsm = createNsmClient(
-      'device',
-      scripted([{ kind: 'Error', code: 'ReadOnlyIndex' }, { kind: 'LockPCR' }]),
-    )
-    const first = nsm.lockPcr(3)
-    const second = nsm.lockPcr(16)
-    await expect(first).rejects.toMatchObject({ name: 'NsmError', code: 'ReadOnlyIndex' })
-    await expect(second).resolves.toBeUndefined()
+    const nsm = createNsmClient('device', scripted([{ kind: 'Error', code: 'InputTooLarge' }, DOCUMENT]))
+    const first = nsm.attest(NO_INPUT)
+    const second = nsm.attest(NO_INPUT)
+    await expect(first).rejects.toMatchObject({ name: 'NsmError', code: 'InputTooLarge' })
+    await expect(second).resolves.toEqual(Uint8Array.of(1))
   })
 
   it('refuses an answer to another question', async () => {
-    const nsm = createNsmClient('device', scripted([{ kind: 'LockPCR' }]))
-    await expect(nsm.describe()).rejects.toMatchObject({ code: 'InvalidResponse' })
+    const nsm = createNsmClient('device', scripted([DOCUMENT]))
+    await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
   })
 
   it('collects as many random bytes as asked for, over several calls', async () => {
@@ -91,17 +87,17 @@ describe('createNsmClient', () => {
   })
 
   it('finishes the call under way when closed, refuses those after, and closes the transport once', async () => {
-    const transport = scripted([{ kind: 'LockPCR' }])
+    const transport = scripted([DOCUMENT])
     const nsm = createNsmClient('device', transport)
-    const running = nsm.lockPcr(16)
+    const running = nsm.attest(NO_INPUT)
     await new Promise((resolve) => setImmediate(resolve))
-    const queued = nsm.lockPcr(17)
+    const queued = nsm.attest(NO_INPUT)
     nsm.close()
     nsm.close()
     expect(transport.closed).toBe(0)
-    await expect(running).resolves.toBeUndefined()
+    await expect(running).resolves.toEqual(Uint8Array.of(1))
     await expect(queued).rejects.toMatchObject({ code: 'Closed' })
-    await expect(nsm.describe()).rejects.toMatchObject({ code: 'Closed' })
+    await expect(nsm.random(1)).rejects.toMatchObject({ code: 'Closed' })
     expect(transport.closed).toBe(1)
   })
 })

@@ -1,13 +1,17 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import koffi from 'koffi'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openDeviceNsm } from '../../../enclave/nsm/device-nsm.ts'
-import { type IoctlCall, loadNativeCalls, type NativeCalls } from '../../../enclave/nsm/native-calls.ts'
-import { bootSecurityModule } from '../../../enclave/nsm/software-nsm.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import {
+  type IoctlCall,
+  loadNativeCalls,
+  type NativeCalls,
+  openDeviceNsm,
+} from '../../../enclave/nsm/device-nsm.ts'
+import { bootSecurityModule } from '../../../src/local/nsm/security-module.ts'
 
-const measuredRoot = resolve(import.meta.dirname, '../../..')
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
@@ -50,7 +54,7 @@ function fakeKernel(answer: (message: Message, call: IoctlCall) => number | Prom
 }
 
 async function moduleBehindKernel(seen: IoctlCall[] = []): Promise<NativeCalls> {
-  const module = await bootSecurityModule({ rootFile: null, measuredRoot, now: () => NOW_MS })
+  const module = await bootSecurityModule({ rootFile: null, now: () => NOW_MS })
   return fakeKernel(({ request, response, setLength }, call) => {
     seen.push(call)
     expect(response.length).toBe(0x3000)
@@ -66,15 +70,10 @@ describe('the device', () => {
     const seen: IoctlCall[] = []
     const nsm = await openDeviceNsm(device, await moduleBehindKernel(seen))
     expect(nsm.kind).toBe('device')
-    expect(await nsm.describe()).toMatchObject({ pcrCount: 32, digest: 'SHA384' })
     expect(await nsm.random(300)).toHaveLength(300)
-    const extended = await nsm.extendPcr({ index: 16, data: Uint8Array.of(1) })
-    await nsm.lockPcr(16)
-    expect(await nsm.describePcr(16)).toEqual({ locked: true, value: extended })
-    await nsm.lockPcrs(20)
     expect((await nsm.attest({ ...NO_INPUT, userData: new Uint8Array(1024) })).length).toBeGreaterThan(4000)
-    await expect(nsm.extendPcr({ index: 16, data: Uint8Array.of(1) })).rejects.toMatchObject({
-      code: 'ReadOnlyIndex',
+    await expect(nsm.attest({ ...NO_INPUT, publicKey: new Uint8Array() })).rejects.toMatchObject({
+      code: 'InvalidArgument',
     })
     expect(new Set(seen.map(({ command }) => command))).toEqual(new Set([0xc0200a00]))
     expect(new Set(seen.map(({ descriptor }) => descriptor)).size).toBe(1)
@@ -83,10 +82,9 @@ describe('the device', () => {
 
   it('does not mix answers of calls made at the same time', async () => {
     const nsm = await openDeviceNsm(device, await moduleBehindKernel())
-    const registers = await Promise.all(Array.from({ length: 32 }, (_, index) => nsm.describePcr(index)))
-    expect(registers.map(({ locked }) => locked)).toEqual(
-      Array.from({ length: 32 }, (_, index) => index < 16),
-    )
+    const asked = Array.from({ length: 32 }, (_, index) => Uint8Array.of(index))
+    const documents = await Promise.all(asked.map((nonce) => nsm.attest({ ...NO_INPUT, nonce })))
+    expect(documents.map((document) => decodeAttestationPayload(document).nonce)).toEqual(asked)
     nsm.close()
   })
 
@@ -98,7 +96,7 @@ describe('the device', () => {
       device,
       fakeKernel(() => errno),
     )
-    await expect(nsm.describe()).rejects.toMatchObject({ name: 'NsmError', code })
+    await expect(nsm.random(1)).rejects.toMatchObject({ name: 'NsmError', code })
     nsm.close()
   })
 
@@ -108,7 +106,7 @@ describe('the device', () => {
       return 0
     })
     const nsm = await openDeviceNsm(device, kernel)
-    await expect(nsm.describe()).rejects.toMatchObject({ code: 'InvalidResponse' })
+    await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
     nsm.close()
   })
 
@@ -136,8 +134,8 @@ describe('the device', () => {
       return 0
     })
     const nsm = await openDeviceNsm(device, kernel)
-    await expect(nsm.describe()).rejects.toMatchObject({ code: 'InvalidResponse' })
-    await expect(nsm.describe()).rejects.toMatchObject({ code: 'InvalidResponse' })
+    await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
+    await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
     nsm.close()
   })
 
@@ -151,7 +149,7 @@ describe('the device', () => {
 describe("the C library's ioctl", () => {
   it('is really called, and its errno comes back: a device that is no security module refuses the command', async () => {
     const nsm = await openDeviceNsm('/dev/null')
-    await expect(nsm.describe()).rejects.toMatchObject({
+    await expect(nsm.random(1)).rejects.toMatchObject({
       code: 'InternalError',
       message: expect.stringMatching(/errno \d+/),
     })

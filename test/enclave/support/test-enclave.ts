@@ -6,7 +6,6 @@ import type { EnclaveConfig, Limits } from '../../../enclave/config.ts'
 import { type Enclave, startEnclave } from '../../../enclave/enclave.ts'
 import type { LogFacts } from '../../../enclave/logger.ts'
 import type { Nsm } from '../../../enclave/nsm/nsm.ts'
-import { openSoftwareNsm } from '../../../enclave/nsm/software-nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
@@ -21,6 +20,7 @@ import {
 } from '../../../enclave/protocol/messages.ts'
 import { bundledCas, parseCas } from '../../../enclave/providers/trusted-cas.ts'
 import { EventParser } from '../../../enclave/stream/event-parser.ts'
+import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 export const DOMAIN = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
 
@@ -95,7 +95,7 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   const socketPath = join(folder, 'enclave.sock')
   const now = options.now ?? Date.now
   const logged: string[] = []
-  const nsm = options.nsm ?? (await openSoftwareNsm({ rootFile: null, measuredRoot: repository, now }))
+  const nsm = options.nsm ?? (await openSoftwareNsm({ rootFile: null, now }))
   const config: Parameters<typeof startEnclave>[0] = {
     ...(options.domain ?? DOMAIN),
     socketPath,
@@ -116,8 +116,6 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   }
   return { enclave, socketPath, logged, stop, ...makeGateway({ socketPath, agent, config }) }
 }
-
-const repository = join(import.meta.dirname, '../../..')
 
 function makeGateway({
   socketPath,

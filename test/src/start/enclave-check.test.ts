@@ -1,21 +1,19 @@
 import { randomBytes } from 'node:crypto'
-import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex, encodeUtf8, sha256 } from '../../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { openSoftwareNsm } from '../../../enclave/nsm/software-nsm.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/messages.ts'
 import { createEnclaveCheck, FAULT_AGE_MAX_MS, findEnclaveFaults } from '../../../src/start/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
+import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 const domain = { chainId: 7, contract: `0x${'ab'.repeat(20)}` }
 const provider = { name: 'acme', origin: 'https://api.example.com', path: '/v1', models: ['*'] }
 let identity: Identity
 
 beforeAll(async () => {
-  const measuredRoot = join(import.meta.dirname, '../../..')
-  const nsm = await openSoftwareNsm({ rootFile: null, measuredRoot, now: Date.now })
+  const nsm = await openSoftwareNsm({ rootFile: null, now: Date.now })
   const publicKey = randomBytes(65)
   const document = await nsm.attest({ publicKey, userData: randomBytes(32), nonce: null })
   nsm.close()
@@ -38,7 +36,7 @@ beforeAll(async () => {
 async function makeIdentity(): Promise<Identity> {
   const register = new Uint8Array(48).fill(0xa1)
   const measurements = { pcr0: register, pcr1: register, pcr2: register }
-  const nsm = await openSoftwareNsm({ rootFile: null, measuredRoot: '', measurements, now: Date.now })
+  const nsm = await openSoftwareNsm({ rootFile: null, measurements, now: Date.now })
   const userData = sha256(encodeUtf8(canonicalizeJson(identity.boot_configuration)))
   const document = await nsm.attest({ publicKey: decodeHex(identity.public_key), userData, nonce: null })
   nsm.close()

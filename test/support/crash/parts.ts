@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pino from 'pino'
 import { startAnvil } from '../../../src/local/anvil.ts'
 import { awaitFreePort } from '../../../src/local/free-port.ts'
+import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
 import { startPostgres } from '../postgres.ts'
 
 /** One process that can be killed at any moment and started again as it was. */
@@ -41,9 +42,13 @@ export async function startKillableService(): Promise<KillableService> {
   const chain = await startAnvil({ folder, port: 0, log: pino({ level: 'silent' }) })
   const demo = await startDemo()
   const socket = join(folder, 'enclave.sock')
+  const nsm = await serveSoftwareNsm({
+    socketPath: join(folder, 'nsm.sock'),
+    rootFile: join(folder, 'development-root.pem'),
+  })
   const enclave = new Program('enclave/main.ts', {
     ENCLAVE_SOCKET: socket,
-    NSM_ROOT_FILE: join(folder, 'development-root.pem'),
+    NSM_SOCKET: nsm.socketPath,
     CHAIN_ID: String(chain.chainId),
     CONTRACT_ADDRESS: chain.contract,
     DEMO_PROVIDER_ORIGIN: demo.origin,
@@ -83,6 +88,7 @@ export async function startKillableService(): Promise<KillableService> {
     stop: async () => {
       await gateway.end('SIGTERM')
       await enclave.end('SIGKILL')
+      await nsm.close()
       demo.process.kill('SIGKILL')
       await chain.stop()
       await postgres.stop()

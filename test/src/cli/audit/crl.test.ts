@@ -5,12 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '../../../../attestation/bytes.ts'
 import { type Certificate, parseCertificate } from '../../../../attestation/nitro/certificate.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
-import { openSoftwareNsm } from '../../../../enclave/nsm/software-nsm.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
 import { TEST_KEY } from '../../../support/equivocating-server.ts'
 import { generateKey, type KeyPair, nameOf } from '../../../support/nitro-builder/certificate-builder.ts'
 import { entry, type ListParts, listBy } from '../../../support/nitro-builder/crl-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
+import { openSoftwareNsm } from '../../../support/software-nsm.ts'
 import { openStage, type Stage } from './stage.ts'
 
 const DAY_MS = 86_400_000
@@ -25,8 +25,7 @@ let regional: Certificate
 beforeAll(async () => {
   stage = await openStage()
   const rootFile = join(stage.folder, 'root.pem')
-  const measuredRoot = join(import.meta.dirname, '../../../..')
-  const nsm = await openSoftwareNsm({ rootFile, measuredRoot, now: Date.now })
+  const nsm = await openSoftwareNsm({ rootFile, now: Date.now })
   const options = { batches: [3], attestedSizes: [3], anchoring: { chain: null, nonce: 0 } }
   log = await buildLog({ ...(await createTestNotary()), nsm }, options)
   trust = await stage.trust(log)

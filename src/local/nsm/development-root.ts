@@ -7,9 +7,18 @@ import {
 } from 'node:crypto'
 import { link, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { encodeName, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
-import { CERTIFICATE_PROFILES } from './certificate-profiles.ts'
-import { NsmError } from './nsm.ts'
+import { CERTIFICATE_PROFILES, encodeName, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
+
+/** The software NSM cannot be used: its root's file, or the source that it measures. The message says what to mend. */
+export class SoftwareNsmError extends Error {
+  override readonly name = 'SoftwareNsmError'
+  readonly code: 'invalid_root' | 'invalid_source'
+
+  constructor(code: 'invalid_root' | 'invalid_source', message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}
 
 /** A root of trust for development: no default policy trusts it; a verifier has to be given its certificate. */
 export type DevelopmentRoot = Issuer & {
@@ -20,13 +29,13 @@ export type DevelopmentRoot = Issuer & {
 }
 
 /** Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken for it. */
-export const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
+const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 
 /**
  * Gives the root kept in `rootFile` (PEM: private key and certificate, mode 0600), made on first use, so that
  * documents stay checkable after a restart. Two processes that start together end up with the same root. Beside
  * it lies its certificate alone (rootCertificateFile), for `--root`. With null the root lives in memory only.
- * `nowMs` is Unix milliseconds. Throws NsmError InvalidRoot.
+ * `nowMs` is Unix milliseconds. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(rootFile: string | null, nowMs: number): Promise<DevelopmentRoot> {
   if (rootFile === null) return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), { nowMs, file: 'in memory' })
@@ -146,10 +155,9 @@ function encodePem(certificate: Uint8Array): string {
   return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`
 }
 
-function invalidRoot(message: string, cause: unknown): NsmError {
-  return new NsmError('InvalidRoot', `${message}: ${cause instanceof Error ? cause.message : 'unknown'}`, {
-    cause,
-  })
+function invalidRoot(message: string, cause: unknown): SoftwareNsmError {
+  const reason = cause instanceof Error ? cause.message : 'unknown'
+  return new SoftwareNsmError('invalid_root', `${message}: ${reason}`, { cause })
 }
 
 function isNodeError(error: unknown): error is NodeJS.ErrnoException {

@@ -36,17 +36,12 @@ export function encodeIndefiniteMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([INDEFINITE_MAP, ...entries.flat(), BREAK])
 }
 
-/** true or false. */
-export function encodeBoolean(value: boolean): Uint8Array {
-  return Uint8Array.of(value ? 0xf5 : 0xf4)
-}
-
 /** A byte string, or CBOR null for null. */
 export function encodeOptionalBytes(value: Uint8Array | null): Uint8Array {
   return value === null ? Uint8Array.of(0xf6) : encodeBytes(value)
 }
 
-export type CborEntry = readonly [key: Uint8Array, value: Uint8Array]
+type CborEntry = readonly [key: Uint8Array, value: Uint8Array]
 
 const MAJOR = { unsigned: 0, bytes: 2, text: 3, array: 4, map: 5 } as const
 const INDEFINITE_MAP = Uint8Array.of(0xbf)

@@ -4,8 +4,8 @@ import {
   createCertificateChain,
   moduleIdOf,
   type SigningChain,
-} from '../../../enclave/nsm/certificate-chain.ts'
-import { openDevelopmentRoot } from '../../../enclave/nsm/development-root.ts'
+} from '../../../../src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
 
 const START_MS = Date.parse('2026-11-21T08:00:00.500Z')
 const MINUTE_MS = 60_000
@@ -77,7 +77,7 @@ describe('createCertificateChain', () => {
   it('refuses to sign under a root that expires before what it signs', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     expect(() => chainAt(root.notAfter * 1000 - 19 * DAY_MS)).toThrow(
-      expect.objectContaining({ code: 'InvalidRoot' }),
+      expect.objectContaining({ code: 'invalid_root' }),
     )
   })
 })

@@ -7,7 +7,7 @@ import {
   makeDevelopmentRoot,
   openDevelopmentRoot,
   rootCertificateFile,
-} from '../../../enclave/nsm/development-root.ts'
+} from '../../../../src/local/nsm/development-root.ts'
 
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const YEAR_MS = 365.25 * 86_400_000
@@ -55,7 +55,7 @@ describe('openDevelopmentRoot', () => {
   it('refuses a file that others can read', async () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await chmod(rootFile, 0o640)
-    await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({ code: 'InvalidRoot' })
+    await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({ code: 'invalid_root' })
   })
 
   it.each([
@@ -71,8 +71,8 @@ describe('openDevelopmentRoot', () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await writeFile(rootFile, content())
     await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({
-      name: 'NsmError',
-      code: 'InvalidRoot',
+      name: 'SoftwareNsmError',
+      code: 'invalid_root',
     })
   })
 
@@ -80,17 +80,17 @@ describe('openDevelopmentRoot', () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await expect(openDevelopmentRoot(rootFile, NOW_MS + 29.9 * YEAR_MS)).resolves.toBeDefined()
     await expect(openDevelopmentRoot(rootFile, NOW_MS + 30 * YEAR_MS)).rejects.toMatchObject({
-      code: 'InvalidRoot',
+      code: 'invalid_root',
     })
     await expect(openDevelopmentRoot(rootFile, NOW_MS - YEAR_MS)).rejects.toMatchObject({
-      code: 'InvalidRoot',
+      code: 'invalid_root',
     })
   })
 
   it('says so when the folder cannot be written', async () => {
     await writeFile(join(folder, 'plain'), '')
     await expect(openDevelopmentRoot(join(folder, 'plain', 'root.pem'), NOW_MS)).rejects.toMatchObject({
-      code: 'InvalidRoot',
+      code: 'invalid_root',
     })
   })
 })

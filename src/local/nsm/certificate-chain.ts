@@ -1,8 +1,15 @@
 import { generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from 'node:crypto'
-import { encodeName, type Issuer, issueCertificate, keyIdOf, type NameAttribute } from './certificate.ts'
-import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES, type CertificateRole } from './certificate-profiles.ts'
-import type { DevelopmentRoot } from './development-root.ts'
-import { NsmError } from './nsm.ts'
+import {
+  CERTIFICATE_PROFILES,
+  CERTIFICATE_ROLES,
+  type CertificateRole,
+  encodeName,
+  type Issuer,
+  issueCertificate,
+  keyIdOf,
+  type NameAttribute,
+} from './certificate.ts'
+import { type DevelopmentRoot, SoftwareNsmError } from './development-root.ts'
 
 /** What a document is signed with, and what it carries to be checked. */
 export type SigningChain = {
@@ -28,7 +35,7 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 /**
  * Gives a function from the time (Unix milliseconds) to a chain valid then, with at least half of the leaf's life
  * ahead of it. Certificates are kept until due and then reissued together with everything below them; also when
- * the clock was turned back before their start. Throws NsmError InvalidRoot when the root is about to expire.
+ * the clock was turned back before their start. Throws SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -38,13 +45,13 @@ export function createCertificateChain(
   return (nowMs) => {
     const now = Math.floor(nowMs / 1000)
     if (root.notAfter - now < CERTIFICATE_PROFILES.root.renewSeconds)
-      throw new NsmError(
-        'InvalidRoot',
+      throw new SoftwareNsmError(
+        'invalid_root',
         'the development root is about to expire; remove it to have a new one made',
       )
     links = renewLinks({ links, root, identity, now })
     const leaf = links.at(-1)
-    if (leaf === undefined) throw new NsmError('InternalError', 'no leaf certificate')
+    if (leaf === undefined) throw new TypeError('no leaf certificate')
     const authorities = links.slice(0, -1).map((link) => link.certificate)
     return {
       certificate: leaf.certificate,

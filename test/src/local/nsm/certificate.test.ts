@@ -3,13 +3,12 @@ import { readFileSync } from 'node:fs'
 import { Decoder } from 'cbor-x'
 import { Certificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
-import { keyIdOf } from '../../../enclave/nsm/certificate.ts'
-import { createCertificateChain } from '../../../enclave/nsm/certificate-chain.ts'
-import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES } from '../../../enclave/nsm/certificate-profiles.ts'
-import { openDevelopmentRoot } from '../../../enclave/nsm/development-root.ts'
+import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES, keyIdOf } from '../../../../src/local/nsm/certificate.ts'
+import { createCertificateChain } from '../../../../src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
 
 /** Certificates of a document that AWS signed on 2026-08-03, root first. */
-const aws = readChain(readFileSync(new URL('../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
+const aws = readChain(readFileSync(new URL('../../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const IDENTITY = { instanceId: 'i-018e0c27541e1f15a', enclaveId: Buffer.from('019fc8255f07a185', 'hex') }
 const chain = createCertificateChain(await openDevelopmentRoot(null, NOW_MS), IDENTITY)(NOW_MS)

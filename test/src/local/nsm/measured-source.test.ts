@@ -3,7 +3,9 @@ import { cp, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { measureSource } from '../../../enclave/nsm/measured-source.ts'
+import { measureSource } from '../../../../src/local/nsm/measured-source.ts'
+
+const MAIN = "import './deep/b.ts'\nexport * from '../attestation/a.ts'\n"
 
 let folder: string
 let root: string
@@ -13,6 +15,7 @@ beforeEach(async () => {
   await mkdir(join(root, 'attestation'), { recursive: true })
   await mkdir(join(root, 'enclave', 'deep'), { recursive: true })
   await writeFile(join(root, 'attestation', 'a.ts'), 'a')
+  await writeFile(join(root, 'enclave', 'main.ts'), MAIN)
   await writeFile(join(root, 'enclave', 'deep', 'b.ts'), 'b')
   await writeFile(join(root, 'enclave', 'README.md'), 'read me')
   await writeFile(join(root, 'package-lock.json'), '{}')
@@ -30,6 +33,7 @@ describe('measureSource', () => {
     const application = [
       `${sha384('a').toString('hex')}  attestation/a.ts\n`,
       `${sha384('b').toString('hex')}  enclave/deep/b.ts\n`,
+      `${sha384(MAIN).toString('hex')}  enclave/main.ts\n`,
     ].join('')
     expect(await measure()).toEqual({
       pcr0: register(runtime + application),
@@ -46,9 +50,21 @@ describe('measureSource', () => {
 
   it.each([
     ['a changed byte', () => writeFile(join(root, 'attestation', 'a.ts'), 'A')],
-    ['an added file', () => writeFile(join(root, 'enclave', 'deep', 'c.json'), '')],
-    ['a removed file', () => rm(join(root, 'enclave', 'deep', 'b.ts'))],
-    ['a renamed file', () => rename(join(root, 'attestation', 'a.ts'), join(root, 'attestation', 'z.ts'))],
+    [
+      'an added file',
+      async () => {
+        await writeFile(join(root, 'enclave', 'deep', 'c.ts'), '')
+        await writeFile(join(root, 'enclave', 'deep', 'b.ts'), "import './c.ts'\n")
+      },
+    ],
+    ['a removed file', () => writeFile(join(root, 'enclave', 'main.ts'), "import './deep/b.ts'\n")],
+    [
+      'a renamed file',
+      async () => {
+        await rename(join(root, 'attestation', 'a.ts'), join(root, 'attestation', 'z.ts'))
+        await writeFile(join(root, 'enclave', 'main.ts'), MAIN.replace('a.ts', 'z.ts'))
+      },
+    ],
   ])('shows %s in PCR0 and PCR2 but not in PCR1', async (_, change) => {
     const before = await measure()
     await change()
@@ -69,19 +85,21 @@ describe('measureSource', () => {
     }
   })
 
-  it('does not detect a changed README', async () => {
+  it('does not detect a changed README, or a file that the enclave does not load', async () => {
     const before = await measure()
     await writeFile(join(root, 'enclave', 'README.md'), 'other')
+    await writeFile(join(root, 'enclave', 'deep', 'idle.ts'), 'other')
     expect(await measure()).toEqual(before)
   })
 
   it('refuses a symbolic link, behind which anything may lie', async () => {
     await symlink('/etc/hostname', join(root, 'enclave', 'link.ts'))
-    await expect(measure()).rejects.toMatchObject({ name: 'NsmError', code: 'InvalidSource' })
+    await writeFile(join(root, 'enclave', 'main.ts'), "import './link.ts'\n")
+    await expect(measure()).rejects.toMatchObject({ name: 'SoftwareNsmError', code: 'invalid_source' })
   })
 
   it.each(['enclave', 'package-lock.json'])('refuses a checkout without %s', async (name) => {
     await rm(join(root, name), { recursive: true })
-    await expect(measure()).rejects.toMatchObject({ code: 'InvalidSource' })
+    await expect(measure()).rejects.toMatchObject({ code: 'invalid_source' })
   })
 })

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { FormatError } from '../../../../attestation/errors.ts'
+import { JsonError } from '../../../../attestation/json/json-error.ts'
 import {
   MEASUREMENTS_FILE_BYTES_MAX,
   parseGivenMeasurements,
-} from '../../../enclave/nsm/given-measurements.ts'
+} from '../../../../src/local/nsm/measured-source.ts'
 
 const registers = { '0': 'a0'.repeat(48), '1': 'b1'.repeat(48), '2': 'c2'.repeat(48) }
 const parse = (value: unknown) => parseGivenMeasurements(Buffer.from(JSON.stringify(value)))

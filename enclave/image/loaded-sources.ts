@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises'
+import { dirname, join, normalize } from 'node:path/posix'
+
+/** What runs in an enclave: its measurement is over this file and what it loads. */
+export const ENCLAVE_MAIN = 'enclave/main.ts'
+
+/** A file that is imported cannot be read, or an import cannot be followed. The message names the file. */
+export class SourceError extends Error {
+  override readonly name = 'SourceError'
+}
+
+/**
+ * Gives the files of the project in `root` that Node.js loads for `main`, by their paths in it, sorted: itself and what it
+ * imports and re-exports from paths, and so on. `import type` loads nothing. Packages are not in it (dependency-closure.ts).
+ * Throws SourceError for an `import()` of anything but a literal.
+ *
+ * An import that is missed here is missing in the image too: it then fails to start, and never runs code that is not
+ * measured.
+ */
+export async function listLoadedSources(
+  root: string,
+  main: string = ENCLAVE_MAIN,
+): Promise<readonly string[]> {
+  const found = new Set<string>()
+  const visit = async (file: string): Promise<void> => {
+    if (found.has(file)) return
+    found.add(file)
+    const source = await readFile(join(root, file), 'utf8').catch((error: unknown) => {
+      throw new SourceError(`cannot read ${file}: ${error instanceof Error ? error.message : 'unknown'}`)
+    })
+    const paths = listSpecifiers(file, source).filter((specifier) => specifier.startsWith('.'))
+    await Promise.all(paths.map((path) => visit(normalize(join(dirname(file), path)))))
+  }
+  await visit(main)
+  return [...found].sort()
+}
+
+/** `import … from '…'`, `export … from '…'`, `import '…'` and `import('…')`, as this project's formatter writes them. */
+const STATEMENTS = [
+  /^(?:import|export)\b(?!\s+type\b)[^'"`]*?\bfrom\s+'([^'\n]+)'/gm,
+  /^import\s+'([^'\n]+)'/gm,
+  /\bimport\(\s*'([^'\n]+)'\s*\)/g,
+]
+const COMPUTED_IMPORT = /\bimport\(\s*[^'\s]/
+
+function listSpecifiers(file: string, source: string): readonly string[] {
+  if (COMPUTED_IMPORT.test(source))
+    throw new SourceError(`${file}: expected every import() to be of a literal`)
+  return STATEMENTS.flatMap((statement) =>
+    [...source.matchAll(statement)].map(([, specifier = '']) => specifier),
+  )
+}

@@ -1,0 +1,43 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { encodeFrame, NSM_RESPONSE_BYTES_MAX, readFrames } from '../protocol/nsm-wire.ts'
+import { createNsmClient, type Nsm, NsmError } from './nsm.ts'
+
+/**
+ * Gives the security module in software that listens on the Unix socket at `path`, for development alone: the messages are
+ * those of the device. One connection is one boot of the module, so it is opened once: when it is lost, every later call
+ * fails. Throws NsmError Unavailable when nobody listens.
+ *
+ * Does NOT protect anything: whoever runs that module holds its keys and decides what it measures.
+ */
+export async function openSocketNsm(path: string): Promise<Nsm> {
+  const socket = connect(path)
+  try {
+    await once(socket, 'connect')
+  } catch (error) {
+    throw unavailable(error)
+  }
+  // A lost connection is told by the call that finds it lost.
+  socket.on('error', () => undefined)
+  return createNsmClient('software', {
+    exchange: createExchange(socket),
+    close: () => socket.destroy(),
+  })
+}
+
+function createExchange(socket: Socket): (request: Uint8Array) => Promise<Uint8Array> {
+  const answers = readFrames(socket, NSM_RESPONSE_BYTES_MAX)
+  return async (request) => {
+    socket.write(encodeFrame(request))
+    const answer = await answers.next().catch((error: unknown) => {
+      throw unavailable(error)
+    })
+    if (answer.value === undefined) throw unavailable(new Error('it closed the connection'))
+    return answer.value
+  }
+}
+
+function unavailable(cause: unknown): NsmError {
+  const reason = cause instanceof Error ? cause.message : 'unknown'
+  return new NsmError('Unavailable', `cannot reach the software security module: ${reason}`, { cause })
+}

@@ -1,0 +1,73 @@
+/*
+ * What an enclave and its security module exchange: one CBOR request, one CBOR answer, one at a time. A Nitro enclave's
+ * kernel carries them (/dev/nsm); in development a Unix socket does, with a length before each.
+ */
+
+/** What goes into an attestation document. Null leaves a value out. */
+export type AttestationInput = {
+  /** 1 to ATTESTATION_FIELD_BYTES_MAX bytes. */
+  readonly publicKey: Uint8Array | null
+  /** 0 to ATTESTATION_FIELD_BYTES_MAX bytes; empty is not the same as null. */
+  readonly userData: Uint8Array | null
+  readonly nonce: Uint8Array | null
+}
+
+/** What the enclave asks of a module (aws-nitro-enclaves-nsm-api, Request). `kind` is the name on the wire. */
+export type NsmRequest =
+  | { readonly kind: 'GetRandom' }
+  | ({ readonly kind: 'Attestation' } & AttestationInput)
+
+/** What a module answers (aws-nitro-enclaves-nsm-api, Response). */
+export type NsmResponse =
+  | { readonly kind: 'GetRandom'; readonly random: Uint8Array }
+  | { readonly kind: 'Attestation'; readonly document: Uint8Array }
+  | { readonly kind: 'Error'; readonly code: NsmWireError }
+
+/** Request and response sizes of the driver (linux/drivers/misc/nsm.c). */
+export const NSM_REQUEST_BYTES_MAX = 0x1000
+export const NSM_RESPONSE_BYTES_MAX = 0x3000
+
+/** Real documents carry up to this in public_key, user_data and nonce each; AWS's texts say 512 and 1024. */
+export const ATTESTATION_FIELD_BYTES_MAX = 1024
+
+/** The module's own error names (aws-nitro-enclaves-nsm-api, ErrorCode), as they stand on the wire. */
+export const NSM_WIRE_ERRORS = [
+  'Success',
+  'InvalidArgument',
+  'InvalidIndex',
+  'InvalidResponse',
+  'ReadOnlyIndex',
+  'InvalidOperation',
+  'BufferTooSmall',
+  'InputTooLarge',
+  'InternalError',
+] as const
+
+export type NsmWireError = (typeof NSM_WIRE_ERRORS)[number]
+
+/** A message as it goes over the socket: its length in four bytes, big-endian, then itself. */
+export function encodeFrame(message: Uint8Array): Uint8Array {
+  const head = Buffer.alloc(FRAME_HEAD_BYTES)
+  head.writeUInt32BE(message.length)
+  return Buffer.concat([head, message])
+}
+
+/** Gives the messages of a socket, one after the other. Throws RangeError for one of more than `bytesMax`. */
+export async function* readFrames(
+  chunks: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+): AsyncGenerator<Uint8Array, void, void> {
+  let received = Buffer.alloc(0)
+  for await (const chunk of chunks) {
+    received = Buffer.concat([received, chunk])
+    while (received.length >= FRAME_HEAD_BYTES) {
+      const end = FRAME_HEAD_BYTES + received.readUInt32BE()
+      if (end > FRAME_HEAD_BYTES + bytesMax) throw new RangeError(`a message of more than ${bytesMax} bytes`)
+      if (received.length < end) break
+      yield new Uint8Array(received.subarray(FRAME_HEAD_BYTES, end))
+      received = received.subarray(end)
+    }
+  }
+}
+
+const FRAME_HEAD_BYTES = 4

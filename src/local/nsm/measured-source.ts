@@ -1,0 +1,95 @@
+import { createHash } from 'node:crypto'
+import { lstat, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject } from '../../../attestation/json/value.ts'
+import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
+import { SoftwareNsmError } from './development-root.ts'
+
+/** Files below the measured root that fix what runs besides: the exact version of each dependency. */
+const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
+
+export type SourceMeasurements = {
+  /** Runtime and application. */
+  readonly pcr0: Uint8Array
+  /** Runtime: the names of platform and Node's version, MEASURED_RUNTIME_FILES. */
+  readonly pcr1: Uint8Array
+  /** Application: every file that enclave/main.ts loads. */
+  readonly pcr2: Uint8Array
+}
+
+/**
+ * Gives measurements of the enclave's own source, in the place of those of an enclave image: any file that it loads and
+ * that is added, removed, renamed or changed changes PCR2 and PCR0. Each list is one line `<SHA-384 hex>  <path>` per
+ * file, paths with `/`, sorted by code unit; the register is SHA384(48 zero bytes || SHA384(list)), as for images.
+ * `runtime` are lines that go before the runtime's files, e.g. Node's version.
+ * Does not prove anything: whoever runs this measures what he likes, and no process is held against these files.
+ * Throws SoftwareNsmError `invalid_source` for a missing file, a symbolic link or anything else that is no plain file.
+ */
+export async function measureSource(options: {
+  readonly root: string
+  readonly runtime: readonly string[]
+}): Promise<SourceMeasurements> {
+  try {
+    const application = await listDigests(options.root, await listLoadedSources(options.root))
+    const runtimeFiles = await listDigests(options.root, MEASURED_RUNTIME_FILES)
+    const runtime = `${options.runtime.map((line) => `${line}\n`).join('')}${runtimeFiles}`
+    return {
+      pcr0: digestRegister(runtime + application),
+      pcr1: digestRegister(runtime),
+      pcr2: digestRegister(application),
+    }
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : 'unknown'
+    throw new SoftwareNsmError('invalid_source', `cannot measure the source: ${reason}`, { cause: error })
+  }
+}
+
+async function listDigests(root: string, files: readonly string[]): Promise<string> {
+  const lines = files.map(async (file) => {
+    const path = join(root, file)
+    if (!(await lstat(path)).isFile()) throw new Error(`expected a plain file: ${file}`)
+    const digest = createHash('sha384').update(await readFile(path))
+    return `${digest.digest('hex')}  ${file}\n`
+  })
+  return (await Promise.all(lines)).join('')
+}
+
+function digestRegister(list: string): Uint8Array {
+  const inner = createHash('sha384').update(list, 'utf8').digest()
+  return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
+}
+
+/** Most bytes of such a file: three registers, with white space. */
+export const MEASUREMENTS_FILE_BYTES_MAX = 4096
+
+/**
+ * Measurements for the software module, as the machine that booted the image states them: a JSON object with exactly the
+ * members "0", "1" and "2", each 96 lower-case hex digits. A hypervisor tells the real module the same way.
+ * Throws FormatError `invalid_measurements`, or JsonError.
+ * Does NOT prove that this image runs: whoever started the machine wrote the file.
+ */
+export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
+  if (bytes.length > MEASUREMENTS_FILE_BYTES_MAX)
+    throw invalid(`expected at most ${MEASUREMENTS_FILE_BYTES_MAX} bytes`)
+  const value = parseStrictJson(bytes)
+  if (!isJsonObject(value) || Object.keys(value).sort().join() !== '0,1,2')
+    throw invalid('expected an object with exactly the members "0", "1" and "2"')
+  return {
+    pcr0: parseRegister(value['0'], 0),
+    pcr1: parseRegister(value['1'], 1),
+    pcr2: parseRegister(value['2'], 2),
+  }
+}
+
+function parseRegister(value: unknown, index: number): Uint8Array {
+  if (typeof value !== 'string' || !/^[0-9a-f]{96}$/.test(value))
+    throw invalid(`expected "${index}" to be 96 lower-case hex digits`)
+  return decodeHex(value)
+}
+
+function invalid(message: string): FormatError {
+  return new FormatError('invalid_measurements', message)
+}

@@ -1,0 +1,66 @@
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import { chmod } from 'node:fs/promises'
+import { createServer, type Socket } from 'node:net'
+import { encodeFrame, NSM_REQUEST_BYTES_MAX, readFrames } from '../../../enclave/protocol/nsm-wire.ts'
+import { openDevelopmentRoot, rootCertificateFile } from './development-root.ts'
+import type { SourceMeasurements } from './measured-source.ts'
+import { bootSecurityModule } from './security-module.ts'
+
+/** A software security module that enclaves can reach. */
+export type NsmServer = {
+  readonly socketPath: string
+  /** Certificate of the root that its documents lead to. */
+  readonly rootFile: string
+  close(): Promise<void>
+}
+
+/**
+ * Serves software security modules on the Unix socket at `socketPath` (mode 0600; a file that is there is replaced), each
+ * message with its length before it. A connection is one enclave's life: a module is booted for it, a new instance with
+ * measurements of its own (bootSecurityModule has the options), and ends with it. Throws SoftwareNsmError.
+ */
+export async function serveSoftwareNsm(options: {
+  readonly socketPath: string
+  readonly rootFile: string
+  readonly measurements?: SourceMeasurements | null
+}): Promise<NsmServer> {
+  const { socketPath, rootFile, measurements = null } = options
+  // Made now, so that its certificate is there before the first enclave is, and a fault is told to whoever starts this.
+  await openDevelopmentRoot(rootFile, Date.now())
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => undefined)
+    socket.on('close', () => sockets.delete(socket))
+    serveEnclave(socket, { rootFile, measurements }).catch((error: unknown) => socket.destroy(asError(error)))
+  })
+  rmSync(socketPath, { force: true })
+  server.listen(socketPath)
+  await once(server, 'listening')
+  await chmod(socketPath, 0o600)
+  return {
+    socketPath,
+    rootFile: rootCertificateFile(rootFile),
+    close: async () => {
+      const closed = once(server, 'close')
+      server.close()
+      for (const socket of sockets) socket.destroy()
+      await closed
+    },
+  }
+}
+
+async function serveEnclave(
+  socket: Socket,
+  boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
+): Promise<void> {
+  const module = await bootSecurityModule({ ...boot, now: Date.now })
+  // A request that is too large for the device is answered as the device does; one beyond all reason ends the connection.
+  for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
+    socket.write(encodeFrame(module.processRequest(request)))
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error('unknown')
+}

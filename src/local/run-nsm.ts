@@ -1,0 +1,36 @@
+import { readFile } from 'node:fs/promises'
+import { FormatError } from '../../attestation/errors.ts'
+import { SoftwareNsmError } from './nsm/development-root.ts'
+import { parseGivenMeasurements } from './nsm/measured-source.ts'
+import { serveSoftwareNsm } from './nsm/nsm-server.ts'
+
+/** What run-nsm tells the parent that started it. */
+export type NsmReady = {
+  readonly kind: 'ready'
+  /** Certificate of the root that its documents lead to. */
+  readonly rootFile: string
+}
+
+/**
+ * A program of its own: the software security module on a socket, for an enclave or a booted development image that
+ * somebody else starts. `node run-nsm.ts SOCKET ROOT-FILE [MEASUREMENTS-FILE]`; it ends at SIGTERM or SIGINT, and when
+ * the channel closes that it was started with.
+ */
+const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
+if (socketPath === undefined || rootFile === undefined) {
+  process.stderr.write('run-nsm: expected SOCKET ROOT-FILE [MEASUREMENTS-FILE]\n')
+  process.exit(2)
+}
+for (const event of ['disconnect', 'SIGTERM', 'SIGINT']) process.once(event, () => process.exit(0))
+try {
+  const measurements =
+    measurementsFile === undefined ? null : parseGivenMeasurements(await readFile(measurementsFile))
+  const server = await serveSoftwareNsm({ socketPath, rootFile, measurements })
+  const ready: NsmReady = { kind: 'ready', rootFile: server.rootFile }
+  if (process.send === undefined) process.stdout.write(`${JSON.stringify(ready)}\n`)
+  else process.send(ready)
+} catch (error) {
+  if (!(error instanceof SoftwareNsmError || error instanceof FormatError)) throw error
+  process.stderr.write(`${error.message}\n`)
+  process.exit(1)
+}
