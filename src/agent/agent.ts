@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Load } from '../nodes/protocol/control-frames.ts'
+import type { NodeType } from '../nodes/protocol/handshake.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
-import { BACK_OFF, type BackOffBounds, pauseAfter } from './back-off.ts'
+import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 import { BENCHMARK, type BenchmarkPlan, type BenchmarkProgress, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
@@ -13,8 +15,6 @@ import {
   openConnection,
 } from './connection.ts'
 import { createGatewayClient, GatewayError } from './gateway-client.ts'
-import type { Load } from './load.ts'
-import type { NodeType } from './node-type.ts'
 import { AgentFailure, registerNode } from './registration.ts'
 import type { RunWatcher } from './runs.ts'
 
@@ -29,7 +29,8 @@ export type AgentTimings = ConnectionTimings & {
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  backOff: BACK_OFF,
+  // The public client waits 24 s at least; a gateway that restarts is back sooner than that.
+  backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
 }
@@ -118,7 +119,7 @@ export function startAgent(options: AgentOptions): Agent {
       // The gateway may have refused because it no longer knows hardware or benchmark.
       if (outcome?.code === REFUSED) models = []
       phase = 'waiting'
-      const pauseMs = pauseAfter(failures, timings.backOff, options.random)
+      const pauseMs = backOffMs(failures, timings.backOff, { jitter: 'full', random: options.random })
       if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
       await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
     }

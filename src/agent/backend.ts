@@ -1,12 +1,18 @@
 import { Pool } from 'undici'
-import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
+import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
+import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
+import { writeForm } from '../upstream/form-body.ts'
 import { readRetryAfter } from '../upstream/refusal.ts'
-import { type AnswerChunk, AnswerParser, parseJson, readBackendError } from './answer-chunks.ts'
+import { type AnswerChunk, AnswerParser, EventTooLargeError } from './answer-parser.ts'
 import { type BackendAnswer, openAnswer } from './backend-answer.ts'
-import { BackendError } from './backend-error.ts'
-import { EventTooLargeError } from './event-parser.ts'
-import { readImageAnswer, writeImageCall } from './image-calls.ts'
-import type { ImageRequest } from './image-frames.ts'
+import { BackendError, readBackendError } from './backend-error.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
 export const BACKEND_LIMITS: BackendLimits = {
@@ -207,4 +213,44 @@ async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Prom
     parts.push(part)
   }
   return Buffer.concat(parts).toString('utf8')
+}
+
+/** A request to the backend, in OpenAI's form. */
+type BackendRequest = {
+  readonly path: string
+  readonly contentType: string
+  readonly body: string | Uint8Array
+}
+
+/** Gives the request for images: a new one as JSON, a change of one as a form. Throws BackendError. */
+function writeImageCall({
+  model,
+  prompt,
+  image,
+  n,
+  size,
+}: ImageRequest & { readonly model: string }): BackendRequest {
+  const fields = { model, prompt, size, response_format: 'b64_json' }
+  if (image === null)
+    return {
+      path: '/v1/images/generations',
+      contentType: 'application/json',
+      body: JSON.stringify({ ...fields, n }),
+    }
+  const bytes = Buffer.from(image, 'base64')
+  const facts = readImageFacts(bytes)
+  if (facts === null) throw new BackendError('expected the image to be PNG, JPEG or WebP', 400)
+  const file = { name: 'image', filename: `image.${facts.type}`, mediaType: mediaTypeOf(facts.type), bytes }
+  return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
+}
+
+/** Gives the images of the backend's answer, base64. Throws BackendError when there are none in it. */
+function readImageAnswer(body: Json | undefined): readonly string[] {
+  const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
+  if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')
+  return data.map((entry) => {
+    const image = isJsonObject(entry) ? memberOf(entry, 'b64_json') : undefined
+    if (typeof image !== 'string') throw new BackendError('the backend sent no images in base64')
+    return image
+  })
 }

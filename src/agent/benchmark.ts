@@ -1,4 +1,5 @@
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
@@ -24,9 +25,6 @@ export type BenchmarkProgress = {
   /** 0 to 1, of the whole. */
   readonly done: number
 }
-
-/** Highest speed that is told: gateways take no higher one, and only a backend without a model reaches it. */
-export const TOKENS_PER_SECOND_MAX = 1_000_000
 
 /** Tokens per second below which a node helps nobody: slower than people read. */
 export const TOKENS_PER_SECOND_MIN = 1
@@ -72,7 +70,7 @@ export async function runBenchmark(
     () => now() < singleUntil,
   )
   const until = startedAt + durationMs
-  const lanes = await Promise.all(
+  const workers = await Promise.all(
     Array.from({ length: concurrency }, () =>
       repeat(
         () => measure(tokensMax, 'many requests'),
@@ -81,7 +79,10 @@ export async function runBenchmark(
     ),
   )
   onProgress({ part: 'many requests', done: 1 })
-  return { single: round(speedOf(single)), total: round(lanes.reduce((sum, lane) => sum + speedOf(lane), 0)) }
+  return {
+    single: round(speedOf(single)),
+    total: round(workers.reduce((sum, timings) => sum + speedOf(timings), 0)),
+  }
 }
 
 const WARM_UP_TOKENS = 16
@@ -89,11 +90,11 @@ const TOKENS_MIN = 16
 const TOKENS_MAX = 512
 /** Up to this part of the time one request runs at a time. */
 const SINGLE_SHARE = 0.4
-/** Requests of one lane in a benchmark, so that each ends and is counted. */
+/** Requests of one worker in a benchmark, so that each ends and is counted. */
 const REQUESTS_AIM = 4
 
 /** Tokens between the first and the last, and the time they took. */
-type Measurement = { readonly tokens: number; readonly ms: number }
+type Timing = { readonly tokens: number; readonly ms: number }
 
 /** Answers short enough that several end in the time there is. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
@@ -101,14 +102,11 @@ function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
 }
 
-async function repeat(
-  measure: () => Promise<Measurement>,
-  goesOn: () => boolean,
-): Promise<readonly Measurement[]> {
-  const measurements: Measurement[] = []
-  do measurements.push(await measure())
+async function repeat(measure: () => Promise<Timing>, goesOn: () => boolean): Promise<readonly Timing[]> {
+  const timings: Timing[] = []
+  do timings.push(await measure())
   while (goesOn())
-  return measurements
+  return timings
 }
 
 async function measureRequest(
@@ -119,7 +117,7 @@ async function measureRequest(
     signal,
     onChunk,
   }: { readonly now: () => number; readonly signal: AbortSignal; readonly onChunk: () => void },
-): Promise<Measurement> {
+): Promise<Timing> {
   const request = {
     model,
     messages: [{ role: 'user', content: PROMPT }],
@@ -170,14 +168,15 @@ function holdsToken(chunk: JsonObject): boolean {
   })
 }
 
-function speedOf(measurements: readonly Measurement[]): number {
-  const tokens = measurements.reduce((sum, { tokens: count }) => sum + count, 0)
-  const ms = measurements.reduce((sum, { ms: time }) => sum + time, 0)
+function speedOf(timings: readonly Timing[]): number {
+  const tokens = timings.reduce((sum, { tokens: count }) => sum + count, 0)
+  const ms = timings.reduce((sum, { ms: time }) => sum + time, 0)
   if (tokens === 0 || ms <= 0)
     throw new BackendError('the backend answered with too few tokens to measure its speed')
   return (tokens / ms) * 1000
 }
 
+/** Gateways take no higher speed, and only a backend without a model reaches it. */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

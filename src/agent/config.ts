@@ -1,9 +1,9 @@
 import { z } from 'zod'
+import { NODE_TYPES, type NodeType } from '../nodes/protocol/handshake.ts'
 import { type TraceConfig, traceFields, tracesOf } from '../observability/trace-settings.ts'
 import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../runtime/fields.ts'
 import { type Environment, readSettings } from '../runtime/read-settings.ts'
 import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
-import { NODE_TYPES, type NodeType } from './node-type.ts'
 
 const HOUR_MS = 3_600_000
 

@@ -1,14 +1,17 @@
+import type { Socket } from 'node:net'
 import { WebSocket } from 'ws'
+import {
+  type AskedControl,
+  encodeNodeControl,
+  type Load,
+  parseGatewayControl,
+} from '../nodes/protocol/control-frames.ts'
+import { decodeGatewayFrame, encodeFailure, LARGE_FRAME_BYTES_MAX } from '../nodes/protocol/frames.ts'
+import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/handshake.ts'
 import type { Logger } from '../observability/logger.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
 import type { Backend } from './backend.ts'
-import { encodeDrain, NODE_FEATURES } from './control-frames.ts'
-import { TAKEN_FRAME_BYTES_MAX } from './frames.ts'
-import { watchLiveness } from './liveness.ts'
-import type { Load } from './load.ts'
-import type { NodeType } from './node-type.ts'
-import { createResponder } from './responder.ts'
-import { createRuns, type RunWatcher } from './runs.ts'
-import { createSender } from './sender.ts'
+import { createRuns, type Runs, type RunWatcher } from './runs.ts'
 
 /** Timings of a connection, milliseconds. */
 export type ConnectionTimings = {
@@ -124,7 +127,7 @@ export function openConnection(options: ConnectionOptions): Connection {
     drain: async (graceMs) => {
       runs.close()
       state.isDraining = true
-      void sender.send(encodeDrain(nodeId))
+      void sender.send(encodeNodeControl(nodeId, { kind: 'drain' }))
       closeWhenIdle()
       const grace = setTimeout(() => runs.abort('stopped'), graceMs)
       const end = setTimeout(() => socket.terminate(), graceMs + timings.closeTimeoutMs)
@@ -136,40 +139,24 @@ export function openConnection(options: ConnectionOptions): Connection {
   }
 }
 
-function dial({
-  gatewayUrl,
-  apiKey,
-  nodeId,
-  nodeType,
-  models,
-  timings,
-  watchRun,
-}: {
-  readonly gatewayUrl: string
-  readonly apiKey: string
-  readonly nodeId: string
-  readonly nodeType: NodeType
-  readonly models: readonly string[]
-  readonly timings: ConnectionTimings
-  readonly watchRun?: RunWatcher | undefined
-}): WebSocket {
-  const [model = '', ...others] = models
+function dial(options: ConnectionOptions): WebSocket {
+  const { gatewayUrl, apiKey, nodeId, nodeType: modelType, models, timings, watchRun } = options
+  const features = new Set(watchRun === undefined ? FEATURES : [...FEATURES, 'trace' as const])
   return new WebSocket(socketUrl(gatewayUrl), {
     headers: {
       authorization: `Bearer ${apiKey}`,
-      'node-id': nodeId,
-      model,
-      'model-type': nodeType,
-      'node-features': [...NODE_FEATURES, ...(watchRun === undefined ? [] : ['trace'])].join(', '),
-      ...(others.length === 0 ? {} : { 'node-models': others.join(', ') }),
+      ...helloHeaders({ nodeId, models, modelType, features }),
     },
     handshakeTimeout: timings.handshakeTimeoutMs,
-    maxPayload: TAKEN_FRAME_BYTES_MAX,
+    maxPayload: LARGE_FRAME_BYTES_MAX,
     // Chunks are too small to gain by it, and each connection would keep a compressor.
     perMessageDeflate: false,
     followRedirects: false,
   })
 }
+
+/** What every agent announces (src/nodes/README.md). */
+const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
 /** Gives the address of the node socket of a gateway. */
 function socketUrl(gatewayUrl: string): URL {
@@ -177,4 +164,178 @@ function socketUrl(gatewayUrl: string): URL {
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:'
   url.pathname = `${url.pathname.replace(/\/+$/, '')}/v1/node/ws`
   return url
+}
+
+/**
+ * Gives what answers the frames of one connection. The frames are the gateway's; none of them makes it throw, and what it
+ * does not understand it ignores.
+ */
+function createResponder({
+  nodeId,
+  runs,
+  sender,
+  readLoad,
+  roundTripMs,
+  onReconnect,
+  log,
+}: {
+  readonly nodeId: string
+  readonly runs: Runs
+  readonly sender: Sender
+  readonly readLoad: () => Promise<Load>
+  /** The newest measurement, null before the first. */
+  readonly roundTripMs: () => number | null
+  readonly onReconnect: () => void
+  readonly log: Logger
+}): (text: string) => void {
+  const { send } = sender
+  // Reading costs half a second of measuring and a process: however many ask, one at a time.
+  const readOnce = singleFlight(readLoad)
+
+  function obey(control: AskedControl): void {
+    switch (control.kind) {
+      case 'cancel':
+        runs.cancel(control.requestId)
+        break
+      case 'reconnect':
+        onReconnect()
+        break
+      case 'ping':
+        // Who does not read the answers to what it asks gets no more of them.
+        if (!sender.isBehind()) {
+          const pong = { kind: 'pong', nonce: control.nonce, roundTripMs: roundTripMs() } as const
+          void send(encodeNodeControl(nodeId, pong))
+        }
+        break
+      case 'health':
+        void answerHealth(control.nonce)
+        break
+    }
+  }
+
+  async function answerHealth(nonce: string): Promise<void> {
+    const load = await readOnce().catch(() => null)
+    if (load !== null && !sender.isBehind())
+      void send(encodeNodeControl(nodeId, { kind: 'health', nonce, load }))
+  }
+
+  return (text) => {
+    const frame = decodeGatewayFrame(text)
+    switch (frame.kind) {
+      case 'chat':
+      case 'image':
+        runs.start(frame)
+        break
+      case 'bad_chat':
+        void send(encodeFailure(frame.id, { statusCode: 400, message: frame.message }))
+        break
+      case 'control': {
+        const control = parseGatewayControl(frame.protocol, frame.data, nodeId)
+        if (control === null) log.debug({ size: text.length }, 'control frame not understood')
+        else obey(control)
+        break
+      }
+      case 'unknown':
+        log.debug({ size: text.length }, 'frame not understood')
+        break
+    }
+  }
+}
+
+/** Bytes that may wait for a gateway that reads slowly, before its runs wait for it. */
+const WAITING_BYTES_MAX = 1024 * 1024
+
+/** Sends frames over one WebSocket. */
+type Sender = {
+  /** Sends a frame; gives a promise when it should be waited for before the next. To a closed socket nothing is sent. */
+  send(frame: string): void | Promise<void>
+  /** Tells the TCP socket below, once it is known: frames of the same tick then go out in one write. */
+  attach(socket: Socket): void
+  /** Whether the gateway reads more slowly than frames come. */
+  isBehind(): boolean
+}
+
+/** Gives the sender of a WebSocket. */
+function createSender(socket: WebSocket): Sender {
+  let stream: Socket | null = null
+  let isCorked = false
+
+  /** A packet of the backend holds many chunks, and each frame alone would be a system call. */
+  function gather(): void {
+    if (stream === null || isCorked) return
+    const corked = stream
+    isCorked = true
+    corked.cork()
+    process.nextTick(() => {
+      isCorked = false
+      corked.uncork()
+    })
+  }
+
+  const isBehind = () => socket.bufferedAmount > WAITING_BYTES_MAX
+  return {
+    send: (frame) => {
+      if (socket.readyState !== socket.OPEN) return
+      gather()
+      if (!isBehind()) {
+        socket.send(frame, ignore)
+        return
+      }
+      return new Promise((resolve) => socket.send(frame, () => resolve()))
+    },
+    attach: (socketBelow) => {
+      stream = socketBelow
+    },
+    isBehind,
+  }
+}
+
+/** A frame that a closing socket did not take: 'close' tells of it. */
+function ignore(): void {}
+
+/** Watches whether the other end of a WebSocket is still there. */
+type Liveness = {
+  /** To be called when the connection opens. */
+  start(): void
+  stop(): void
+  /** Time of the newest ping that was answered, milliseconds; null before the first. */
+  roundTripMs(): number | null
+}
+
+/**
+ * Pings the other end every `pingMs` and ends a connection over which nothing came in between: its other end may be gone
+ * without a word. `now` gives milliseconds of a clock that only goes forward.
+ */
+function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
+  let timer: NodeJS.Timeout | undefined
+  let wasHeard = true
+  let pingedAt = 0
+  let roundTripMs: number | null = null
+  const hear = () => {
+    wasHeard = true
+  }
+  socket.on('message', hear)
+  socket.on('ping', hear)
+  socket.on('pong', () => {
+    roundTripMs = now() - pingedAt
+    hear()
+  })
+  const ping = () => {
+    pingedAt = now()
+    socket.ping()
+  }
+  return {
+    start: () => {
+      ping()
+      timer = setInterval(() => {
+        if (!wasHeard) socket.terminate()
+        else if (socket.readyState === socket.OPEN) {
+          wasHeard = false
+          ping()
+        }
+      }, pingMs)
+    },
+    stop: () => clearInterval(timer),
+    roundTripMs: () => roundTripMs,
+  }
 }

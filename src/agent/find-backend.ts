@@ -1,14 +1,33 @@
 import { type Backend, createBackend } from './backend.ts'
+import type { BackendConfig } from './config.ts'
+import { AgentFailure } from './registration.ts'
+
+/**
+ * Gives the backend of a configuration: the one it names, whether or not it is up, or the one that is found on this
+ * machine. Rejects with AgentFailure when there is none. `name` tells people which it is.
+ */
+export async function openBackend({
+  url,
+  apiKey,
+}: BackendConfig): Promise<{ readonly backend: Backend; readonly name: string }> {
+  if (url !== null) return { backend: createBackend({ url, apiKey }), name: url }
+  const found = await findBackend({ apiKey })
+  if (found !== null) return { backend: found.backend, name: `${found.kind.name} at ${found.backend.url}` }
+  const tried = BACKEND_KINDS.map(({ name, port }) => `${name} (${port})`).join(', ')
+  throw new AgentFailure(
+    `no inference server was found on this machine; tried ${tried}. Name one with BACKEND_URL or --backend`,
+  )
+}
 
 /** A kind of local inference server: where it usually listens, and where it says that it is up. */
-export type BackendKind = {
+type BackendKind = {
   readonly name: string
   readonly port: number
   readonly healthPath: string
 }
 
 /** The servers that are looked for, in this order. Ports and paths are the defaults of each server's documentation. */
-export const BACKEND_KINDS: readonly BackendKind[] = [
+const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
   // Answers 503 while it loads a model.
@@ -18,7 +37,7 @@ export const BACKEND_KINDS: readonly BackendKind[] = [
 ]
 
 /** A server that was found, with the models it offers. */
-export type FoundBackend = {
+type FoundBackend = {
   readonly kind: BackendKind
   readonly backend: Backend
   readonly models: readonly string[]

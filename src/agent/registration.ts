@@ -1,11 +1,10 @@
+import { MODELS_MAX, type NodeType } from '../nodes/protocol/handshake.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
-import { MODELS_MAX } from './frames.ts'
 import type { GatewayClient } from './gateway-client.ts'
-import type { NodeType } from './node-type.ts'
 
 /** This node cannot be run as it is configured: trying again changes nothing. The message is for its operator. */
 export class AgentFailure extends Error {

@@ -1,13 +1,12 @@
 import type { Logger } from '../observability/logger.ts'
-import { traceRuns } from '../observability/trace-runs.ts'
 import { openTraces } from '../observability/tracer.ts'
 import { VERSION } from '../runtime/version.ts'
 import { startAgent } from './agent.ts'
 import type { BenchmarkProgress } from './benchmark.ts'
 import type { AgentConfig } from './config.ts'
-import { readHardware } from './hardware.ts'
-import { readLoad } from './load.ts'
-import { openBackend } from './open-backend.ts'
+import { openBackend } from './find-backend.ts'
+import { readHardware, readLoad } from './machine.ts'
+import { traceRuns } from './trace-runs.ts'
 
 /** What a parent that started an agent with an IPC channel is told when it has a backend and goes on by itself. */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }

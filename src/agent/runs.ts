@@ -1,10 +1,28 @@
+import type { JsonObject } from '../../attestation/json/value.ts'
+import {
+  encodeChunk,
+  encodeDone,
+  encodeFailure,
+  encodeImageFailure,
+  encodeImages,
+  FRAME_BYTES_MAX,
+  type GatewayFrame,
+  IMAGE_FRAME_BYTES_MAX,
+  type ImageRequest,
+} from '../nodes/protocol/frames.ts'
+import type { NodeType } from '../nodes/protocol/handshake.ts'
 import type { Logger } from '../observability/logger.ts'
+import { isLonger } from './answer-parser.ts'
 import type { Backend } from './backend.ts'
-import { type RunAbort, type RunOutcome, runChat } from './chat-run.ts'
-import { encodeFailure, type GatewayFrame } from './frames.ts'
-import { encodeImageFailure } from './image-frames.ts'
-import { runImages } from './image-run.ts'
-import type { NodeType } from './node-type.ts'
+import { BackendError } from './backend-error.ts'
+
+/** How a run ended. Nothing of it is the request's or the answer's. */
+export type RunOutcome =
+  | { readonly kind: 'done' | RunAbort }
+  | { readonly kind: 'failed'; readonly statusCode: number }
+
+/** Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is gone. */
+export type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
 /** Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot exceed. */
 export const RUNS_MAX = 64
@@ -15,7 +33,7 @@ export type RunWatcher = (run: {
   readonly traceparent: string | null
 }) => (outcome: RunOutcome) => void
 
-type RunFrame = Extract<GatewayFrame, { kind: 'chat' | 'image' }>
+type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 
 /** The requests of one connection that are being answered. */
 export type Runs = {
@@ -104,4 +122,103 @@ export function createRuns({
       return running.size
     },
   }
+}
+
+/**
+ * Answers one chat request: frames of status 1, the usage last, then one of status 2, or one of status 3 that tells the
+ * backend's error. A cancelled run ends as one that is done. `send` resolves when more may be sent. Never rejects.
+ */
+async function runChat(
+  request: { readonly id: string; readonly model: string; readonly body: JsonObject },
+  {
+    backend,
+    signal,
+    send,
+  }: {
+    readonly backend: Pick<Backend, 'streamChat'>
+    /** Its reason is a RunAbort. */
+    readonly signal: AbortSignal
+    readonly send: (frame: string) => void | Promise<void>
+  },
+): Promise<RunOutcome> {
+  const { id, model, body } = request
+  try {
+    for await (const chunks of backend.streamChat({ ...body, model }, signal))
+      for (const { text } of chunks) {
+        const frame = encodeChunk(id, text)
+        if (isLonger(frame, FRAME_BYTES_MAX))
+          throw new BackendError(`expected chunks that fit ${FRAME_BYTES_MAX} bytes`)
+        const sent = send(frame)
+        if (sent !== undefined) await sent
+        signal.throwIfAborted()
+      }
+    await send(encodeDone(id))
+    return { kind: 'done' }
+  } catch (error) {
+    if (signal.aborted) return endAborted(id, signal, send)
+    const fault = error instanceof BackendError ? error : new BackendError('the node failed')
+    await send(encodeFailure(id, fault))
+    return { kind: 'failed', statusCode: fault.statusCode }
+  }
+}
+
+async function endAborted(
+  id: string,
+  signal: AbortSignal,
+  send: (frame: string) => void | Promise<void>,
+): Promise<RunOutcome> {
+  switch (signal.reason) {
+    case 'cancelled':
+      await send(encodeDone(id))
+      return { kind: 'cancelled' }
+    case 'stopped':
+      await send(encodeFailure(id, { statusCode: 500, message: 'the node stopped' }))
+      return { kind: 'stopped' }
+    default:
+      return { kind: 'lost' }
+  }
+}
+
+/**
+ * Answers one request for images, with one frame: images, or what went wrong. A cancelled run ends with an error that nobody reads. Never
+ * rejects.
+ */
+async function runImages(
+  { id, model, request }: { readonly id: string; readonly model: string; readonly request: ImageRequest },
+  {
+    backend,
+    signal,
+    send,
+  }: {
+    readonly backend: Pick<Backend, 'makeImages'>
+    /** Its reason is a RunAbort. */
+    readonly signal: AbortSignal
+    readonly send: (frame: string) => void | Promise<void>
+  },
+): Promise<RunOutcome> {
+  try {
+    const frame = encodeImages(id, await backend.makeImages({ ...request, model }, signal))
+    signal.throwIfAborted()
+    // Base64 and its frame have one byte for each character.
+    if (frame.length > IMAGE_FRAME_BYTES_MAX)
+      throw new BackendError(`expected images that fit ${IMAGE_FRAME_BYTES_MAX} bytes`)
+    await send(frame)
+    return { kind: 'done' }
+  } catch (error) {
+    if (signal.aborted) return endAbortedImages(id, signal, send)
+    const fault = error instanceof BackendError ? error : new BackendError('the node failed')
+    await send(encodeImageFailure(id, fault))
+    return { kind: 'failed', statusCode: fault.statusCode }
+  }
+}
+
+async function endAbortedImages(
+  id: string,
+  signal: AbortSignal,
+  send: (frame: string) => void | Promise<void>,
+): Promise<RunOutcome> {
+  const kind = signal.reason === 'cancelled' || signal.reason === 'stopped' ? signal.reason : 'lost'
+  if (kind !== 'lost')
+    await send(encodeImageFailure(id, { statusCode: 500, message: `the request was ${kind}` }))
+  return { kind }
 }

@@ -1,7 +1,7 @@
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
-import type { Dispatcher } from '../nodes/dispatcher.ts'
+import type { Dispatcher } from '../nodes/dispatch.ts'
 import { hasCredential } from '../verified/provider-credentials.ts'
 import type { ModelOutcomes } from './model-outcomes.ts'
 

@@ -1,7 +1,6 @@
 import { mostServed } from '../chat/models.ts'
-import { callErrorOf } from '../nodes/dispatch-refusals.ts'
-import { DispatchError } from '../nodes/dispatcher.ts'
-import type { ImageDispatcher } from '../nodes/image-dispatcher.ts'
+import type { ImageDispatcher } from '../nodes/dispatch.ts'
+import { callErrorOf, DispatchError } from '../nodes/dispatch-error.ts'
 import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 

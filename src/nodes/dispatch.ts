@@ -1,44 +1,128 @@
-import { type ChatFrame, chatFrame } from './chat-frame.ts'
-import { DispatchError, type NodeAnswer, type NodeCall } from './dispatcher.ts'
-import { withKnownMembers } from './known-members.ts'
+import { FormatError } from '../../attestation/errors.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { type AnswerReader, askChat, type ChatQuestion } from './chat-run.ts'
+import type { NodeIndex } from './choose-node.ts'
+import type { ChunkBatch } from './chunk-queue.ts'
+import type { NodeConnection } from './connection.ts'
+import { DispatchError } from './dispatch-error.ts'
 import type { NodeLimits } from './limits.ts'
-import type { NodeConnection } from './node-connection.ts'
-import { checkCall, type DispatchParts, tryNodes } from './try-nodes.ts'
-import { promptTokensMax } from './usage-claim.ts'
-import type { HeldLane } from './wait-queue.ts'
+import type { HeldOffer } from './offer.ts'
+import { type ImageRequest, imageFrameBytes } from './protocol/frames.ts'
+import { withKnownMembers } from './protocol/known-members.ts'
+import type { WaitQueue } from './wait-queue.ts'
 
-type ChatParts = DispatchParts & {
-  readonly limits: Pick<NodeLimits, 'requestBytesMax' | 'largeRequestBytesMax'>
+/** One chat call for whichever node is best. */
+export type NodeCall = {
+  readonly model: string
+  /** The chat completion request as the node shall get it; the node itself always streams with usage. */
+  readonly request: JsonObject
+  /** Who calls, for the record of what was served; null for nobody in particular. */
+  readonly accountId: string | null
+  /** Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream. */
+  readonly signal: AbortSignal
+  /**
+   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are given as the node sent them.
+   */
+  readonly openReader?: () => AnswerReader
+}
+
+/** What a node streams for one call. */
+export type NodeAnswer = {
+  readonly nodeId: string
+  /**
+   * Chunks in order, at each step those that came together, as the call's reader gives them: the node's are objects of bounded
+   * depth, `choices` an array of objects with an integer `index` and an object `delta`. The usage-only chunk is among them when
+   * the node sent one; its `usage` is the node's claim, cut to what its answer can have held (README), and null when it was no
+   * usage at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the signal's reason. To be
+   * iterated once; leaving the iteration cancels the call, and so does the signal.
+   */
+  readonly batches: AsyncIterable<ChunkBatch>
+}
+
+/** Gives calls to nodes. */
+export type Dispatcher = {
+  /**
+   * Gives the call to the node that will probably be done first, and resolves when its first token is there. Until then
+   * a node that fails or is silent is replaced, at most `retriesMax` times; afterwards never. Rejects with DispatchError,
+   * or with the signal's reason.
+   */
+  dispatch(call: NodeCall): Promise<NodeAnswer>
+  /** Models that can be served now, with the number of nodes that are RUNNING, in the order of their names. */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+}
+
+/** One call for images, for whichever node is best. */
+export type ImageNodeCall<Images> = {
+  readonly model: string
+  readonly request: ImageRequest
+  /** Who calls, for the record of what was served. */
+  readonly accountId: string | null
+  /** Aborted when the caller leaves, in any phase. */
+  readonly signal: AbortSignal
+  /**
+   * Judges one node's answer, and gives what is made of it. Throws FormatError for what is none: then that node is held to have failed,
+   * and another one is asked. What else it throws ends the call.
+   */
+  readonly read: (images: readonly string[]) => Promise<Images>
+}
+
+/** Gives calls for images to DIFFUSION nodes. */
+export type ImageDispatcher = {
+  /**
+   * Gives the call to the node that will probably be done first. A node that fails, refuses, is silent for `imageMs` or answers
+   * nonsense is replaced, at most `retriesMax` times. Rejects with DispatchError, the signal's reason, or what `read` threw.
+   */
+  dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
+  /** Whether a node that is RUNNING has the model now. */
+  serves(model: string): boolean
+  /** Whether a node of the model is or was connected to this process. */
+  isKnown(model: string): boolean
+  /** Models that can be served now, with the number of nodes that are RUNNING, in the order of their names. */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+  /** Whether a request fits the frames that nodes take. */
+  fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
+}
+
+type Index = NodeIndex<NodeConnection>
+type Held = HeldOffer<NodeConnection>
+
+/** What calls of one kind, chat or images, are given to nodes by. */
+export type DispatchParts = {
+  readonly index: Index
+  readonly queue: WaitQueue<NodeConnection>
+  readonly limits: Pick<NodeLimits, 'retriesMax' | 'waitMs' | 'requestBytesMax' | 'largeRequestBytesMax'>
+  readonly now: () => number
 }
 
 /**
- * Dispatcher.dispatch: the call for a node, one after the other until one answers. A node that
- * fails before its first token is replaced (`try-nodes.ts`). Each is sent the members that it
- * takes, and none a frame that is too large for it.
+ * Dispatcher.dispatch: the call for a node, one after the other until one answers. Each is sent the members that it takes,
+ * and none a frame that is too large for it.
  */
-export async function dispatchCall(call: NodeCall, parts: ChatParts): Promise<NodeAnswer> {
+export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
-  const frames = framesOf(call)
-  const largeBytes = largeBytesOf(frames.whole, call.model, parts)
-  return tryNodes({ ...call, largeBytes }, parts, (held) => attempt(call, frames.for(held.lane.node), held))
+  const questions = questionsOf(call)
+  const largeBytes = largeBytesOf(questions.whole, call.model, parts)
+  return tryNodes({ ...call, largeBytes }, parts, (held) =>
+    attemptChat(call, questions.for(held.offer.node), held),
+  )
 }
 
-type Frames = { readonly whole: ChatFrame; readonly for: (node: NodeConnection) => ChatFrame }
+type Questions = { readonly whole: ChatQuestion; readonly for: (node: NodeConnection) => ChatQuestion }
 
 /**
- * The frame with every member, and the one with those that every node takes. Each is written once,
+ * The question with every member, and the one with those that every node takes. Each is written once,
  * the second one when it is needed.
  */
-function framesOf({ model, request }: NodeCall): Frames {
-  const whole = chatFrame(model, request)
+function questionsOf({ model, request }: NodeCall): Questions {
+  const whole = askChat(model, request)
   const known = withKnownMembers(request)
-  let knownFrame = known === request ? whole : null
+  let knownQuestion = known === request ? whole : null
   return {
     whole,
     for(node) {
       if (node.takesExtraMembers) return whole
-      knownFrame ??= chatFrame(model, known)
-      return knownFrame
+      knownQuestion ??= askChat(model, known)
+      return knownQuestion
     },
   }
 }
@@ -48,9 +132,9 @@ function framesOf({ model, request }: NodeCall): Frames {
  * node of the model does.
  */
 function largeBytesOf(
-  { frameBytes }: ChatFrame,
+  { frameBytes }: ChatQuestion,
   model: string,
-  { index, limits: { requestBytesMax, largeRequestBytesMax } }: ChatParts,
+  { index, limits: { requestBytesMax, largeRequestBytesMax } }: DispatchParts,
 ): number | null {
   if (frameBytes <= requestBytesMax) return null
   const isTaken = index.connected(model) === 0 || index.connectedLarge(model) > 0
@@ -61,29 +145,149 @@ function largeBytesOf(
 }
 
 /** One attempt: the answer with its first token, or what went wrong with this node. Throws the signal's reason. */
-async function attempt(
-  { request, signal, accountId, openReader }: NodeCall,
-  { frameOf, bytes }: ChatFrame,
-  { lane, slot }: HeldLane,
+async function attemptChat(
+  { signal, accountId, openReader }: NodeCall,
+  question: ChatQuestion,
+  { offer, slot }: Held,
 ): Promise<NodeAnswer | DispatchError> {
-  const choices = typeof request.n === 'number' ? request.n : 1
-  const run = lane.node.start({
-    lane,
-    frameOf,
-    requestBytes: bytes,
-    promptTokensMax: promptTokensMax(request, bytes),
-    choices,
-    slot,
-    signal,
-    accountId,
-    reader: openReader?.() ?? null,
-    isProbe: false,
-  })
+  const { node } = offer
+  const reader = openReader?.() ?? null
+  const run = node.chat(question, { offer, slot, signal, accountId, reader, isProbe: false })
   try {
     await run.firstToken
   } catch (error) {
     if (error instanceof DispatchError && !signal.aborted) return error
     throw signal.aborted ? signal.reason : error
   }
-  return { nodeId: lane.node.nodeId, batches: run.batches }
+  return { nodeId: node.nodeId, batches: run.batches }
+}
+
+/**
+ * ImageDispatcher.dispatch: the same for images, of which every node takes frames of one size.
+ */
+export async function dispatchImages<Images>(
+  call: ImageNodeCall<Images>,
+  parts: DispatchParts,
+): Promise<Images> {
+  checkCall(call, parts.index)
+  const { requestBytesMax } = parts.limits
+  const imageBytes = ((call.request.image?.length ?? 0) * 3) / 4
+  if (imageFrameBytes({ ...call.request, imageBytes }) > requestBytesMax)
+    throw new DispatchError('request_too_large', `Nodes take requests of at most ${requestBytesMax} bytes`)
+  return tryNodes(call, parts, (held) => attemptImages(call, held))
+}
+
+/** One attempt: what was made of the answer, or what went wrong with this node. */
+async function attemptImages<Images>(
+  { request, signal, accountId, read }: ImageNodeCall<Images>,
+  { offer, slot }: Held,
+): Promise<Images | DispatchError> {
+  const run = offer.node.draw({ offer, slot, request, signal, accountId, isProbe: false })
+  if (run === null) throw new DispatchError('no_nodes', 'Too many images are being made')
+  try {
+    const images = await read(await run.answer)
+    run.conclude(null)
+    return images
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    if (error instanceof DispatchError) return error
+    if (!(error instanceof FormatError)) throw error
+    const fault = new DispatchError('node_failed', `The node sent what are no images: ${error.message}`)
+    run.conclude(fault)
+    return fault
+  }
+}
+
+/** What nodes are chosen by. */
+type Wanted = {
+  readonly model: string
+  readonly signal: AbortSignal
+  /** Size of a frame that not every node takes; null, or left out, for one that does. */
+  readonly largeBytes?: number | null
+}
+
+/** Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the model. */
+function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): void {
+  signal.throwIfAborted()
+  if (!index.isKnown(model)) throw new DispatchError('unsupported_model', 'No node serves this model')
+}
+
+/**
+ * Gives a call, which was checked, to one node after the other until one answers. `attempt`
+ * resolves with the answer, or with what went wrong with its node, and gives the slot back; what it
+ * throws ends the call. A node that fails is replaced, `retriesMax` times. One that blames the
+ * request is not believed alone while another is free: only when that one blames it too, or none is
+ * there, the caller is told so. When the other one answers, nothing is held against the first: its
+ * backend may well lack what this request needs.
+ */
+async function tryNodes<Answer>(
+  wanted: Wanted,
+  parts: DispatchParts,
+  attempt: (held: Held) => Promise<Answer | DispatchError>,
+): Promise<Answer> {
+  const tried = new Set<NodeConnection>()
+  let failure: DispatchError | null = null
+  let refusal: DispatchError | null = null
+  while (tried.size <= parts.limits.retriesMax) {
+    const held = await holdOffer(wanted, tried, { ...parts, failure, isConfirming: refusal !== null })
+    if (held === null) break
+    tried.add(held.offer.node)
+    // The caller may have left in the moment between the waiting and this.
+    if (wanted.signal.aborted) {
+      held.slot.release()
+      throw wanted.signal.reason
+    }
+    const outcome = await attempt(held)
+    if (!(outcome instanceof DispatchError)) return outcome
+    if (outcome.code === 'node_busy')
+      held.offer.node.restsUntilMs = parts.now() + restSeconds(outcome.retryAfterSeconds) * 1000
+    if (outcome.code === 'node_refused') {
+      if (refusal !== null) throw outcome
+      refusal = outcome
+    }
+    // Of several failures, the one that says when to come again is told.
+    if (failure?.code !== 'node_busy') failure = outcome
+  }
+  throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
+}
+
+/** A node whose backend is at its limit, and does not say for how long. */
+const REST_SECONDS = 1
+/** Longest that a node is asked after others, whatever it says. */
+const REST_SECONDS_MAX = 60
+
+function restSeconds(told: number | null): number {
+  return Math.min(told ?? REST_SECONDS, REST_SECONDS_MAX)
+}
+
+/** A free offer, now or within the wait; null when there is nothing left to try. Rejects when nothing was tried at all. */
+async function holdOffer(
+  { model, signal, largeBytes = null }: Wanted,
+  tried: ReadonlySet<NodeConnection>,
+  {
+    index,
+    queue,
+    limits,
+    now,
+    failure,
+    isConfirming,
+  }: DispatchParts & { readonly failure: DispatchError | null; readonly isConfirming: boolean },
+): Promise<Held | null> {
+  const isExcluded = (node: NodeConnection) =>
+    tried.has(node) || (largeBytes !== null && !node.hasRoomFor(largeBytes))
+  const isResting = (node: NodeConnection) => now() < node.restsUntilMs
+  const offer =
+    index.pick(model, (node) => isExcluded(node) || isResting(node)) ?? index.pick(model, isExcluded)
+  const slot = offer?.node.slots.acquire() ?? null
+  if (offer !== null && slot !== null) return { offer, slot }
+  const triedHere = [...tried].filter((node) => node.isConnected()).length
+  const connected = largeBytes === null ? index.connected(model) : index.connectedLarge(model)
+  if (isConfirming || connected <= triedHere) return null
+  try {
+    return await queue.enter({ model, isExcluded, signal, deadlineMs: now() + limits.waitMs })
+  } catch (error) {
+    // What went wrong with a node says more than that there was no second one.
+    if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
+    throw error
+  }
 }

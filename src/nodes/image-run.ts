@@ -1,123 +1,92 @@
-import { DispatchError } from './dispatcher.ts'
-import { faultError } from './fault-error.ts'
-import type { ImageReservation } from './image-budget.ts'
-import type { ImageFrame } from './image-frames.ts'
-import type { NodeLimits } from './limits.ts'
-import type { Lane } from './node-index.ts'
-import type { Slot } from './slots.ts'
+import { DispatchError, faultError } from './dispatch-error.ts'
+import type { ImageReservation } from './image-memory.ts'
+import type { Inference } from './inferences-store.ts'
+import type { ImageRequest, ImageRunFrame } from './protocol/frames.ts'
+import { Run, type RunOptions, type RunResult } from './run.ts'
+import { type Speed, speedAfterDrawing } from './speed.ts'
 
-/** What an image run tells its connection; each at most once, in this order. */
-export type ImageRunHooks = {
-  /** It failed through the node; `error` says how. */
-  onFailed(run: ImageRun, error: DispatchError): void
-  /** Nobody waits for it any more, but the node is still at it. */
-  onDraining(run: ImageRun): void
-  /** The node did not end it in all that time. */
-  onAbandoned(run: ImageRun): void
-  /** Over: slot and reservation are given back. */
-  onClosed(run: ImageRun): void
-}
-
-export type ImageRunOptions = {
-  readonly id: string
-  readonly lane: Lane
-  readonly slot: Slot
+export type ImageRunOptions = RunOptions & {
+  readonly request: ImageRequest
   readonly reservation: ImageReservation
-  readonly signal: AbortSignal
-  /** A question of ours. */
-  readonly isProbe: boolean
-  readonly limits: Pick<NodeLimits, 'imageMs' | 'drainMs'>
-  readonly now: () => number
-  readonly hooks: ImageRunHooks
 }
 
 /**
- * One request for images on one node: a question and one answer. `waiting`. `draining`: nobody listens any more, but slot and
- * memory are kept, because the node is still drawing. `closed`.
+ * One request for images on one node: a question and one answer, for which slot and memory are kept while the node is
+ * drawing, also when nobody listens any more.
  */
-export class ImageRun {
-  readonly options: ImageRunOptions
+export class ImageRun extends Run {
+  declare readonly options: ImageRunOptions
   /** The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's reason. */
   readonly answer: Promise<readonly string[]>
-  readonly startedAtMs: number
-  /** Whether its caller went before the answer came. */
-  hasLeft = false
-  private phase: 'waiting' | 'draining' | 'closed' = 'waiting'
   private readonly outcome = Promise.withResolvers<readonly string[]>()
-  private readonly onAbort = () => this.leave()
 
   constructor(options: ImageRunOptions) {
-    this.options = options
-    this.startedAtMs = options.now()
+    super(options, options.limits.imageMs)
     this.answer = this.outcome.promise
     // A caller who left does not await it.
     this.answer.catch(() => {})
-    options.signal.addEventListener('abort', this.onAbort)
   }
 
-  get id(): string {
-    return this.options.id
-  }
-
-  isWaiting(): boolean {
-    return this.phase === 'waiting'
-  }
-
-  /** Takes the node's answer. */
-  receive(frame: ImageFrame): void {
+  /** Takes the node's answer. Images are no result before `conclude` was told that they are some. */
+  receive(frame: ImageRunFrame): void {
+    this.hasFinalFrame = true
     const { images, error } = frame
-    if (error !== null) this.settle(refusalOf(frame, error))
-    else this.settle(images ?? new DispatchError('node_failed', 'The node sent no images'))
+    if (error !== null) this.settle({ kind: 'failed', error: refusalOf(frame, error) })
+    else if (images === null)
+      this.settle({ kind: 'failed', error: new DispatchError('node_failed', 'The node sent no images') })
+    else this.outcome.resolve(images)
     this.close()
   }
 
-  /** Ends it at once: its connection is gone, or this process stops. */
-  fail(error: DispatchError): void {
-    this.settle(error)
-    this.close()
+  /** What the images were found to be: null for what was asked for. */
+  conclude(error: DispatchError | null): void {
+    this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
+    if (error === null) this.emit({ kind: 'served' })
   }
 
-  /** Acts when a deadline has passed. */
-  check(nowMs: number): void {
-    const { limits, hooks } = this.options
-    const waitedMs = nowMs - this.startedAtMs
-    if (this.phase === 'waiting' && waitedMs >= limits.imageMs) {
-      this.settle(new DispatchError('first_token_timeout', 'The node sent no images in time'))
-      this.drain()
-    } else if (this.phase === 'draining' && waitedMs >= limits.imageMs + limits.drainMs) {
-      hooks.onAbandoned(this)
-      this.close()
+  hasBegun(): boolean {
+    return false
+  }
+
+  speedAfter({ kind }: RunResult): Speed {
+    const { offer, now, request } = this.options
+    return kind === 'done'
+      ? speedAfterDrawing(offer.speed, (now() - this.startedAtMs) / request.n)
+      : offer.speed
+  }
+
+  /** Images have no tokens, and their answer no first one. */
+  inferenceOf(nodeId: string): Inference {
+    const { id, accountId, offer, now } = this.options
+    return {
+      ...{ id, nodeId, accountId, model: offer.model },
+      ...{ promptTokens: 0, completionTokens: 0, totalTokens: 0, timeToFirstTokenMs: null },
+      createdAt: Math.floor(now() / 1000),
     }
   }
 
-  private leave(): void {
-    if (this.phase !== 'waiting') return
-    this.hasLeft = true
-    this.outcome.reject(this.options.signal.reason)
-    this.drain()
+  protected giveUp(): void {
+    this.failAndDrain('first_token_timeout', 'The node sent no images in time')
   }
 
-  private drain(): void {
-    this.phase = 'draining'
-    this.options.hooks.onDraining(this)
+  protected tell(result: RunResult): void {
+    if (result.kind === 'failed') this.outcome.reject(result.error)
+    if (result.kind === 'left') this.outcome.reject(result.abort?.reason)
   }
 
-  private settle(outcome: readonly string[] | DispatchError): void {
-    if (this.phase !== 'waiting') return
-    this.options.signal.removeEventListener('abort', this.onAbort)
-    if (outcome instanceof DispatchError) {
-      this.options.hooks.onFailed(this, outcome)
-      this.outcome.reject(outcome)
-    } else this.outcome.resolve(outcome)
+  protected drainUntilMs(): number {
+    const { imageMs, drainMs } = this.options.limits
+    return this.startedAtMs + imageMs + drainMs
   }
 
-  private close(): void {
-    if (this.phase === 'closed') return
-    this.phase = 'closed'
-    this.options.signal.removeEventListener('abort', this.onAbort)
+  protected abandon(): void {
+    this.emit({ kind: 'abandoned' })
+    this.close()
+  }
+
+  protected override release(): void {
     this.options.reservation.release()
-    this.options.slot.release()
-    this.options.hooks.onClosed(this)
+    super.release()
   }
 }
 
@@ -125,7 +94,7 @@ export class ImageRun {
  * Without a status nobody knows whose fault it is: another node is asked, and this one is not
  * blamed alone.
  */
-function refusalOf({ statusCode, retryAfterSeconds }: ImageFrame, words: string): DispatchError {
+function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null
     ? new DispatchError('node_refused', 'The node could not draw', {
         nodeMessage: words === '' ? null : words,

@@ -1,6 +1,9 @@
 import type { Logger } from '../observability/logger.ts'
-import type { Inference } from './inferences-store.ts'
-import type { InferencesSink } from './ports.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
+import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
+
+/** Where served runs are kept: an InferencesStore is one. */
+export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
 
 /** Rows in one insert. */
 export const FLUSH_ROWS_MAX = 500
@@ -29,7 +32,6 @@ export function createInferenceLog({
   readonly inferencesMax: number
 }): InferenceLog {
   let rows: Inference[] = []
-  let flushing: Promise<void> | null = null
 
   async function store(): Promise<void> {
     while (rows.length > 0) {
@@ -54,12 +56,49 @@ export function createInferenceLog({
       rows = rows.slice(dropped)
       log.error({ rows: dropped }, 'served runs dropped, the database is away')
     },
-    flush() {
-      flushing ??= store().finally(() => {
-        flushing = null
-      })
-      return flushing
-    },
+    flush: singleFlight(store),
     waiting: () => rows.length,
+  }
+}
+
+/** How long single inferences are kept; counts of them are kept for good. */
+export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
+
+/** Between two prunings: each removes about as much as came in this time. */
+const PRUNE_INTERVAL_MS = 60 * 60 * 1000
+
+/**
+ * Removes old inferences, once an interval; the first time after one interval. A failure is logged, and the next time
+ * removes what was left. `now` is Unix milliseconds. `stop` waits for a removal that is under way.
+ */
+export function startInferenceUpkeep(options: {
+  readonly inferences: Pick<InferencesStore, 'prune'>
+  readonly now: () => number
+  readonly log: Pick<Logger, 'warn'>
+  readonly intervalMs?: number
+}): { stop(): Promise<void> } {
+  const { inferences, now, log, intervalMs = PRUNE_INTERVAL_MS } = options
+  let pruning: Promise<void> | null = null
+
+  async function prune(): Promise<void> {
+    const unixSeconds = Math.floor(now() / 1000)
+    try {
+      await inferences.prune({ before: unixSeconds - INFERENCE_AGE_MAX_SECONDS, now: unixSeconds })
+    } catch (error) {
+      log.warn({ err: error }, 'old inferences not removed')
+    }
+  }
+
+  const timer = setInterval(() => {
+    pruning ??= prune().finally(() => {
+      pruning = null
+    })
+  }, intervalMs)
+
+  return {
+    async stop() {
+      clearInterval(timer)
+      await pruning
+    },
   }
 }

@@ -1,6 +1,5 @@
-import type { WebSocket } from 'ws'
-import { healthFrame, type NodeHealth, pingFrame, reconnectFrame } from './control-frames.ts'
 import type { NodeLimits } from './limits.ts'
+import type { GatewayControl, NodeLoad } from './protocol/control-frames.ts'
 
 /** What keeps watch of one connection; it owns no timer, and acts when it is tended. */
 export type Liveness = {
@@ -11,44 +10,24 @@ export type Liveness = {
   /** A PONG came. False when nobody asked for it. */
   ponged(nonce: string): boolean
   /** A health answer came. False when nobody asked for it. */
-  reported(nonce: string, health: NodeHealth): boolean
+  reported(nonce: string, load: NodeLoad): boolean
   /** Sends what is due. */
   tend(isIdle: boolean): void
   /** Whether the node was asked to dial again, and may close at any moment. Changes only when tended. */
   isLeaving(): boolean
   /** The node's own last statement of its load. */
-  health(): NodeHealth | null
+  load(): NodeLoad | null
 }
 
 /** How liveness reaches its connection. */
-export type LivenessActions = {
+type LivenessActions = {
   socketPing(): void
-  ping(
-    nonce: string,
-    figures: { readonly rttMs: number; readonly pingStreak: number; readonly missStreak: number },
-  ): void
-  askHealth(nonce: string): void
-  askReconnect(nonce: string): void
+  send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
   /** The node is gone without a word: nothing is sent any more. */
   lose(why: string): void
 }
 
-/** Gives the actions for the node at the other end of `socket`. */
-export function reachNode(
-  socket: Pick<WebSocket, 'ping' | 'send'>,
-  nodeId: string,
-  lose: (why: string) => void,
-): LivenessActions {
-  return {
-    lose,
-    socketPing: () => socket.ping(),
-    ping: (nonce, figures) => socket.send(pingFrame(nodeId, nonce, figures)),
-    askHealth: (nonce) => socket.send(healthFrame(nodeId, nonce)),
-    askReconnect: (nonce) => socket.send(reconnectFrame(nodeId, nonce)),
-  }
-}
-
-export type LivenessOptions = {
+type LivenessOptions = {
   readonly limits: NodeLimits
   readonly now: () => number
   /** From 0 to below 1. */
@@ -70,7 +49,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
   let socketPingAtMs: number | null = null
   let healthAtMs = sometime(limits.healthMs, options)
   let healthNonce: string | null = null
-  let lastHealth: NodeHealth | null = null
+  let lastLoad: NodeLoad | null = null
 
   function tendSocket(nowMs: number): boolean {
     if (socketPingAtMs === null) {
@@ -88,7 +67,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
     if (nowMs < healthAtMs) return
     healthAtMs = nowMs + limits.healthMs
     healthNonce = makeId()
-    actions.askHealth(healthNonce)
+    actions.send({ kind: 'health', nonce: healthNonce })
   }
 
   return {
@@ -98,10 +77,10 @@ export function createLiveness(options: LivenessOptions): Liveness {
     },
     isAwaitingPong: () => socketPingAtMs !== null,
     ponged: pings.ponged,
-    reported(nonce, health) {
+    reported(nonce, load) {
       if (healthNonce !== nonce) return false
       healthNonce = null
-      lastHealth = health
+      lastLoad = load
       return true
     },
     tend(isIdle) {
@@ -111,7 +90,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
       reconnects.tend(nowMs, isIdle)
     },
     isLeaving: reconnects.isLeaving,
-    health: () => lastHealth,
+    load: () => lastLoad,
   }
 }
 
@@ -146,7 +125,7 @@ function watchPings(options: LivenessOptions) {
       if (ping !== null || nowMs < pingAtMs) return true
       pingAtMs = nowMs + limits.pingMs
       ping = { nonce: makeId(), sentAtMs: nowMs }
-      actions.ping(ping.nonce, figures)
+      actions.send({ kind: 'ping', nonce: ping.nonce, ...figures })
       return true
     },
   }
@@ -165,7 +144,7 @@ function watchAge(options: LivenessOptions) {
       if (!isIdle || nowMs < reconnectAtMs) return
       reconnectAtMs = sometime(limits.reconnectMs, options)
       leavingUntilMs = nowMs + limits.pingTimeoutMs
-      actions.askReconnect(makeId())
+      actions.send({ kind: 'reconnect', nonce: makeId() })
     },
   }
 }

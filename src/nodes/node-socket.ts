@@ -5,8 +5,7 @@ import { JSON_TYPE } from '../api/context.ts'
 import { ApiError, errorReply } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { AdmitNode } from './admit-node.ts'
-import { CLOSE_CODES } from './close-codes.ts'
-import type { AcceptedNode } from './handshake.ts'
+import { type AcceptedNode, CLOSE_CODES } from './connection.ts'
 import type { NodeLimits } from './limits.ts'
 
 /** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
@@ -25,7 +24,7 @@ export type NodeSocket = {
   destroy(): Promise<void>
 }
 
-export type NodeSocketOptions = {
+type NodeSocketOptions = {
   readonly admit: AdmitNode
   readonly limits: NodeLimits
   readonly log: Logger
@@ -38,7 +37,7 @@ export type NodeSocketOptions = {
 /** What is buffered for one message that comes in tiny segments: each costs its own memory. */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
-/** Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per connection (`frame-meter.ts`). */
+/** Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per connection (`image-memory.ts`). */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**

@@ -1,15 +1,12 @@
+import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import { type AskedProbe, BROKEN_OFF } from './asked-probe.ts'
-import { chatFrame } from './chat-frame.ts'
-import { DispatchError } from './dispatcher.ts'
-import { probeImages } from './image-probe.ts'
+import { askChat, type ChatRun } from './chat-run.ts'
+import type { NodeConnection } from './connection.ts'
+import { DispatchError } from './dispatch-error.ts'
 import type { NodeLimits } from './limits.ts'
-import { speedOf } from './measurements.ts'
-import type { NodeConnection } from './node-connection.ts'
-import type { Lane } from './node-index.ts'
-import type { NodeRun } from './node-run.ts'
 import type { ProbeOutcome } from './node-state.ts'
-import { promptTokensMax } from './usage-claim.ts'
+import type { Offer, Slot } from './offer.ts'
+import { tokensPerSecondOf } from './speed.ts'
 
 /** Probes nodes: asks them something short, and judges them by what the gateway measures. */
 export type Prober = {
@@ -21,7 +18,7 @@ export type Prober = {
 }
 
 /** The question of a probe: an answer long enough to measure its speed. */
-export function probeRequest(model: string): JsonObject {
+function probeRequest(model: string): JsonObject {
   return {
     model,
     messages: [{ role: 'user', content: 'Count from one to thirty in words.' }],
@@ -32,22 +29,30 @@ export function probeRequest(model: string): JsonObject {
   }
 }
 
+export type ProbeOptions = {
+  readonly limits: NodeLimits
+  /** Whether what a node drew, base64, is one image. Rejects with FormatError when it is not. */
+  readonly checkImage: (images: readonly string[]) => Promise<unknown>
+}
+
 /**
  * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it from a call except by its
  * question, so a dishonest one may answer probes better than calls: calls are measured too.
  */
-export function createProber(limits: NodeLimits): Prober {
+export function createProber({ limits, checkImage }: ProbeOptions): Prober {
   const abort = new AbortController()
   let running = 0
 
-  async function probe(node: NodeConnection, lane: Lane): Promise<void> {
+  async function probe(node: NodeConnection, offer: Offer<NodeConnection>): Promise<void> {
     const slot = node.slots.acquire()
-    if (slot === null) return node.standing.probePutOff()
-    node.standing.probeBegins()
-    const asked = { lane, slot, signal: abort.signal, limits }
-    const outcome = await (node.desk === null ? probeChat(asked) : probeImages(node.desk, asked))
-    if (outcome === null) node.standing.probePutOff()
-    else node.standing.probeEnds(outcome)
+    if (slot === null) return node.health.probePutOff()
+    node.health.probeBegins()
+    const start = { offer, slot, signal: abort.signal, isProbe: true, accountId: null }
+    const outcome = await (node.draws
+      ? probeImages(node, start, { limits, checkImage })
+      : probeChat(node, start, limits))
+    if (outcome === null) node.health.probePutOff()
+    else node.health.probeEnds(outcome)
   }
 
   return {
@@ -55,10 +60,10 @@ export function createProber(limits: NodeLimits): Prober {
       for (const node of nodes) {
         if (running >= limits.probesMax || abort.signal.aborted) return
         // One model stands for all: it is the machine that is judged.
-        const [lane] = node.lanes
-        if (lane === undefined || !node.standing.isProbeDue()) continue
+        const [offer] = node.offers
+        if (offer === undefined || !node.health.isProbeDue()) continue
         running++
-        void probe(node, lane).finally(() => {
+        void probe(node, offer).finally(() => {
           running--
         })
       }
@@ -68,26 +73,26 @@ export function createProber(limits: NodeLimits): Prober {
   }
 }
 
-function probeChat({ lane, slot, signal, limits }: AskedProbe): Promise<ProbeOutcome | null> {
-  const request = probeRequest(lane.model)
-  const { frameOf, bytes } = chatFrame(lane.model, request)
-  const run = lane.node.start({
-    lane,
-    frameOf,
-    requestBytes: bytes,
-    promptTokensMax: promptTokensMax(request, bytes),
-    choices: 1,
-    slot,
-    signal,
-    reader: null,
-    isProbe: true,
-    accountId: null,
-  })
+type ProbeStart = {
+  readonly offer: Offer<NodeConnection>
+  readonly slot: Slot
+  readonly signal: AbortSignal
+  readonly isProbe: boolean
+  readonly accountId: null
+}
+
+function probeChat(
+  node: NodeConnection,
+  start: ProbeStart,
+  limits: NodeLimits,
+): Promise<ProbeOutcome | null> {
+  const { model } = start.offer
+  const run = node.chat(askChat(model, probeRequest(model)), { ...start, reader: null })
   return outcomeOf(run, limits)
 }
 
 /** Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood. */
-async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
+async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
     await run.firstToken
     for await (const _ of run.batches);
@@ -97,9 +102,40 @@ async function outcomeOf(run: NodeRun, limits: NodeLimits): Promise<ProbeOutcome
   }
   const times = run.times()
   if (times === null) return 'failed'
-  const speed = speedOf(times)
+  const speed = tokensPerSecondOf(times)
   const isSlow =
     times.firstTokenAtMs - times.startedAtMs > limits.probeFirstTokenMs ||
     (speed !== null && speed < limits.tokensPerSecondMin)
   return isSlow ? 'slow' : 'healthy'
+}
+
+/** Errors after which a probe showed nothing: also of a node whose backend is at its limit. */
+const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
+
+/**
+ * The question of a probe: the smallest image that callers can ask for. The public client draws one
+ * of its own size all the same.
+ */
+const IMAGE_PROBE = { prompt: 'A red circle on white.', image: null, n: 1, size: '256x256' } as const
+
+/**
+ * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no memory for its answer: it shows
+ * nothing. The image has to be one; what it shows is not looked at.
+ */
+async function probeImages(
+  node: NodeConnection,
+  start: ProbeStart,
+  { limits, checkImage }: ProbeOptions,
+): Promise<ProbeOutcome | null> {
+  const run = node.draw({ ...start, request: IMAGE_PROBE })
+  if (run === null) return null
+  try {
+    const images = await run.answer
+    const tookMs = run.options.now() - run.startedAtMs
+    await checkImage(images)
+    return tookMs > limits.probeImageMs ? 'slow' : 'healthy'
+  } catch (error) {
+    if (error instanceof DispatchError) return BROKEN_OFF.has(error.code) ? null : 'failed'
+    return error instanceof FormatError ? 'failed' : null
+  }
 }

@@ -1,30 +1,25 @@
-import { DispatchError } from './dispatcher.ts'
-import type { NodeConnection } from './node-connection.ts'
-import type { Lane } from './node-index.ts'
-import type { Slot } from './slots.ts'
-
-/** A lane, and the slot that is taken on it. */
-export type HeldLane = { readonly lane: Lane; readonly slot: Slot }
+import { DispatchError } from './dispatch-error.ts'
+import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
 /** What somebody waits for, and how long. */
-export type Waiting = {
+type Waiting<Node> = {
   readonly model: string
   /** Asked each time that a node is free. */
-  readonly isExcluded: (node: NodeConnection) => boolean
+  readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
 /** Callers that wait for a node, first come first served for each model. */
-export type WaitQueue = {
+export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
    * at the deadline or when too many wait, or with the signal's reason. The slot belongs to the
    * caller.
    */
-  enter(waiting: Waiting): Promise<HeldLane>
+  enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
   /** A node may have become free: gives its slots to those who waited longest. */
-  offer(node: NodeConnection): void
+  offer(node: Node): void
   /** Ends the waiting of everybody whose deadline has passed. */
   sweep(nowMs: number): void
   /** Ends everybody's waiting. */
@@ -32,32 +27,36 @@ export type WaitQueue = {
   size(): number
 }
 
-type Waiter = Waiting & {
+type Waiter<Node> = Waiting<Node> & {
   /** Number in the order of coming, over all models. */
   readonly enteredAs: number
   /** Ends the waiting; only the first of both counts. */
-  resolve(held: HeldLane): void
+  resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }
 
 /** An empty queue that holds at most `waitersMax` callers per model. */
-export function createWaitQueue({ waitersMax }: { readonly waitersMax: number }): WaitQueue {
-  const queues = new Map<string, Set<Waiter>>()
+export function createWaitQueue<Node extends OfferingNode<Node>>({
+  waitersMax,
+}: {
+  readonly waitersMax: number
+}): WaitQueue<Node> {
+  const queues = new Map<string, Set<Waiter<Node>>>()
   let entered = 0
 
-  function leave(waiter: Waiter): void {
+  function leave(waiter: Waiter<Node>): void {
     const queue = queues.get(waiter.model)
     queue?.delete(waiter)
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
   /** Who of all that this node could serve came first. */
-  function firstFor(node: NodeConnection): { readonly waiter: Waiter; readonly lane: Lane } | null {
-    let first: { readonly waiter: Waiter; readonly lane: Lane } | null = null
-    for (const lane of node.lanes)
-      for (const waiter of queues.get(lane.model) ?? [])
+  function firstFor(node: Node): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
+    let first: { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null = null
+    for (const offer of node.offers)
+      for (const waiter of queues.get(offer.model) ?? [])
         if (!waiter.isExcluded(node)) {
-          if (first === null || waiter.enteredAs < first.waiter.enteredAs) first = { waiter, lane }
+          if (first === null || waiter.enteredAs < first.waiter.enteredAs) first = { waiter, offer }
           break
         }
     return first
@@ -81,7 +80,7 @@ export function createWaitQueue({ waitersMax }: { readonly waitersMax: number })
         if (first === null) return
         const slot = node.slots.acquire()
         if (slot === null) return
-        first.waiter.resolve({ lane: first.lane, slot })
+        first.waiter.resolve({ offer: first.offer, slot })
       }
     },
     sweep(nowMs) {
@@ -101,16 +100,16 @@ function noNodes(message: string): DispatchError {
 }
 
 /** A waiter, who leaves by `leave` however the waiting ends. */
-function createWaiter(
-  waiting: Waiting & { readonly enteredAs: number },
-  leave: (waiter: Waiter) => void,
-): { readonly waiter: Waiter; readonly held: Promise<HeldLane> } {
-  const { promise, resolve, reject } = Promise.withResolvers<HeldLane>()
+function createWaiter<Node>(
+  waiting: Waiting<Node> & { readonly enteredAs: number },
+  leave: (waiter: Waiter<Node>) => void,
+): { readonly waiter: Waiter<Node>; readonly held: Promise<HeldOffer<Node>> } {
+  const { promise, resolve, reject } = Promise.withResolvers<HeldOffer<Node>>()
   const end = () => {
     leave(waiter)
     waiting.signal.removeEventListener('abort', onAbort)
   }
-  const waiter: Waiter = {
+  const waiter: Waiter<Node> = {
     ...waiting,
     resolve(held) {
       end()

@@ -5,7 +5,7 @@ import { createAnchorLag, createRelayersStore } from '../chain/relayers-store.ts
 import type { GatewayConfig } from '../config.ts'
 import type { Enclaves } from '../enclaves/enclaves.ts'
 import { StartFailure } from '../local/supervised-process.ts'
-import type { Nodes } from '../nodes/nodes.ts'
+import type { Hub } from '../nodes/hub.ts'
 import { registerSources } from '../observability/metrics/gauges.ts'
 import type { Meter } from '../observability/metrics/meter.ts'
 import { type MetricsServer, startMetricsServer } from '../observability/metrics/server.ts'
@@ -30,7 +30,7 @@ export async function startMetrics(
     readonly chain: Pick<Chain, 'rpc' | 'chainId'>
     readonly broadcaster: Pick<RelayerFollowers, 'status' | 'relayers'>
     readonly reanchorer: Pick<Reanchorer, 'count'>
-    readonly nodes: Nodes
+    readonly nodes: Hub
     readonly enclaves: Enclaves
   },
 ): Promise<MetricsServer> {

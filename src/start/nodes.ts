@@ -1,9 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { ApiKeys } from '../accounts/api-keys.ts'
-import { startInferenceUpkeep } from '../nodes/inference-upkeep.ts'
+import { checkImages } from '../images/checked-images.ts'
+import { createHub, type Hub } from '../nodes/hub.ts'
+import { startInferenceUpkeep } from '../nodes/inference-log.ts'
 import { createInferencesStore } from '../nodes/inferences-store.ts'
 import { NODE_LIMITS } from '../nodes/limits.ts'
-import { createNodes, type Nodes } from '../nodes/nodes.ts'
 import { createNodesStore } from '../nodes/nodes-store.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
@@ -11,7 +12,7 @@ import type { AppRegistry } from './app-routes.ts'
 
 /** Contributed nodes: those that are connected, and all that are registered. */
 export type NodesPart = {
-  readonly connected: Nodes
+  readonly connected: Hub
   readonly registry: AppRegistry
   /** Ends every node's connection and stores what is left. */
   stop(): Promise<void>
@@ -30,7 +31,7 @@ export async function startNodes({
   const nodes = createNodesStore(database)
   const inferences = createInferencesStore(database)
   await nodes.markAllDisconnected()
-  const connected = createNodes({
+  const connected = createHub({
     nodes,
     inferences,
     offeredModels: await nodes.offeredModels(),
@@ -39,6 +40,7 @@ export async function startNodes({
     now: unixMs,
     random: Math.random,
     makeId: randomUUID,
+    checkImage: (images) => checkImages(images, { n: 1, size: null }),
     log,
   })
   const upkeep = startInferenceUpkeep({ inferences, now: Date.now, log })

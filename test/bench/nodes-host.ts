@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { createHub } from '../../src/nodes/hub.ts'
 import { NODE_LIMITS } from '../../src/nodes/limits.ts'
-import { createNodes } from '../../src/nodes/nodes.ts'
 import { createLogger } from '../../src/observability/logger.ts'
 import { createMemoryRegistry, TEST_ACCOUNT } from '../support/memory-registry.ts'
 
@@ -24,7 +24,7 @@ const [model = '', registered = '0'] = process.argv.slice(2)
 const registry = createMemoryRegistry()
 for (let at = 0; at < Number(registered); at++)
   registry.register({ nodeId: `node-${at}`, state: 'STOPPED', benchmarks: { [model]: 50 } })
-const nodes = createNodes({
+const nodes = createHub({
   nodes: registry,
   inferences: registry.sink,
   authenticate: async () => ({ accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }),
@@ -32,6 +32,7 @@ const nodes = createNodes({
   now: () => performance.timeOrigin + performance.now(),
   random: Math.random,
   makeId: randomUUID,
+  checkImage: async () => undefined,
   log: createLogger({ level: 'silent' }),
 })
 const server = createServer()

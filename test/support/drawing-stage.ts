@@ -1,8 +1,8 @@
 import { checkImages } from '../../src/images/checked-images.ts'
 import type { MadeImage } from '../../src/images/image-source.ts'
-import type { ImageRequest } from '../../src/nodes/image-frames.ts'
+import type { HubOptions } from '../../src/nodes/hub.ts'
 import type { NodeLimits } from '../../src/nodes/limits.ts'
-import type { NodesOptions } from '../../src/nodes/nodes.ts'
+import type { ImageRequest } from '../../src/nodes/protocol/frames.ts'
 import { type DrawScript, drawAsAsked, drawing } from './drawing-node.ts'
 import { TEST_ACCOUNT } from './memory-registry.ts'
 import { type NodesStage, openNodesStage } from './nodes-stage.ts'
@@ -27,7 +27,7 @@ export type DrawingStage = NodesStage & {
 /** Opens one on which images come within tenths of a second, or not at all. */
 export async function openDrawingStage(
   limits: Partial<NodeLimits> = {},
-  options: Partial<NodesOptions> = {},
+  options: Partial<HubOptions> = {},
 ): Promise<DrawingStage> {
   const stage = await openNodesStage({ imageMs: 400, ...limits }, options)
   return {

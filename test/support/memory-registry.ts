@@ -1,6 +1,7 @@
+import type { NodeRegistry, RegisteredNode } from '../../src/nodes/admit-node.ts'
+import type { InferencesSink } from '../../src/nodes/inference-log.ts'
 import type { Inference } from '../../src/nodes/inferences-store.ts'
 import type { NodeState } from '../../src/nodes/node-state.ts'
-import type { InferencesSink, NodeRegistry, RegisteredNode } from '../../src/nodes/ports.ts'
 
 /** What a test registers: a node with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {

@@ -2,9 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import type { NodeAnswer } from '../../src/nodes/dispatcher.ts'
+import { checkImages } from '../../src/images/checked-images.ts'
+import type { NodeAnswer } from '../../src/nodes/dispatch.ts'
+import { createHub, type Hub, type HubOptions } from '../../src/nodes/hub.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
-import { createNodes, type Nodes, type NodesOptions } from '../../src/nodes/nodes.ts'
 import { createLogger } from '../../src/observability/logger.ts'
 import {
   createMemoryRegistry,
@@ -33,7 +34,7 @@ export const QUICK_LIMITS: NodeLimits = {
 /** A server with nodes: real sockets, a registry in memory. */
 export type NodesStage = {
   readonly url: string
-  readonly nodes: Nodes
+  readonly nodes: Hub
   readonly registry: MemoryRegistry
   /** Registers a node (RUNNING before, benchmarked for its model) unless it is, and connects it. */
   connect(
@@ -50,10 +51,10 @@ export type NodesStage = {
 
 export async function openNodesStage(
   limits: Partial<NodeLimits> = {},
-  options: Partial<NodesOptions> = {},
+  options: Partial<HubOptions> = {},
 ): Promise<NodesStage> {
   const registry = createMemoryRegistry()
-  const nodes = createNodes({
+  const nodes = createHub({
     nodes: registry,
     inferences: registry.sink,
     authenticate: async (key) => callerOf(key),
@@ -61,6 +62,7 @@ export async function openNodesStage(
     now: () => performance.timeOrigin + performance.now(),
     random: Math.random,
     makeId: randomUUID,
+    checkImage: (images) => checkImages(images, { n: 1, size: null }),
     log: createLogger({ level: 'silent' }),
     ...options,
   })

@@ -2,11 +2,12 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { checkImages } from '../../src/images/checked-images.ts'
 import { createFileStore } from '../../src/images/file-store.ts'
 import { createImages, type Images } from '../../src/images/images.ts'
 import { createNodeImages } from '../../src/images/node-images.ts'
+import { createHub, type Hub } from '../../src/nodes/hub.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
-import { createNodes, type Nodes } from '../../src/nodes/nodes.ts'
 import type { AppSettings } from '../../src/start/app-routes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
@@ -15,7 +16,7 @@ import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from
 /** A gateway with its real nodes' side, over real sockets and a real database, to which nodes are connected by the test. */
 export type PlainStage = {
   readonly gateway: TestGateway
-  readonly nodes: Nodes
+  readonly nodes: Hub
   /** Registers a node with hardware and a benchmark for each model, as one that was RUNNING before. Gives its id. */
   register(models: readonly string[]): Promise<string>
   /** Connects a scripted node. */
@@ -39,13 +40,13 @@ export type StagedAgent = Omit<Partial<TestAgentOptions>, 'nodeId' | 'models'> &
 export async function openPlainStage(
   options: { readonly limits?: Partial<NodeLimits>; readonly settings?: Partial<AppSettings> } = {},
 ): Promise<PlainStage> {
-  const opened: { nodes?: Nodes } = {}
+  const opened: { nodes?: Hub } = {}
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-images-'))
   const gateway = await startGateway({
     upstream: { images: imagesOf(() => opened.nodes, folder) },
     ...(options.settings === undefined ? {} : { settings: options.settings }),
     nodes: ({ nodesStore, inferences, keys, log }) => {
-      opened.nodes = createNodes({
+      opened.nodes = createHub({
         nodes: nodesStore,
         inferences,
         authenticate: keys.authenticate,
@@ -53,6 +54,7 @@ export async function openPlainStage(
         now: () => performance.timeOrigin + performance.now(),
         random: Math.random,
         makeId: randomUUID,
+        checkImage: (images) => checkImages(images, { n: 1, size: null }),
         log,
       })
       return opened.nodes
@@ -93,7 +95,7 @@ export async function openPlainStage(
 }
 
 /** Images of nodes that are made later, kept in a folder. */
-function imagesOf(nodes: () => Nodes | undefined, folder: string): Images {
+function imagesOf(nodes: () => Hub | undefined, folder: string): Images {
   const dispatcher = () => {
     const found = nodes()?.images
     if (found === undefined) throw new Error('expected the gateway to make its nodes')

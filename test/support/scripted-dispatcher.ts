@@ -1,7 +1,9 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
+import type { AnswerReader } from '../../src/nodes/chat-run.ts'
 import type { ChunkBatch } from '../../src/nodes/chunk-queue.ts'
-import { type AnswerReader, DispatchError, type NodeCall } from '../../src/nodes/dispatcher.ts'
+import type { NodeCall } from '../../src/nodes/dispatch.ts'
+import { DispatchError } from '../../src/nodes/dispatch-error.ts'
 import type { AppNodes } from '../../src/start/app-routes.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */

@@ -8,8 +8,8 @@ import {
   readGatewayAccess,
   readNodeAccess,
 } from '../../agent/config.ts'
+import { openBackend } from '../../agent/find-backend.ts'
 import { createGatewayClient, type GatewayClient, GatewayError } from '../../agent/gateway-client.ts'
-import { openBackend } from '../../agent/open-backend.ts'
 import type { ProgressBar } from '../../agent/progress-bar.ts'
 import { AgentFailure, chooseModels } from '../../agent/registration.ts'
 import { openLogDestination } from '../../observability/log-destination.ts'

@@ -3,7 +3,7 @@ import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts
 import type { BroadcasterStatus } from '../../chain/broadcaster.ts'
 import type { AnchorLag } from '../../chain/relayers-store.ts'
 import type { Enclaves } from '../../enclaves/enclaves.ts'
-import type { NodesStatus } from '../../nodes/nodes.ts'
+import type { HubStatus } from '../../nodes/hub.ts'
 import type { CommitterStatus } from '../../verified/committer.ts'
 import type { GaugeSource } from './gauges.ts'
 
@@ -11,7 +11,7 @@ import type { GaugeSource } from './gauges.ts'
 export type MeasuredParts = {
   readonly committer: () => CommitterStatus
   readonly broadcaster: () => BroadcasterStatus
-  readonly nodes: () => NodesStatus
+  readonly nodes: () => HubStatus
   readonly nodeStates: () => ReadonlyMap<string, number>
   readonly enclaves: Pick<Enclaves, 'identities' | 'countStates'>
   readonly anchorLag: () => Promise<AnchorLag>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { EventParser, EventTooLargeError } from '../../../src/agent/event-parser.ts'
+import { EventParser, EventTooLargeError } from '../../../src/agent/answer-parser.ts'
 
 /** Gives the data of all events of the packets, the end included. */
 function parseAll(packets: readonly (string | Uint8Array)[], eventBytesMax?: number): readonly string[] {

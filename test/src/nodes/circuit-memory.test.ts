@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CLOSED_CIRCUIT } from '../../../src/nodes/circuit.ts'
-import { createCircuitMemory, REMEMBERED_MAX } from '../../../src/nodes/circuit-memory.ts'
+import { CLOSED_CIRCUIT, createCircuitMemory, REMEMBERED_MAX } from '../../../src/nodes/node-health.ts'
 
 const OPEN = { kind: 'open', retryAtMs: 500, asideMs: 100 } as const
 

@@ -7,7 +7,7 @@ import {
   circuitAfterProbe,
   circuitAfterSuccess,
   circuitAtProbe,
-} from '../../../src/nodes/circuit.ts'
+} from '../../../src/nodes/node-health.ts'
 
 const LIMITS = { failuresMax: 3, asideMs: 100, asideMaxMs: 500 }
 const fail = (circuit: Circuit, nowMs = 0) => circuitAfterFailure(circuit, nowMs, LIMITS)

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
+import { createNodeIndex } from '../../../src/nodes/choose-node.ts'
+import type { NodeConnection } from '../../../src/nodes/connection.ts'
 import { dispatchCall } from '../../../src/nodes/dispatch.ts'
-import { createNodeIndex } from '../../../src/nodes/node-index.ts'
 import { createWaitQueue } from '../../../src/nodes/wait-queue.ts'
 import { createFreeNode } from '../../support/free-node.ts'
 import {
@@ -383,11 +384,12 @@ describe('a caller', () => {
   })
 
   it('who leaves in the moment a slot is found gives it back', async () => {
-    const node = createFreeNode([MODEL], 1)
-    const index = createNodeIndex({ random: Math.random, offeredModels: [] })
+    // Nothing is sent to it: only its slot is looked at.
+    const node = createFreeNode([MODEL], 1) as unknown as NodeConnection
+    const index = createNodeIndex<NodeConnection>({ random: Math.random, offeredModels: [] })
     const taken = node.slots.acquire()
     index.add(node)
-    const queue = createWaitQueue({ waitersMax: 1 })
+    const queue = createWaitQueue<NodeConnection>({ waitersMax: 1 })
     const abort = new AbortController()
     const call = { model: MODEL, request: {}, accountId: null, signal: abort.signal }
     const dispatched = dispatchCall(call, { index, queue, limits: QUICK_LIMITS, now: () => 0 })

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createEndedRuns } from '../../../src/nodes/ended-runs.ts'
+import { createEndedRuns } from '../../../src/nodes/stray-frames.ts'
 
 it('knows each run once, and the newest alone', () => {
   const ended = createEndedRuns(2)

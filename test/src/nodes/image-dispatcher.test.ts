@@ -1,7 +1,7 @@
 import sharp from 'sharp'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
-import { DispatchError } from '../../../src/nodes/dispatcher.ts'
+import { DispatchError } from '../../../src/nodes/dispatch-error.ts'
 import {
   drawAsAsked,
   drawing,

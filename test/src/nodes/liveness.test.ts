@@ -26,10 +26,14 @@ function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
     makeId: () => `id-${++ids}`,
     actions: {
       socketPing: () => told.push('socket ping'),
-      ping: (nonce, { rttMs, pingStreak, missStreak }) =>
-        told.push(`ping ${nonce} rtt ${rttMs} hits ${pingStreak} misses ${missStreak}`),
-      askHealth: (nonce) => told.push(`health ${nonce}`),
-      askReconnect: (nonce) => told.push(`reconnect ${nonce}`),
+      send: (control) => {
+        const { kind, nonce } = control
+        if (kind !== 'ping') told.push(`${kind} ${nonce}`)
+        else
+          told.push(
+            `ping ${nonce} rtt ${control.rttMs} hits ${control.pingStreak} misses ${control.missStreak}`,
+          )
+      },
       lose: (why) => told.push(`lost: ${why}`),
     },
   })
@@ -112,7 +116,7 @@ describe('health', () => {
     expect(told).toEqual(['health id-1'])
     expect(liveness.reported('id-1', load)).toBe(true)
     expect(liveness.reported('id-1', load)).toBe(false)
-    expect(liveness.health()).toEqual(load)
+    expect(liveness.load()).toEqual(load)
   })
 })
 

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { createNodeChunks, type NodeChunks } from '../../../src/chat/node-answers/chunks.ts'
-import type { NodeAnswer } from '../../../src/nodes/dispatcher.ts'
+import type { NodeAnswer } from '../../../src/nodes/dispatch.ts'
 import {
   eventually,
   MODEL,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createStrayBudget } from '../../../src/nodes/stray-budget.ts'
+import { createStrayBudget } from '../../../src/nodes/stray-frames.ts'
 
 const LIMITS = { strayBurst: 10, strayPerSecond: 2 }
 

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { DispatchError } from '../../../src/nodes/dispatcher.ts'
-import type { NodeConnection } from '../../../src/nodes/node-connection.ts'
-import { createWaitQueue, type HeldLane } from '../../../src/nodes/wait-queue.ts'
-import { createFreeNode } from '../../support/free-node.ts'
+import { DispatchError } from '../../../src/nodes/dispatch-error.ts'
+import type { HeldOffer } from '../../../src/nodes/offer.ts'
+import { createWaitQueue } from '../../../src/nodes/wait-queue.ts'
+import { createFreeNode, type FreeNode } from '../../support/free-node.ts'
 
 const NOBODY = () => false
 const forever = { isExcluded: NOBODY, signal: new AbortController().signal, deadlineMs: Number.MAX_VALUE }
-const queueOf = (waitersMax = 100) => createWaitQueue({ waitersMax })
+const queueOf = (waitersMax = 100) => createWaitQueue<FreeNode>({ waitersMax })
 
 describe('a wait queue', () => {
   it('gives slots to those who came first', async () => {
@@ -35,7 +35,7 @@ describe('a wait queue', () => {
     const queue = queueOf()
     const waiting = ['b', 'a'].map((model) => queue.enter({ ...forever, model }))
     queue.offer(createFreeNode(['a', 'b'], 1))
-    expect((await waiting[0])?.lane.model).toBe('b')
+    expect((await waiting[0])?.offer.model).toBe('b')
     expect(queue.size()).toBe(1)
   })
 
@@ -43,11 +43,11 @@ describe('a wait queue', () => {
     const queue = queueOf()
     const node = createFreeNode(['a'], 1)
     void queue
-      .enter({ ...forever, model: 'a', isExcluded: (other: NodeConnection) => other === node })
+      .enter({ ...forever, model: 'a', isExcluded: (other: FreeNode) => other === node })
       .catch(() => {})
     const second = queue.enter({ ...forever, model: 'a' })
     queue.offer(node)
-    expect((await second).lane.node).toBe(node)
+    expect((await second).offer.node).toBe(node)
     expect(queue.size()).toBe(1)
   })
 
@@ -92,7 +92,7 @@ describe('a wait queue', () => {
         const queue = queueOf(4)
         const node = createFreeNode(['a', 'b'], 2)
         const aborts: AbortController[] = []
-        const held: HeldLane[] = []
+        const held: HeldOffer<FreeNode>[] = []
         let ended = 0
         let nowMs = 0
         for (const { kind, ...what } of steps) {
@@ -107,7 +107,7 @@ describe('a wait queue', () => {
               deadlineMs: nowMs + 50,
             }
             void queue.enter(waiting).then(
-              (lane) => held.push(lane),
+              (offer) => held.push(offer),
               () => ended++,
             )
           }

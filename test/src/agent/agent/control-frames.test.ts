@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { TAKEN_FRAME_BYTES_MAX } from '../../../../src/agent/frames.ts'
+import { LARGE_FRAME_BYTES_MAX } from '../../../../src/nodes/protocol/frames.ts'
 import { CONTROL, chat, framesOf, statusOf, useAgentStage } from '../../../support/agent-stage.ts'
 import { answerWith, textChunk, writeEvents } from '../../../support/scripted-backend.ts'
 
@@ -70,7 +70,7 @@ describe('control frames', () => {
 
   it('over 16 MiB end the connection, and the agent comes back', async () => {
     const { node } = await stage.connect()
-    node.send('x'.repeat(TAKEN_FRAME_BYTES_MAX + 1))
+    node.send('x'.repeat(LARGE_FRAME_BYTES_MAX + 1))
     expect(await node.closed).toBe(1009)
     await stage.nodeAt(1)
   })

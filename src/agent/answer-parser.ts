@@ -1,0 +1,209 @@
+import { createParser } from 'eventsource-parser'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
+import { parseJson } from '../nodes/protocol/frames.ts'
+import { BackendError, readBackendError } from './backend-error.ts'
+
+/** One chunk of an answer, and its JSON text. */
+export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
+
+/** What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or ended as it should. */
+export type AnswerStep = {
+  readonly chunks: readonly AnswerChunk[]
+  readonly fault: BackendError | EventTooLargeError | null
+}
+
+/**
+ * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone with `choices: []`: to
+ * gateways that know no end frame that chunk is the end, so none may follow it. A backend that tells no usage gives no such
+ * chunk. Belongs to one answer.
+ */
+export class AnswerParser {
+  private readonly events = new EventParser()
+  private readonly answer: Answer = { usage: null, open: new Set(), hasFinished: false, isEnded: false }
+
+  /** Whether the end mark came: what follows does not matter. */
+  get isEnded(): boolean {
+    return this.answer.isEnded
+  }
+
+  /**
+   * The chunks that these bytes complete. Faults are an error in the stream, what is no chunk, and an event over the limit: what
+   * came before in the same packet is told all the same.
+   */
+  push(bytes: Uint8Array): AnswerStep {
+    return this.take((events) => this.events.push(bytes, events))
+  }
+
+  /** The stream has ended: what is left. Faults as with `push`, and an answer that is not whole. */
+  end(): AnswerStep {
+    const { chunks, fault } = this.take((events) => this.events.end(events))
+    const { usage } = this.answer
+    if (fault !== null) return { chunks, fault }
+    if (!isComplete(this.answer)) return { chunks, fault: new BackendError('the backend broke off') }
+    return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
+  }
+
+  private take(readEvents: (events: string[]) => void): AnswerStep {
+    const events: string[] = []
+    const chunks: AnswerChunk[] = []
+    const later = faultOf(() => readEvents(events))
+    const fault = faultOf(() => {
+      for (const data of events) {
+        const chunk = takeEvent(data, this.answer)
+        if (chunk !== null) chunks.push(chunk)
+      }
+    })
+    return { chunks, fault: fault ?? later }
+  }
+}
+
+function faultOf(run: () => void): AnswerStep['fault'] {
+  try {
+    run()
+    return null
+  } catch (error) {
+    if (error instanceof BackendError || error instanceof EventTooLargeError) return error
+    throw error
+  }
+}
+
+type Answer = {
+  /** The usage chunk that will be last. */
+  usage: JsonObject | null
+  /** Indexes of the choices that began and have no finish_reason yet. */
+  readonly open: Set<Json | undefined>
+  hasFinished: boolean
+  /** The end mark came. */
+  isEnded: boolean
+}
+
+const END_MARK = '[DONE]'
+
+/** The chunk of an event, as the backend wrote it, without the usage; null when it has no choices. */
+function takeEvent(data: string, answer: Answer): AnswerChunk | null {
+  if (answer.isEnded) return null
+  if (data === END_MARK) {
+    answer.isEnded = true
+    return null
+  }
+  const chunk = parseChunk(data)
+  const choices = memberOf(chunk, 'choices')
+  const usage = memberOf(chunk, 'usage')
+  if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
+  if (!isJsonArray(choices)) throw new BackendError('the backend sent something that is no chunk')
+  for (const choice of choices) noteChoice(choice, answer)
+  if (choices.length === 0) return null
+  return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
+}
+
+function encode(chunk: JsonObject): AnswerChunk {
+  return { chunk, text: JSON.stringify(chunk) }
+}
+
+function noteChoice(choice: Json, answer: Answer): void {
+  if (!isJsonObject(choice)) throw new BackendError('the backend sent a choice that is no object')
+  const index = memberOf(choice, 'index')
+  if (typeof memberOf(choice, 'finish_reason') === 'string') {
+    answer.open.delete(index)
+    answer.hasFinished = true
+  } else answer.open.add(index)
+}
+
+/** Some servers leave out the end mark: then every choice must have ended. */
+function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
+  return isEnded || (hasFinished && open.size === 0)
+}
+
+function parseChunk(data: string): JsonObject {
+  const chunk = parseJson(data)
+  if (!isJsonObject(chunk)) throw new BackendError('the backend sent an event that is no JSON object')
+  const error = memberOf(chunk, 'error')
+  if (error !== undefined && error !== null) throw readBackendError(chunk, 500)
+  // What llama.cpp puts into its `error` line is the error itself.
+  if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
+    throw readBackendError({ error: chunk }, 500)
+  return chunk
+}
+
+/** Longest event of a backend's stream, bytes: what fits a frame to the gateway is far below. */
+const EVENT_BYTES_MAX = 1024 * 1024
+
+/** An event of the stream goes over the limit. The stream cannot be read on. */
+export class EventTooLargeError extends Error {
+  override readonly name = 'EventTooLargeError'
+}
+
+/**
+ * Gives the data of server-sent events (WHATWG HTML, section 9.2.6) out of bytes, whatever the packets are. Fields other
+ * than `data` are skipped, but for `error`, as llama.cpp names the line that reports a failure: it is an event of its own.
+ *
+ * The parser is given whole lines alone, because it drops fields that it does not know when they come in parts. Unlike
+ * the standard, `end` also gives an event that no blank line ends, because servers leave it out.
+ */
+export class EventParser {
+  private readonly eventBytesMax: number
+  private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  private readonly parser: ReturnType<typeof createParser>
+  /** Parts of a line whose end is in a later packet. */
+  private parts: string[] = []
+  private partsLength = 0
+  private events: string[] = []
+  private isTooLarge = false
+
+  constructor({ eventBytesMax = EVENT_BYTES_MAX }: { readonly eventBytesMax?: number } = {}) {
+    this.eventBytesMax = eventBytesMax
+    this.parser = createParser({
+      maxBufferSize: eventBytesMax,
+      onEvent: ({ data }) => this.give(data, 'data: '),
+      onError: ({ type, field, value = '' }) => {
+        if (type === 'max-buffer-size-exceeded') this.isTooLarge = true
+        if (type === 'unknown-field' && field === 'error') this.give(value, 'error: ')
+      },
+    })
+  }
+
+  /**
+   * Takes the next bytes and adds the data of the events they complete to `events`, which is what it gives. Throws
+   * EventTooLargeError; the events before it are in `events` then.
+   */
+  push(bytes: Uint8Array, events: string[] = []): readonly string[] {
+    return this.feed(this.decoder.decode(bytes, { stream: true }), events)
+  }
+
+  /** Says that the stream ended cleanly, and gives the data of the event that was pending, if any. Throws as `push`. */
+  end(events: string[] = []): readonly string[] {
+    return this.feed(`${this.decoder.decode()}\n\n`, events)
+  }
+
+  private feed(text: string, events: string[]): readonly string[] {
+    this.events = events
+    const end = Math.max(text.lastIndexOf('\n'), text.lastIndexOf('\r')) + 1
+    if (end > 0) {
+      this.parser.feed(this.parts.join('') + text.slice(0, end))
+      this.parts = []
+      this.partsLength = 0
+    }
+    this.parts.push(text.slice(end))
+    this.partsLength += text.length - end
+    if (this.isTooLarge || this.partsLength > this.eventBytesMax)
+      throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
+    return events
+  }
+
+  private give(data: string, field: string): void {
+    if (this.isTooLarge) return
+    if (isLonger(data, this.eventBytesMax - field.length)) this.isTooLarge = true
+    else this.events.push(data)
+  }
+}
+
+/** Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do not decide. */
+export function isLonger(text: string, bytesMax: number): boolean {
+  return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
+}

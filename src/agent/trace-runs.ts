@@ -1,0 +1,27 @@
+import { SpanKind, SpanStatusCode, type Tracer } from '@opentelemetry/api'
+import { contextOf } from '../observability/tracer.ts'
+import type { RunWatcher } from './runs.ts'
+
+/**
+ * Traces what a node agent runs, as part of the trace that the gateway named; a run of no trace is not traced. Spans tell the model,
+ * how it ended and when, and no text of a request or answer.
+ */
+export function traceRuns(tracer: Tracer): RunWatcher {
+  return ({ model, traceparent }) => {
+    if (traceparent === null) return () => {}
+    const attributes = { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': model }
+    const span = tracer.startSpan(
+      `chat ${model}`,
+      { kind: SpanKind.SERVER, attributes },
+      contextOf(traceparent),
+    )
+    return (outcome) => {
+      span.setAttribute('affidavit.run.outcome', outcome.kind)
+      if (outcome.kind === 'failed') {
+        span.setAttribute('error.type', String(outcome.statusCode))
+        span.setStatus({ code: SpanStatusCode.ERROR })
+      }
+      span.end()
+    }
+  }
+}

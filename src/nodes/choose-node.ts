@@ -1,0 +1,170 @@
+import type { Offer, OfferingNode } from './offer.ts'
+import { expectedMs } from './speed.ts'
+
+/** Connected nodes by model. Picking takes the same time whatever their number. */
+export type NodeIndex<Node> = {
+  add(node: Node): void
+  remove(node: Node): void
+  /** To be told whenever a node's state, slots or circuit changed. */
+  update(node: Node): void
+  /** The offer with the best expected time among few; among many, the better of two picked at random. */
+  pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
+  /** Whether a node of the model is or was connected, or had offered it before this process began. */
+  isKnown(model: string): boolean
+  /** Whether a node of the model is RUNNING and not set aside. */
+  isServed(model: string): boolean
+  /** Connected nodes of the model, in whatever state. */
+  connected(model: string): number
+  /** Of these, those that take large frames. */
+  connectedLarge(model: string): number
+  /** Models with nodes that are RUNNING and not set aside, by name. */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+}
+
+/** Up to so many available nodes all are compared. */
+export const COMPARED_MAX = 4
+/** Models remembered that no connected node has any more. */
+const IDLE_MODELS_MAX = 10_000
+
+type ModelOffers<Node> = {
+  connected: number
+  large: number
+  running: number
+  readonly available: Offer<Node>[]
+}
+
+/** An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to below 1. */
+export function createNodeIndex<Node extends OfferingNode<Node>>({
+  random,
+  offeredModels,
+}: {
+  readonly random: () => number
+  readonly offeredModels: readonly string[]
+}): NodeIndex<Node> {
+  const models = new Map<string, ModelOffers<Node>>()
+  for (const model of offeredModels) offersOf(model)
+
+  function offersOf(model: string): ModelOffers<Node> {
+    const known = models.get(model)
+    if (known !== undefined) return known
+    const made = { connected: 0, large: 0, running: 0, available: [] }
+    models.set(model, made)
+    return made
+  }
+
+  function update(node: Node): void {
+    for (const offer of node.offers) {
+      const offers = models.get(offer.model)
+      if (offers === undefined) continue
+      countOffer(offers, offer)
+      placeOffer(offers.available, offer, node.isAvailable())
+    }
+  }
+
+  return {
+    add(node) {
+      for (const { model } of node.offers) {
+        const offers = offersOf(model)
+        offers.connected++
+        if (node.takesLargeFrames) offers.large++
+        // Newest last, so that the model that was longest unused is forgotten first.
+        models.delete(model)
+        models.set(model, offers)
+      }
+      update(node)
+    },
+    remove(node) {
+      update(node)
+      for (const { model } of node.offers) {
+        const offers = offersOf(model)
+        offers.connected--
+        if (node.takesLargeFrames) offers.large--
+      }
+      forgetIdle(models)
+    },
+    update,
+    pick(model, isExcluded) {
+      const available = models.get(model)?.available ?? []
+      if (available.length > COMPARED_MAX) {
+        const picked = better(draw(available, isExcluded, random), draw(available, isExcluded, random))
+        if (picked !== null) return picked
+      }
+      return bestOf(available, isExcluded)
+    },
+    isKnown: (model) => models.has(model),
+    isServed: (model) => (models.get(model)?.running ?? 0) > 0,
+    connected: (model) => models.get(model)?.connected ?? 0,
+    connectedLarge: (model) => models.get(model)?.large ?? 0,
+    models: () =>
+      [...models]
+        .filter(([, { running }]) => running > 0)
+        .map(([model, { running }]) => ({ model, nodes: running }))
+        .sort((left, right) => (left.model < right.model ? -1 : 1)),
+  }
+}
+
+function countOffer<Node extends OfferingNode<Node>>(offers: ModelOffers<Node>, offer: Offer<Node>): void {
+  const isCounted = offer.node.isServing()
+  if (isCounted === offer.isCounted) return
+  offer.isCounted = isCounted
+  offers.running += isCounted ? 1 : -1
+}
+
+/** The last offer takes the place of one that leaves, so that the array stays dense. */
+function placeOffer<Node>(available: Offer<Node>[], offer: Offer<Node>, isAvailable: boolean): void {
+  if (isAvailable === offer.position >= 0) return
+  if (isAvailable) {
+    offer.position = available.push(offer) - 1
+    return
+  }
+  const last = available.pop()
+  if (last !== undefined && last !== offer) {
+    available[offer.position] = last
+    last.position = offer.position
+  }
+  offer.position = -1
+}
+
+/** A handful of draws: at most two nodes are excluded, so failing all is rare, and then all offers are looked at. */
+function draw<Node>(
+  available: readonly Offer<Node>[],
+  isExcluded: (node: Node) => boolean,
+  random: () => number,
+): Offer<Node> | null {
+  for (let attempt = 0; attempt < DRAWS_MAX; attempt++) {
+    const offer = available[Math.floor(random() * available.length)]
+    if (offer !== undefined && !isExcluded(offer.node)) return offer
+  }
+  return null
+}
+
+const DRAWS_MAX = 8
+
+function bestOf<Node extends OfferingNode<Node>>(
+  available: readonly Offer<Node>[],
+  isExcluded: (node: Node) => boolean,
+): Offer<Node> | null {
+  let best: Offer<Node> | null = null
+  for (const offer of available) if (!isExcluded(offer.node)) best = better(best, offer)
+  return best
+}
+
+function better<Node extends OfferingNode<Node>>(
+  left: Offer<Node> | null,
+  right: Offer<Node> | null,
+): Offer<Node> | null {
+  if (left === null || right === null) return left ?? right
+  return offerMs(right) < offerMs(left) ? right : left
+}
+
+function offerMs<Node extends OfferingNode<Node>>({ speed, node }: Offer<Node>): number {
+  return expectedMs(speed, { inUse: node.slots.inUse(), capacity: node.slots.capacity })
+}
+
+function forgetIdle(models: Map<string, { readonly connected: number }>): void {
+  if (models.size <= IDLE_MODELS_MAX) return
+  for (const [model, { connected }] of models) {
+    if (connected === 0) models.delete(model)
+    if (models.size <= IDLE_MODELS_MAX) return
+  }
+}

@@ -1,0 +1,380 @@
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from '../observability/logger.ts'
+import { type Authenticate, createAdmission, type NodeRegistry } from './admit-node.ts'
+import { createNodeIndex, type NodeIndex } from './choose-node.ts'
+import { CLOSE_CODES, type HubLink, NodeConnection, type NodeEvent } from './connection.ts'
+import {
+  type Dispatcher,
+  type DispatchParts,
+  dispatchCall,
+  dispatchImages,
+  type ImageDispatcher,
+} from './dispatch.ts'
+import { DispatchError, isNodesFault, mayBeRequestsFault } from './dispatch-error.ts'
+import { createImageBudget } from './image-memory.ts'
+import { createInferenceLog, type InferencesSink } from './inference-log.ts'
+import type { NodeLimits } from './limits.ts'
+import { createCircuitMemory } from './node-health.ts'
+import { createNodeRecords } from './node-records.ts'
+import { createNodeSocket } from './node-socket.ts'
+import { type NodeState, stopState } from './node-state.ts'
+import { createProber, type ProbeOptions } from './probe.ts'
+import { imageFrameBytes } from './protocol/frames.ts'
+import { createKeyWatch, createRecheck, type KeyedNode } from './recheck.ts'
+import type { Run, RunEvent, RunResult } from './run.ts'
+import { startSweep } from './sweep.ts'
+import { createWaitQueue, type WaitQueue } from './wait-queue.ts'
+
+/** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
+export type HubStatus = {
+  readonly connected: number
+  /** Of these, how many are given work. */
+  readonly serving: number
+  readonly slotsInUse: number
+  /** Runs that are not over, also those that only drain. */
+  readonly runs: number
+  /** Callers that wait for a node. */
+  readonly queued: number
+  readonly probes: number
+  /** Bytes set aside for answers with images. */
+  readonly imageBytes: number
+  readonly handshakes: number
+  /** WebSockets, also closing ones. */
+  readonly sockets: number
+  readonly timers: number
+  /** Writes to the registry under way, and served runs that are not stored yet. */
+  readonly writes: number
+}
+
+/** The nodes of this process. */
+export type Hub = {
+  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  readonly dispatcher: Dispatcher
+  readonly images: ImageDispatcher
+  /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */
+  disconnect(nodeId: string, reason: string): boolean
+  status(): HubStatus
+  /** How many of the connected nodes are in each state. */
+  countStates(): ReadonlyMap<NodeState, number>
+  /**
+   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all nodes with 1012 and
+   * stores what is left. Resolves when no socket, timer and write is left; the database must be there until then.
+   */
+  stop(graceMs?: number): Promise<void>
+}
+
+export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
+  /** The registry, after its `markAllDisconnected`. */
+  readonly nodes: NodeRegistry
+  /** Models that nodes have offered before: while they are away, a call for one is no error of its caller's. Default none. */
+  readonly offeredModels?: readonly string[]
+  readonly inferences: InferencesSink
+  readonly authenticate: Authenticate
+  readonly limits: NodeLimits
+  /** Unix milliseconds, a fraction is welcome. */
+  readonly now: () => number
+  /** From 0 to below 1: picks nodes and spreads pings, and no secret depends on it. */
+  readonly random: () => number
+  /** A new unguessable UUID, for request ids and nonces. */
+  readonly makeId: () => string
+  readonly log: Logger
+}
+
+/**
+ * Builds the nodes' side of the gateway. Its one timer runs from now on. Chat and images have an index and a queue each:
+ * one model's name on both sides is two models.
+ */
+export function createHub(options: HubOptions): Hub {
+  const { nodes: registry, limits, now, log } = options
+  const state = createState(options)
+  const { chat, images, connections, prober } = state
+  const parts = (place: Place): DispatchParts => ({ ...place, limits, now })
+  const link: HubLink = {
+    ...options,
+    imageBudget: state.imageBudget,
+    recall: state.memory.recall,
+    tell: (node, event) => reduce(state, node, event),
+  }
+  const admit = createAdmission({
+    ...{ ...options, registry, records: state.records },
+    connected: (nodeId) => connections.get(nodeId)?.node ?? null,
+  })
+  const socket = createNodeSocket({
+    ...{ admit, limits, log },
+    count: () => connections.size,
+    onNode: (webSocket, accepted, key, stream) =>
+      enter(state, new NodeConnection(webSocket, stream, accepted, link), key),
+  })
+  const recheck = createRecheck({
+    ...{ nodes: connections, registry, log },
+    everyMs: limits.tendMs,
+    periodMs: limits.recheckMs,
+  })
+  const keyWatch = createKeyWatch({ ...options, nodes: connections })
+  const jobs = [
+    { everyMs: limits.tickMs, run: () => checkDeadlines(state) },
+    { everyMs: limits.tendMs, run: () => tend(state) },
+    { everyMs: limits.tendMs, run: recheck.step },
+    { everyMs: limits.keyCheckMs, run: keyWatch.step },
+    { everyMs: limits.seenMs, run: () => markSeen(state) },
+  ]
+  const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
+  let stopping: Promise<void> | null = null
+  const takeCalls = () => {
+    if (stopping !== null) throw stoppingError()
+  }
+
+  async function stop(graceMs: number): Promise<void> {
+    socket.stop()
+    prober.stop()
+    await until(() => slotsInUse(state) === 0, graceMs)
+    chat.queue.rejectAll(stoppingError())
+    images.queue.rejectAll(stoppingError())
+    for (const node of [...nodesOf(state)]) {
+      node.failRuns(stoppingError())
+      node.close(CLOSE_CODES.restart, 'Gateway is restarting')
+    }
+    await until(() => socket.sockets() === 0 && socket.handshakes() === 0, FAREWELL_MS)
+    await socket.destroy()
+    sweep.stop()
+    await until(() => recheck.running() + keyWatch.running() === 0, FAREWELL_MS)
+    await state.records.allSettled()
+    await state.inferenceLog.flush()
+  }
+
+  return {
+    handleUpgrade: socket.handleUpgrade,
+    dispatcher: {
+      async dispatch(call) {
+        takeCalls()
+        return dispatchCall(call, parts(chat))
+      },
+      models: chat.index.models,
+    },
+    images: {
+      async dispatch(call) {
+        takeCalls()
+        return dispatchImages(call, parts(images))
+      },
+      serves: images.index.isServed,
+      isKnown: images.index.isKnown,
+      models: images.index.models,
+      fits: (request) => imageFrameBytes(request) <= limits.requestBytesMax,
+    },
+    disconnect(nodeId, reason) {
+      const keyed = connections.get(nodeId)
+      keyed?.node.close(CLOSE_CODES.policy, reason)
+      return keyed !== undefined
+    },
+    status: () => ({
+      connected: connections.size,
+      serving: [...nodesOf(state)].filter((node) => node.isServing()).length,
+      slotsInUse: slotsInUse(state),
+      runs: state.runs.size,
+      queued: chat.queue.size() + images.queue.size(),
+      probes: prober.running(),
+      imageBytes: state.imageBudget.inUse(),
+      handshakes: socket.handshakes(),
+      sockets: socket.sockets(),
+      timers: sweep.timers(),
+      writes: state.records.pending() + state.inferenceLog.waiting() + recheck.running() + keyWatch.running(),
+    }),
+    countStates: () => countStates(state),
+    stop(graceMs = 0) {
+      stopping ??= stop(graceMs)
+      return stopping
+    },
+  }
+}
+
+/** How long nodes have to finish the closing handshake. */
+const FAREWELL_MS = 1_000
+const STOP_STEP_MS = 10
+
+function stoppingError(): DispatchError {
+  return new DispatchError('stopping', 'This instance is shutting down')
+}
+
+async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
+  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS) await sleep(STOP_STEP_MS)
+}
+
+/** Where calls of one kind find nodes. */
+type Place = { readonly index: NodeIndex<NodeConnection>; readonly queue: WaitQueue<NodeConnection> }
+
+type State = ReturnType<typeof createState>
+
+/** Everything that connected nodes share. */
+function createState(options: HubOptions) {
+  const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
+  const place = (known: readonly string[]): Place => ({
+    index: createNodeIndex({ random, offeredModels: known }),
+    queue: createWaitQueue(limits),
+  })
+  return {
+    ...{ registry, now, log },
+    connections: new Map<string, KeyedNode>(),
+    runs: new Set<Run>(),
+    chat: place(offeredModels),
+    // The registry does not say what a model is for: those of images are known once a node offered them to this process.
+    images: place([]),
+    imageBudget: createImageBudget(limits.imageBytesMax),
+    records: createNodeRecords(log),
+    inferenceLog: createInferenceLog({ sink: inferences, log, inferencesMax: limits.inferencesMax }),
+    prober: createProber(options),
+    memory: createCircuitMemory(),
+  }
+}
+
+/** Where a node's calls come from. */
+function placeOf({ draws }: NodeConnection, { chat, images }: State): Place {
+  return draws ? images : chat
+}
+
+function* nodesOf({ connections }: State): Iterable<NodeConnection> {
+  for (const { node } of connections.values()) yield node
+}
+
+/** A node has connected. */
+function enter(state: State, node: NodeConnection, key: string): void {
+  const { connections, records, registry, prober, log } = state
+  const { nodeId, accepted } = node
+  connections.set(nodeId, { node, key })
+  placeOf(node, state).index.add(node)
+  log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
+  const at = unixSeconds(state)
+  records.write(nodeId, () => registry.markConnected(nodeId, at, accepted.models))
+  records.write(nodeId, () => storeState(registry, nodeId, accepted.state))
+  if (node.isAvailable()) placeOf(node, state).queue.offer(node)
+  prober.probeDue([node])
+}
+
+/** What follows from what happened to a connection. */
+function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
+  const { nodeId } = node
+  const { registry, records, log } = state
+  switch (event.kind) {
+    case 'changed':
+      placeOf(node, state).index.update(node)
+      break
+    case 'free':
+      placeOf(node, state).queue.offer(node)
+      break
+    case 'state': {
+      const nodeState = node.health.state()
+      log.info({ nodeId, state: nodeState, health: node.load() }, 'node changed its state')
+      records.write(nodeId, () => storeState(registry, nodeId, nodeState))
+      break
+    }
+    case 'run':
+      reduceRun(state, node, event)
+      break
+    case 'gone': {
+      placeOf(node, state).index.remove(node)
+      state.memory.keep(nodeId, node.health.circuit(), state.now())
+      if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
+      log.info({ nodeId, why: event.why }, 'node disconnected')
+      const at = unixSeconds(state)
+      const stopped = stopState(node.health.state())
+      records.write(nodeId, () => registry.markDisconnected(nodeId, at))
+      records.write(nodeId, () => storeState(registry, nodeId, stopped))
+    }
+  }
+}
+
+/** What follows from what happened to a run. */
+function reduceRun(
+  { runs, inferenceLog }: State,
+  node: NodeConnection,
+  { run, event }: { readonly run: Run; readonly event: RunEvent },
+): void {
+  switch (event.kind) {
+    case 'opened':
+      runs.add(run)
+      break
+    case 'settled':
+      conclude(node, run, event.result)
+      break
+    case 'draining':
+      node.cancel(run)
+      break
+    case 'abandoned':
+      // Nothing at all for a caller who waited and left: only now it is known that nothing came later either.
+      if (run.result?.kind === 'left' && !run.hasBegun()) node.health.failed()
+      break
+    case 'served':
+      if (!run.options.isProbe) inferenceLog.note(run.inferenceOf(node.nodeId))
+      break
+    case 'closed':
+      runs.delete(run)
+      node.forget(run)
+  }
+}
+
+/** Draws the conclusions of a run: how fast the node is, and whether it is better or worse for it. */
+function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
+  run.options.offer.speed = run.speedAfter(result)
+  // Probes are judged by who asked.
+  if (run.options.isProbe || result.kind === 'left') return
+  if (result.kind === 'done') health.succeeded()
+  else if (mayBeRequestsFault(result.error)) health.refused()
+  else if (isNodesFault(result.error)) health.failed()
+}
+
+/** Acts on deadlines of runs and waiting callers. */
+function checkDeadlines({ runs, chat, images, now }: State): void {
+  const nowMs = now()
+  for (const run of runs) run.check(nowMs)
+  chat.queue.sweep(nowMs)
+  images.queue.sweep(nowMs)
+}
+
+/** Sends the pings and probes that are due, and stores what was served. */
+function tend(state: State): void {
+  for (const node of nodesOf(state)) node.tend()
+  state.prober.probeDue(nodesOf(state))
+  void state.inferenceLog.flush()
+}
+
+/** Nodes whose presence is stored at once. */
+const SEEN_BATCH_MAX = 1_000
+/** Stands for a node id where a write is about many; no node's id is empty. */
+const ALL_NODES = ''
+
+/** Stores that the connected nodes are still there. */
+function markSeen(state: State): void {
+  const nodeIds = [...state.connections.keys()]
+  for (let from = 0; from < nodeIds.length; from += SEEN_BATCH_MAX) {
+    const batch = nodeIds.slice(from, from + SEEN_BATCH_MAX)
+    state.records.write(ALL_NODES, () => state.registry.markSeen(batch, unixSeconds(state)))
+  }
+}
+
+/** Only the operator ends a disablement: whatever happens to the node's connection, the stored state stays disabled. */
+async function storeState(registry: NodeRegistry, nodeId: string, state: NodeState): Promise<void> {
+  const stored = (await registry.find(nodeId))?.state
+  const isDisabled = stored === 'RUNNING_DISABLED' || stored === 'STOPPED_DISABLED'
+  const isStopped = stopState(state) === state
+  const kept = isStopped ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
+  await registry.setState(nodeId, isDisabled ? kept : state)
+}
+
+function countStates(state: State): ReadonlyMap<NodeState, number> {
+  const counts = new Map<NodeState, number>()
+  for (const node of nodesOf(state))
+    counts.set(node.health.state(), (counts.get(node.health.state()) ?? 0) + 1)
+  return counts
+}
+
+function slotsInUse(state: State): number {
+  let sum = 0
+  for (const node of nodesOf(state)) sum += node.slots.inUse()
+  return sum
+}
+
+function unixSeconds({ now }: State): number {
+  return Math.floor(now() / 1000)
+}

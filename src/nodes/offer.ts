@@ -1,0 +1,79 @@
+import { type Speed, UNMEASURED } from './speed.ts'
+
+/** One node with one of its models: what a call is given to. */
+export type Offer<Node> = {
+  readonly node: Node
+  readonly model: string
+  speed: Speed
+  /** Where it stands among the available offers of its model; -1 when it is not among them. */
+  position: number
+  isCounted: boolean
+}
+
+/** An offer that was not measured yet, outside any index. */
+export function openOffer<Node>(node: Node, model: string): Offer<Node> {
+  return { node, model, speed: UNMEASURED, position: -1, isCounted: false }
+}
+
+/** What a node is chosen by. */
+export type OfferingNode<Node> = {
+  readonly offers: readonly Offer<Node>[]
+  readonly slots: Slots
+  readonly takesLargeFrames: boolean
+  /** Whether it is given calls at all. */
+  isServing(): boolean
+  /** Whether it can be given a call now. */
+  isAvailable(): boolean
+}
+
+/** An offer, and the slot that is taken on its node. */
+export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: Slot }
+
+/** The right to run one call on a node. */
+export type Slot = {
+  /** Gives it back. Only the first time counts. */
+  release(): void
+}
+
+/** Counts the runs of one node. */
+export type Slots = {
+  readonly capacity: number
+  inUse(): number
+  /** Takes a slot, or gives null when all are taken. */
+  acquire(): Slot | null
+}
+
+/** How many runs a node with so much video memory (megabytes, null when unknown) is given at once. */
+export function capacityOf(
+  vramMb: number | null,
+  limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },
+): number {
+  return vramMb !== null && vramMb > limits.largeVramMb ? limits.slotsLarge : limits.slots
+}
+
+/** Slots of one node. The hooks are told after a slot was taken, and after one was given back. */
+export function createSlots(
+  capacity: number,
+  hooks: { readonly onTaken: () => void; readonly onFreed: () => void },
+): Slots {
+  let inUse = 0
+  return {
+    capacity,
+    inUse: () => inUse,
+    acquire() {
+      if (inUse >= capacity) return null
+      inUse++
+      let isReleased = false
+      const slot: Slot = {
+        release() {
+          if (isReleased) return
+          isReleased = true
+          inUse--
+          hooks.onFreed()
+        },
+      }
+      hooks.onTaken()
+      return slot
+    },
+  }
+}

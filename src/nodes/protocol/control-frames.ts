@@ -1,0 +1,208 @@
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+
+/**
+ * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. A gateway closes the
+ * connection of a node that sends one out of form; a node ignores what it does not understand.
+ */
+
+const PROTOCOL_VERSION = '1.0'
+const REQUEST = 1
+const REPLY = 2
+const RECONNECT = 3
+
+/** Longest nonce: of an answer that is looked at, and of a request that is echoed. */
+const NONCE_LENGTH_MAX = 64
+const ECHOED_NONCE_LENGTH_MAX = 256
+
+/** Most GPUs whose load is read from one health answer. */
+export const GPUS_MAX = 64
+
+/** How busy a machine is, percent from 0 to 100, one decimal. */
+export type Load = {
+  readonly cpuPercent: number
+  readonly ramPercent: number
+  readonly diskPercent: number
+  readonly gpus: readonly {
+    readonly gpuPercent: number
+    readonly vramPercent: number
+    /** Of the power limit; 0 when the driver tells none. */
+    readonly powerPercent: number
+  }[]
+}
+
+/** A node's own statement of its load; null where it gave no percentage. Not to be trusted. */
+export type NodeLoad = {
+  readonly cpuPercent: number | null
+  readonly ramPercent: number | null
+  readonly diskPercent: number | null
+  readonly gpus: number
+}
+
+/** What a gateway asks of a node. */
+export type GatewayControl =
+  /** Answered by a `pong` with the same nonce. The figures are those of the gateway's last pings: the protocol asks for them. */
+  | {
+      readonly kind: 'ping'
+      readonly nonce: string
+      /** Milliseconds; 0 before the first answer. */
+      readonly rttMs: number
+      readonly pingStreak: number
+      readonly missStreak: number
+    }
+  /** Asks a node without runs to close with 1000 and dial again. */
+  | { readonly kind: 'reconnect'; readonly nonce: string }
+  | { readonly kind: 'health'; readonly nonce: string }
+  /** Ours alone (README): the caller of a run has left. Only for nodes that announced `cancel`. */
+  | { readonly kind: 'cancel'; readonly requestId: string }
+
+/** What a node tells a gateway. */
+export type NodeControl =
+  /** `roundTripMs` is the node's own newest measurement, null before the first. */
+  | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
+  | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
+  /** It takes nothing new, and closes when its runs are done. */
+  | { readonly kind: 'drain' }
+
+/** Writes a control frame to the node `nodeId`. */
+export function encodeGatewayControl(nodeId: string, control: GatewayControl): string {
+  switch (control.kind) {
+    case 'ping': {
+      const { nonce, rttMs, pingStreak, missStreak } = control
+      const figures = { rtt: Math.round(rttMs), ping_streak: pingStreak, miss_streak: missStreak }
+      return encode('ping-pong', REQUEST, { node_id: nodeId, nonce, ...figures })
+    }
+    case 'reconnect':
+      return encode('ping-pong', RECONNECT, {
+        ...{ node_id: nodeId, nonce: control.nonce, reconnect_request: true },
+      })
+    case 'health':
+      return encode('health-check', REQUEST, { node_id: nodeId, nonce: control.nonce })
+    case 'cancel':
+      return encode('cancel', REQUEST, { node_id: nodeId, request_id: control.requestId })
+  }
+}
+
+/** Writes a control frame of the node `nodeId`. */
+export function encodeNodeControl(nodeId: string, control: NodeControl): string {
+  switch (control.kind) {
+    case 'pong': {
+      const { nonce, roundTripMs } = control
+      const time = roundTripMs === null ? null : Math.round(roundTripMs)
+      return encode('ping-pong', REPLY, { node_id: nodeId, nonce, api_ping_time: [time] })
+    }
+    case 'health': {
+      const { nonce, load } = control
+      return encode('health-check', REPLY, {
+        ...{ node_id: nodeId, nonce },
+        cpu_percent: load.cpuPercent,
+        ram_percent: load.ramPercent,
+        disk_percent: load.diskPercent,
+        gpus: load.gpus.map(({ gpuPercent, vramPercent, powerPercent }) => ({
+          gpu_percent: gpuPercent,
+          vram_percent: vramPercent,
+          power_percent: powerPercent,
+        })),
+      })
+    }
+    case 'drain':
+      return encode('drain', REQUEST, { node_id: nodeId })
+  }
+}
+
+function encode(protocol: string, type: number, members: JsonObject): string {
+  return JSON.stringify({
+    protocol,
+    data: { protocol_version: PROTOCOL_VERSION, message_type: type, ...members },
+  })
+}
+
+/** What a control frame asks of a node. The figures of a ping are nothing to it. */
+export type AskedControl =
+  | { readonly kind: 'ping' | 'health'; readonly nonce: string }
+  | { readonly kind: 'reconnect' }
+  | { readonly kind: 'cancel'; readonly requestId: string }
+
+/**
+ * Reads what a control frame asks of the node `nodeId`; null when it asks nothing of it: an unknown protocol, version or
+ * type, a member of the wrong kind, or another node's id.
+ */
+export function parseGatewayControl(protocol: string, data: JsonObject, nodeId: string): AskedControl | null {
+  const { protocol_version: version, message_type: type, nonce, request_id: requestId } = data
+  if (data.node_id !== nodeId || version !== PROTOCOL_VERSION) return null
+  if (protocol === 'cancel')
+    return type === REQUEST && typeof requestId === 'string' ? { kind: 'cancel', requestId } : null
+  if (typeof nonce !== 'string' || nonce.length > ECHOED_NONCE_LENGTH_MAX) return null
+  if (protocol === 'health-check' && type === REQUEST) return { kind: 'health', nonce }
+  if (protocol !== 'ping-pong') return null
+  if (type === REQUEST) return { kind: 'ping', nonce }
+  return type === RECONNECT && data.reconnect_request === true ? { kind: 'reconnect' } : null
+}
+
+/** What a control frame of a node tells. `other`: for another node id, to be ignored. `malformed`: close with 1002. */
+export type ToldControl =
+  | { readonly kind: 'pong'; readonly nonce: string }
+  | { readonly kind: 'health'; readonly nonce: string; readonly load: NodeLoad }
+  | { readonly kind: 'drain' }
+  | { readonly kind: 'other' }
+  | { readonly kind: 'malformed'; readonly reason: string }
+
+/** Reads a control frame of the node `nodeId`. Attacker-controlled. */
+export function parseNodeControl(protocol: string, data: JsonObject, nodeId: string): ToldControl {
+  const parse = PARSERS.get(protocol)
+  if (parse === undefined) return malformed('Unknown protocol')
+  if (data.protocol_version !== PROTOCOL_VERSION) return malformed('Unknown protocol version')
+  if (typeof data.node_id !== 'string') return malformed('Expected a node_id')
+  if (data.node_id !== nodeId) return { kind: 'other' }
+  return parse(data)
+}
+
+const PARSERS: ReadonlyMap<string, (data: JsonObject) => ToldControl> = new Map([
+  ['ping-pong', parsePong],
+  ['health-check', parseHealth],
+  ['drain', parseDrain],
+])
+
+function parsePong({ message_type: type, nonce, api_ping_time: times }: JsonObject): ToldControl {
+  const isPong = type === REPLY && isNonce(nonce) && isPingTimes(times)
+  return isPong ? { kind: 'pong', nonce } : malformed('Expected a PONG')
+}
+
+function isNonce(nonce: Json | undefined): nonce is string {
+  return typeof nonce === 'string' && nonce.length <= NONCE_LENGTH_MAX
+}
+
+/**
+ * Not used. The public client sends one for each of its own rounds since the last PING, also of
+ * hours that it was away.
+ */
+function isPingTimes(times: Json | undefined): boolean {
+  if (times === undefined || times === null) return true
+  return isJsonArray(times) && times.every((time) => time === null || typeof time === 'number')
+}
+
+function parseHealth({ message_type: type, nonce, gpus, ...load }: JsonObject): ToldControl {
+  const areGpus = isJsonArray(gpus) && gpus.length <= GPUS_MAX && gpus.every(isJsonObject)
+  if (type !== REPLY || !isNonce(nonce) || !areGpus) return malformed('Expected a health answer')
+  return {
+    kind: 'health',
+    nonce,
+    load: {
+      cpuPercent: percentOf(load.cpu_percent),
+      ramPercent: percentOf(load.ram_percent),
+      diskPercent: percentOf(load.disk_percent),
+      gpus: gpus.length,
+    },
+  }
+}
+
+function percentOf(value: Json | undefined): number | null {
+  return typeof value === 'number' && value >= 0 && value <= 100 ? value : null
+}
+
+function parseDrain({ message_type: type }: JsonObject): ToldControl {
+  return type === REQUEST ? { kind: 'drain' } : malformed('Expected a drain announcement')
+}
+
+function malformed(reason: string): ToldControl {
+  return { kind: 'malformed', reason }
+}

@@ -1,0 +1,339 @@
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+
+/**
+ * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and what it answers. Source:
+ * the public node client (facts), with the extensions of ../README.md. What a node sends is attacker-controlled for the
+ * gateway, which is strict; a node takes what it can of a gateway's. Nothing that is read makes a reader throw.
+ */
+
+/** One frame in either direction, but for answers with images. A chunk is some hundred bytes, with logprobs some thousand. */
+export const FRAME_BYTES_MAX = 1024 * 1024
+/** One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, written out again. */
+export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
+/** One answer with images: ten of 1,024 pixels. */
+export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
+
+/** Status codes that an error may carry; anything else is read and written as 500. The public client knows no others. */
+export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([400, 401, 403, 404, 409, 422, 429, 500])
+/** Longest message of an error, UTF-16 units. */
+export const FAULT_MESSAGE_LENGTH_MAX = 500
+
+/** Ids that the gateway makes are shorter; what a node says of longer ones was not asked for. */
+const REQUEST_ID_LENGTH_MAX = 64
+/** Longest id that a node answers: it echoes it in every frame. */
+const ECHOED_ID_LENGTH_MAX = 256
+const PROTOCOL_LENGTH_MAX = 64
+
+/** What went wrong with a run, as a node tells it: bounded and printable where the gateway read it. */
+export type NodeFault = {
+  readonly statusCode: number
+  readonly message: string
+  /** After how many seconds the backend wants to be asked again, as our own agent tells; null: not told. */
+  readonly retryAfterSeconds: number | null
+}
+
+/** What a DIFFUSION node is asked to draw. The model is the connection's. */
+export type ImageRequest = {
+  readonly prompt: string
+  /** The image to change, base64; null for a new one. */
+  readonly image: string | null
+  readonly n: number
+  /** Width and height, `512x512`. */
+  readonly size: string
+}
+
+/** What JSON adds around a request in its frame, at most: id, member names, numbers and brackets. */
+const ENVELOPE_BYTES = 256
+
+/** A chat frame but for its id, written once however often the call is retried. */
+export type ChatFrame = {
+  /** Size of the request, UTF-8. */
+  readonly requestBytes: number
+  /** Size of the frame, UTF-8; at most a few bytes less. */
+  readonly frameBytes: number
+  /** `traceparent`: W3C trace context, for a node that asked for it. */
+  readonly frameOf: (id: string, traceparent: string | null) => string
+}
+
+/** Writes the frame that asks a node for a chat completion. */
+export function chatFrame(model: string, request: JsonObject): ChatFrame {
+  const text = JSON.stringify(request)
+  const rest = `,"model":${JSON.stringify(model)},"chat_request":${text}}`
+  return {
+    requestBytes: Buffer.byteLength(text),
+    frameBytes: Buffer.byteLength(rest) + ENVELOPE_BYTES,
+    frameOf: (id, traceparent) =>
+      traceparent === null
+        ? `{"id":${JSON.stringify(id)}${rest}`
+        : `{"id":${JSON.stringify(id)},"traceparent":${JSON.stringify(traceparent)}${rest}`,
+  }
+}
+
+/** Writes the frame that asks for images. */
+export function imageFrame(requestId: string, { prompt, image, n, size }: ImageRequest): string {
+  return JSON.stringify({ request_id: requestId, prompt, image, n, size })
+}
+
+/** Size of that frame, UTF-8, and at most a few bytes less; without writing it. `imageBytes`: of the image before it is base64. */
+export function imageFrameBytes({
+  prompt,
+  imageBytes,
+}: {
+  readonly prompt: string
+  readonly imageBytes: number
+}): number {
+  return ENVELOPE_BYTES + Buffer.byteLength(JSON.stringify(prompt)) + Math.ceil(imageBytes / 3) * 4
+}
+
+/** What the gateway sends, as far as a node understands it. */
+export type GatewayFrame =
+  | {
+      readonly kind: 'chat'
+      readonly id: string
+      readonly model: string
+      readonly request: JsonObject
+      /** W3C trace context of the call; null when it is not traced. */
+      readonly traceparent: string | null
+    }
+  /** A chat frame that names its request but cannot be served. */
+  | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
+  /** Asks a DIFFUSION node. */
+  | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
+  | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
+  | { readonly kind: 'unknown' }
+
+/** Reads a text frame of a gateway. */
+export function decodeGatewayFrame(text: string): GatewayFrame {
+  const frame = parseJson(text)
+  if (!isJsonObject(frame)) return { kind: 'unknown' }
+  const { protocol, data, id, chat_request: request, traceparent } = frame
+  if (typeof protocol === 'string' && isJsonObject(data)) return { kind: 'control', protocol, data }
+  if (frame.request_id !== undefined) return decodeImageRequest(frame)
+  if (!isEchoedId(id)) return { kind: 'unknown' }
+  if (!isJsonObject(request))
+    return { kind: 'bad_chat', id, message: 'expected chat_request to be an object' }
+  const model = frame.model ?? request.model
+  if (typeof model !== 'string') return { kind: 'bad_chat', id, message: 'expected model to be a text' }
+  return {
+    ...{ kind: 'chat', id, model, request },
+    traceparent: typeof traceparent === 'string' ? traceparent : null,
+  }
+}
+
+/** One that is out of form is not understood: only a faulty gateway sends it. */
+function decodeImageRequest({ request_id: id, prompt, image = null, n, size }: JsonObject): GatewayFrame {
+  const isImage = image === null || typeof image === 'string'
+  const isRequest = typeof prompt === 'string' && isImage && typeof n === 'number' && typeof size === 'string'
+  if (!isEchoedId(id) || !isRequest) return { kind: 'unknown' }
+  return { kind: 'image', id, request: { prompt, image, n, size } }
+}
+
+function isEchoedId(id: Json | undefined): id is string {
+  return typeof id === 'string' && id !== '' && id.length <= ECHOED_ID_LENGTH_MAX
+}
+
+/** Status of a frame of a run. */
+const RUNNING = 1
+const DONE = 2
+const FAILED = 3
+
+/** Writes the frame that carries one chunk of a run. `chunk` is JSON text, which goes out as the backend wrote it. */
+export function encodeChunk(requestId: string, chunk: string): string {
+  return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
+}
+
+/** Writes the frame that ends a run in good order. */
+export function encodeDone(requestId: string): string {
+  return JSON.stringify({ request_id: requestId, error: null, chunk: null, status: DONE })
+}
+
+/** Writes the frame that ends a run with an error. */
+export function encodeFailure(requestId: string, fault: ToldFault): string {
+  const error = { status_code: fault.statusCode, message: fault.message, ...retryAfterMember(fault) }
+  return JSON.stringify({ request_id: requestId, error, chunk: null, status: FAILED })
+}
+
+/** Writes the frame that answers with images, base64. */
+export function encodeImages(requestId: string, images: readonly string[]): string {
+  return JSON.stringify({ request_id: requestId, images, error: null })
+}
+
+/**
+ * Writes the frame that answers with an error in place of images. Its status goes along where it says more than that;
+ * other gateways than ours read `error` alone.
+ */
+export function encodeImageFailure(requestId: string, fault: ToldFault): string {
+  const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
+  return JSON.stringify({
+    ...{ request_id: requestId, images: [], error: fault.message },
+    ...status,
+    ...retryAfterMember(fault),
+  })
+}
+
+type ToldFault = Omit<NodeFault, 'retryAfterSeconds'> & Partial<Pick<NodeFault, 'retryAfterSeconds'>>
+
+function retryAfterMember({ retryAfterSeconds }: ToldFault): { readonly retry_after?: number } {
+  return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
+}
+
+/** A node's answer to a chat frame, or a part of it. */
+export type ChatRunFrame = {
+  readonly kind: 'run'
+  readonly requestId: string
+  readonly chunk: JsonObject | null
+  readonly fault: NodeFault | null
+  /** `none`: an old client, which sends no status. */
+  readonly status: 'running' | 'done' | 'failed' | 'none'
+}
+
+/** A DIFFUSION node's answer: strings of any kind, and any number. */
+export type ImageRunFrame = {
+  readonly kind: 'image'
+  readonly requestId: string
+  /** Null when it holds no list of strings. */
+  readonly images: readonly string[] | null
+  /** What went wrong, in the node's words, printable; null: nothing. */
+  readonly error: string | null
+  /** Status of that, and after how many seconds to come again, as our own agent tells them; null: not told. */
+  readonly statusCode: number | null
+  readonly retryAfterSeconds: number | null
+}
+
+/**
+ * A frame from a node. `stray`: an object that is no frame of the protocol; ignored, but held against the node.
+ * `malformed`: no JSON object, or a control frame out of form; the connection is closed with 1002.
+ */
+export type NodeFrame =
+  | ChatRunFrame
+  | ImageRunFrame
+  | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
+  | { readonly kind: 'stray' }
+  | { readonly kind: 'malformed'; readonly reason: string }
+
+/**
+ * Reads one text frame of a node that chats. Unknown members are ignored, as clients of other versions may send more.
+ * `JSON.parse` and no reader of ours: one frame per token is the hottest path here, and depth is checked later.
+ */
+export function decodeNodeFrame(bytes: Buffer): NodeFrame {
+  const value = parseJson(bytes.toString('utf8'))
+  if (isJsonObject(value) && typeof value.request_id === 'string') return runFrame(value, value.request_id)
+  return otherFrame(value)
+}
+
+/** Bytes of a large frame that are not inside its strings: ten images, an id and an error have about a hundred. */
+const LARGE_FRAME_STRUCTURE_MAX = 4_096
+
+/**
+ * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it is what an answer with
+ * images is: few and long strings. 32 MiB of brackets would become 700 MB of objects.
+ */
+export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
+  const isLarge = bytes.length > smallBytesMax
+  if (isLarge && !isStringsMostly(bytes))
+    return { kind: 'malformed', reason: 'Expected an answer with images' }
+  // Base64 has one byte for each character; what else a large frame holds is wrong either way.
+  const value = parseJson(bytes.toString(isLarge ? 'latin1' : 'utf8'))
+  if (!isJsonObject(value) || typeof value.request_id !== 'string')
+    return isLarge ? { kind: 'malformed', reason: 'Expected a request_id' } : otherFrame(value)
+  const { request_id: requestId, images, error, status_code: code, retry_after: retryAfter } = value
+  if (requestId.length > REQUEST_ID_LENGTH_MAX) return { kind: 'stray' }
+  return {
+    kind: 'image',
+    requestId,
+    images: isTexts(images) ? images : null,
+    error: error === null || error === undefined ? null : printable(typeof error === 'string' ? error : ''),
+    statusCode: statusCodeOf(code),
+    retryAfterSeconds: retryAfterOf(retryAfter),
+  }
+}
+
+function runFrame({ chunk, error, status }: JsonObject, requestId: string): NodeFrame {
+  const isChunk = chunk === null || chunk === undefined || isJsonObject(chunk)
+  const known = STATUSES.get(status)
+  if (requestId.length > REQUEST_ID_LENGTH_MAX || !isChunk || known === undefined) return { kind: 'stray' }
+  return { kind: 'run', requestId, chunk: chunk ?? null, fault: faultOf(error), status: known }
+}
+
+const STATUSES: ReadonlyMap<Json | undefined, ChatRunFrame['status']> = new Map<
+  Json | undefined,
+  ChatRunFrame['status']
+>([
+  [RUNNING, 'running'],
+  [DONE, 'done'],
+  [FAILED, 'failed'],
+  [null, 'none'],
+  [undefined, 'none'],
+])
+
+/** What is no answer of a run. */
+function otherFrame(value: Json | undefined): NodeFrame {
+  if (!isJsonObject(value)) return { kind: 'malformed', reason: 'Expected a JSON object' }
+  const { protocol, data } = value
+  if (protocol === undefined) return { kind: 'stray' }
+  if (typeof protocol !== 'string' || protocol.length > PROTOCOL_LENGTH_MAX || !isJsonObject(data))
+    return { kind: 'malformed', reason: 'Expected a protocol name and its data' }
+  return { kind: 'control', protocol, data }
+}
+
+/** An error of any form is one: a node that says it failed is believed. */
+function faultOf(error: Json | undefined): NodeFault | null {
+  if (error === null || error === undefined) return null
+  if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
+  const { status_code: code, message, retry_after: retryAfter } = error
+  return {
+    statusCode: statusCodeOf(code) ?? 500,
+    message: typeof message === 'string' ? printable(message) : '',
+    retryAfterSeconds: retryAfterOf(retryAfter),
+  }
+}
+
+/** A status that a node may tell; null for what is none. */
+function statusCodeOf(code: Json | undefined): number | null {
+  return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
+}
+
+/** Seconds that a node may ask for, at most a day; null for what is no such number. */
+function retryAfterOf(value: Json | undefined): number | null {
+  const isWait = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+  return isWait ? Math.min(value, RETRY_AFTER_SECONDS_MAX) : null
+}
+
+const RETRY_AFTER_SECONDS_MAX = 86_400
+
+/** Attacker-controlled text that may end in a log or an error message: no control characters, no lone surrogates. */
+function printable(text: string): string {
+  return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
+}
+
+function isTexts(value: Json | undefined): value is readonly string[] {
+  return isJsonArray(value) && value.every((item) => typeof item === 'string')
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** Whether nearly all of it is inside of strings without quotes in them. One pass, most of it a search for the next quote. */
+function isStringsMostly(bytes: Buffer): boolean {
+  let structure = 0
+  let at = 0
+  while (at < bytes.length) {
+    structure++
+    if (structure > LARGE_FRAME_STRUCTURE_MAX) return false
+    if (bytes[at] === QUOTE) {
+      at = bytes.indexOf(QUOTE, at + 1)
+      if (at === -1 || bytes[at - 1] === BACKSLASH) return false
+    }
+    at++
+  }
+  return true
+}
+
+/** The value of a JSON text, or undefined when it is none. */
+export function parseJson(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return undefined
+  }
+}

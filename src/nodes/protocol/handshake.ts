@@ -1,0 +1,89 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
+/** Headers that a node dials with, written and read by both ends. Source: the public node client (facts). */
+
+/** What a node does: chats, or makes images with its one model. */
+export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
+export type NodeType = (typeof NODE_TYPES)[number]
+
+/** Extensions that our own agent announces (README). */
+const NODE_FEATURES = ['cancel', 'drain', 'trace', 'extra-members', 'large-frames'] as const
+export type NodeFeature = (typeof NODE_FEATURES)[number]
+
+/** What a node says of itself when it dials. Attacker-controlled for the gateway, but of the right form. */
+export type NodeHello = {
+  readonly nodeId: string
+  /** Its `Model` first, then those of `Node-Models`, each once. */
+  readonly models: readonly string[]
+  readonly modelType: NodeType
+  readonly features: ReadonlySet<NodeFeature>
+}
+
+const NODE_ID_LENGTH_MAX = 128
+const MODEL_LENGTH_MAX = 256
+/** Besides `Model`. */
+const MORE_MODELS_MAX = 16
+/** Models that one connection can name. */
+export const MODELS_MAX = 1 + MORE_MODELS_MAX
+
+/** What is wrong with the headers, in the deployed service's words where they are known. */
+const FAULTS = {
+  nodeIdMissing: 'Node-Id header is required',
+  nodeIdMalformed: 'Node-Id header is not a node id',
+  modelMissing: 'No "Model" header provided',
+  modelMalformed: 'Model header is not a model id',
+  modelsMalformed: `Node-Models header is not a list of at most ${MORE_MODELS_MAX} model ids`,
+  modelTypeUnknown: 'Model-Type header is neither LLM nor DIFFUSION',
+} as const
+
+/** Gives the headers of a handshake, besides the key's. */
+export function helloHeaders({ nodeId, models, modelType, features }: NodeHello): Record<string, string> {
+  const [model = '', ...others] = models
+  return {
+    'node-id': nodeId,
+    model,
+    'model-type': modelType,
+    'node-features': [...features].join(', '),
+    ...(others.length === 0 ? {} : { 'node-models': others.join(', ') }),
+  }
+}
+
+/** Reads the headers of a node's handshake. What is wrong with them is for the node to read. */
+export function parseHello(
+  headers: IncomingHttpHeaders,
+):
+  | { readonly kind: 'hello'; readonly hello: NodeHello }
+  | { readonly kind: 'refused'; readonly reason: string } {
+  const refuse = (fault: keyof typeof FAULTS) => ({ kind: 'refused', reason: FAULTS[fault] }) as const
+  const nodeId = headerOf(headers, 'node-id')
+  if (nodeId === null) return refuse('nodeIdMissing')
+  if (!isPrintable(nodeId, NODE_ID_LENGTH_MAX)) return refuse('nodeIdMalformed')
+  const model = headerOf(headers, 'model')
+  if (model === null) return refuse('modelMissing')
+  if (!isPrintable(model, MODEL_LENGTH_MAX)) return refuse('modelMalformed')
+  const more = listOf(headerOf(headers, 'node-models'))
+  if (more.length > MORE_MODELS_MAX || !more.every((name) => isPrintable(name, MODEL_LENGTH_MAX)))
+    return refuse('modelsMalformed')
+  const modelType = headerOf(headers, 'model-type') ?? 'LLM'
+  if (modelType !== 'LLM' && modelType !== 'DIFFUSION') return refuse('modelTypeUnknown')
+  const announced = listOf(headerOf(headers, 'node-features'))
+  const features = new Set(NODE_FEATURES.filter((feature) => announced.includes(feature)))
+  return { kind: 'hello', hello: { nodeId, models: [...new Set([model, ...more])], modelType, features } }
+}
+
+/** A header's value; null when it is missing or empty. */
+function headerOf(headers: IncomingHttpHeaders, name: string): string | null {
+  const value = headers[name]
+  return typeof value === 'string' && value.trim() !== '' ? value.trim() : null
+}
+
+function listOf(header: string | null): readonly string[] {
+  return (header ?? '')
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '')
+}
+
+function isPrintable(text: string, lengthMax: number): boolean {
+  return text.length <= lengthMax && /^[\x21-\x7e]+$/.test(text)
+}

@@ -1,0 +1,28 @@
+import { type Json, type JsonObject, setMember } from '../../../attestation/json/value.ts'
+
+/**
+ * Members of a chat request that every node takes: those of the interface (2.1) and of OpenAI's
+ * current API. The public client hands the request to OpenAI's library as named arguments: any
+ * other member is a TypeError there, and `extra_body`, `extra_headers`, `extra_query` and `timeout`
+ * would change the call itself. Source: OpenAI's API reference, "Create chat completion";
+ * `chat.completions.create` of its Python library has the same names.
+ */
+export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
+  ...['messages', 'model', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs', 'max_tokens', 'n'],
+  ...['presence_penalty', 'response_format', 'seed', 'stop', 'stream', 'stream_options', 'temperature'],
+  ...['top_p', 'tools', 'tool_choice', 'user'],
+  ...['audio', 'function_call', 'functions', 'max_completion_tokens', 'metadata', 'modalities'],
+  ...['parallel_tool_calls', 'prediction', 'prompt_cache_key', 'prompt_cache_retention', 'reasoning_effort'],
+  ...['safety_identifier', 'service_tier', 'store', 'verbosity', 'web_search_options'],
+])
+
+/**
+ * The request without the members that not every node takes; the same object when there are none.
+ */
+export function withKnownMembers(request: JsonObject): JsonObject {
+  const names = Object.keys(request)
+  if (names.every((name) => KNOWN_MEMBERS.has(name))) return request
+  const known: Record<string, Json> = {}
+  for (const name of names) if (KNOWN_MEMBERS.has(name)) setMember(known, name, request[name] ?? null)
+  return known
+}

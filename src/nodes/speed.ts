@@ -1,0 +1,73 @@
+/** How fast a node is with one model, as this gateway itself measured it; null before the first run. */
+export type Speed = {
+  readonly firstTokenMs: number | null
+  readonly tokensPerSecond: number | null
+}
+
+/** One run, as the gateway saw it. */
+export type RunTimes = {
+  readonly startedAtMs: number
+  readonly firstTokenAtMs: number
+  readonly lastTokenAtMs: number
+  /** UTF-16 units of text after the first token. */
+  readonly laterTextLength: number
+}
+
+export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
+
+/** Weight of the newest run in the moving average: about the last ten count. */
+const NEWEST_WEIGHT = 0.2
+/** Usual length of a token of text. The node's own token count is not trusted; for comparing nodes this is enough. */
+export const TEXT_LENGTH_PER_TOKEN = 4
+/** Runs with less text after the first token say nothing of speed. */
+const TEXT_LENGTH_MIN = 32
+/** Answers that come in one burst would else be infinitely fast. */
+export const TOKENS_PER_SECOND_MAX = 10_000
+
+/** What is assumed of a node that has not run yet: worse than a good one, better than a bad one. */
+export const ASSUMED_FIRST_TOKEN_MS = 1_000
+const ASSUMED_TOKENS_PER_SECOND = 20
+/** Length of the answer that nodes are compared by. */
+const EXPECTED_TOKENS = 256
+
+/** Speed with one more run in it. */
+export function speedAfter(before: Speed, times: RunTimes): Speed {
+  const speed = tokensPerSecondOf(times)
+  return {
+    firstTokenMs: average(before.firstTokenMs, times.firstTokenAtMs - times.startedAtMs),
+    tokensPerSecond: speed === null ? before.tokensPerSecond : average(before.tokensPerSecond, speed),
+  }
+}
+
+/** Speed after a run without any token in `silentMs`, when its caller left or it failed: it would have taken longer still. */
+export function speedAfterSilence(before: Speed, silentMs: number): Speed {
+  if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
+  return { ...before, firstTokenMs: average(before.firstTokenMs, silentMs) }
+}
+
+/** Speed after images that took so long, each: how long the first comes to stand for, since they have no tokens. */
+export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
+  return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
+}
+
+/** Tokens per second of one run, or null when it was too short to tell. */
+export function tokensPerSecondOf(times: RunTimes): number | null {
+  if (times.laterTextLength < TEXT_LENGTH_MIN) return null
+  const tokens = times.laterTextLength / TEXT_LENGTH_PER_TOKEN
+  const seconds = (times.lastTokenAtMs - times.firstTokenAtMs) / 1000
+  return seconds <= 0 ? TOKENS_PER_SECOND_MAX : Math.min(tokens / seconds, TOKENS_PER_SECOND_MAX)
+}
+
+/** Expected time of one more answer, milliseconds: longer the more of the node's slots are taken, twice at the last. */
+export function expectedMs(
+  { firstTokenMs, tokensPerSecond }: Speed,
+  load: { readonly inUse: number; readonly capacity: number },
+): number {
+  const first = firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS
+  const rest = (EXPECTED_TOKENS * 1000) / (tokensPerSecond ?? ASSUMED_TOKENS_PER_SECOND)
+  return (first + rest) * (1 + load.inUse / load.capacity)
+}
+
+function average(before: number | null, newest: number): number {
+  return before === null ? newest : before + NEWEST_WEIGHT * (newest - before)
+}

@@ -1,0 +1,43 @@
+/** Ids of runs that ended without their final frame, which may still come. */
+type EndedRuns = {
+  add(id: string): void
+  /** Whether it is one of them; from now on it is not. */
+  take(id: string): boolean
+}
+
+/** Remembers the newest `countMax`. */
+export function createEndedRuns(countMax: number): EndedRuns {
+  const ended = new Set<string>()
+  return {
+    add(id) {
+      ended.add(id)
+      const [oldest] = ended
+      if (ended.size > countMax && oldest !== undefined) ended.delete(oldest)
+    },
+    take: (id) => ended.delete(id),
+  }
+}
+
+/** What a node may send that nobody asked for. */
+export type StrayBudget = {
+  /** Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget does not hold it. */
+  spend(bytes: number, nowMs: number): boolean
+}
+
+/** A budget of `burst`, refilled by `perSecond`. A legitimate node hardly touches it: late frames of runs do not count. */
+export function createStrayBudget(limits: {
+  readonly strayBurst: number
+  readonly strayPerSecond: number
+}): StrayBudget {
+  let left = limits.strayBurst
+  let filledAtMs = 0
+  return {
+    spend(bytes, nowMs) {
+      if (filledAtMs > 0)
+        left = Math.min(limits.strayBurst, left + ((nowMs - filledAtMs) * limits.strayPerSecond) / 1000)
+      filledAtMs = nowMs
+      left -= 1 + bytes / 1024
+      return left >= 0
+    },
+  }
+}

@@ -1,0 +1,167 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { type AnswerChunk, AnswerParser, EventTooLargeError } from '../../../src/agent/answer-parser.ts'
+import { BackendError, readBackendError } from '../../../src/agent/backend-error.ts'
+import { encodeChunk } from '../../../src/nodes/protocol/frames.ts'
+import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
+
+function streamOf(events: readonly (object | string)[]): Buffer {
+  const texts = events.map(
+    (event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`,
+  )
+  return Buffer.from(texts.join(''))
+}
+
+/** What one packet and the end amount to. */
+function parse(packet: Uint8Array): {
+  readonly chunks: readonly AnswerChunk[]
+  readonly fault: Error | null
+} {
+  const parser = new AnswerParser()
+  const pushed = parser.push(packet)
+  if (pushed.fault !== null) return pushed
+  const { chunks, fault } = parser.end()
+  return { chunks: [...pushed.chunks, ...chunks], fault }
+}
+
+async function read(...events: readonly (object | string)[]): Promise<readonly unknown[]> {
+  const { chunks, fault } = parse(streamOf(events))
+  if (fault !== null) throw fault
+  expect(chunks.map(({ text: written }) => JSON.parse(written))).toEqual(chunks.map(({ chunk }) => chunk))
+  return chunks.map(({ chunk }) => chunk)
+}
+
+describe('AnswerParser', () => {
+  it('gives the chunks as they came, the usage last', async () => {
+    const chunks = [textChunk('a'), textChunk('', 'stop'), usageChunk(1)]
+    expect(await read(...chunks, '[DONE]')).toEqual(chunks)
+  })
+
+  it('keeps the usage for the end when the backend sends it earlier, or with a choice', async () => {
+    const last = { ...textChunk('', 'stop'), usage: { completion_tokens: 1 } }
+    expect(await read(usageChunk(1), textChunk('a'), last, '[DONE]')).toEqual([
+      textChunk('a'),
+      textChunk('', 'stop'),
+      { ...textChunk(''), choices: [], usage: { completion_tokens: 1 } },
+    ])
+  })
+
+  it('gives no usage chunk when the backend tells none', async () => {
+    expect(await read(textChunk('a'), textChunk('', 'stop'), '[DONE]')).toHaveLength(2)
+  })
+
+  it('takes a stream without end mark as whole when every choice has ended', async () => {
+    expect(await read(textChunk('a'), textChunk('', 'stop'))).toHaveLength(2)
+    const second = { choices: [{ index: 1, delta: {}, finish_reason: null }] }
+    await expect(read(textChunk('a'), second, textChunk('', 'stop'))).rejects.toThrow('broke off')
+  })
+
+  it.each([
+    ['no events at all', []],
+    ['an end in mid-answer', [textChunk('a')]],
+    ['usage alone without end mark', [usageChunk(1)]],
+  ])('throws for %s', async (_, events) => {
+    await expect(read(...events)).rejects.toThrow('the backend broke off')
+  })
+
+  it.each([
+    ['text that is no JSON', 'hello'],
+    ['an array', '[1]'],
+    ['an object without choices', '{"a":1}'],
+    ['choices that are no list', '{"choices":{}}'],
+    ['a choice that is no object', '{"choices":[1]}'],
+  ])('throws BackendError for %s', async (_, event) => {
+    await expect(read(event, '[DONE]')).rejects.toThrow(BackendError)
+  })
+
+  it('throws the error that a backend reports in the stream, with its code', async () => {
+    await expect(read('{"error":{"message":"too long","code":400}}')).rejects.toMatchObject({
+      message: 'too long',
+      statusCode: 400,
+    })
+    await expect(read('{"code":500,"message":"oh","type":"server_error"}')).rejects.toThrow('oh')
+  })
+
+  it.each([
+    ['an error', 'data: {"error":{"message":"no"}}\n\n', BackendError],
+    ['garbage', 'data: {{{\n\n', BackendError],
+    ['an event over the limit', `data: ${'x'.repeat(1024 * 1024)}`, EventTooLargeError],
+    ['a line that the backend broke off in', 'data: {"choices":[{"ind', BackendError],
+    ['a chunk, and no end', `data: ${JSON.stringify(textChunk('c'))}`, BackendError],
+  ])('gives what came in the same packet before %s', (_, end, fault) => {
+    const packet = Buffer.concat([streamOf([textChunk('a'), textChunk('b')]), Buffer.from(end)])
+    const step = parse(packet)
+    expect(step.chunks.slice(0, 2).map(({ chunk }) => chunk)).toEqual([textChunk('a'), textChunk('b')])
+    expect(step.chunks).toHaveLength(end.includes('"c"') ? 3 : 2)
+    expect(step.fault).toBeInstanceOf(fault)
+  })
+})
+
+describe('a frame that carries what a backend wrote', () => {
+  const frameOf = (text: string) => JSON.parse(encodeChunk('r1', text))
+
+  it.each([
+    ['members that come twice', '{"choices":[],"choices":[{"index":0,"delta":{}}],"status":3}'],
+    ['lines of its own', '{"choices":\r\ndata: [{"index":0,\ndata: "delta":{}}]\ndata: }'],
+    ['separators and lone surrogates', '{"choices":[{"index":0,"delta":{"content":"\u2028\\ud800\u0085"}}]}'],
+    ['blanks around it', ' \t{"choices":[{"index":0,"delta":{}}]}\t '],
+    ['numbers beyond all bounds', '{"choices":[{"index":0,"delta":{"x":1e999,"y":-0}}]}'],
+    ['a member called __proto__', '{"__proto__":{"status":3},"choices":[{"index":0,"delta":{}}]}'],
+  ])('is one object of the protocol, with %s', (_, data) => {
+    const { chunks } = parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))
+    for (const { chunk, text } of chunks)
+      expect(frameOf(text)).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
+    expect(chunks).toHaveLength(1)
+  })
+
+  it.each([
+    ['a member for the frame', '{"choices":[{}]},"status":3,"x":{"choices":[{}]}'],
+    ['two objects', '{"choices":[{}]}{"choices":[{}]}'],
+    ['an object that does not end', '{"choices":[{}]'],
+    ['an end too many', '{"choices":[{}]}}'],
+    ['a comment', '{"choices":[{}]} // x'],
+    ['a byte order mark', '\uFEFF{"choices":[{}]}'],
+    ['a blank that is none of JSON', '\u00a0{"choices":[{}]}'],
+    ['a raw control character', '{"choices":[{"x":"\u0001"}]}'],
+  ])('is none for %s', (_, data) => {
+    expect(parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))).toEqual({
+      chunks: [],
+      fault: expect.any(BackendError),
+    })
+  })
+
+  it('is one object whatever the bytes of a stream are', () => {
+    const piece = fc.constantFrom(
+      ...['data: ', '{"choices":[{"index":0', ',"delta":{}', '}]', '}', '{', '"', '\\', '\n', '\n\n', '\r'],
+      ...[',"usage":{}', ',"status":3', 'null', '\u2028', '\ufeff', ' ', '[DONE]', '[', ']', ','],
+      'data: {"choices":[{"index":0,"delta":{}}]}\n\n',
+    )
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
+        for (const { chunk, text } of parse(Buffer.from(pieces.join(''))).chunks) {
+          const frame = frameOf(text)
+          expect(Object.keys(frame)).toEqual(['request_id', 'error', 'chunk', 'status'])
+          expect(frame).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
+        }
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+})
+
+describe('readBackendError', () => {
+  it.each([
+    [{ error: { message: 'm' } }, 422, 'm', 422],
+    [{ error: 'm' }, 404, 'm', 404],
+    [{ message: 'm', code: 400 }, 500, 'm', 400],
+    [{ detail: 'm' }, 429, 'm', 429],
+    [undefined, 503, 'the backend answered with status 503', 500],
+    [{ error: { message: 'm' } }, 418, 'm', 500],
+  ] as const)('reads %j with status %d', (body, status, message, statusCode) => {
+    expect(readBackendError(body, status)).toMatchObject({ message, statusCode })
+  })
+
+  it('cuts long messages', () => {
+    expect(readBackendError({ error: 'x'.repeat(5_000) }, 400).message).toHaveLength(501)
+  })
+})
