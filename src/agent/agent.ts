@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Load } from '../nodes/protocol/control-frames.ts'
-import type { NodeType } from '../nodes/protocol/handshake.ts'
+import { CLOSE_CODES, type NodeType } from '../nodes/protocol/handshake.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
@@ -117,7 +117,7 @@ export function startAgent(options: AgentOptions): Agent {
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
       // The gateway may have refused because it no longer knows hardware or benchmark.
-      if (outcome?.code === REFUSED) models = []
+      if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, { jitter: 'full', random: options.random })
       if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
@@ -141,10 +141,6 @@ export function startAgent(options: AgentOptions): Agent {
     status: () => ({ phase, models, running: connection?.status().running ?? 0, connections }),
   }
 }
-
-/** Close codes of a gateway that refuses a node (1008) or has no room for it (1013). */
-const REFUSED = 1008
-const TRY_LATER = 1013
 
 async function register(options: AgentOptions, signal: AbortSignal): Promise<readonly string[]> {
   const gateway = createGatewayClient({ url: options.gatewayUrl, apiKey: options.apiKey })
@@ -186,6 +182,6 @@ function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
 function countFailures(before: number, outcome: ConnectionEnd | null, steadyMs: number): number {
   if (outcome === null || outcome.openMs === null) return before + 1
   if (outcome.isRequested) return 0
-  if (outcome.code === REFUSED || outcome.code === TRY_LATER) return before + 1
+  if (outcome.code === CLOSE_CODES.policy || outcome.code === CLOSE_CODES.later) return before + 1
   return outcome.openMs >= steadyMs ? 1 : before + 1
 }

@@ -7,7 +7,7 @@ import { type DispatchError, lostError } from './dispatch-error.ts'
 import { answerBytesOf, type FrameMeter, type ImageBudget, meterFrames } from './image-memory.ts'
 import { ImageRun, type ImageRunOptions } from './image-run.ts'
 import type { NodeLimits } from './limits.ts'
-import { createLiveness, type Liveness } from './liveness.ts'
+import { awaitPong, createLiveness, type Liveness } from './liveness.ts'
 import { type Circuit, createNodeHealth, type NodeHealth } from './node-health.ts'
 import type { NodeState } from './node-state.ts'
 import { capacityOf, createSlots, type Offer, type OfferingNode, openOffer, type Slots } from './offer.ts'
@@ -20,19 +20,9 @@ import {
   imageFrame,
   type NodeFrame,
 } from './protocol/frames.ts'
-import type { NodeHello } from './protocol/handshake.ts'
+import { CLOSE_CODES, type NodeHello } from './protocol/handshake.ts'
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
-
-/** Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. */
-export const CLOSE_CODES = {
-  protocol: 1002,
-  notText: 1003,
-  policy: 1008,
-  fault: 1011,
-  restart: 1012,
-  later: 1013,
-} as const
 
 /** Runs that ended without their final frame, which may still come: clients send a usage chunk, and then status 2. */
 const ENDED_RUNS_MAX = 64
@@ -404,18 +394,4 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.close(code, reason)
     this.socket.pause()
   }
-}
-
-/** Pings an open socket, and resolves with whether it answers in time. */
-function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>()
-  const onPong = () => resolve(true)
-  const onClose = () => resolve(false)
-  const timer = setTimeout(onClose, timeoutMs)
-  socket.on('pong', onPong).on('close', onClose)
-  socket.ping()
-  return promise.finally(() => {
-    clearTimeout(timer)
-    socket.off('pong', onPong).off('close', onClose)
-  })
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
 import { type Authenticate, createAdmission, type NodeRegistry } from './admit-node.ts'
 import { createNodeIndex, type NodeIndex } from './choose-node.ts'
-import { CLOSE_CODES, type HubLink, NodeConnection, type NodeEvent } from './connection.ts'
+import { type HubLink, NodeConnection, type NodeEvent } from './connection.ts'
 import {
   type Dispatcher,
   type DispatchParts,
@@ -22,6 +22,7 @@ import { createNodeSocket } from './node-socket.ts'
 import { type NodeState, stopState } from './node-state.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { imageFrameBytes } from './protocol/frames.ts'
+import { CLOSE_CODES } from './protocol/handshake.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck.ts'
 import type { Run, RunEvent, RunResult } from './run.ts'
 import { startSweep } from './sweep.ts'

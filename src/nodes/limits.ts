@@ -1,3 +1,5 @@
+import { FRAME_BYTES_MAX, IMAGE_FRAME_BYTES_MAX, LARGE_FRAME_BYTES_MAX } from './protocol/frames.ts'
+
 /** Every bound and time of the nodes' side. Times are milliseconds, sizes bytes unless the name says otherwise. */
 export type NodeLimits = {
   /** Connected nodes. Beyond it: close 1013, which makes clients back off. About 15 KB of memory each. */
@@ -122,11 +124,11 @@ export const NODE_LIMITS: NodeLimits = {
   handshakeTimeoutMs: 10_000,
   takeoverMs: 2_000,
   closeTimeoutMs: 5_000,
-  frameBytesMax: 1024 * 1024,
-  imageFrameBytesMax: 32 * 1024 * 1024,
+  frameBytesMax: FRAME_BYTES_MAX,
+  imageFrameBytesMax: IMAGE_FRAME_BYTES_MAX,
   imageBytesMax: 512 * 1024 * 1024,
-  requestBytesMax: 1024 * 1024,
-  largeRequestBytesMax: 16 * 1024 * 1024,
+  requestBytesMax: FRAME_BYTES_MAX,
+  largeRequestBytesMax: LARGE_FRAME_BYTES_MAX,
   sendBytesMax: 8 * 1024 * 1024,
   strayBurst: 2_000,
   strayPerSecond: 200,

@@ -5,8 +5,9 @@ import { JSON_TYPE } from '../api/context.ts'
 import { ApiError, errorReply } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { AdmitNode } from './admit-node.ts'
-import { type AcceptedNode, CLOSE_CODES } from './connection.ts'
+import type { AcceptedNode } from './connection.ts'
 import type { NodeLimits } from './limits.ts'
+import { CLOSE_CODES } from './protocol/handshake.ts'
 
 /** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
 export const NODE_SOCKET_PATH = '/v1/node/ws'

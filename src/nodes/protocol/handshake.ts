@@ -26,6 +26,16 @@ const MORE_MODELS_MAX = 16
 /** Models that one connection can name. */
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
+/** Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends: `policy` refuses a node, `later` has no room for it. */
+export const CLOSE_CODES = {
+  protocol: 1002,
+  notText: 1003,
+  policy: 1008,
+  fault: 1011,
+  restart: 1012,
+  later: 1013,
+} as const
+
 /** What is wrong with the headers, in the deployed service's words where they are known. */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
