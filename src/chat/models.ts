@@ -1,6 +1,6 @@
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Dispatcher } from '../nodes/dispatch.ts'
 import { hasCredential } from '../verified/provider-credentials.ts'
 import type { ModelOutcomes } from './model-outcomes.ts'
@@ -61,7 +61,7 @@ export type Models = {
  */
 export function createModels(options: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
-  readonly enclaves: Pick<Enclaves, 'identities'>
+  readonly enclaves: Pick<EnclavePool, 'identities'>
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
   readonly listUpstream: () => readonly UpstreamModel[]

@@ -11,7 +11,9 @@ import {
   type ReleaseList,
 } from '../../attestation/release/release-list.ts'
 import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
+import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
 import type { ReleasesConfig } from './settings.ts'
 
 /** How often the file is looked at, milliseconds. */
@@ -19,19 +21,39 @@ export const RELEASES_POLL_MS = 1_000
 
 /** The releases that the operator accepts, as the newest list says that could be read. */
 export type AcceptedReleases = {
-  /** Each with its window and revocation; what is accepted when is for acceptedMeasurements to say. */
-  entries(): readonly ReleaseEntry[]
+  /** Each with its window and revocation; what is accepted when is for acceptedMeasurements to say. Null: any code is. */
+  entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was taken. */
   onChange(listener: () => void): void
   /** Reads the file again. A file that cannot be taken is logged, and the list that there was stays. Never rejects. */
   reload(): Promise<void>
-  /** Ends the watch of the file. */
+  /** Ends the watch of the file, and of SIGHUP. */
   stop(): void
 }
 
 /**
- * Reads the signed list, and again whenever the file changes. Rejects with Error when it cannot be read, is no list, or is not
- * signed by one of the keys: the message says which.
+ * Gives the releases that the configuration accepts. Without a list any code is accepted, which production is warned of, at the
+ * start and on SIGHUP. It does not refuse that: what holds the operator to a release is that customers check measurements
+ * themselves, and a first deployment has no signed list yet. Rejects with StartFailure.
+ */
+export async function startReleases(
+  config: ReleasesConfig | null,
+  { isProduction, log }: { readonly isProduction: boolean; readonly log: Logger },
+): Promise<AcceptedReleases> {
+  if (config !== null)
+    return openAcceptedReleases(config, { log }).catch((error: unknown) => {
+      throw new StartFailure(`enclave: ENCLAVE_RELEASES_FILE ${config.file}: ${asError(error).message}`)
+    })
+  const warn = () =>
+    log.warn({}, 'ENCLAVE_RELEASES_FILE is not set: enclaves are used whatever code they measure')
+  const stop = isProduction ? onHangup(warn) : () => undefined
+  if (isProduction) warn()
+  return { entries: () => null, onChange: () => undefined, reload: async () => undefined, stop }
+}
+
+/**
+ * Reads the signed list, and again whenever the file changes, and on SIGHUP. Rejects with Error when it cannot be read, is no
+ * list, or is not signed by one of the keys: the message says which.
  *
  * Does NOT notice, in a process that starts anew, that the file is older than one that was read before.
  */
@@ -59,12 +81,22 @@ export async function openAcceptedReleases(
   // By its times and size: a notice of the file system is lost where the file is replaced, or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
+  const endHangup = onHangup(look)
   return {
     entries: () => list.releases,
     onChange: (listener) => void listeners.push(listener),
     reload,
-    stop: () => unwatchFile(file, look),
+    stop: () => {
+      unwatchFile(file, look)
+      endHangup()
+    },
   }
+}
+
+/** Calls back on SIGHUP, which ends no process that listens to it. Gives what ends that. */
+function onHangup(listener: () => void): () => void {
+  process.on('SIGHUP', listener)
+  return () => void process.off('SIGHUP', listener)
 }
 
 async function readList({ file, keys }: ReleasesConfig): Promise<ReleaseList> {

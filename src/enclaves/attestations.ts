@@ -1,9 +1,8 @@
 import type { Identity } from '../../enclave/protocol/messages.ts'
 import { ApiError } from '../api/errors.ts'
-import type { AttestingEnclave, ServedNotary } from './attesting.ts'
-import { EnclaveError } from './enclave-error.ts'
-import { outageErrorOf } from './enclave-refusals.ts'
-import type { Enclaves } from './enclaves.ts'
+import type { EnclaveClient } from './enclave-client.ts'
+import { EnclaveError, outageErrorOf } from './enclave-errors.ts'
+import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 
 /** Documents over callers' nonces that are made per second in the long run, and at once. */
 export const FRESH_PER_SECOND = 10
@@ -18,6 +17,9 @@ export type AttestationReply = {
   /** What the document's user_data is the digest of. */
   readonly boot_configuration: Identity['boot_configuration']
 }
+
+/** An enclave, as who asks it for attestation documents sees it. */
+export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
 
 /** Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has, and what outageErrorOf gives. */
 export type Attestations = {
@@ -36,7 +38,9 @@ export type Attestations = {
  * clock that is never set.
  */
 export function createAttestations(options: {
-  readonly enclaves: Pick<Enclaves, 'attesting' | 'notaries'>
+  readonly enclaves: Pick<EnclavePool, 'notaries'> & {
+    find(notary: string | null): Promise<AttestingEnclave | null>
+  }
   readonly now: () => number
 }): Attestations {
   const { enclaves, now } = options
@@ -46,7 +50,7 @@ export function createAttestations(options: {
     if (nonce !== null && !takeToken())
       throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
     try {
-      const enclave = await enclaves.attesting(notary)
+      const enclave = await enclaves.find(notary)
       if (enclave === null) throw unknownNotary()
       const reply = nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
       if (notary !== null && reply.notary !== notary) throw unknownNotary()

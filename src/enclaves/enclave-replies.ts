@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import { z } from 'zod'
 import {
   type BootStatementReply,
@@ -7,8 +8,9 @@ import {
   PROTOCOL_VERSIONS,
   type PullReply,
   type SealedNotice,
+  STREAM_EVENTS,
 } from '../../enclave/protocol/messages.ts'
-import { EnclaveError } from './enclave-error.ts'
+import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
  * Each gives the value it was given, not a copy: a boot configuration is hashed as a whole, so no member may be lost.
@@ -148,3 +150,123 @@ const pullReplySchema = z.object({
   completions: z.array(sealedCompletionSchema),
   documents: z.record(z.string(), z.string()),
 })
+
+/**
+ * What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are
+ * passed on; `last` the canonical JSON text of the last chunk, which is to carry the proof.
+ * Enclaves of protocol version 1 send none.
+ */
+export type EnclaveEvent =
+  | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
+  | { readonly kind: 'last'; readonly chunk: string }
+  | { readonly kind: 'fault'; readonly fault: EnclaveFault }
+  | { readonly kind: 'sealed'; readonly notice: SealedNotice }
+
+/** Largest event; the enclave refuses a provider's answer long before. */
+export const EVENT_BYTES_MAX = 64 * 1024 * 1024
+
+/** Body of an HTTP answer whose rest can be read and thrown away, so that its connection is used again. */
+export type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
+
+/**
+ * Events of a streamed completion call, in order; ends after `sealed`, or after a `fault` that nothing follows. Several chunks that came together are given
+ * together and unread: the enclave wrote them in canonical JSON, and the caller gets the same bytes. Events end with
+ * two line feeds (the enclave writes nothing else); wherever the bytes were split, only whole events are given.
+ *
+ * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or the signal's
+ * reason. Leaving the iteration early ends the call.
+ */
+export async function* readEnclaveEvents(
+  body: EventBody,
+  signal?: AbortSignal,
+): AsyncGenerator<EnclaveEvent> {
+  let isSealed = false
+  let isFaulty = false
+  // Ending the call below makes the body report that it was ended, when nobody listens to it any more.
+  body.on('error', () => {})
+  try {
+    for await (const events of wholeEvents(body))
+      for (const event of splitEvents(events)) {
+        if (event.kind === 'fault') isFaulty = true
+        isSealed = event.kind === 'sealed'
+        if (isSealed) void body.dump({ limit: DUMP_BYTES_MAX }).catch(() => {})
+        yield event
+        if (isSealed) return
+      }
+    if (!isFaulty) throw new EnclaveError('unavailable', 'the enclave ended a stream without sealing it')
+  } catch (error) {
+    throw enclaveErrorOf(error, signal)
+  } finally {
+    if (!isSealed) body.destroy()
+  }
+}
+
+/** After `sealed` there is nothing but the end of the body. */
+const DUMP_BYTES_MAX = 4096
+
+/** Runs of bytes that end with an event's end. What is held back is joined once, not with every part that comes. */
+async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
+  let held: readonly Buffer[] = []
+  let heldBytes = 0
+  for await (const part of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    const end = endOfLastEvent(held.at(-1), part)
+    if (end > 0)
+      yield held.length === 0 ? part.subarray(0, end) : Buffer.concat([...held, part.subarray(0, end)])
+    const rest = part.subarray(end)
+    held = end > 0 ? [rest] : [...held, rest]
+    heldBytes = end > 0 ? rest.length : heldBytes + rest.length
+    if (heldBytes > EVENT_BYTES_MAX) throw new EnclaveError('reply_too_large', 'one event is over the limit')
+  }
+}
+
+/** Where in `part` the last whole event ends, 0 if none does. The two line feeds may be in two parts. */
+function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
+  const last = part.lastIndexOf(EVENT_END)
+  if (last >= 0) return last + EVENT_END.length
+  return part[0] === LINE_FEED && before?.at(-1) === LINE_FEED ? 1 : 0
+}
+
+const LINE_FEED = 0x0a
+const EVENT_END = '\n\n'
+const NAMED_EVENT = 'event: '
+
+function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
+  let start = 0
+  while (start < events.length) {
+    const named = nextNamedEvent(events, start)
+    if (named > start) yield { kind: 'chunks', bytes: events.subarray(start, named) }
+    if (named === events.length) return
+    start = events.indexOf(EVENT_END, named) + EVENT_END.length
+    yield readNamedEvent(events.toString('utf8', named, start))
+  }
+}
+
+/** A data line holds no line feed, so only a new event can stand behind an empty line. */
+function nextNamedEvent(events: Buffer, start: number): number {
+  if (events.indexOf(NAMED_EVENT, start) === start) return start
+  const found = events.indexOf(EVENT_END + NAMED_EVENT, start)
+  return found < 0 ? events.length : found + EVENT_END.length
+}
+
+function readNamedEvent(text: string): EnclaveEvent {
+  const [first = '', second = ''] = text.split('\n')
+  const name = first.slice(NAMED_EVENT.length)
+  const data = second.startsWith('data: ') ? second.slice('data: '.length) : ''
+  const value = readJson(data)
+  if (name === STREAM_EVENTS.last) {
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return { kind: 'last', chunk: data }
+    throw new EnclaveError('protocol', 'expected a chunk in the last event')
+  }
+  if (name === STREAM_EVENTS.sealed) return { kind: 'sealed', notice: parseSealedNotice(value) }
+  if (name === STREAM_EVENTS.fault) return { kind: 'fault', fault: parseFault(value) }
+  throw new EnclaveError('protocol', 'expected a last, sealed or fault event')
+}
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new EnclaveError('protocol', 'expected JSON in a named event')
+  }
+}

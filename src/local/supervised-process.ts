@@ -3,6 +3,7 @@ import { getCompileCacheDir } from 'node:module'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
 
 /** How to run a process, and how to know that it can be used. */
 export type ProcessPlan<Ready> = {
@@ -31,10 +32,7 @@ export type SupervisedProcess<Ready> = {
   stop(): Promise<void>
 }
 
-/** A part could not be started. The message names the part and what it said. */
-export class StartFailure extends Error {
-  override readonly name = 'StartFailure'
-}
+export { StartFailure } from '../runtime/starting.ts'
 
 /** Pause before a process that ended is started again: doubled from the first to the last. */
 export const RESTART_PAUSE_MIN_MS = 100

@@ -17,7 +17,7 @@ import type { Embeddings } from '../embeddings/embeddings.ts'
 import { embeddingRoutes } from '../embeddings/routes.ts'
 import { attestationRoutes } from '../enclaves/attestation-routes.ts'
 import { createAttestations } from '../enclaves/attestations.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Images } from '../images/images.ts'
 import { imageRoutes } from '../images/routes.ts'
 import type { Dispatcher } from '../nodes/dispatch.ts'
@@ -47,7 +47,7 @@ import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from '../verified/verifi
 
 /** What the app is made of; main builds these, and ends them after the app. */
 export type AppDependencies = {
-  readonly enclaves: Pick<Enclaves, 'complete' | 'attesting' | 'document' | 'notaries' | 'identities'>
+  readonly enclaves: Pick<EnclavePool, 'complete' | 'find' | 'document' | 'notaries' | 'identities'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   readonly records: Pick<RecordsStore, 'list' | 'listFrom' | 'findByHash'>
   readonly logs: LogsStore

@@ -3,8 +3,8 @@ import type { ApiKeys } from '../accounts/api-keys.ts'
 import type { App } from '../api/app.ts'
 import type { RelayerFollowers } from '../chain/relayer-followers.ts'
 import type { GatewayConfig } from '../config.ts'
-import { createAttestationCheck } from '../enclaves/attestation-check.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
+import { createAttestationCheck } from '../enclaves/enclave-check.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { CallObserver } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createDatabaseCheck } from '../storage/database-check.ts'
@@ -38,7 +38,7 @@ export function assembleApp(
     log,
   }: {
     readonly parts: Parts
-    readonly enclaves: Enclaves
+    readonly enclaves: EnclavePool
     readonly committer: AppDependencies['committer']
     readonly keys: ApiKeys
     readonly limits: CallLimits

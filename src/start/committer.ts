@@ -3,7 +3,7 @@ import type { Broadcaster } from '../chain/broadcaster.ts'
 import { countTransactions } from '../chain/chain-reads.ts'
 import type { NoncedRelayer, RelayerNonces } from '../chain/relayer-nonces.ts'
 import type { GatewayConfig } from '../config.ts'
-import type { FollowedEnclave } from '../enclaves/seat.ts'
+import type { EnclaveEndpoint } from '../enclaves/enclave-endpoint.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Meter } from '../observability/metrics/meter.ts'
 import type { Database } from '../storage/database.ts'
@@ -23,7 +23,7 @@ export function startCommitter({
   countCommit,
   log,
 }: {
-  readonly enclave: FollowedEnclave
+  readonly enclave: EnclaveEndpoint
   readonly database: Database
   readonly chain: Chain
   /** Of the chain's relayer, shared by all committers. */

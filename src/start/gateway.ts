@@ -3,8 +3,7 @@ import type { RelayerFollowers } from '../chain/relayer-followers.ts'
 import { createRelayerOperations } from '../chain/relayer-operations.ts'
 import { createRelayersStore } from '../chain/relayers-store.ts'
 import type { GatewayConfig } from '../config.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
-import { createEnclaveOperations } from '../enclaves/operations.ts'
+import { createEnclaveOperations, type EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createMeter } from '../observability/metrics/meter.ts'
 import { traceCalls } from '../observability/trace-calls.ts'
@@ -47,8 +46,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
   const meter = config.metrics === null ? null : createMeter()
   const notary = await startNotary(config, { parts, countCommit: meter?.countCommit, onStarted, log })
   later.broadcaster = notary.broadcaster
-  const { enclaves } = notary
-  const committer = enclaves.commits
+  const { enclaves, commits } = notary
   const keys = await openKeys(config, {
     database,
     home,
@@ -61,7 +59,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     onStarted,
   })
   const limits = await openLimits({
-    ...{ database, tiers, enclaves, log },
+    ...{ database, tiers, enclaves, commits, log },
     areEnclavesLocal: () => local !== null && areWithin(enclaves, parts[2].socketPaths),
   })
   onStarted(() => limits.stop())
@@ -82,7 +80,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
     ...(meter === null ? [] : [meter.calls]),
     ...(traces === null ? [] : [traceCalls(traces.tracer)]),
   ]
-  const services = { ...notary, committer, keys: keys.keys, limits, nodes, upstream }
+  const services = { ...notary, committer: commits, keys: keys.keys, limits, nodes, upstream }
   const app = assembleApp(config, { parts, ...services, observers, log })
   const isServed = () => nodes.connected.dispatcher.models().length > 0
   const served = await serve(app, config, { apiKey: keys.shown, demoOrigin, isServed, onStarted, log })
@@ -92,7 +90,7 @@ export async function startGateway(config: GatewayConfig, log: Logger): Promise<
 }
 
 /** Whether all enclaves are at these sockets. */
-function areWithin(enclaves: Enclaves, socketPaths: readonly string[]): boolean {
+function areWithin(enclaves: EnclavePool, socketPaths: readonly string[]): boolean {
   return enclaves.list().every(({ socketPath }) => socketPaths.includes(socketPath))
 }
 

@@ -1,6 +1,6 @@
 import { createRecentBlocks } from '../chain/chain-reads.ts'
 import type { GatewayConfig } from '../config.ts'
-import type { FollowedEnclave } from '../enclaves/seat.ts'
+import type { EnclaveEndpoint } from '../enclaves/enclave-endpoint.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Committer } from '../verified/committer.ts'
 import { createHeadAttestations, type HeadAttestations } from '../verified/head-attestations.ts'
@@ -18,7 +18,7 @@ export function startHeadAttestations(
     ...parts
   }: {
     readonly chain: Chain
-    readonly enclave: FollowedEnclave
+    readonly enclave: EnclaveEndpoint
     readonly committer: Committer
     readonly store: HeadAttestationsStore
     readonly log: Logger

@@ -8,10 +8,11 @@ import { createProcessLease, LEASE_SECONDS } from '../accounts/process-lease.ts'
 import { createProcessesStore } from '../accounts/processes-store.ts'
 import { createRateLimitsStore } from '../accounts/rate-limits-store.ts'
 import { ApiError } from '../api/errors.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
+import type { Committer } from '../verified/committer.ts'
 import { createRecordsStore } from '../verified/records-store.ts'
 
 /** What bounds calls, and makes them once. `stop` when no call runs any more, and while the database is open. */
@@ -48,12 +49,13 @@ export async function chooseTiers(
 export async function openLimits(options: {
   readonly database: Database
   readonly tiers: Tiers
-  readonly enclaves: LogsOfEnclaves
+  readonly enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>
+  readonly commits: Pick<Committer, 'waitFor'>
   /** Whether all enclaves were started by this process, and so end with it. */
   readonly areEnclavesLocal: () => boolean
   readonly log: Logger
 }): Promise<CallLimits> {
-  const { database, tiers, enclaves, areEnclavesLocal, log } = options
+  const { database, tiers, enclaves, commits, areEnclavesLocal, log } = options
   // The embedded database takes one process.
   const isAlone = database.kind === 'embedded'
   const makeId = () => crypto.randomUUID()
@@ -76,7 +78,7 @@ export async function openLimits(options: {
     records: createRecordsStore(database),
     lease,
     notary: (model) => reaching(enclaves.chooseNotary(model)),
-    settleLog: (signal, notary) => settleLog(enclaves, { notary, signal }),
+    settleLog: (signal, notary) => settleLog({ enclaves, commits }, { notary, signal }),
     // Others may be added while it runs.
     get isOnlyEnclave() {
       return isAlone && areEnclavesLocal()
@@ -94,10 +96,6 @@ export async function openLimits(options: {
   }
 }
 
-type LogsOfEnclaves = Pick<Enclaves, 'chooseNotary' | 'attesting'> & {
-  readonly commits: Pick<Enclaves['commits'], 'waitFor'>
-}
-
 async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   try {
     return await asked
@@ -110,10 +108,10 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 
 /** All leaves that the enclave has now are committed once the last of them is. Null when no enclave has this notary. */
 async function settleLog(
-  { attesting, commits }: LogsOfEnclaves,
+  { enclaves, commits }: Pick<Parameters<typeof openLimits>[0], 'enclaves' | 'commits'>,
   { notary, signal }: { readonly notary: string | null; readonly signal: AbortSignal },
 ): Promise<string | null> {
-  const enclave = notary === null ? null : await attesting(notary)
+  const enclave = notary === null ? null : await enclaves.find(notary)
   if (notary === null || enclave === null) return null
   enclave.forgetIdentity()
   const { notary: current, log } = await reaching(enclave.identity())

@@ -3,7 +3,7 @@ import type { Reanchorer } from '../chain/reanchorer.ts'
 import type { RelayerFollowers } from '../chain/relayer-followers.ts'
 import { createAnchorLag, createRelayersStore } from '../chain/relayers-store.ts'
 import type { GatewayConfig } from '../config.ts'
-import type { Enclaves } from '../enclaves/enclaves.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import { StartFailure } from '../local/supervised-process.ts'
 import type { Hub } from '../nodes/hub.ts'
 import { registerSources } from '../observability/metrics/gauges.ts'
@@ -11,6 +11,7 @@ import type { Meter } from '../observability/metrics/meter.ts'
 import { type MetricsServer, startMetricsServer } from '../observability/metrics/server.ts'
 import { listSources } from '../observability/metrics/sources.ts'
 import type { Database } from '../storage/database.ts'
+import type { EnclaveCommits } from '../verified/enclave-commits.ts'
 import type { Chain } from './chain.ts'
 
 /** Serves what `meter` counts and what the parts say of themselves. Rejects with StartFailure. */
@@ -24,6 +25,7 @@ export async function startMetrics(
     reanchorer,
     nodes,
     enclaves,
+    commits,
   }: {
     readonly meter: Meter
     readonly database: Database
@@ -31,12 +33,13 @@ export async function startMetrics(
     readonly broadcaster: Pick<RelayerFollowers, 'status' | 'relayers'>
     readonly reanchorer: Pick<Reanchorer, 'count'>
     readonly nodes: Hub
-    readonly enclaves: Enclaves
+    readonly enclaves: EnclavePool
+    readonly commits: Pick<EnclaveCommits, 'worst'>
   },
 ): Promise<MetricsServer> {
   const balanceOf = async (relayer: string) => [relayer, await fetchBalance(rpc, relayer)] as const
   const sources = listSources({
-    committer: () => enclaves.commits.worst(),
+    committer: () => commits.worst(),
     broadcaster: () => broadcaster.status(),
     nodes: () => nodes.status(),
     nodeStates: () => nodes.countStates(),

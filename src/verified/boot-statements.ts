@@ -6,7 +6,7 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { BootStatementReply, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
-import { EnclaveError } from '../enclaves/enclave-error.ts'
+import { EnclaveError } from '../enclaves/enclave-errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { BootStatementsStore, StoredBootStatement } from './boot-statements-store.ts'
 

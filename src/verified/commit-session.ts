@@ -10,8 +10,8 @@ import {
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../chain/relayer-nonces.ts'
-import { parseCallContext } from '../enclaves/call-context.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
+import { parseCallContext } from './call-context.ts'
 import {
   type CheckedCompletion,
   checkBatch,

@@ -1,29 +1,46 @@
-import type { Seat } from '../enclaves/seat.ts'
+import type { EnclaveEndpoint, LogFollower } from '../enclaves/enclave-endpoint.ts'
 import { CommitError } from './commit-waiters.ts'
 import { type Committer, type CommitterStatus, NO_FIGURES } from './committer.ts'
 import type { RecordsStore } from './records-store.ts'
 
 /** The committers of all enclaves as one. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
+  /** Counts in a committer that was started for an endpoint's log, until `stop` of what this gives. `stop` ends it, and what hangs on it. */
+  follow(endpoint: FollowedEndpoint, committer: FollowingCommitter, stop: () => Promise<void>): LogFollower
   /** As status, but of the committer that is worst off: what an operator has to see. */
   worst(): CommitterStatus
 }
 
-/** Commits over the seats that `listSeats` gives. `status` is of the committer that is best off: what callers can still have. */
-export function createEnclaveCommits(
-  listSeats: () => readonly Pick<Seat, 'committer' | 'hasHeld' | 'state'>[],
-  records: Pick<RecordsStore, 'findByIndex'>,
-): EnclaveCommits {
-  const statuses = () =>
-    listSeats().flatMap(({ committer }) => (committer === null ? [] : [committer.status()]))
+type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
+type FollowingCommitter = Pick<Committer, 'waitFor' | 'status'>
+
+/** Commits of every log that is followed. `status` is of the committer that is best off: what callers can still have. */
+export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>): EnclaveCommits {
+  const followed = new Map<FollowedEndpoint, FollowingCommitter>()
+  const statuses = () => [...followed.values()].map((committer) => committer.status())
   return {
+    follow(endpoint, committer, stop) {
+      followed.set(endpoint, committer)
+      return {
+        waitFor: (...leaf) => committer.waitFor(...leaf),
+        status() {
+          const { phase, failingForMs, size } = committer.status()
+          return { isCommitting: phase !== 'refusing' && failingForMs === 0, size }
+        },
+        stop() {
+          followed.delete(endpoint)
+          return stop()
+        },
+      }
+    },
     waitFor: async (notary, index, signal) => {
-      const seats = listSeats().filter(({ committer }) => committer !== null)
-      // Several seats may lead to one enclave, and one of them be drained: first who follows its log now.
-      const seat =
-        seats.find(({ state }) => state.notary === notary) ?? seats.find((one) => one.hasHeld(notary))
-      if (seat?.committer) return seat.committer.waitFor(notary, index, signal)
-      // Its log is settled, or its seat was removed.
+      const endpoints = [...followed.keys()]
+      // Several endpoints may lead to one enclave, and one of them be drained: first who follows its log now.
+      const endpoint =
+        endpoints.find(({ state }) => state.notary === notary) ?? endpoints.find((one) => one.hasHeld(notary))
+      const committer = endpoint && followed.get(endpoint)
+      if (committer) return committer.waitFor(notary, index, signal)
+      // Its log is settled, or its endpoint was removed.
       const record = await records.findByIndex(notary, index)
       if (record === null)
         throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)

@@ -2,13 +2,12 @@ import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protoco
 import { ApiError, asApiError, asError, type ErrorCode, type ValidationError } from '../api/errors.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
 import type { ChatRequest } from '../chat/chat-request.ts'
-import { type CallContext, encodeCallContext } from '../enclaves/call-context.ts'
-import type { EnclaveCalls } from '../enclaves/calls.ts'
 import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
-import { EnclaveError } from '../enclaves/enclave-error.ts'
-import type { EnclaveEvent } from '../enclaves/enclave-events.ts'
-import { callErrorOf, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-refusals.ts'
+import { callErrorOf, EnclaveError, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-errors.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
+import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
 import type { Logger } from '../observability/logger.ts'
+import { type CallContext, encodeCallContext } from './call-context.ts'
 import { CommitError, type CommitErrorCode } from './commit-waiters.ts'
 import type { Committer } from './committer.ts'
 import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
@@ -58,7 +57,7 @@ export const COMMIT_TIMEOUT_MS = 60_000
 export const COMMITS_FAILING_MAX_MS = 10_000
 
 export type VerifiedCompletionsOptions = {
-  readonly enclaves: Pick<EnclaveCalls, 'complete'>
+  readonly enclaves: Pick<EnclavePool, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: ReadonlyMap<string, string>

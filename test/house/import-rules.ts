@@ -46,7 +46,6 @@ const STILL_UP = new Set<string>([
   'src/accounts -> src/verified',
   'src/accounts -> src/chat',
   'src/chat -> src/verified',
-  'src/enclaves -> src/verified',
   'src/observability -> src/chain',
   'src/observability -> src/enclaves',
   'src/observability -> src/nodes',

@@ -8,10 +8,9 @@ import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createRelayerNonces } from '../../src/chain/relayer-nonces.ts'
-import { createAttestationCheck } from '../../src/enclaves/attestation-check.ts'
-import { createEnclaveClient } from '../../src/enclaves/enclave-client.ts'
-import { type Enclaves, openEnclaves } from '../../src/enclaves/enclaves.ts'
-import type { FollowedEnclave } from '../../src/enclaves/seat.ts'
+import { createAttestationCheck } from '../../src/enclaves/enclave-check.ts'
+import type { EnclaveEndpoint } from '../../src/enclaves/enclave-endpoint.ts'
+import { EnclavePool } from '../../src/enclaves/enclave-pool.ts'
 import { createInferencesStore, type InferencesStore } from '../../src/nodes/inferences-store.ts'
 import { createNodesStore, type NodesStore } from '../../src/nodes/nodes-store.ts'
 import type { CallObserver } from '../../src/observability/call-scope.ts'
@@ -24,6 +23,7 @@ import { createDatabaseCheck } from '../../src/storage/database-check.ts'
 import { createBootStatementsStore } from '../../src/verified/boot-statements-store.ts'
 import { createCommitsStore } from '../../src/verified/commits-store.ts'
 import { type Committer, createCommitter } from '../../src/verified/committer.ts'
+import { createEnclaveCommits } from '../../src/verified/enclave-commits.ts'
 import { createHeadAttestationsStore } from '../../src/verified/head-attestations-store.ts'
 import { createLogsStore } from '../../src/verified/logs-store.ts'
 import { createRecordsStore } from '../../src/verified/records-store.ts'
@@ -107,15 +107,16 @@ export async function startGateway(
   const inferences = createInferencesStore(database)
   const relayerKey = `0x${randomBytes(32).toString('hex')}`
   const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
-  const commits = createCommitsStore(database)
-  const follow = (followed: FollowedEnclave) => {
+  const commitsStore = createCommitsStore(database)
+  const commits = createEnclaveCommits(records)
+  const follow = (followed: EnclaveEndpoint) => {
     const committer = createCommitter({
       enclave: followed,
-      commits,
+      commits: commitsStore,
       records,
       domain: SCRIPTED_DOMAIN,
       nonces: createRelayerNonces({
-        commits,
+        commits: commitsStore,
         relayer: { address: computeAddress(relayerKey).toLowerCase(), countTransactions: async () => 0 },
       }),
       signAnchor: (nonce, head) =>
@@ -124,27 +125,22 @@ export async function startGateway(
       log,
     })
     committer.start()
-    return { committer, stop: () => committer.stop() }
+    return commits.follow(followed, committer, () => committer.stop())
   }
-  const enclaves = openEnclaves({
+  const enclaves = new EnclavePool({
     socketPaths: [options.enclaveSocket ?? enclave.socketPath],
-    seatOf: (socketPath) => ({
-      socketPath,
-      openClient: (isExpected) =>
-        createEnclaveClient({ socketPath, callsMax: 512, isExpected, now: Date.now }),
-      check: async () => [],
-      isKnownLog: async () => false,
-      introduce: async () => undefined,
-      follow,
-      settleMs: 0,
-      log,
-    }),
-    records,
+    callsMax: 512,
+    check: async () => [],
+    isKnownLog: async () => false,
+    introduce: async () => undefined,
+    follow,
+    settleMs: 0,
+    log,
   })
   await enclaves.awaitUsable(ENCLAVE_WAIT_MS)
-  const committer = { ...enclaves.commits, stop: () => endCommits(enclaves) }
+  const committer = { ...commits, stop: () => enclaves.stopFollowing() }
   const limits = await openLimits({
-    ...{ database, enclaves, log, areEnclavesLocal: () => false },
+    ...{ database, enclaves, commits, log, areEnclavesLocal: () => false },
     tiers: options.tiers ?? UNLIMITED_TIERS,
   })
   const { fixedKey } = options
@@ -203,17 +199,10 @@ export async function startGateway(
     stop: async () => {
       await app.close()
       await limits.stop().catch(() => undefined)
-      await enclaves.stopWatching()
       await committer.stop()
       await enclaves.close()
       await enclave.stop()
       await database.close()
     },
   }
-}
-
-/** A seat that is watched would be followed again. */
-async function endCommits(enclaves: Enclaves): Promise<void> {
-  await enclaves.stopWatching()
-  await enclaves.stopFollowing()
 }

@@ -2,7 +2,7 @@ import { decodeBase64 } from '../../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { BroadcasterStatus } from '../../chain/broadcaster.ts'
 import type { AnchorLag } from '../../chain/relayers-store.ts'
-import type { Enclaves } from '../../enclaves/enclaves.ts'
+import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import type { HubStatus } from '../../nodes/hub.ts'
 import type { CommitterStatus } from '../../verified/committer.ts'
 import type { GaugeSource } from './gauges.ts'
@@ -13,7 +13,7 @@ export type MeasuredParts = {
   readonly broadcaster: () => BroadcasterStatus
   readonly nodes: () => HubStatus
   readonly nodeStates: () => ReadonlyMap<string, number>
-  readonly enclaves: Pick<Enclaves, 'identities' | 'countStates'>
+  readonly enclaves: Pick<EnclavePool, 'identities' | 'countStates'>
   readonly anchorLag: () => Promise<AnchorLag>
   /** Anchors made again, since the start. */
   readonly reanchored: () => number

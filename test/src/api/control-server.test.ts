@@ -8,8 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CONTROL_FILE } from '../../../src/api/control-operations.ts'
 import { CONTROL_BODY_BYTES_MAX, type ServedOperations } from '../../../src/api/control-server.ts'
 import { ControlError, connectToGateway } from '../../../src/cli/control-client.ts'
-import type { SeatDescription } from '../../../src/enclaves/enclaves.ts'
-import { createEnclaveOperations } from '../../../src/enclaves/operations.ts'
+import { createEnclaveOperations, type EndpointDescription } from '../../../src/enclaves/enclave-pool.ts'
 import { openControl, openControlAt } from '../../../src/start/control.ts'
 import { makePrivateFolder, type PrivateFolder } from '../../../src/start/private-folder.ts'
 
@@ -26,7 +25,7 @@ const described = {
 const order = { account: 'Ann', name: 'laptop', scopes: ['inference'] as const, expires_at: 5 }
 const account = { id: 'a1', name: 'Ann', tier: null, created_at: 1 }
 const asked: unknown[] = []
-const seat: SeatDescription = {
+const endpoint: EndpointDescription = {
   socketPath: '/run/a.sock',
   state: 'usable',
   notary: null,
@@ -36,12 +35,12 @@ const seat: SeatDescription = {
 }
 const operations: ServedOperations = {
   enclaves: createEnclaveOperations({
-    list: () => [seat],
+    list: () => [endpoint],
     add: async (path) => {
       asked.push(['add', path])
       return 'done'
     },
-    drain: (path) => (path === seat.socketPath ? 'done' : 'unknown'),
+    drain: (path) => (path === endpoint.socketPath ? 'done' : 'unknown'),
     remove: async () => 'in_use',
   }),
   keys: {
@@ -110,7 +109,7 @@ describe('the control socket', () => {
 
   it('does operations on enclaves for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
-    const { socketPath: _, ...shown } = seat
+    const { socketPath: _, ...shown } = endpoint
     expect(await gateway?.enclaves.list()).toEqual([{ url: 'unix:/run/a.sock', ...shown }])
     expect(await gateway?.enclaves.add('unix:///run/b.sock')).toBe('done')
     expect(await gateway?.enclaves.add('/run/b.sock')).toBe('invalid')

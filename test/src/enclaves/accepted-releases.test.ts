@@ -39,7 +39,7 @@ async function open(): Promise<AcceptedReleases> {
   return opened
 }
 
-const versionsOf = (releases: AcceptedReleases) => releases.entries().map(({ release }) => release.version)
+const versionsOf = (releases: AcceptedReleases) => releases.entries()?.map(({ release }) => release.version)
 
 describe('openAcceptedReleases', () => {
   it('gives the releases of a list that a key signed', async () => {

@@ -1,8 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../enclave/protocol/messages.ts'
-import { createAttestations, FRESH_BURST, FRESH_PER_SECOND } from '../../../src/enclaves/attestations.ts'
-import type { AttestingEnclave } from '../../../src/enclaves/attesting.ts'
-import { EnclaveError } from '../../../src/enclaves/enclave-error.ts'
+import {
+  type AttestingEnclave,
+  createAttestations,
+  FRESH_BURST,
+  FRESH_PER_SECOND,
+} from '../../../src/enclaves/attestations.ts'
+import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 const identityOf = (notary: string): Identity => ({
@@ -31,7 +35,7 @@ function start(notaries: readonly string[]) {
   }
   const attestations = createAttestations({
     enclaves: {
-      attesting: async (notary) => (notary === null || notaries.includes(notary) ? enclave : null),
+      find: async (notary) => (notary === null || notaries.includes(notary) ? enclave : null),
       notaries: () => [],
     },
     now: () => clock.nowMs,
@@ -93,7 +97,7 @@ describe('createAttestations', () => {
       throw new EnclaveError('unavailable', 'x')
     }
     const enclave = { identity: down, attestation: down, forgetIdentity: () => {} }
-    const enclaves = { attesting: async () => enclave, notaries: () => [] }
+    const enclaves = { find: async () => enclave, notaries: () => [] }
     const attestations = createAttestations({ enclaves, now: () => 0 })
     await expect(attestations.attest(null)).rejects.toMatchObject({
       status: 503,

@@ -1,11 +1,17 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
+import { createServer as createSocketServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { addressOf } from '../../../attestation/account.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { createEnclaveClient, IDENTITY_AGE_MAX_MS } from '../../../src/enclaves/enclave-client.ts'
+import type { Identity } from '../../../enclave/protocol/messages.ts'
+import {
+  CONNECTION_REPLY_BYTES_MAX,
+  EnclaveClient,
+  IDENTITY_AGE_MAX_MS,
+} from '../../../src/enclaves/enclave-client.ts'
 import {
   answerFault,
   answerWhole,
@@ -33,13 +39,13 @@ function clientOf(
   enclave: Pick<ScriptedEnclave, 'socketPath'>,
   options: { callsMax?: number; now?: () => number } = {},
 ) {
-  const client = createEnclaveClient({
+  const client = new EnclaveClient({
     callsMax: 8,
     now: () => 0,
     ...options,
     socketPath: enclave.socketPath,
   })
-  ends.push(client.close)
+  ends.push(() => client.close())
   return client
 }
 
@@ -311,3 +317,97 @@ it('attestation gives the document over the nonce', async () => {
   const { client } = await start()
   expect(await client.attestation('ab'.repeat(16))).toBe(Buffer.alloc(16, 0xab).toString('base64'))
 })
+
+describe('a connection for completions', () => {
+  it('is used for the enclave that is expected, and asked about once', async () => {
+    const { enclave } = await start()
+    const client = clientExpecting(enclave, () => enclave.notary)
+    for (let call = 0; call < 10; call++) expect((await complete(client)).kind).toBe('sealed')
+    expect(enclave.calls).toHaveLength(10)
+    // A connection may still be busy with the call before.
+    expect(enclave.countIdentityCalls()).toBeLessThanOrEqual(4)
+  })
+
+  it('is given up for another enclave, which is sent nothing', async () => {
+    const { enclave } = await start()
+    const client = clientExpecting(enclave, () => `0x${'00'.repeat(20)}`)
+    await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
+    expect(enclave.calls).toEqual([])
+  })
+
+  it('is not used for an enclave that took the place of the one that was checked', async () => {
+    const { enclave: before } = await start()
+    const client = clientExpecting(before, () => before.notary)
+    expect((await complete(client)).kind).toBe('sealed')
+    await before.stop()
+    const after = await startScriptedEnclave({ socketPath: before.socketPath })
+    ends.push(after.stop)
+    await expect(complete(client)).rejects.toMatchObject({ name: 'EnclaveError' })
+    await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
+    expect(after.calls).toEqual([])
+  })
+
+  it('says that nothing was sent when nobody listens', async () => {
+    await expect(complete(clientExpecting({ socketPath: '/nowhere/enclave.sock' }))).rejects.toMatchObject({
+      code: 'unavailable',
+      wasSent: false,
+    })
+  })
+
+  it.each([
+    ['closes it', 'unavailable', null],
+    ['speaks no HTTP', 'protocol', 'SSH-2.0-x\r\n\r\n'],
+    ['gives no length', 'protocol', 'HTTP/1.1 200 OK\r\n\r\n{}'],
+    ['gives no JSON', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{'],
+    ['gives no identity', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'],
+    ['gives more than was asked', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP'],
+    ['gives a fault', 'refused', faultReply()],
+    ['gives more than the limit', 'reply_too_large', 'x'.repeat(CONNECTION_REPLY_BYTES_MAX + 1)],
+  ])('fails when what listens %s', async (_, code, reply) => {
+    const at = await listen((socket) => {
+      if (reply === null) socket.destroy()
+      else socket.once('data', () => socket.write(reply))
+    })
+    await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code, wasSent: false })
+  })
+
+  it('fails when what listens is silent', async () => {
+    const at = await listen(() => undefined)
+    await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code: 'timeout', wasSent: false })
+  })
+})
+
+/** A client whose completions go only to the enclave of this notary. */
+function clientExpecting({ socketPath }: { readonly socketPath: string }, notary = () => ''): EnclaveClient {
+  class ExpectingClient extends EnclaveClient {
+    protected override isExpected(identity: Identity): boolean {
+      return identity.notary === notary()
+    }
+  }
+  const client = new ExpectingClient({ socketPath, callsMax: 4 })
+  ends.push(() => client.close())
+  return client
+}
+
+const complete = (client: EnclaveClient) => client.complete(call, body, live())
+
+/** Something that does this to each connection. */
+async function listen(connected: (socket: Socket) => void): Promise<{ readonly socketPath: string }> {
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-connector-'))
+  const socketPath = join(folder, 'enclave.sock')
+  const server = createSocketServer((socket) => {
+    socket.on('error', () => undefined)
+    connected(socket)
+  })
+  await new Promise<void>((resolve) => server.listen(socketPath, resolve))
+  ends.push(async () => {
+    server.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  return { socketPath }
+}
+
+function faultReply(): string {
+  const body = JSON.stringify({ status: 503, code: 'not_ready', message: 'no document' })
+  return `HTTP/1.1 503 No\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+}

@@ -4,8 +4,8 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { makeAccount } from '../../../enclave/account.ts'
-import { createEnclaveClient, type EnclaveClient } from '../../../src/enclaves/enclave-client.ts'
-import { EnclaveError } from '../../../src/enclaves/enclave-error.ts'
+import { EnclaveClient } from '../../../src/enclaves/enclave-client.ts'
+import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
 import { createBootStatements } from '../../../src/verified/boot-statements.ts'
 import type { BootStatementsStore, StoredBootStatement } from '../../../src/verified/boot-statements-store.ts'
 import { DOMAIN, startTestEnclave, type TestEnclave } from '../../enclave/support/test-enclave.ts'
@@ -28,7 +28,7 @@ beforeEach(async () => {
   const providers = [{ name: 'none', origin: 'http://127.0.0.1:1', path: '/chat', models: ['none'] }]
   enclave = await startTestEnclave({ providers })
   const { socketPath } = enclave
-  client = createEnclaveClient({ socketPath, callsMax: 1, now: () => performance.now() })
+  client = new EnclaveClient({ socketPath, callsMax: 1 })
   kept = []
   heads = [await headOf(), await headOf()]
   store = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { NEW_SEAT } from '../../../src/enclaves/seat-state.ts'
-import { type Committer, NO_FIGURES } from '../../../src/verified/committer.ts'
+import { NEW_ENDPOINT } from '../../../src/enclaves/endpoint-state.ts'
+import { NO_FIGURES } from '../../../src/verified/committer.ts'
 import { createEnclaveCommits } from '../../../src/verified/enclave-commits.ts'
 
 const NOTARY = '0xaa'
@@ -8,60 +8,58 @@ const OTHER = '0xbb'
 const signal = new AbortController().signal
 const records = { findByIndex: async () => null }
 
-/** A seat whose committer, when it has one, tells that it was asked by failing with `name`. */
-function seatOf(
+/** A committer that tells that it was asked by failing with `name`. */
+const committerOf = (name: string) => ({
+  waitFor: () => Promise.reject(new Error(name)),
+  status: () => ({
+    ...NO_FIGURES,
+    phase: 'following' as const,
+    fault: null,
+    failingForMs: 0,
+    notary: NOTARY,
+    size: 0,
+    waiting: 0,
+  }),
+})
+
+/** An endpoint whose log is followed by a committer of this name; null: by none any more. */
+function endpointOf(
   name: string | null,
   { notary = NOTARY, held = [notary] }: { readonly notary?: string; readonly held?: readonly string[] } = {},
 ) {
-  const committer: Committer | null =
-    name === null
-      ? null
-      : {
-          start: () => undefined,
-          stop: async () => undefined,
-          waitFor: () => Promise.reject(new Error(name)),
-          status: () => ({
-            ...NO_FIGURES,
-            phase: 'following',
-            fault: null,
-            failingForMs: 0,
-            notary,
-            size: 0,
-            waiting: 0,
-          }),
-        }
-  return {
-    committer,
-    state: { ...NEW_SEAT, notary },
-    hasHeld: (wanted: string) => held.includes(wanted),
-  }
+  const hasHeld = (wanted: string) => held.includes(wanted)
+  return { name, state: { ...NEW_ENDPOINT, notary }, hasHeld }
 }
 
 describe('who waits for a leaf', () => {
   it.each([
     [
-      'asks the seat that follows the log',
-      [seatOf('other', { notary: OTHER }), seatOf('follower')],
+      'asks the endpoint that follows the log',
+      [endpointOf('other', { notary: OTHER }), endpointOf('follower')],
       'follower',
     ],
     [
-      'asks it also when another seat of the same enclave was drained',
-      [seatOf(null), seatOf('follower')],
+      'asks it also when another endpoint of the same enclave was drained',
+      [endpointOf(null), endpointOf('follower')],
       'follower',
     ],
     [
       'asks it before one that has held the enclave earlier',
-      [seatOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), seatOf('follower')],
+      [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), endpointOf('follower')],
       'follower',
     ],
     [
-      'asks the seat where the enclave was when it is gone',
-      [seatOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] })],
+      'asks the endpoint where the enclave was when it is gone',
+      [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] })],
       'earlier',
     ],
-    ['is told that nobody has it when no seat follows the log', [seatOf(null)], 'is not stored'],
-  ])('%s', async (_, seats, expected) => {
-    const commits = createEnclaveCommits(() => seats, records)
+    ['is told that nobody has it when no endpoint follows the log', [endpointOf(null)], 'is not stored'],
+  ])('%s', async (_, endpoints, expected) => {
+    const commits = createEnclaveCommits(records)
+    for (const { name, ...endpoint } of endpoints) {
+      const follower = commits.follow(endpoint, committerOf(name ?? 'drained'), async () => undefined)
+      if (name === null) await follower.stop()
+    }
     await expect(commits.waitFor(NOTARY, 0, signal)).rejects.toThrow(expected)
   })
 })

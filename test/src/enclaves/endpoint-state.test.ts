@@ -1,30 +1,30 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { chooseSeat } from '../../../src/enclaves/choose-seat.ts'
 import {
+  chooseEndpoint,
+  ENDPOINT_PHASES,
+  type EndpointEvent,
+  type EndpointState,
   isToFollow,
   isToSettle,
   isUsable,
-  NEW_SEAT,
-  nextSeat,
+  NEW_ENDPOINT,
+  nextState,
   phaseOf,
-  SEAT_PHASES,
-  type SeatEvent,
-  type SeatState,
-} from '../../../src/enclaves/seat-state.ts'
+} from '../../../src/enclaves/endpoint-state.ts'
 
-const answered = (notary: string, isAccepted = true, isKnown = false): SeatEvent => ({
+const answered = (notary: string, isAccepted = true, isKnown = false): EndpointEvent => ({
   kind: 'answered',
   notary,
   isAccepted,
   isKnown,
 })
-const order = (what: SeatState['order']): SeatEvent => ({ kind: 'ordered', order: what })
-const seatAfter = (...events: readonly SeatEvent[]) => events.reduce(nextSeat, NEW_SEAT)
-const phaseAfter = (...events: readonly SeatEvent[]) => phaseOf(seatAfter(...events))
+const order = (what: EndpointState['order']): EndpointEvent => ({ kind: 'ordered', order: what })
+const stateAfter = (...events: readonly EndpointEvent[]) => events.reduce(nextState, NEW_ENDPOINT)
+const phaseAfter = (...events: readonly EndpointEvent[]) => phaseOf(stateAfter(...events))
 
-describe('a seat', () => {
-  it.each<readonly [string, readonly SeatEvent[]]>([
+describe('an endpoint', () => {
+  it.each<readonly [string, readonly EndpointEvent[]]>([
     ['connecting', []],
     ['unreachable', [{ kind: 'lost' }]],
     ['usable', [answered('a')]],
@@ -54,31 +54,31 @@ describe('a seat', () => {
   })
 
   it('does not count as settled while a call runs, for another notary, or while it serves', () => {
-    const settled: SeatEvent = { kind: 'settled', notary: 'a' }
-    expect(seatAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(false)
-    expect(seatAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled).toBe(false)
-    expect(seatAfter(answered('a'), settled).isSettled).toBe(false)
+    const settled: EndpointEvent = { kind: 'settled', notary: 'a' }
+    expect(stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(false)
+    expect(stateAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled).toBe(false)
+    expect(stateAfter(answered('a'), settled).isSettled).toBe(false)
   })
 
   it('is settled only when no call runs, and its enclave answers', () => {
-    const draining = seatAfter(answered('a'), { kind: 'call_began' }, order('drain'))
+    const draining = stateAfter(answered('a'), { kind: 'call_began' }, order('drain'))
     expect(isToSettle(draining)).toBe(false)
-    expect(isToSettle(nextSeat(draining, { kind: 'call_ended' }))).toBe(true)
-    expect(isToSettle(seatAfter(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
-    expect(isToSettle(seatAfter(order('drain'), answered('a')))).toBe(false)
+    expect(isToSettle(nextState(draining, { kind: 'call_ended' }))).toBe(true)
+    expect(isToSettle(stateAfter(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
+    expect(isToSettle(stateAfter(order('drain'), answered('a')))).toBe(false)
   })
 
   it('is followed from its first acceptance until it is settled, whatever is accepted later', () => {
-    const refusedLater = seatAfter(answered('a'), answered('a', false))
+    const refusedLater = stateAfter(answered('a'), answered('a', false))
     expect(isToFollow(refusedLater)).toBe(true)
-    expect(isToFollow(nextSeat(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
-    expect(isToFollow(seatAfter(answered('a', false)))).toBe(false)
-    expect(isToFollow(seatAfter(answered('a'), answered('b', false)))).toBe(false)
+    expect(isToFollow(nextState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
+    expect(isToFollow(stateAfter(answered('a', false)))).toBe(false)
+    expect(isToFollow(stateAfter(answered('a'), answered('b', false)))).toBe(false)
   })
 })
 
 const notary = fc.constantFrom('a', 'b', 'c')
-const event: fc.Arbitrary<SeatEvent> = fc.oneof(
+const event: fc.Arbitrary<EndpointEvent> = fc.oneof(
   fc.record({
     kind: fc.constant('answered' as const),
     notary,
@@ -93,8 +93,8 @@ const event: fc.Arbitrary<SeatEvent> = fc.oneof(
   fc.record({ kind: fc.constant('settled' as const), notary }),
 )
 
-/** What the operator and the network last said of a seat, kept apart from the state machine. */
-function isServing(events: readonly SeatEvent[]): boolean {
+/** What the operator and the network last said of an endpoint, kept apart from the state machine. */
+function isServing(events: readonly EndpointEvent[]): boolean {
   const lastOrder = events.findLast(({ kind }) => kind === 'ordered')
   const lastContact = events.findLast(({ kind }) => kind === 'answered' || kind === 'lost')
   return (
@@ -105,37 +105,37 @@ function isServing(events: readonly SeatEvent[]): boolean {
 }
 
 type Step =
-  | { readonly kind: 'event'; readonly seat: number; readonly event: SeatEvent }
+  | { readonly kind: 'event'; readonly endpoint: number; readonly event: EndpointEvent }
   | { readonly kind: 'call' }
   | { readonly kind: 'end'; readonly call: number }
 
-const SEATS = 3
+const ENDPOINTS = 3
 const step: fc.Arbitrary<Step> = fc.oneof(
-  fc.record({ kind: fc.constant('event' as const), seat: fc.nat(SEATS - 1), event }),
+  fc.record({ kind: fc.constant('event' as const), endpoint: fc.nat(ENDPOINTS - 1), event }),
   fc.record({ kind: fc.constant('call' as const) }),
   fc.record({ kind: fc.constant('end' as const), call: fc.nat() }),
 )
 
-/** Gateway and callers: calls are chosen a seat, and end in any order. */
+/** Gateway and callers: calls are chosen an endpoint, and end in any order. */
 class Stage {
-  readonly seats: SeatState[] = Array.from({ length: SEATS }, () => NEW_SEAT)
-  readonly history: SeatEvent[][] = Array.from({ length: SEATS }, () => [])
-  readonly chosenAt: number[] = Array.from({ length: SEATS }, () => 0)
+  readonly endpoints: EndpointState[] = Array.from({ length: ENDPOINTS }, () => NEW_ENDPOINT)
+  readonly history: EndpointEvent[][] = Array.from({ length: ENDPOINTS }, () => [])
+  readonly chosenAt: number[] = Array.from({ length: ENDPOINTS }, () => 0)
   readonly running: number[] = []
   private count = 0
 
-  tell(seat: number, told: SeatEvent): void {
-    this.seats[seat] = nextSeat(this.seats[seat] ?? NEW_SEAT, told)
-    this.history[seat]?.push(told)
+  tell(endpoint: number, told: EndpointEvent): void {
+    this.endpoints[endpoint] = nextState(this.endpoints[endpoint] ?? NEW_ENDPOINT, told)
+    this.history[endpoint]?.push(told)
   }
 
-  /** The seat of a new call. */
+  /** The endpoint of a new call. */
   call(): number | null {
-    const choices = this.seats.map((state, index) => ({
+    const choices = this.endpoints.map((state, index) => ({
       ...{ index, state, chosenAt: this.chosenAt[index] ?? 0 },
-      ...{ isCommitting: true, servesCall: true },
+      isCommitting: true,
     }))
-    const chosen = chooseSeat(choices)?.index ?? null
+    const chosen = chooseEndpoint(choices, () => true)?.index ?? null
     if (chosen === null) return null
     this.count += 1
     this.chosenAt[chosen] = this.count
@@ -145,19 +145,19 @@ class Stage {
   }
 
   end(call: number): void {
-    const [seat] = this.running.splice(call % Math.max(1, this.running.length), 1)
-    if (seat !== undefined) this.tell(seat, { kind: 'call_ended' })
+    const [endpoint] = this.running.splice(call % Math.max(1, this.running.length), 1)
+    if (endpoint !== undefined) this.tell(endpoint, { kind: 'call_ended' })
   }
 
   play(given: Step): number | null {
     if (given.kind === 'call') return this.call()
-    if (given.kind === 'event') this.tell(given.seat, given.event)
+    if (given.kind === 'event') this.tell(given.endpoint, given.event)
     else this.end(given.call)
     return null
   }
 }
 
-describe('calls over seats', () => {
+describe('calls over endpoints', () => {
   it('are never given to an enclave that is not in use, and always to one when there is one', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
@@ -178,30 +178,30 @@ describe('calls over seats', () => {
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const stage = new Stage()
         for (const one of steps) {
-          const before = stage.seats
+          const before = stage.endpoints
             .filter((_, index) => isServing(stage.history[index] ?? []))
             .map(({ calls }) => calls)
           const chosen = stage.play(one)
-          if (chosen !== null) expect(stage.seats[chosen]?.calls).toBe(Math.min(...before) + 1)
-          expect(stage.seats.map(({ calls }) => calls)).toEqual(
-            stage.seats.map((_, index) => stage.running.filter((seat) => seat === index).length),
+          if (chosen !== null) expect(stage.endpoints[chosen]?.calls).toBe(Math.min(...before) + 1)
+          expect(stage.endpoints.map(({ calls }) => calls)).toEqual(
+            stage.endpoints.map((_, index) => stage.running.filter((endpoint) => endpoint === index).length),
           )
         }
         while (stage.running.length > 0) stage.end(0)
-        expect(stage.seats.map(({ calls }) => calls)).toEqual(stage.seats.map(() => 0))
+        expect(stage.endpoints.map(({ calls }) => calls)).toEqual(stage.endpoints.map(() => 0))
       }),
     )
   })
 
-  it('keep a seat out of drained until they ended and its log is settled', () => {
+  it('keep an endpoint out of drained until they ended and its log is settled', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const stage = new Stage()
         for (const one of steps) {
           stage.play(one)
-          for (const state of stage.seats) {
+          for (const state of stage.endpoints) {
             const phase = phaseOf(state)
-            expect(SEAT_PHASES).toContain(phase)
+            expect(ENDPOINT_PHASES).toContain(phase)
             expect(phase === 'usable').toBe(isUsable(state))
             if (phase === 'drained') expect([state.calls, isToFollow(state)]).toEqual([0, false])
           }
@@ -210,30 +210,32 @@ describe('calls over seats', () => {
     )
   })
 
-  it('are spread evenly over seats that are alike', () => {
+  it('are spread evenly over endpoints that are alike', () => {
     const stage = new Stage()
-    for (let seat = 0; seat < SEATS; seat++) stage.tell(seat, answered('a'))
+    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) stage.tell(endpoint, answered('a'))
     for (let call = 0; call < 30; call++) stage.call()
-    expect(stage.seats.map(({ calls }) => calls)).toEqual([10, 10, 10])
+    expect(stage.endpoints.map(({ calls }) => calls)).toEqual([10, 10, 10])
     const quick = new Stage()
-    for (let seat = 0; seat < SEATS; seat++) quick.tell(seat, answered('a'))
+    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) quick.tell(endpoint, answered('a'))
     const chosen = Array.from({ length: 6 }, () => {
-      const seat = quick.call()
+      const endpoint = quick.call()
       quick.end(0)
-      return seat
+      return endpoint
     })
     expect(chosen).toEqual([0, 1, 2, 0, 1, 2])
   })
 
   it('prefer a log that can be stored, then a provider for the model, but take what there is', () => {
-    const usable = seatAfter(answered('a'))
-    const seat = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
+    const usable = stateAfter(answered('a'))
+    const endpoint = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
       ...{ name, isCommitting, servesCall, chosenAt: 0, state: { ...usable, calls } },
     })
-    expect(chooseSeat([seat('none', false, false), seat('both', true, true, 9)])?.name).toBe('both')
-    expect(chooseSeat([seat('serves', false, true), seat('commits', true, false)])?.name).toBe('commits')
-    expect(chooseSeat([seat('other', true, false), seat('serves', true, true, 9)])?.name).toBe('serves')
-    expect(chooseSeat([seat('none', false, false)])?.name).toBe('none')
-    expect(chooseSeat([{ ...seat('lost', true, true), state: NEW_SEAT }])).toBeNull()
+    const nameOf = (...endpoints: readonly ReturnType<typeof endpoint>[]) =>
+      chooseEndpoint(endpoints, ({ servesCall }) => servesCall)?.name ?? null
+    expect(nameOf(endpoint('none', false, false), endpoint('both', true, true, 9))).toBe('both')
+    expect(nameOf(endpoint('serves', false, true), endpoint('commits', true, false))).toBe('commits')
+    expect(nameOf(endpoint('other', true, false), endpoint('serves', true, true, 9))).toBe('serves')
+    expect(nameOf(endpoint('none', false, false))).toBe('none')
+    expect(nameOf({ ...endpoint('lost', true, true), state: NEW_ENDPOINT })).toBeNull()
   })
 })

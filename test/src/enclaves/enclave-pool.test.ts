@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
-import { createEnclaveClient } from '../../../src/enclaves/enclave-client.ts'
-import { type Enclaves, openEnclaves } from '../../../src/enclaves/enclaves.ts'
-import { ENCLAVES_MAX } from '../../../src/enclaves/limits.ts'
-import type { FollowedEnclave } from '../../../src/enclaves/seat.ts'
+import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
+import { EnclavePool } from '../../../src/enclaves/enclave-pool.ts'
+import { ENCLAVES_MAX } from '../../../src/enclaves/settings.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createCommitsStore } from '../../../src/verified/commits-store.ts'
 import { createCommitter } from '../../../src/verified/committer.ts'
+import { createEnclaveCommits, type EnclaveCommits } from '../../../src/verified/enclave-commits.ts'
 import { createLogsStore } from '../../../src/verified/logs-store.ts'
 import { createRecordsStore } from '../../../src/verified/records-store.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
@@ -31,7 +31,8 @@ const seal = answerWhole({ choices: [] })
 let folder = ''
 let source: DatabaseSource
 let database: Database
-let enclaves: Enclaves
+let enclaves: EnclavePool
+let committed: EnclaveCommits
 let running: ScriptedEnclave[] = []
 /** Notaries that are refused, with the reason. */
 const refused = new Map<string, string>()
@@ -51,24 +52,20 @@ function open(...names: readonly string[]): void {
   const logs = createLogsStore(database)
   const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
   const nonces = createRelayerNonces({ commits, relayer })
-  const follow = (enclave: FollowedEnclave) => {
+  committed = createEnclaveCommits(records)
+  const follow = (enclave: EnclaveEndpoint) => {
     const committer = createCommitter({
       ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
       ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake },
     })
     committer.start()
-    return { committer, stop: () => committer.stop() }
+    return committed.follow(enclave, committer, () => committer.stop())
   }
-  enclaves = openEnclaves({
-    socketPaths: names.map(pathOf),
-    records,
-    seatOf: (socketPath) => ({
-      ...{ socketPath, follow, settleMs: 50, log },
-      openClient: (isExpected) => createEnclaveClient({ socketPath, callsMax: 8, isExpected, now: Date.now }),
-      check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
-      introduce: async () => undefined,
-      isKnownLog: async (notary) => (await logs.find(notary)) !== null,
-    }),
+  enclaves = new EnclavePool({
+    ...{ socketPaths: names.map(pathOf), callsMax: 8, follow, settleMs: 50, log },
+    check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
+    introduce: async () => undefined,
+    isKnownLog: async (notary) => (await logs.find(notary)) !== null,
   })
 }
 
@@ -84,7 +81,6 @@ beforeEach(() => {
   running = []
 })
 afterEach(async () => {
-  await enclaves.stopWatching()
   await enclaves.stopFollowing()
   await enclaves.close()
   await Promise.all(running.map((enclave) => enclave.stop().catch(() => undefined)))
@@ -105,7 +101,7 @@ async function store(): Promise<string> {
   const answer = await complete()
   if (answer.kind !== 'sealed') throw new Error(`expected a notice, got ${answer.kind}`)
   const { notary, index } = answer.notice
-  await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(10_000))
+  await committed.waitFor(notary, index, AbortSignal.timeout(10_000))
   return notary
 }
 
@@ -131,7 +127,7 @@ describe('calls over several enclaves', () => {
     const made = await Promise.all(Array.from({ length: 10 }, store))
     expect(made.filter((notary) => notary === one.notary)).toHaveLength(5)
     expect(made.filter((notary) => notary === two.notary)).toHaveLength(5)
-    expect(enclaves.commits.status()).toMatchObject({ phase: 'following', records: 10, waiting: 0 })
+    expect(committed.status()).toMatchObject({ phase: 'following', records: 10, waiting: 0 })
     expect(enclaves.list().map(({ calls }) => calls)).toEqual([0, 0])
   })
 
@@ -199,8 +195,8 @@ describe('an enclave that is refused', () => {
     await expect(complete()).rejects.toMatchObject({ wasSent: false })
     expect(enclaves.list()).toMatchObject([{ fault: 'expected another release', committed: null }])
     expect([one.calls, enclaves.notaries(), enclaves.identities()]).toEqual([[], [], []])
-    expect(await enclaves.attesting(one.notary)).toBeNull()
-    await expect(enclaves.attesting(null)).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await enclaves.find(one.notary)).toBeNull()
+    await expect(enclaves.find(null)).rejects.toMatchObject({ code: 'unavailable' })
     expect(await enclaves.awaitUsable(10)).toBe(false)
   })
 
@@ -222,7 +218,7 @@ describe('an enclave that is refused', () => {
     await enclaves.recheck()
     if (answer.kind !== 'sealed') throw new Error('expected a notice')
     const { notary, index } = answer.notice
-    expect(await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(10_000))).toMatchObject({
+    expect(await committed.waitFor(notary, index, AbortSignal.timeout(10_000))).toMatchObject({
       index,
     })
     await awaitState('one', 'refused')
@@ -250,8 +246,8 @@ describe('draining', () => {
     await awaitState('one', 'drained')
     if (answer.kind !== 'sealed') throw new Error('expected a notice')
     const { notary, index } = answer.notice
-    expect(await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({ index })
-    const drained = await (await enclaves.attesting(notary))?.identity()
+    expect(await committed.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({ index })
+    const drained = await (await enclaves.find(notary))?.identity()
     expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
   })
 
@@ -264,7 +260,7 @@ describe('draining', () => {
     const answer = await complete({ notary: one.notary })
     if (answer.kind !== 'sealed') throw new Error('expected a notice')
     expect(
-      await enclaves.commits.waitFor(one.notary, answer.notice.index, AbortSignal.timeout(10_000)),
+      await committed.waitFor(one.notary, answer.notice.index, AbortSignal.timeout(10_000)),
     ).toBeDefined()
   })
 
@@ -279,16 +275,14 @@ describe('draining', () => {
     expect(await enclaves.remove(pathOf('one'))).toBe('done')
     if (sealed.kind !== 'sealed') throw new Error('expected a notice')
     const { notary, index } = sealed.notice
-    const record = await enclaves.commits.waitFor(notary, index, AbortSignal.timeout(1_000))
+    const record = await committed.waitFor(notary, index, AbortSignal.timeout(1_000))
     expect(record.index).toBe(index)
-    await expect(
-      enclaves.commits.waitFor(notary, index + 1, AbortSignal.timeout(1_000)),
-    ).rejects.toMatchObject({
+    await expect(committed.waitFor(notary, index + 1, AbortSignal.timeout(1_000))).rejects.toMatchObject({
       code: 'notary_gone',
     })
   })
 
-  it('is told of seats that there are', async () => {
+  it('is told of endpoints that there are', async () => {
     open('one')
     expect(enclaves.drain(pathOf('two'))).toBe('unknown')
     expect(await enclaves.remove(pathOf('two'))).toBe('unknown')

@@ -1,8 +1,8 @@
 /**
- * What is known of a seat: a socket at which an enclave is expected. Enclaves come and go behind it, each with a key and a log
+ * What is known of an endpoint: a socket at which an enclave is expected. Enclaves come and go behind it, each with a key and a log
  * of its own.
  */
-export type SeatState = {
+export type EndpointState = {
   /** What the operator wants: that it serves, or that it finishes and is not used any more. */
   readonly order: 'serve' | 'drain'
   /** Whether an enclave answers there. */
@@ -19,8 +19,8 @@ export type SeatState = {
   readonly calls: number
 }
 
-/** What happens at a seat. */
-export type SeatEvent =
+/** What happens at an endpoint. */
+export type EndpointEvent =
   /** An enclave answered, and was checked. `isKnown`: its log is in the database. */
   | {
       readonly kind: 'answered'
@@ -29,21 +29,21 @@ export type SeatEvent =
       readonly isKnown: boolean
     }
   | { readonly kind: 'lost' }
-  | { readonly kind: 'ordered'; readonly order: SeatState['order'] }
+  | { readonly kind: 'ordered'; readonly order: EndpointState['order'] }
   | { readonly kind: 'call_began' }
   | { readonly kind: 'call_ended' }
   /** All that the notary sealed is committed. */
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * How a seat is shown. `usable`: gets calls, the only one that does. `draining`: gets none any more, but its log is not
+ * How an endpoint is shown. `usable`: gets calls, the only one that does. `draining`: gets none any more, but its log is not
  * settled. `drained`: it is, and the enclave may be ended. `refused`: the enclave there is none for this gateway. `unreachable`:
  * none answers. `connecting`: none has answered yet.
  */
-export type SeatPhase = 'connecting' | 'usable' | 'draining' | 'drained' | 'refused' | 'unreachable'
+export type EndpointPhase = 'connecting' | 'usable' | 'draining' | 'drained' | 'refused' | 'unreachable'
 
 /** Every phase, for lists that leave none out. */
-export const SEAT_PHASES: readonly SeatPhase[] = [
+export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
   'connecting',
   'usable',
   'draining',
@@ -52,8 +52,8 @@ export const SEAT_PHASES: readonly SeatPhase[] = [
   'unreachable',
 ]
 
-/** A seat of which nothing is known yet. */
-export const NEW_SEAT: SeatState = {
+/** an endpoint of which nothing is known yet. */
+export const NEW_ENDPOINT: EndpointState = {
   order: 'serve',
   contact: 'unknown',
   notary: null,
@@ -63,15 +63,15 @@ export const NEW_SEAT: SeatState = {
   calls: 0,
 }
 
-/** The seat after an event. */
-export function nextSeat(state: SeatState, event: SeatEvent): SeatState {
+/** The state after an event. */
+export function nextState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
   // From here on its log can hold what callers wait for.
   return { ...next, isFollowed: true, isSettled: false }
 }
 
-function apply(state: SeatState, event: SeatEvent): SeatState {
+function apply(state: EndpointState, event: EndpointEvent): EndpointState {
   switch (event.kind) {
     case 'answered':
       return answered(state, event)
@@ -91,9 +91,9 @@ function apply(state: SeatState, event: SeatEvent): SeatState {
 }
 
 function answered(
-  state: SeatState,
-  { notary, isAccepted, isKnown }: Extract<SeatEvent, { kind: 'answered' }>,
-): SeatState {
+  state: EndpointState,
+  { notary, isAccepted, isKnown }: Extract<EndpointEvent, { kind: 'answered' }>,
+): EndpointState {
   const verdict = isAccepted ? 'accepted' : 'refused'
   const seen = { ...state, contact: 'present', verdict } as const
   if (notary === state.notary) return seen
@@ -102,12 +102,12 @@ function answered(
 }
 
 /** Whether calls may be given to the enclave there. */
-export function isUsable({ order, contact, verdict }: SeatState): boolean {
+export function isUsable({ order, contact, verdict }: EndpointState): boolean {
   return order === 'serve' && contact === 'present' && verdict === 'accepted'
 }
 
-/** Gives how the seat is shown. */
-export function phaseOf(state: SeatState): SeatPhase {
+/** Gives how the endpoint is shown. */
+export function phaseOf(state: EndpointState): EndpointPhase {
   const { order, contact, verdict } = state
   if (isUsable(state)) return 'usable'
   const isOpen = state.calls > 0 || (state.isFollowed && !state.isSettled)
@@ -118,7 +118,7 @@ export function phaseOf(state: SeatState): SeatPhase {
 }
 
 /** Whether the log is to be settled now: no more calls come, and none is under way. */
-export function isToSettle(state: SeatState): boolean {
+export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
     state.contact === 'present' &&
@@ -129,11 +129,46 @@ export function isToSettle(state: SeatState): boolean {
 }
 
 /** Whether the log is to be followed now. */
-export function isToFollow({ isFollowed, isSettled }: SeatState): boolean {
+export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
   return isFollowed && !isSettled
 }
 
 /** Whether no new call comes, by the operator's will or because the enclave is refused. */
-function isClosed({ order, verdict }: SeatState): boolean {
+function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'
+}
+
+/** What decides between endpoints. */
+export type Choosable = {
+  readonly state: EndpointState
+  /** Whether what is sealed there can be stored now. */
+  readonly isCommitting: boolean
+  /** When a call was last given to it: a count that grows. */
+  readonly chosenAt: number
+}
+
+/**
+ * Gives the endpoint for a call: of those that are usable, one that can store what is sealed and, by `servesCall`, whose enclave
+ * has a provider for the call, if there is one; of these one with the fewest calls in flight, and of these the one that waited
+ * longest. Null when none is usable.
+ */
+export function chooseEndpoint<Endpoint extends Choosable>(
+  endpoints: readonly Endpoint[],
+  servesCall: (endpoint: Endpoint) => boolean,
+): Endpoint | null {
+  const usable = endpoints.filter(({ state }) => isUsable(state))
+  const committing = preferred(usable, ({ isCommitting }) => isCommitting)
+  const serving = preferred(committing, servesCall)
+  const [best] = serving.toSorted(
+    (one, other) => one.state.calls - other.state.calls || one.chosenAt - other.chosenAt,
+  )
+  return best ?? null
+}
+
+function preferred<Endpoint>(
+  endpoints: readonly Endpoint[],
+  isBetter: (endpoint: Endpoint) => boolean,
+): readonly Endpoint[] {
+  const better = endpoints.filter(isBetter)
+  return better.length > 0 ? better : endpoints
 }

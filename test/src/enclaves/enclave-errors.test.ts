@@ -1,8 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/messages.ts'
 import { type ApiError, errorEnvelope, errorReply, ValidationError } from '../../../src/api/errors.ts'
-import { EnclaveError } from '../../../src/enclaves/enclave-error.ts'
-import { callErrorOf, isOperatorsTrouble, outageErrorOf } from '../../../src/enclaves/enclave-refusals.ts'
+import {
+  callErrorOf,
+  EnclaveError,
+  isOperatorsTrouble,
+  outageErrorOf,
+} from '../../../src/enclaves/enclave-errors.ts'
 
 const faultOf = (code: EnclaveFaultCode, more: Partial<EnclaveFault> = {}): EnclaveFault => ({
   status: 500,

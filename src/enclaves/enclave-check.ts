@@ -1,17 +1,19 @@
-import { decodeBase64, decodeHex, equalBytes, sha256 } from '../../attestation/bytes.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
-import { verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import { matchRelease, nameRelease } from '../../attestation/release/accepted-releases.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/messages.ts'
-import { findReleaseFault } from '../enclaves/release-faults.ts'
+import { LruMap } from '../runtime/lru-map.ts'
+import { ENCLAVES_MAX } from './settings.ts'
 
 /** What an enclave has to be for this gateway. */
-export type ExpectedEnclave = {
+type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
   /** Accepted releases; null: any measurements are. */
@@ -49,10 +51,10 @@ export async function findEnclaveFaults(
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Gives findEnclaveFaults for one enclave that is asked about again and again: a document is
- * verified once, and then only until the first of its certificates ends. `releases` are looked at
- * each time, at the time of `now`, Unix milliseconds. `monotonic` gives milliseconds of a clock
- * that is never set.
+ * Gives findEnclaveFaults for enclaves that are asked about again and again: a document is verified
+ * once, and then only until the first of its certificates ends. `releases` are looked at each time,
+ * at the time of `now`, Unix milliseconds. `monotonic` gives milliseconds of a clock that is never
+ * set.
  */
 export function createEnclaveCheck({
   releases,
@@ -64,13 +66,14 @@ export function createEnclaveCheck({
   readonly now: () => number
   readonly monotonic: () => number
 }): (identity: Identity) => Promise<readonly string[]> {
-  let known: Known | null = null
+  const known = new LruMap<string, Known>(ENCLAVES_MAX)
   const verify: typeof verifyIdentity = async (identity, options) => {
     const key = JSON.stringify([identity.attestation, identity.public_key, identity.boot_configuration])
     const atMs = options.at.getTime()
-    if (known?.key === key && isStillSo(known, { atMs, monotonicMs: monotonic() })) return known.verified
+    const before = known.get(key)
+    if (before !== undefined && isStillSo(before, { atMs, monotonicMs: monotonic() })) return before.verified
     const verified = await verifyIdentity(identity, options)
-    known = { key, verified, foundAtMs: monotonic() }
+    known.set(key, { verified, foundAtMs: monotonic() })
     return verified
   }
   return (identity) =>
@@ -78,7 +81,7 @@ export function createEnclaveCheck({
 }
 
 /** `foundAtMs`: by the clock that is never set. */
-type Known = { readonly key: string; readonly verified: Verified; readonly foundAtMs: number }
+type Known = { readonly verified: Verified; readonly foundAtMs: number }
 
 function isStillSo(
   { verified, foundAtMs }: Known,
@@ -106,6 +109,28 @@ function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain)
 function providerFaults({ boot_configuration: boot }: Identity): readonly string[] {
   const clear = boot.providers.filter(({ origin }) => !origin.startsWith('https://'))
   return clear.map(({ name }) => `enclave: expected production to reach provider ${name} over https`)
+}
+
+/**
+ * Gives why an enclave whose document has these facts may not be used now, in a sentence; null when its measurements are those of a
+ * release that is accepted both now and at the document's own time: the first is the operator's rule, the second is what
+ * readers of its records go by. `nowMs` is Unix milliseconds.
+ */
+export function findReleaseFault(
+  { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
+  entries: readonly ReleaseEntry[],
+  nowMs: number,
+): string | null {
+  const atPresent = matchRelease({ pcrs, timestampMs: nowMs }, entries)
+  if (atPresent.kind === 'unknown') {
+    const image = pcrs.get(0)
+    return `expected the measurements of an accepted release, got PCR0 ${image ? encodeHex(image) : 'none'}`
+  }
+  if (atPresent.kind === 'refused') return `expected an accepted release: ${atPresent.message}`
+  const atDocument = matchRelease({ pcrs, timestampMs }, entries)
+  return atDocument.kind === 'accepted'
+    ? null
+    : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got one of ${new Date(timestampMs).toISOString()}`
 }
 
 type Verified =
@@ -137,9 +162,34 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** The code is looked at afterwards. A simulated module has a root that nobody else knows. */
-function policyFor(document: Uint8Array, isProduction: boolean): AttestationPolicy {
-  if (isProduction) return { measurements: 'any' }
+/** The code is looked at afterwards. A simulated module has a root that nobody else knows: whichever its document brings. */
+function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
+  if (isRootKnown) return { measurements: 'any' }
   const [root] = decodeAttestationPayload(document).cabundle
   return { measurements: 'any', allowDebug: true, roots: root === undefined ? [] : [sha256(root)] }
+}
+
+/**
+ * Gives what rejects an attestation document (standard base64) that does not verify at the time of `now`, Unix milliseconds: with AWS's
+ * root, or, when `isRootKnown` is false because the security module is simulated, with whichever root the document brings.
+ *
+ * It does NOT check measurements: what code is acceptable is for those who rely on the records.
+ */
+export function createAttestationCheck({
+  isRootKnown,
+  now,
+}: {
+  readonly isRootKnown: boolean
+  readonly now: () => number
+}): (document: string) => Promise<void> {
+  const verifier = createAttestationVerifier()
+  // Verified once; then only its certificates' times are looked at.
+  let known: { readonly document: string; readonly notAfterMs: number } | null = null
+  return async (document) => {
+    const atMs = now()
+    if (known?.document === document && atMs <= known.notAfterMs) return
+    const bytes = decodeBase64(document)
+    const { certificates } = await verifier.verify(bytes, policyFor(bytes, isRootKnown), new Date(atMs))
+    known = { document, notAfterMs: Math.min(...certificates.map(({ notAfterMs }) => notAfterMs)) }
+  }
 }

@@ -1,15 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, encodeUtf8, sha256 } from '../../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import { decodeBase64, decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/messages.ts'
-import { createEnclaveCheck, FAULT_AGE_MAX_MS, findEnclaveFaults } from '../../../src/start/enclave-check.ts'
+import {
+  createAttestationCheck,
+  createEnclaveCheck,
+  FAULT_AGE_MAX_MS,
+  findEnclaveFaults,
+  findReleaseFault,
+} from '../../../src/enclaves/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 const domain = { chainId: 7, contract: `0x${'ab'.repeat(20)}` }
 const provider = { name: 'acme', origin: 'https://api.example.com', path: '/v1', models: ['*'] }
+const HOUR_MS = 3_600_000
 let identity: Identity
 
 beforeAll(async () => {
@@ -37,7 +45,7 @@ async function makeIdentity(): Promise<Identity> {
   const register = new Uint8Array(48).fill(0xa1)
   const measurements = { pcr0: register, pcr1: register, pcr2: register }
   const nsm = await openSoftwareNsm({ rootFile: null, measurements, now: Date.now })
-  const userData = sha256(encodeUtf8(canonicalizeJson(identity.boot_configuration)))
+  const userData = digestBootConfiguration(identity.boot_configuration)
   const document = await nsm.attest({ publicKey: decodeHex(identity.public_key), userData, nonce: null })
   nsm.close()
   return { ...identity, attestation: Buffer.from(document).toString('base64') }
@@ -46,6 +54,13 @@ async function makeIdentity(): Promise<Identity> {
 function faultsOf(more: object = {}, isProduction = false): Promise<readonly string[]> {
   const boot_configuration = { ...identity.boot_configuration, ...more }
   return findEnclaveFaults({ ...identity, boot_configuration }, { domain, isProduction, at: new Date() })
+}
+
+const msOf = (text: string) => Date.parse(text)
+const NOW = msOf('2026-06-01T12:00:00Z')
+const factsOf = (name: string, timestampMs = NOW) => {
+  const register = decodeHex(name.repeat(48))
+  return { timestampMs, measurements: new Map([0, 1, 2].map((index) => [index, register])) }
 }
 
 describe('findEnclaveFaults', () => {
@@ -159,5 +174,69 @@ describe('createEnclaveCheck', () => {
     clock.nowMs -= aheadMs
     clock.sinceStartMs += FAULT_AGE_MAX_MS
     expect(await check(bound)).toEqual([])
+  })
+})
+
+describe('findReleaseFault', () => {
+  it('finds none with the measurements of a release that is accepted', () => {
+    expect(findReleaseFault(factsOf('a1'), [entryNamed('a2'), entryNamed('a1')], NOW)).toBeNull()
+  })
+
+  it('names the image of an enclave that is of no release', () => {
+    expect(findReleaseFault(factsOf('bb'), [entryNamed('a1')], NOW)).toContain(`PCR0 ${'bb'.repeat(48)}`)
+    expect(findReleaseFault(factsOf('bb'), [], NOW)).not.toBeNull()
+  })
+
+  it('needs every register of one release', () => {
+    const facts = factsOf('a1')
+    const mixed = {
+      ...facts,
+      measurements: new Map([...facts.measurements, [2, decodeHex('a2'.repeat(48))]]),
+    }
+    expect(findReleaseFault(mixed, [entryNamed('a1'), entryNamed('a2')], NOW)).not.toBeNull()
+  })
+
+  it.each([
+    ['revoked', { revoked: { at: '2026-05-01T00:00:00Z', reason: 'weak' } }, 'was revoked'],
+    ['expired at this moment', { accepted_until: '2026-06-01T12:00:00Z' }, 'was accepted until'],
+    ['not accepted yet', { accepted_from: '2026-06-01T12:00:01Z' }, 'is accepted from'],
+  ])('refuses a release that is %s', (_, over, words) => {
+    expect(findReleaseFault(factsOf('a1'), [entryNamed('a1', over)], NOW)).toContain(words)
+  })
+
+  it('refuses a document of before its release was accepted, which readers of its records would refuse', () => {
+    const entries = [entryNamed('a1', { accepted_from: '2026-06-01T11:00:00Z' })]
+    const old = factsOf('a1', msOf('2026-06-01T10:59:59Z'))
+    expect(findReleaseFault(old, entries, NOW)).toContain('expected a document made while')
+    expect(findReleaseFault(factsOf('a1', msOf('2026-06-01T11:00:00Z')), entries, NOW)).toBeNull()
+  })
+})
+
+describe('createAttestationCheck', () => {
+  it('passes a document that is valid now, again and again', async () => {
+    const check = createAttestationCheck({ isRootKnown: false, now: Date.now })
+    await check(identity.attestation)
+    await check(identity.attestation)
+  })
+
+  it('rejects a document once its leaf has expired, also one that it has passed before', async () => {
+    let nowMs = Date.now()
+    const check = createAttestationCheck({ isRootKnown: false, now: () => nowMs })
+    await check(identity.attestation)
+    nowMs += 4 * HOUR_MS
+    await expect(check(identity.attestation)).rejects.toThrow(AttestationError)
+  })
+
+  it("rejects a document of another root than AWS's where that is the known one", async () => {
+    const check = createAttestationCheck({ isRootKnown: true, now: Date.now })
+    await expect(check(identity.attestation)).rejects.toMatchObject({ code: 'root_untrusted' })
+  })
+
+  it('rejects a document with a flipped bit, also after it passed the true one', async () => {
+    const check = createAttestationCheck({ isRootKnown: false, now: Date.now })
+    await check(identity.attestation)
+    const bytes = decodeBase64(identity.attestation)
+    bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1
+    await expect(check(encodeBase64(bytes))).rejects.toMatchObject({ code: 'signature_invalid' })
   })
 })

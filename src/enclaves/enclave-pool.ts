@@ -1,0 +1,379 @@
+import type { LogDomain } from '../../attestation/tree-head.ts'
+import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
+import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
+import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
+import { parseSocketUrl } from '../runtime/fields.ts'
+import { StartFailure } from '../runtime/starting.ts'
+import { startReleases } from './accepted-releases.ts'
+import { createEnclaveCheck } from './enclave-check.ts'
+import type { CompletionAnswer } from './enclave-client.ts'
+import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
+import { EnclaveError } from './enclave-errors.ts'
+import { chooseEndpoint, ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
+import { ENCLAVES_MAX, type ReleasesConfig } from './settings.ts'
+
+/** A completion call that any enclave may make, unless it is bound to one. */
+export type WantedCall = {
+  readonly model: string
+  /** The only enclave that may make it, by its notary; null: any. */
+  readonly notary: string | null
+  /** What is sent to the enclave of this identity. What it throws ends the call. */
+  readonly callFor: (identity: Identity) => CompletionCall
+}
+
+type Wanted = Pick<WantedCall, 'model' | 'notary'>
+
+/** A notary whose enclave answers, with its current attestation document. */
+export type ServedNotary = Pick<Identity, 'notary' | 'public_key' | 'attestation' | 'boot_configuration'> & {
+  /** `draining`: it gets no new calls; its last completions are on their way into its log. */
+  readonly status: 'in_use' | 'draining'
+}
+
+/** An endpoint as the operator sees it. */
+export type EndpointDescription = Omit<EnclaveDescription, 'url'> & {
+  /** Path of its socket, by which it is named. */
+  readonly socketPath: string
+  readonly state: EndpointPhase
+}
+
+export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
+  /** Paths that endpoints are opened for at once. */
+  readonly socketPaths: readonly string[]
+}
+
+/** An enclave says these before it does anything for a call. */
+const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
+
+/** How long enclaves that are just (re)starting are waited for: one boots in about a second, in an image in ten. */
+const ENCLAVE_WAIT_MS = 20_000
+
+/**
+ * Opens the pool, and waits until an enclave is in use; others are taken into use when they come. What ends it is given to
+ * `onStarted`, to be called in the opposite order. Rejects with StartFailure when there is no enclave, or none for this gateway.
+ */
+export async function startEnclaves({
+  domain,
+  isProduction,
+  releases: releasesConfig,
+  endEnclaves,
+  onStarted,
+  ...options
+}: Omit<EnclavePoolOptions, 'check'> & {
+  /** What the enclaves sign for. */
+  readonly domain: LogDomain
+  readonly isProduction: boolean
+  /** Null: enclaves are used whatever they measure. */
+  readonly releases: ReleasesConfig | null
+  /** Ends those that this process started; null when there are none. */
+  readonly endEnclaves: (() => Promise<void>) | null
+  readonly onStarted: (stop: () => Promise<void>) => void
+}): Promise<EnclavePool> {
+  const releases = await startReleases(releasesConfig, { isProduction, log: options.log })
+  onStarted(async () => releases.stop())
+  const monotonic = () => performance.now()
+  const expected = { domain, isProduction, releases: () => releases.entries() }
+  const check = createEnclaveCheck({ ...expected, now: Date.now, monotonic })
+  const pool = new EnclavePool({ ...options, check })
+  onStarted(() => pool.close())
+  onStarted(() => pool.stopFollowing(endEnclaves))
+  releases.onChange(() => void pool.recheck())
+  if (!(await pool.awaitUsable(ENCLAVE_WAIT_MS))) throw new StartFailure(pool.describeFaults())
+  return pool
+}
+
+/** All enclaves of the gateway, as one: calls are spread over them, and the operator adds, drains and removes some. */
+export class EnclavePool {
+  readonly #options: EnclavePoolOptions
+  readonly #endpoints = new Map<string, EnclaveEndpoint>()
+  /** Told of each change of an endpoint's state. */
+  readonly #listeners = new Set<() => void>()
+  #chosen = 0
+
+  /** Opens the endpoints, and begins to watch them. */
+  constructor(options: EnclavePoolOptions) {
+    this.#options = options
+    for (const socketPath of options.socketPaths) this.#open(socketPath)
+  }
+
+  /**
+   * Has an enclave make the call; another one, when the first was sent nothing or took nothing. Throws EnclaveError (with `wasSent`
+   * false when no enclave got it), what `callFor` throws, or the signal's reason.
+   */
+  async complete(wanted: WantedCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer> {
+    const tried = new Set<EnclaveEndpoint>()
+    const ask = (endpoint: EnclaveEndpoint) =>
+      endpoint.complete(wanted.callFor(identityOf(endpoint)), body, signal)
+    const chooseOther = () => (wanted.notary === null ? this.#choose(wanted, tried) : null)
+    let endpoint = this.#choose(wanted, tried) ?? (await this.#seek(wanted))
+    for (;;) {
+      tried.add(endpoint)
+      try {
+        let answer = await ask(endpoint)
+        if (answer.kind === 'fault' && answer.fault.code === 'provider_mismatch') {
+          // The table of providers that the credential was chosen by was an older one.
+          await endpoint.look()
+          if (isUsable(endpoint.state)) answer = await ask(endpoint)
+        }
+        const isTaken = answer.kind !== 'fault' || !NOT_TAKEN.has(answer.fault.code)
+        const other = isTaken ? null : chooseOther()
+        if (other === null) return answer
+        endpoint = other
+      } catch (error) {
+        const wasSent = !(error instanceof EnclaveError) || error.wasSent
+        const other = wasSent ? null : chooseOther()
+        if (other === null) throw error
+        endpoint = other
+      }
+    }
+  }
+
+  /** Notary of the enclave that would make a call for this model now. Throws EnclaveError when there is none. */
+  async chooseNotary(model: string): Promise<string> {
+    const wanted = { model, notary: null }
+    return identityOf(this.#choose(wanted, new Set()) ?? (await this.#seek(wanted))).notary
+  }
+
+  /**
+   * The enclave of this notary, whose log is, or was, followed here; with null, one that is in use. Null when there is none;
+   * throws EnclaveError when none is in use.
+   */
+  async find(notary: string | null): Promise<EnclaveEndpoint | null> {
+    if (notary !== null)
+      return this.#list().find(({ state }) => state.notary === notary && state.isFollowed) ?? null
+    const [endpoint] = await this.#findUsable()
+    if (endpoint === undefined) throw this.#noneInUse()
+    return endpoint
+  }
+
+  /**
+   * A current attestation document, standard base64, of the first enclave in use that answers, asked for anew. Throws
+   * EnclaveError when none does.
+   */
+  async document(): Promise<string> {
+    const documents = (await this.#findUsable()).map(async (endpoint) => {
+      endpoint.forgetIdentity()
+      return (await endpoint.identity()).attestation
+    })
+    try {
+      return await Promise.any(documents)
+    } catch {
+      throw new EnclaveError('unavailable', 'no enclave in use says who it is')
+    }
+  }
+
+  /** Notaries whose enclaves answered at the last look: those in use, and those that are being drained. */
+  notaries(): readonly ServedNotary[] {
+    return this.#list().flatMap(({ phase, lastIdentity }) => {
+      if (lastIdentity === null || (phase !== 'usable' && phase !== 'draining')) return []
+      const { notary, public_key, attestation, boot_configuration } = lastIdentity
+      const status = phase === 'usable' ? 'in_use' : 'draining'
+      return [{ notary, public_key, status, attestation, boot_configuration } as const]
+    })
+  }
+
+  /** What the enclaves in use said last of themselves. */
+  identities(): readonly Identity[] {
+    return this.#list().flatMap(({ state, lastIdentity }) =>
+      isUsable(state) && lastIdentity !== null ? [lastIdentity] : [],
+    )
+  }
+
+  /** How many endpoints are in each state, with those that none is in. */
+  countStates(): ReadonlyMap<EndpointPhase, number> {
+    const phases = this.#list().map(({ phase }) => phase)
+    return new Map(ENDPOINT_PHASES.map((phase) => [phase, phases.filter((other) => other === phase).length]))
+  }
+
+  list(): readonly EndpointDescription[] {
+    return this.#list().map((endpoint) => {
+      const { socketPath, phase, state, follower, lastIdentity } = endpoint
+      const settled = state.isSettled ? (lastIdentity?.log.size ?? null) : null
+      return {
+        socketPath,
+        state: phase,
+        notary: state.notary,
+        calls: state.calls,
+        committed: follower?.status().size ?? settled,
+        fault: endpoint.describeFault(),
+      }
+    })
+  }
+
+  /** Has an endpoint serve: a new one, or one that was drained. Its enclave is checked first. `limit`: there are ENCLAVES_MAX. */
+  async add(socketPath: string): Promise<'done' | 'limit'> {
+    const known = this.#endpoints.get(socketPath)
+    if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'
+    const endpoint = known ?? this.#open(socketPath)
+    endpoint.order('serve')
+    await endpoint.look()
+    return 'done'
+  }
+
+  /** Gives an endpoint no more calls, and has its log settled. Does not wait for that. */
+  drain(socketPath: string): 'done' | 'unknown' {
+    const endpoint = this.#endpoints.get(socketPath)
+    endpoint?.order('drain')
+    return endpoint === undefined ? 'unknown' : 'done'
+  }
+
+  /** Forgets an endpoint. `in_use`: it has to be drained first. */
+  async remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'> {
+    const endpoint = this.#endpoints.get(socketPath)
+    if (endpoint === undefined) return 'unknown'
+    const { phase, state } = endpoint
+    if (phase === 'usable' || phase === 'draining' || state.calls > 0) return 'in_use'
+    this.#endpoints.delete(socketPath)
+    await endpoint.stopWatching()
+    await endpoint.stopFollowing()
+    await endpoint.close()
+    return 'done'
+  }
+
+  /** Waits for the first enclave that is usable; false when none is within `timeoutMs`, or all are refused. */
+  async awaitUsable(timeoutMs: number): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const look = () => {
+      if (this.#list().some(({ state }) => isUsable(state))) resolve(true)
+      else if (this.#list().every(({ phase }) => phase === 'refused')) resolve(false)
+    }
+    this.#listeners.add(look)
+    const timer = setTimeout(() => resolve(false), timeoutMs)
+    look()
+    return promise.finally(() => {
+      clearTimeout(timer)
+      this.#listeners.delete(look)
+    })
+  }
+
+  /** Why none is usable, a line for each endpoint, for who started this. */
+  describeFaults(): string {
+    const name = (socketPath: string) => (this.#endpoints.size === 1 ? '' : `${socketPath}: `)
+    const faults = this.#list().map((endpoint) => {
+      const { socketPath, phase } = endpoint
+      const fault = endpoint.describeFault()
+      if (phase === 'refused') return `${name(socketPath)}${fault}`
+      return `enclave: ENCLAVE_URL: ${name(socketPath)}${fault || 'no answer'}`
+    })
+    return faults.join('\n')
+  }
+
+  /** Checks every enclave anew: what is accepted may have changed. */
+  recheck(): Promise<void> {
+    return this.#forAll((endpoint) => endpoint.look())
+  }
+
+  /**
+   * Ends all watching, commits what is sealed, and follows no more. `endEnclaves` ends the enclaves of this process, each of
+   * which waits until all it sealed is committed: so it is called between the two.
+   */
+  async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
+    await this.#forAll((endpoint) => endpoint.stopWatching())
+    try {
+      if (endEnclaves !== null) for (const endpoint of this.#list()) endpoint.expectEnd()
+      await endEnclaves?.()
+    } finally {
+      await this.#forAll((endpoint) => endpoint.stopFollowing())
+    }
+  }
+
+  /** Ends all connections. */
+  close(): Promise<void> {
+    return this.#forAll((endpoint) => endpoint.close())
+  }
+
+  #list(): readonly EnclaveEndpoint[] {
+    return [...this.#endpoints.values()]
+  }
+
+  async #forAll(run: (endpoint: EnclaveEndpoint) => Promise<void>): Promise<void> {
+    await Promise.all(this.#list().map(run))
+  }
+
+  #open(socketPath: string): EnclaveEndpoint {
+    const endpoint = new EnclaveEndpoint({ ...this.#options, socketPath })
+    endpoint.onChange = () => {
+      for (const listener of this.#listeners) listener()
+    }
+    this.#endpoints.set(socketPath, endpoint)
+    endpoint.start()
+    return endpoint
+  }
+
+  /** Those that may make the call and were not tried yet. */
+  #candidates({ notary }: Wanted, tried: ReadonlySet<EnclaveEndpoint>): readonly EnclaveEndpoint[] {
+    return this.#list().filter(
+      (endpoint) => !tried.has(endpoint) && (notary === null || endpoint.state.notary === notary),
+    )
+  }
+
+  /**
+   * Gives the endpoint for a call, null when none is usable. The call is to follow at once: what is chosen next has to see it
+   * counted.
+   */
+  #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
+    const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
+      const { providers } = identityOf(candidate).boot_configuration
+      return chooseProvider(providers, wanted.model) !== null
+    })
+    this.#chosen += 1
+    if (endpoint !== null) endpoint.chosenAt = this.#chosen
+    return endpoint
+  }
+
+  /** The same, when none is usable: throws EnclaveError when that stays so. */
+  async #seek(wanted: Wanted): Promise<EnclaveEndpoint> {
+    await seekUsable(this.#candidates(wanted, new Set()))
+    const endpoint = this.#choose(wanted, new Set())
+    if (endpoint === null) throw this.#noneInUse()
+    return endpoint
+  }
+
+  async #findUsable(): Promise<readonly EnclaveEndpoint[]> {
+    const listUsable = () => this.#list().filter(({ state }) => isUsable(state))
+    if (listUsable().length === 0) await seekUsable(this.#list())
+    return listUsable()
+  }
+
+  /** Why there is no enclave for a call: as the first of them says, when there are any. Nothing was sent. */
+  #noneInUse(): EnclaveError {
+    const error = this.#list()
+      .map(({ lastError }) => lastError)
+      .find((fault) => fault instanceof EnclaveError)
+    if (error !== undefined)
+      return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
+    return new EnclaveError('unavailable', 'no enclave is in use', null, { wasSent: false })
+  }
+}
+
+/** Looks at endpoints of which none is usable: an enclave may be back, and callers find that out first. */
+async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
+  const looks = endpoints
+    .filter(({ state }) => state.order === 'serve')
+    .map(async (endpoint) => {
+      await endpoint.look()
+      if (!isUsable(endpoint.state)) throw new Error('expected the enclave to be usable')
+    })
+  // The first that is usable will do; the others may hang.
+  await Promise.any(looks).catch(() => undefined)
+}
+
+function identityOf({ lastIdentity }: EnclaveEndpoint): Identity {
+  if (lastIdentity === null) throw new TypeError('expected an endpoint that is usable to have been looked at')
+  return lastIdentity
+}
+
+/** Gives the operator's operations over the enclaves of this process. */
+export function createEnclaveOperations(
+  pool: Pick<EnclavePool, 'list' | 'add' | 'drain' | 'remove'>,
+): EnclaveOperations {
+  const at = async <Outcome>(url: string, run: (socketPath: string) => Outcome | Promise<Outcome>) => {
+    const socketPath = parseSocketUrl(url)
+    return socketPath === null ? 'invalid' : run(socketPath)
+  }
+  return {
+    list: async () => pool.list().map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
+    add: (url) => at(url, (socketPath) => pool.add(socketPath)),
+    drain: (url) => at(url, (socketPath) => pool.drain(socketPath)),
+    remove: (url) => at(url, (socketPath) => pool.remove(socketPath)),
+  }
+}

@@ -1,0 +1,176 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import type { CompletionAnswer } from '../../../src/enclaves/enclave-client.ts'
+import { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+import {
+  type ArrivedCall,
+  answerWhole,
+  type CompletionScript,
+  namedEvent,
+  startScriptedEnclave,
+} from '../../support/scripted-enclave.ts'
+
+const CALL = { context: '', provider: 'demo', credential: null }
+const BODY = Buffer.from('{"model":"demo/echo","messages":[]}')
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+
+const ends: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end()
+})
+
+/** An endpoint of an enclave that is checked, and whose log nobody reads. */
+async function start(script: CompletionScript = answerWhole({})) {
+  const enclave = await startScriptedEnclave({ script })
+  const endpoint = new EnclaveEndpoint({
+    ...{ socketPath: enclave.socketPath, callsMax: 8, settleMs: 0, log },
+    check: async () => [],
+    isKnownLog: async () => false,
+    introduce: async () => undefined,
+    follow: () => ({
+      waitFor: async () => undefined,
+      status: () => ({ isCommitting: true, size: 0 }),
+      stop: async () => undefined,
+    }),
+  })
+  ends.push(
+    () => enclave.stop().catch(() => undefined),
+    () => endpoint.close(),
+    () => endpoint.stopWatching(),
+  )
+  await endpoint.look()
+  return { enclave, endpoint }
+}
+
+/** The same, with a call under way, and one beside it: a call that ended twice would end that one too. */
+async function startCall(script: CompletionScript, abort = new AbortController()) {
+  const { enclave, endpoint } = await start(() => undefined)
+  const beside = new AbortController()
+  const other = endpoint.complete(CALL, BODY, beside.signal).catch(() => undefined)
+  await expect.poll(() => enclave.calls.length).toBe(1)
+  ends.push(async () => {
+    beside.abort()
+    await other
+  })
+  enclave.setScript(script)
+  const answer = endpoint.complete(CALL, BODY, abort.signal)
+  return { abort, answer, running: () => endpoint.state.calls - 1, endpoint }
+}
+
+function beginStream({ response }: ArrivedCall, chunks: number): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  for (let index = 0; index < chunks; index++) response.write(`data: {"a":${index}}\n\n`)
+}
+
+const streamOf: CompletionScript = (arrived) => {
+  beginStream(arrived, 3)
+  arrived.response.end(namedEvent('sealed', arrived.seal({})))
+}
+
+async function read(answer: CompletionAnswer, max = Number.POSITIVE_INFINITY): Promise<number> {
+  if (answer.kind !== 'stream') throw new Error(`expected a stream, got ${answer.kind}`)
+  let count = 0
+  for await (const _ of answer.events) if (++count >= max) break
+  return count
+}
+
+describe('a call that is tracked', () => {
+  it('ends with a whole answer', async () => {
+    const { answer, running } = await startCall(answerWhole({}))
+    expect(running()).toBe(1)
+    await answer
+    expect(running()).toBe(0)
+  })
+
+  it('ends with its failure, which is told', async () => {
+    const { enclave, endpoint } = await start()
+    await enclave.stop()
+    await expect(endpoint.complete(CALL, BODY, new AbortController().signal)).rejects.toMatchObject({
+      code: 'unavailable',
+    })
+    expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
+    expect(endpoint.lastError).toMatchObject({ code: 'unavailable', wasSent: false })
+  })
+
+  it('lasts as long as its stream is read', async () => {
+    const { answer, running } = await startCall(streamOf)
+    const given = await answer
+    expect(running()).toBe(1)
+    await read(given)
+    expect(running()).toBe(0)
+  })
+
+  it('ends when its stream is left, or breaks', async () => {
+    const left = await startCall(streamOf)
+    await read(await left.answer, 1)
+    expect(left.running()).toBe(0)
+    const broken = await startCall((arrived) => {
+      beginStream(arrived, 1)
+      arrived.response.end()
+    })
+    await expect(read(await broken.answer)).rejects.toMatchObject({ code: 'unavailable' })
+    expect(broken.running()).toBe(0)
+  })
+
+  it('ends once when it is aborted, also when nobody reads its stream', async () => {
+    const { abort, answer, running } = await startCall(streamOf)
+    const given = await answer
+    abort.abort()
+    expect(running()).toBe(0)
+    await read(given).catch(() => undefined)
+    expect(running()).toBe(0)
+  })
+
+  it('ends when it was aborted before it began', async () => {
+    const abort = new AbortController()
+    abort.abort()
+    const { answer, running } = await startCall(streamOf, abort)
+    await answer.catch(() => undefined)
+    expect(running()).toBe(0)
+  })
+})
+
+describe('pulls until the end of an enclave', () => {
+  const request = { from: 0, wait_ms: 10, max: 1, known_document: null }
+  const live = () => new AbortController().signal
+
+  it('passes replies and failures on', async () => {
+    const { enclave, endpoint } = await start()
+    expect(await endpoint.pull(request, live())).toMatchObject({ notary: enclave.notary })
+    await enclave.stop()
+    await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
+  })
+
+  it('answers with nothing more once the end is expected', async () => {
+    const { enclave, endpoint } = await start()
+    await endpoint.complete(CALL, BODY, live())
+    const reply = await endpoint.pull(request, live())
+    expect(reply).toMatchObject({ head: { size: 1 }, completions: [{ index: 0 }] })
+    endpoint.expectEnd()
+    await enclave.stop()
+    expect(await endpoint.pull(request, live())).toEqual({
+      ...reply,
+      head: null,
+      completions: [],
+      documents: {},
+    })
+  })
+
+  it('fails when nothing was ever pulled, for then it is not known whose log it is', async () => {
+    const { enclave, endpoint } = await start()
+    endpoint.expectEnd()
+    await enclave.stop()
+    await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
+  })
+
+  it('obeys the signal while it waits', async () => {
+    const { enclave, endpoint } = await start()
+    const interruption = new AbortController()
+    await endpoint.pull(request, interruption.signal)
+    endpoint.expectEnd()
+    await enclave.stop()
+    const waiting = endpoint.pull({ ...request, wait_ms: 60_000 }, interruption.signal)
+    setTimeout(() => interruption.abort(), 100)
+    await expect(waiting).rejects.toThrow()
+  })
+})
