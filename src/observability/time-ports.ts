@@ -9,7 +9,10 @@ export function timePorts(dependencies: AppDependencies): AppDependencies {
     ...dependencies,
     keys: { ...keys, authenticate: timed({ phase: 'authenticate', now }, (key) => keys.authenticate(key)) },
     enclaves: {
-      ...enclaves,
+      find: (notary) => enclaves.find(notary),
+      document: () => enclaves.document(),
+      notaries: () => enclaves.notaries(),
+      identities: () => enclaves.identities(),
       complete: timed({ phase: 'enclave', now }, (...call) => enclaves.complete(...call)),
     },
     committer: {
