@@ -1,9 +1,9 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 import { runCli } from '../support/run-cli.ts'
 
 const COMPLETIONS = '/v1/verified/chat/completions'
@@ -28,6 +28,7 @@ const cli = (...words: readonly string[]) =>
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-audit-'))
+  await rename(await makeDataFolder(), join(folder, 'data'))
   service = await startAffidavit({
     dataFolder: join(folder, 'data'),
     variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' },

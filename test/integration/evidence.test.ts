@@ -1,6 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBase64, encodeUtf8 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
@@ -13,7 +11,7 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { parseRoots } from '../../attestation/nitro/roots.ts'
 import { createRpc } from '../../src/chain/rpc.ts'
 import { listTree, nameProcess } from '../bench/processes.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 
 const COMPLETIONS = '/v1/verified/chat/completions'
 
@@ -79,7 +77,7 @@ describe('evidence of a whole service', () => {
   }
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+    folder = await makeDataFolder()
     service = await startAffidavit({ dataFolder: folder })
   })
   afterAll(async () => {

@@ -1,20 +1,18 @@
 import { createHash, X509Certificate } from 'node:crypto'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
 import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'
 import { createRpc } from '../../src/chain/rpc.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 
 let service: Affidavit
 let folder = ''
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  folder = await makeDataFolder()
   service = await startAffidavit({ dataFolder: folder, variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' } })
 }, 60_000)
 afterAll(async () => {

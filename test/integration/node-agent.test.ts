@@ -1,17 +1,14 @@
-import { mkdtemp } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 import { runCli } from '../support/run-cli.ts'
 
 let service: Affidavit
 let dataFolder = ''
 
 beforeAll(async () => {
-  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  dataFolder = await makeDataFolder()
   service = await startAffidavit({ dataFolder })
 })
 afterAll(async () => {

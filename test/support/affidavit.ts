@@ -3,7 +3,9 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DATABASE_FOLDER } from '../../src/start/database.ts'
 import type { GatewayReady } from '../../src/start/serve.ts'
+import { copyEmbeddedDatabase } from './databases.ts'
 
 /** The whole service, started as `npm start` does it, on free ports and in a data folder of its own. */
 export type Affidavit = {
@@ -35,7 +37,7 @@ export type Affidavit = {
 
 export type AffidavitOptions = {
   readonly logLevel?: string
-  /** Default: a new folder. One that is given is not removed by `stop`, so that another start can follow. */
+  /** Default: a new one of `makeDataFolder`. One that is given is not removed by `stop`: another start can follow. */
   readonly dataFolder?: string
   /** Variables beside PORT, CHAIN_PORT, DATA_DIR and LOG_LEVEL, or in their place. */
   readonly variables?: Readonly<Record<string, string>>
@@ -46,7 +48,7 @@ const READY_TIMEOUT_MS = 90_000
 
 /** Starts the service and waits until it serves. Rejects with what it wrote when it exits instead. */
 export async function startAffidavit(options: AffidavitOptions = {}): Promise<Affidavit> {
-  const dataFolder = options.dataFolder ?? (await mkdtemp(join(tmpdir(), 'affidavit-data-')))
+  const dataFolder = options.dataFolder ?? (await makeDataFolder())
   const { child, output } = launchAffidavit({ ...options, dataFolder })
   const ready = await waitUntilReady(child, output)
   const remove = () => rm(dataFolder, { recursive: true, force: true })
@@ -79,6 +81,13 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
     },
     remove,
   }
+}
+
+/** Makes a data folder whose database is made and migrated, which would take most of a first start. */
+export async function makeDataFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
+  await copyEmbeddedDatabase(join(folder, DATABASE_FOLDER))
+  return folder
 }
 
 /** Starts the service without waiting for it: for starts that fail. */

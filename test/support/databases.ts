@@ -49,7 +49,7 @@ function createFolders() {
     async locate() {
       const dataFolder = await mkdtemp(path.join(tmpdir(), 'affidavit-embedded-'))
       folders.push(dataFolder)
-      await cp(await prepareTemplate(), dataFolder, { recursive: true })
+      await copyEmbeddedDatabase(dataFolder)
       return { dataFolder }
     },
     async stop() {
@@ -60,9 +60,13 @@ function createFolders() {
 
 const HOUSE = path.join(import.meta.dirname, '..', '..')
 
+/** Puts a migrated, closed embedded database into a folder. Making one takes seconds, copying it a fraction of one. */
+export async function copyEmbeddedDatabase(folder: string): Promise<void> {
+  await cp(await prepareTemplate(), folder, { recursive: true })
+}
+
 /**
- * Gives a folder with a migrated, closed embedded database. Making one takes seconds, copying it a fraction of one; so
- * it is kept beside the packages, under a name that changes with the migrations and with PGlite.
+ * Gives a folder with a migrated, closed embedded database. It is kept beside the packages, under a name that changes with the migrations and with PGlite.
  */
 async function prepareTemplate(): Promise<string> {
   const cache = path.join(HOUSE, 'node_modules', '.cache', 'affidavit')

@@ -6,7 +6,7 @@ import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-p
 import { awaitFreePort } from '../../../../src/local/free-port.ts'
 import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
 import { type ChainProxy, type ProxyAction, startChainProxy } from '../../../support/chain-proxy.ts'
-import { runCli } from '../../../support/run-cli.ts'
+import { runCommandWith } from '../../../support/run-command.ts'
 
 const deployer = new Wallet(`0x${'d1'.repeat(32)}`)
 const KEY = deployer.privateKey
@@ -42,7 +42,7 @@ afterEach(async () => {
 const deploy = (
   words: readonly string[] = [],
   variables: Readonly<Record<string, string>> = { DEPLOYER_PRIVATE_KEY: KEY },
-) => runCli(['contract', 'deploy', '--rpc', proxy.url, ...words], { variables })
+) => runCommandWith(variables, 'contract', 'deploy', '--rpc', proxy.url, ...words)
 
 const code = () => rpc.call('eth_getCode', [DEPLOYMENT.address, 'latest'])
 const nonce = async (block = 'latest') =>
@@ -158,8 +158,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
   })
 
   it('a chain that does not answer', async () => {
-    const words = ['contract', 'deploy', '--rpc', 'http://127.0.0.1:9']
-    const run = await runCli(words, { variables: { DEPLOYER_PRIVATE_KEY: KEY } })
+    const run = await deploy(['--rpc', 'http://127.0.0.1:9'])
     expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('no connection to the chain')])
   }, 60_000)
 

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAccounts } from '../../../../src/accounts/accounts.ts'
@@ -10,17 +9,19 @@ import { createOperations } from '../../../../src/accounts/operations.ts'
 import { openControl } from '../../../../src/start/control.ts'
 import { startDatabase } from '../../../../src/start/database.ts'
 import { makePrivateFolder } from '../../../../src/start/private-folder.ts'
+import { makeDataFolder } from '../../../support/affidavit.ts'
 import { secretOf } from '../../../support/key-secret.ts'
 import { runCli } from '../../../support/run-cli.ts'
+import { runCommandWith } from '../../../support/run-command.ts'
 
 let dataFolder = ''
 
 beforeAll(async () => {
-  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-keys-'))
+  dataFolder = await makeDataFolder()
 })
 afterAll(() => rm(dataFolder, { recursive: true, force: true }))
 
-const keys = (...words: string[]) => runCli(['keys', ...words], { variables: { DATA_DIR: dataFolder } })
+const keys = (...words: string[]) => runCommandWith({ DATA_DIR: dataFolder }, 'keys', ...words)
 
 async function openKeys() {
   const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
@@ -54,8 +55,7 @@ async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void
 
 /** What holds of accounts, and of keys with options, when the gateway's tiers are known. */
 async function tryAccounts(): Promise<void> {
-  const accounts = (...words: string[]) =>
-    runCli(['accounts', ...words], { variables: { DATA_DIR: dataFolder } })
+  const accounts = (...words: string[]) => runCommandWith({ DATA_DIR: dataFolder }, 'accounts', ...words)
   expect((await accounts('create', 'Bea', '--tier', 'gold')).code).toBe(0)
   expect((await accounts('list')).stdout).toMatch(/Bea +gold +\d{4}-/)
   expect((await accounts('set-tier', 'Bea')).code).toBe(0)
@@ -128,14 +128,14 @@ describe('affidavit keys', () => {
 
   it('says so when a process without a control socket has the folder', { timeout: 120_000 }, async () => {
     const { database } = await openKeys()
-    const run = await keys('list')
+    const run = await runCli(['keys', 'list'], { variables: { DATA_DIR: dataFolder } })
     await database.close()
     expect(run.code).toBe(1)
     expect(run.stderr).toContain(`process ${process.pid} has it open`)
   })
 
   it('says so when there is no data folder', async () => {
-    const run = await runCli(['keys', 'list'], { variables: { DATA_DIR: join(dataFolder, 'none') } })
+    const run = await runCommandWith({ DATA_DIR: join(dataFolder, 'none') }, 'keys', 'list')
     expect(run).toMatchObject({ code: 1, stderr: expect.stringContaining('there is no data folder') })
   })
 })

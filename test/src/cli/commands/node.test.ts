@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { runCli } from '../../../support/run-cli.ts'
+import { runCommandWith } from '../../../support/run-command.ts'
 import { answerWith, type ScriptedBackend, startScriptedBackend } from '../../../support/scripted-backend.ts'
 import {
   NODE_ID,
@@ -30,7 +31,9 @@ beforeEach(async () => {
 })
 afterEach(() => Promise.all([gateway.stop(), backend.stop()]))
 
-const node = (...words: string[]) => runCli(['node', ...words], { variables })
+/** `run` stays, and listens to signals: so it is a process. */
+const node = (...words: string[]) =>
+  words[0] === 'run' ? runCli(['node', ...words], { variables }) : runCommandWith(variables, 'node', ...words)
 
 describe('affidavit node', () => {
   it('makes a node', async () => {
@@ -91,7 +94,15 @@ describe('affidavit node', () => {
   })
 
   it('exits 2 for a configuration with faults, telling all of them', async () => {
-    const { code, stderr } = await runCli(['node', 'run', '--url', 'nonsense', '--benchmark-ms', '1'])
+    const { code, stderr } = await runCommandWith(
+      {},
+      'node',
+      'run',
+      '--url',
+      'nonsense',
+      '--benchmark-ms',
+      '1',
+    )
     expect(code).toBe(2)
     for (const name of ['AFFIDAVIT_URL', 'AFFIDAVIT_API_KEY', 'NODE_ID', 'BENCHMARK_MS'])
       expect(stderr).toContain(`${name}: expected`)
