@@ -9,9 +9,7 @@ import type { Authenticator } from '../api/authenticate.ts'
 import { rootRoute } from '../api/openapi/routes.ts'
 import type { Route } from '../api/route.ts'
 import { createChatCompletions } from '../chat/chat-completions.ts'
-import { createModelOutcomes, noteOutcomes } from '../chat/model-outcomes.ts'
-import { modelRoutes } from '../chat/model-routes.ts'
-import { createModels, type UpstreamModel } from '../chat/models.ts'
+import { createModels, modelRoutes, type UpstreamModel } from '../chat/models.ts'
 import { chatRoutes } from '../chat/routes.ts'
 import type { Embeddings } from '../embeddings/embeddings.ts'
 import { embeddingRoutes } from '../embeddings/routes.ts'
@@ -42,6 +40,12 @@ import { historyRoutes } from '../verified/history-routes.ts'
 import { logRoutes } from '../verified/log-routes.ts'
 import { createLogs, type HeadPageSources } from '../verified/logs.ts'
 import type { LogsStore } from '../verified/logs-store.ts'
+import {
+  createModelOutcomes,
+  createVerifiedModels,
+  noteOutcomes,
+  verifiedModelRoutes,
+} from '../verified/models.ts'
 import type { RecordsStore } from '../verified/records-store.ts'
 import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from '../verified/verified-completions.ts'
 
@@ -127,11 +131,11 @@ export function listRoutes(dependencies: AppDependencies): readonly Route[] {
   const { isHistoryOpen: isOpen, bodyBytesMax } = settings
   const outcomes = createModelOutcomes(now)
   const verified = { enclaves, committer, credentials, commitTimeoutMs: COMMIT_TIMEOUT_MS, log }
+  const offered = { enclaves, providerModels: settings.providerModels, startedAt: Math.floor(now() / 1000) }
   const models = createModels({
-    ...{ dispatcher: nodes.dispatcher, enclaves, credentials, outcomes },
-    providerModels: settings.providerModels,
+    ...offered,
+    dispatcher: nodes.dispatcher,
     listUpstream: () => listUpstreamModels(upstream),
-    startedAt: Math.floor(now() / 1000),
   })
   const checks = {
     ...dependencies.checks,
@@ -159,6 +163,7 @@ export function listRoutes(dependencies: AppDependencies): readonly Route[] {
     ...imageRoutes({ ...calls, ...upstream }),
     rootRoute,
     ...modelRoutes(models),
+    ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
     ...attestationRoutes(createAttestations({ enclaves, now: () => performance.now() })),
     ...healthRoutes(createReadiness(checks, () => performance.now())),
     ...embeddingRoutes({ ...calls, ...upstream }),

@@ -45,7 +45,6 @@ export const ROOMS: readonly string[] = [
 const STILL_UP = new Set<string>([
   'src/accounts -> src/verified',
   'src/accounts -> src/chat',
-  'src/chat -> src/verified',
   'src/observability -> src/chain',
   'src/observability -> src/enclaves',
   'src/observability -> src/nodes',

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { chooseCredential } from '../../../src/verified/provider-credentials.ts'
+import { ValidationError } from '../../../src/api/errors.ts'
+import { validate } from '../../../src/api/validation.ts'
+import { chooseCredential, credentialHeaders } from '../../../src/verified/provider-credentials.ts'
 import { SCRIPTED_PROVIDERS } from '../../support/scripted-enclave.ts'
 
 const operators = new Map([['openai', 'sk-operator']])
@@ -46,5 +48,36 @@ describe('chooseCredential', () => {
   it('never gives one provider the key of another', () => {
     expect(() => choose('gpt-4o', null, new Map([['demo', 'sk-demo']]))).toThrow()
     expect(choose('demo/echo', null).credential).toBeNull()
+  })
+})
+
+const credentialOf = (header: string | undefined) =>
+  validate('header', credentialHeaders, { 'fine-tune-authorization': header })['fine-tune-authorization']
+
+describe('the credential of a caller', () => {
+  it.each(['sk-1', 'Bearer sk-1', 'bearer sk-1', 'BEARER   sk-1', ' sk-1 '])('takes %j', (header) => {
+    expect(credentialOf(header)).toBe('sk-1')
+  })
+
+  it('takes a key that begins with the letters of the scheme', () => {
+    expect(credentialOf('bearerkey')).toBe('bearerkey')
+  })
+
+  it('is none without the header', () => expect(credentialOf(undefined)).toBeUndefined())
+
+  it.each(['', 'Bearer', 'Bearer ', 'two words', 'Bearer a b', 'ümlaut', 'x'.repeat(4097)])(
+    'refuses %j',
+    (header) => {
+      expect(() => credentialOf(header)).toThrow(ValidationError)
+    },
+  )
+
+  it('does not repeat a refused credential', () => {
+    try {
+      credentialOf('Bearer SECRET WORDS')
+      expect.unreachable()
+    } catch (error) {
+      expect(JSON.stringify(error)).not.toContain('SECRET')
+    }
   })
 })

@@ -1,0 +1,136 @@
+import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import { ApiError } from '../api/errors.ts'
+import type { Route } from '../api/route.ts'
+import { describeModel, type ListedModel, modelListRoutes, offersOf, providersOf } from '../chat/models.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
+import { LruMap } from '../runtime/lru-map.ts'
+import { credentialHeaders, hasCredential } from './provider-credentials.ts'
+import type { VerifiedCall, VerifiedCompletions, VerifiedEvent } from './verified-completions.ts'
+
+/** Lists the models that can be verified now: that a provider serves whose credential is there, or of every provider with a caller's own. */
+type VerifiedModels = (callerCredential: string | null) => readonly ListedModel[]
+
+/** Verified models, by the enclaves' provider tables. None while the enclaves are away. */
+export function createVerifiedModels({
+  enclaves,
+  providerModels,
+  credentials,
+  outcomes,
+  startedAt,
+}: {
+  readonly enclaves: Pick<EnclavePool, 'identities'>
+  /** Model ids, by configuration. */
+  readonly providerModels: readonly string[]
+  /** The operator's credentials, by provider name. */
+  readonly credentials: ReadonlyMap<string, string>
+  readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
+  /** When the gateway started, Unix seconds. */
+  readonly startedAt: number
+}): VerifiedModels {
+  /** A provider said to the operator's credential that it does not have a model: that is nothing to a caller's own. */
+  function isVerifiable(
+    table: readonly ProviderEntry[],
+    call: { readonly model: string; readonly callerCredential: string | null },
+  ): boolean {
+    return (
+      hasCredential(call, table, credentials) &&
+      (call.callerCredential !== null || !outcomes.isMissing(call.model))
+    )
+  }
+
+  return (callerCredential) => {
+    const table = providersOf(enclaves)
+    const owners = new Map(offersOf(table, [...providerModels, ...outcomes.served()]))
+    return [...owners]
+      .filter(([model]) => isVerifiable(table, { model, callerCredential }))
+      .map(([id, owner]) => describeModel({ id, owner, startedAt }))
+  }
+}
+
+/** `GET /v1/verified/models`: what can be verified, and `…/{model}`, one of them. */
+export function verifiedModelRoutes(list: VerifiedModels): readonly Route[] {
+  return modelListRoutes({
+    path: '/v1/verified/models',
+    summaries: ['Models that can be verified now', 'One model that can be verified now'],
+    description:
+      "Of providers whose credential is there; with a Fine-Tune-Authorization of the caller's own, of every provider. A provider may serve more: ids of its patterns are listed when the operator names them, or when a completion of theirs was made.",
+    headers: credentialHeaders,
+    list: (headers) => list(headers['fine-tune-authorization'] ?? null),
+  })
+}
+
+/**
+ * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
+ */
+const OUTCOMES_MAX = 1_000
+/** How long a provider's word that it does not have a model is held against it. */
+const MISSING_MS = 10 * 60_000
+
+/** What became of calls with the operator's credentials, by model. Lasts as long as this process. */
+export type ModelOutcomes = {
+  /** A completion of the model was made. */
+  noteServed(model: string): void
+  /** The provider said 404. */
+  noteMissing(model: string): void
+  /** Models of which completions were made, and that were not missing since. */
+  served(): readonly string[]
+  isMissing(model: string): boolean
+}
+
+/** A memory of nothing. `now`: milliseconds. */
+export function createModelOutcomes(now: () => number): ModelOutcomes {
+  const served = new LruMap<string, true>(OUTCOMES_MAX)
+  const missing = new LruMap<string, number>(OUTCOMES_MAX)
+  const isMissing = (model: string) => now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
+  return {
+    noteServed(model) {
+      missing.delete(model)
+      // The list is for everybody, and the name of a fine-tuned model says whose it is.
+      if (model.startsWith('ft:')) return
+      served.set(model, true)
+    },
+    noteMissing(model) {
+      served.delete(model)
+      missing.set(model, now())
+    },
+    served: () => [...served].map(([model]) => model),
+    isMissing,
+  }
+}
+
+/**
+ * The same completions, whose outcomes are noted. A call with its caller's own credential says
+ * nothing of the operator's.
+ */
+export function noteOutcomes(completions: VerifiedCompletions, outcomes: ModelOutcomes): VerifiedCompletions {
+  const isOperators = ({ callerCredential }: VerifiedCall) => callerCredential === null
+
+  async function noting<Answer>(call: VerifiedCall, ask: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await ask()
+    } catch (error) {
+      const isUnknown = error instanceof ApiError && error.code === 'provider_refused' && error.status === 404
+      if (isUnknown && isOperators(call)) outcomes.noteMissing(call.request.model)
+      throw error
+    }
+  }
+
+  async function* notingRecord(
+    call: VerifiedCall,
+    events: AsyncIterable<VerifiedEvent>,
+  ): AsyncGenerator<VerifiedEvent> {
+    for await (const event of events) {
+      if (event.kind === 'record' && isOperators(call)) outcomes.noteServed(call.request.model)
+      yield event
+    }
+  }
+
+  return {
+    async complete(call) {
+      const record = await noting(call, () => completions.complete(call))
+      if (isOperators(call)) outcomes.noteServed(call.request.model)
+      return record
+    },
+    stream: async (call) => notingRecord(call, await noting(call, () => completions.stream(call))),
+  }
+}
