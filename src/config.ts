@@ -1,30 +1,18 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
+import { anchoringOf, CHAIN_FIELDS, type ChainConfig, chainFaults, REMOTE_CHAIN } from './chain/settings.ts'
 import {
   ENCLAVE_FIELDS,
   type EnclaveSource,
   enclaveOf,
   type ReleasesConfig,
+  releaseFaults,
   releasesOf,
 } from './enclaves/settings.ts'
-import { findGatewayFaults, MAX_FEE_PER_GAS_GWEI, MAX_PRIORITY_FEE_GWEI } from './gateway-faults.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
-import {
-  flag,
-  form,
-  integer,
-  list,
-  oneOf,
-  origins,
-  port,
-  positiveNumber,
-  privateKey,
-  secret,
-  text,
-  url,
-} from './runtime/fields.ts'
+import { flag, form, integer, list, oneOf, origins, port, secret, text, url } from './runtime/fields.ts'
 import { type Environment, pickVariables, readSettings } from './runtime/read-settings.ts'
-import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamOf } from './upstream/settings.ts'
+import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamFaults, upstreamOf } from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
 
@@ -56,31 +44,7 @@ const schema = z.object({
   /** Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in DATA_DIR. */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
 
-  /** JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it. */
-  CHAIN_RPC_URL: url(['http', 'https']).optional(),
-  /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
-  RELAYER_PRIVATE_KEY: privateKey.optional(),
-  /** Address of the deployed anchor contract, 0x and 40 hex digits. */
-  CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
-  /**
-   * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is signed for it. Default:
-   * whatever the endpoint says; with it, the gateway also starts while the endpoint cannot be reached.
-   */
-  CHAIN_ID: integer({ min: 1, max: 999_999_999_999_999 }).optional(),
-  /** TCP port of the local chain. Default 8545, where tools look for one; 0 takes any free one, which is printed. */
-  CHAIN_PORT: port.default(8545),
-  /**
-   * Blocks on top of an anchor's after which it is no longer expected to be reorganised away (it is watched even so).
-   * Default 12 with CHAIN_RPC_URL, a common choice for Ethereum; 1 on the local chain, which has no reorganisations.
-   */
-  CONFIRMATIONS: integer({ min: 1, max: 10_000 }).optional(),
-  /**
-   * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so its cap must
-   * outlast price spikes; the chain charges the going price only (EIP-1559).
-   */
-  MAX_FEE_PER_GAS_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_FEE_PER_GAS_GWEI),
-  /** Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor. */
-  MAX_PRIORITY_FEE_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_PRIORITY_FEE_GWEI),
+  ...CHAIN_FIELDS,
 
   /**
    * How often the enclave attests the state of its log over a recent block's hash, milliseconds. Default 600000 (10 min):
@@ -167,7 +131,7 @@ export type GatewayConfig = {
   /** Null: embedded in the data folder. */
   readonly databaseUrl: string | null
   readonly chain: ChainConfig
-  readonly fees: { readonly maxFeePerGasWei: bigint; readonly maxPriorityFeePerGasWei: bigint }
+  readonly fees: ReturnType<typeof anchoringOf>['fees']
   readonly confirmations: number
   readonly headAttestationIntervalMs: number
   readonly enclave: EnclaveSource
@@ -181,7 +145,7 @@ export type GatewayConfig = {
   readonly providerModels: readonly string[]
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
-  /** Null: the built-in tiers (src/start/limits.ts). */
+  /** Null: the built-in tiers (src/accounts/limits/tiers.ts). */
   readonly tiersFile: string | null
   /** As browsers send them, or `*`. */
   readonly corsOrigins: readonly string[]
@@ -191,21 +155,9 @@ export type GatewayConfig = {
   readonly upstream: UpstreamConfig
 }
 
-export type ChainConfig =
-  | { readonly kind: 'local'; readonly port: number }
-  | {
-      readonly kind: 'remote'
-      readonly rpcUrl: string
-      /** 0x, lower case. */
-      readonly relayerKey: string
-      /** 0x, lower case. */
-      readonly contract: string
-      readonly chainId: number | null
-    }
-
 /** Gives the gateway's settings, or throws ConfigurationError with every fault. */
 export function readGatewayConfig(environment: Environment = process.env): GatewayConfig {
-  const settings = readSettings(schema, environment, findGatewayFaults)
+  const settings = readSettings(schema, environment, findFaults)
   return {
     isProduction: settings.NODE_ENV === 'production',
     host: settings.HOST,
@@ -219,12 +171,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     traces: tracesOf(settings, 'affidavit-gateway'),
     agentVariables: pickVariables(environment, AGENT_VARIABLES),
     databaseUrl: settings.DATABASE_URL ?? null,
-    chain: chainOf(settings),
-    fees: {
-      maxFeePerGasWei: gweiToWei(settings.MAX_FEE_PER_GAS_GWEI),
-      maxPriorityFeePerGasWei: gweiToWei(settings.MAX_PRIORITY_FEE_GWEI),
-    },
-    confirmations: settings.CONFIRMATIONS ?? (settings.CHAIN_RPC_URL === undefined ? 1 : 12),
+    ...anchoringOf(settings),
     headAttestationIntervalMs: settings.HEAD_ATTESTATION_INTERVAL_MS,
     enclave: enclaveOf(settings, environment),
     releases: releasesOf(settings),
@@ -239,19 +186,6 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     bodyBytesMax: settings.BODY_BYTES_MAX,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
     upstream: upstreamOf(settings),
-  }
-}
-
-function chainOf(settings: Settings): ChainConfig {
-  const { CHAIN_RPC_URL: rpcUrl, RELAYER_PRIVATE_KEY: relayerKey, CONTRACT_ADDRESS: contract } = settings
-  if (rpcUrl === undefined || relayerKey === undefined || contract === undefined)
-    return { kind: 'local', port: settings.CHAIN_PORT }
-  return {
-    kind: 'remote',
-    rpcUrl,
-    relayerKey,
-    contract: contract.toLowerCase(),
-    chainId: settings.CHAIN_ID ?? null,
   }
 }
 
@@ -273,6 +207,38 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
   return new Map(byName.filter((entry): entry is readonly [string, string] => entry[1] !== undefined))
 }
 
-function gweiToWei(gwei: number): bigint {
-  return BigInt(Math.round(gwei * 1e9))
+/** What is wrong with the variables together; each alone is checked by its field. */
+function findFaults(given: Environment): readonly string[] {
+  return [
+    ...chainFaults(given),
+    ...upstreamFaults(given),
+    ...releaseFaults(given),
+    ...(given.NODE_ENV === 'production' ? productionFaults(given) : []),
+  ]
+}
+
+/**
+ * One fault for each embedded, simulated or demonstration part that would be started, and for what
+ * nobody should get unasked.
+ */
+function productionFaults(given: Environment): readonly string[] {
+  const faults: string[] = []
+  if (given.DATABASE_URL === undefined)
+    faults.push('DATABASE_URL: expected in production, which refuses the embedded database')
+  if (REMOTE_CHAIN.every((name) => given[name] === undefined))
+    faults.push(`${REMOTE_CHAIN.join(', ')}: expected in production, which refuses the local chain`)
+  if (given.ENCLAVE_URL === undefined)
+    faults.push(
+      'ENCLAVE_URL: expected in production, which refuses an enclave with a simulated security module',
+      'ENCLAVE_URL: expected in production, which refuses the demo provider',
+    )
+  if (given.LOCAL_ENCLAVES !== undefined)
+    faults.push('LOCAL_ENCLAVES: unexpected in production, which refuses simulated enclaves')
+  if (given.HISTORY_ALL === undefined)
+    faults.push(
+      "HISTORY_ALL: expected in production: false, and each account sees its own completions; true, and everybody reads everybody's prompts",
+    )
+  if (given.DEV_API_KEY !== undefined)
+    faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')
+  return faults
 }

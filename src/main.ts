@@ -2,12 +2,21 @@ import { mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
+import type { GatewayFacts, GatewayReady } from './local/banner.ts'
+import type { Logger } from './observability/logger.ts'
 import { ConfigurationError } from './runtime/read-settings.ts'
+import { StartFailure } from './runtime/starting.ts'
+import { DataFolderInUse } from './storage/errors.ts'
 
-/** The gateway's process: reads its configuration, then serves (src/start/serve.ts). */
+/** What a stop may take beyond the grace for running calls: commits, and the ends of the parts. */
+const STOP_MARGIN_MS = 20_000
+
+/** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
+const SAME_SIGNAL_MS = 500
+
+/** The gateway's process: reads its configuration, then serves until a signal ends it. */
 const config = readConfigOrExit()
 if (!config.isProduction) cacheCompiledCode(config.dataFolder)
-const { serve } = await import('./start/serve.ts')
 await serve(config)
 
 function readConfigOrExit(): GatewayConfig {
@@ -31,4 +40,83 @@ function cacheCompiledCode(dataFolder: string): void {
   } catch {
     // A folder that cannot be made is told of by whoever needs it.
   }
+}
+
+/**
+ * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error the log: readable on a
+ * terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good order, a second one at once; the end of an IPC
+ * channel does too, because it means that the parent is gone. Exit codes: 0 after a stop in good order, else 1.
+ */
+async function serve(config: GatewayConfig): Promise<void> {
+  // What is loaded from here on is kept compiled.
+  const { createLogger, openLogDestination } = await import('./observability/logger.ts')
+  const { compose } = await import('./compose.ts')
+  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
+  const die = (what: string, error: unknown): never => {
+    log.error({ err: error }, what)
+    process.exit(1)
+  }
+  process.on('uncaughtException', (error) => die('uncaught exception', error))
+  process.on('unhandledRejection', (error) => die('unhandled rejection', error))
+  // Whoever read the banner may be gone (`npm start | head`): that is no reason to stop.
+  process.stdout.on('error', () => undefined)
+  const starting = compose(config, log)
+  stopOnSignals({ starting, graceMs: config.shutdownGraceMs, log, die })
+  try {
+    await announce(config, (await starting).facts, log)
+  } catch (error) {
+    if (!(error instanceof StartFailure || error instanceof DataFolderInUse)) die('not started', error)
+    else refuse(error)
+  }
+}
+
+async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger): Promise<void> {
+  log.info(
+    { url: facts.url, chain_id: facts.chain.id, contract: facts.chain.contract, metrics: facts.metricsUrl },
+    'ready',
+  )
+  if (!config.isProduction) {
+    const { writeBanner } = await import('./local/banner.ts')
+    process.stdout.write(writeBanner(config, facts, performance.now()))
+  }
+  const ready: GatewayReady = { kind: 'ready', ...facts }
+  process.send?.(ready)
+}
+
+/** Without a stack: the message says what to mend. */
+function refuse(error: Error): never {
+  console.error(`Affidavit did not start:\n  ${error.message.replaceAll('\n', '\n  ')}`)
+  process.exit(1)
+}
+
+function stopOnSignals({
+  starting,
+  graceMs,
+  log,
+  die,
+}: {
+  readonly starting: Promise<{ stop(): Promise<void> }>
+  readonly graceMs: number
+  readonly log: Logger
+  readonly die: (what: string, error: unknown) => never
+}): void {
+  let stoppingSince: number | null = null
+  const stop = async (signal: string) => {
+    if (stoppingSince !== null) {
+      if (performance.now() - stoppingSince > SAME_SIGNAL_MS) process.exit(1)
+      return
+    }
+    stoppingSince = performance.now()
+    log.info({ signal }, 'stopping')
+    setTimeout(() => die('stop took too long', null), graceMs + STOP_MARGIN_MS).unref()
+    try {
+      const gateway = await starting
+      await gateway.stop()
+      log.info({}, 'stopped')
+      process.exit(0)
+    } catch (error) {
+      die('not stopped in good order', error)
+    }
+  }
+  for (const signal of ['SIGINT', 'SIGTERM', 'disconnect'] as const) process.on(signal, () => stop(signal))
 }

@@ -1,7 +1,6 @@
 import { equalBytes } from '../../attestation/bytes.ts'
 import { ApiError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { RecordsStore, StoredRecord } from '../verified/records-store.ts'
 import { isWithoutResult } from './call-outcome.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 import type { ProcessLease } from './process-lease.ts'
@@ -34,10 +33,13 @@ export type Claim = {
 }
 
 /** What becomes of a call with an Idempotency-Key. */
-export type Claimed =
+export type Claimed<Stored = unknown> =
   | Claim
-  | { readonly kind: 'record'; readonly record: StoredRecord }
+  | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
+
+/** What is asked of a record here: only a whole completion is an answer; one that was broken off may be made anew. */
+export type WholeOrNot = { readonly outcome: string }
 
 /** How long an answer is given again, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
@@ -52,17 +54,18 @@ export const SETTLE_SECONDS = 3
 export const PURGE_INTERVAL_MS = 60_000
 
 /** Answers calls with the same key once. */
-export type Idempotency = {
+export type Idempotency<Stored = unknown> = {
   /**
    * Claims a key, or gives the answer of the call that had it before. Throws ApiError: `idempotency_key_reused` for another
    * request, `idempotency_in_progress` while that call runs, `idempotency_outcome_unknown`, `not_ready`.
    */
-  claim(request: KeyedRequest): Promise<Claimed>
+  claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
 
-export type IdempotencyOptions = {
+export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
-  readonly records: Pick<RecordsStore, 'findByCall'>
+  /** The record of a verified call, by the call's id; null while there is none. */
+  readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
   /** Chooses the enclave for a call, and gives its notary. */
   readonly notary: (model: string) => Promise<string>
@@ -72,7 +75,7 @@ export type IdempotencyOptions = {
    */
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<string | null>
   /** Whether no enclave but those that serve now can ever commit to this database. */
-  readonly isOnlyEnclave: boolean
+  readonly isOnlyEnclave: () => boolean
   /** Milliseconds, monotonic. */
   readonly now: () => number
   readonly log: Logger
@@ -83,7 +86,9 @@ export type IdempotencyOptions = {
  * the enclave with it: so it needs no second write, and survives a kill at any moment. A key is given to another try only
  * when no record can come any more.
  */
-export function createIdempotency(options: IdempotencyOptions): Idempotency {
+export function createIdempotency<Stored extends WholeOrNot>(
+  options: IdempotencyOptions<Stored>,
+): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, AbortController>()
   let purgedAtMs = now()
@@ -117,7 +122,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     store.purge().catch((error) => log.warn({ err: error }, 'idempotency keys not purged'))
   }
 
-  async function claim(request: KeyedRequest): Promise<Claimed> {
+  async function claim(request: KeyedRequest): Promise<Claimed<Stored>> {
     const { accountId, key, requestHash, isVerified } = request
     if (!lease.isHeld()) throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
     const notary = isVerified ? await options.notary(request.model ?? '') : null
@@ -136,10 +141,10 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         await store.abandon({ accountId, key, callId: known.callId })
       throw inProgress()
     }
-    const next = isVerified ? await concludeVerified(options, { call, known, request }) : call
-    if ('outcome' in next) return { kind: 'record', record: next }
-    if (!(await store.takeOver(next, known.callId))) throw inProgress()
-    return open(next, request)
+    const late = isVerified ? await concludeVerified(options, known, request) : null
+    if (late !== null) return { kind: 'record', record: late }
+    if (!(await store.takeOver(call, known.callId))) throw inProgress()
+    return open(call, request)
   }
 
   return {
@@ -156,31 +161,30 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   }
 }
 
-/** Only a whole completion is an answer; one that was broken off may be made anew. */
-async function findAnswer(
-  { records }: Pick<IdempotencyOptions, 'records'>,
+async function findAnswer<Stored extends WholeOrNot>(
+  { findRecord }: Pick<IdempotencyOptions<Stored>, 'findRecord'>,
   { callId }: Pick<CallName, 'callId'>,
-): Promise<StoredRecord | null> {
-  const record = await records.findByCall(callId)
+): Promise<Stored | null> {
+  const record = await findRecord(callId)
   return record?.outcome === 'complete' ? record : null
 }
 
 /**
- * A verified call whose gateway died or gave it up: gives its record; or, when it is certain that none will come, the call
- * that takes its place.
+ * A verified call whose gateway died or gave it up: gives its record; or null when it is certain that none will come, so
+ * that another call may take its place.
  */
-async function concludeVerified(
-  options: IdempotencyOptions,
-  tried: { readonly call: KeyedCall; readonly known: KnownCall; readonly request: KeyedRequest },
-): Promise<StoredRecord | KeyedCall> {
-  const { call, known, request } = tried
+async function concludeVerified<Stored extends WholeOrNot>(
+  options: IdempotencyOptions<Stored>,
+  known: KnownCall,
+  request: KeyedRequest,
+): Promise<Stored | null> {
   if (known.abandonedForSeconds !== null && known.abandonedForSeconds < SETTLE_SECONDS)
     throw inProgress(SETTLE_SECONDS - known.abandonedForSeconds)
   const settled = await options.settleLog(request.abort.signal, known.notary)
   const record = await findAnswer(options, known)
   if (record !== null) return record
-  if (known.notary !== settled && !options.isOnlyEnclave) throw outcomeUnknown()
-  return call
+  if (known.notary !== settled && !options.isOnlyEnclave()) throw outcomeUnknown()
+  return null
 }
 
 function reused(): ApiError {

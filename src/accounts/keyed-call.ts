@@ -2,9 +2,7 @@ import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { callerOf } from '../api/authenticate.ts'
 import type { RouteContext } from '../api/context.ts'
-import type { EventWriter } from '../api/event-writer.ts'
 import { described, faultIssue } from '../api/schemas.ts'
-import { replayChunks } from '../verified/replay-chunks.ts'
 import type { Claim, Claimed, Idempotency } from './idempotency.ts'
 
 /** On an answer that was made before. */
@@ -39,9 +37,9 @@ export const IDEMPOTENCY_ERRORS = [
 ] as const
 
 /** Claims the key for the request that these bytes are, at this path; null without a key. Throws ApiError. */
-export async function claimKey(
+export async function claimKey<Stored>(
   context: RouteContext,
-  idempotency: Idempotency,
+  idempotency: Idempotency<Stored>,
   call: {
     /** Its Idempotency-Key. */
     readonly key: string | undefined
@@ -51,7 +49,7 @@ export async function claimKey(
     readonly model?: string
     readonly abort: AbortController
   },
-): Promise<Claimed | null> {
+): Promise<Claimed<Stored> | null> {
   const { key, body, isVerified, model, abort } = call
   if (key === undefined) return null
   const { accountId } = callerOf(context.state)
@@ -67,31 +65,6 @@ export async function claimKey(
 /** The claim, of a call that is to be made; null without a key. */
 export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
-}
-
-/**
- * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`
- * puts the proof of a verified one into its last chunk. The chunks are not those that were first
- * given, so they must assemble to the signed response, with its usage. For a caller who asked for
- * no usage chunk, the last chunk has the usage.
- */
-export async function replayEvents(
-  writer: EventWriter,
-  completion: string,
-  {
-    includesUsage,
-    withProof = null,
-  }: { readonly includesUsage: boolean; readonly withProof?: ((chunk: string) => string) | null },
-): Promise<void> {
-  const { chunks, usage } = replayChunks(JSON.parse(completion))
-  const given = [...chunks, ...(includesUsage && usage !== null ? [usage] : [])]
-  const texts = given.map((chunk) => JSON.stringify(chunk))
-  const last = given.at(-1)
-  if (withProof !== null && last !== undefined) {
-    const whole = usage === null ? last : { ...last, usage: usage.usage ?? null }
-    texts.splice(-1, 1, withProof(JSON.stringify(whole)))
-  }
-  writer.end([...texts, '[DONE]'].map((text) => `data: ${text}\n\n`).join(''))
 }
 
 /**

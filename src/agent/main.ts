@@ -1,5 +1,4 @@
-import { openLogDestination } from '../observability/log-destination.ts'
-import { createLogger } from '../observability/logger.ts'
+import { createLogger, openLogDestination } from '../observability/logger.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'

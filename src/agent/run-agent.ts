@@ -1,5 +1,5 @@
 import type { Logger } from '../observability/logger.ts'
-import { openTraces } from '../observability/tracer.ts'
+import { openTraces } from '../observability/traces.ts'
 import { VERSION } from '../runtime/version.ts'
 import { startAgent } from './agent.ts'
 import type { BenchmarkProgress } from './benchmark.ts'

@@ -1,5 +1,5 @@
 import { SpanKind, SpanStatusCode, type Tracer } from '@opentelemetry/api'
-import { contextOf } from '../observability/tracer.ts'
+import { contextOf } from '../observability/traces.ts'
 import type { RunWatcher } from './runs.ts'
 
 /**

@@ -1,3 +1,5 @@
+import { DatabaseAwayError } from '../storage/errors.ts'
+
 /** How an error code is answered: its status, and what a client should know about trying again. */
 type ErrorRule = {
   readonly status: number
@@ -147,14 +149,6 @@ export class CallerLeftError extends Error {
   constructor() {
     super('the caller closed the connection')
   }
-}
-
-/**
- * There is no connection to the database, or the one that a query ran on broke: whether that query was carried out is not known.
- * The driver's error is the cause.
- */
-export class DatabaseAwayError extends Error {
-  override readonly name = 'DatabaseAwayError'
 }
 
 /** What `error.type` may be. */

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import {
   createServer,
   type IncomingMessage,
@@ -6,7 +7,8 @@ import {
   type ServerResponse,
   STATUS_CODES,
 } from 'node:http'
-import type { Socket } from 'node:net'
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
+import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode, errorEnvelope } from './errors.ts'
 
@@ -110,4 +112,37 @@ function refuseMalformed(error: NodeJS.ErrnoException, socket: Socket, due: read
 const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   HPE_HEADER_OVERFLOW: ['headers_too_large', `Expected at most ${HEADER_BYTES_MAX} bytes of headers`],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'Expected the request to be sent sooner'],
+}
+
+/** Where to listen; port 0 takes a free one. */
+export type Address = { readonly host: string; readonly port: number }
+
+/** Begins to listen; gives the address, as a URL. Rejects with StartFailure. */
+export async function listenAt(
+  { host, port: wanted }: Address,
+  server: { listen(at: Address): Promise<AddressInfo> },
+): Promise<string> {
+  const at = { host, port: wanted }
+  const { address, family, port } = await server.listen(at).catch((error) => refuseAddress(at, error))
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
+}
+
+/** Tells of a taken port at once, and not after all parts were started for nothing. Rejects with StartFailure. */
+export async function tryAddress({ host, port }: Address): Promise<void> {
+  const server = createTcpServer()
+  try {
+    server.listen({ host, port })
+    await once(server, 'listening').catch((error) => refuseAddress({ host, port }, error))
+  } finally {
+    await new Promise((resolve) => server.close(resolve))
+  }
+}
+
+function refuseAddress({ host, port }: Address, error: unknown): never {
+  const code = systemCodeOf(error)
+  const reason =
+    code === 'EADDRINUSE'
+      ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
+      : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
+  throw new StartFailure(`gateway: ${reason}`)
 }

@@ -6,11 +6,9 @@ import {
   claimOf,
   IDEMPOTENCY_ERRORS,
   idempotencyHeaders,
-  replayEvents,
   underClaim,
 } from '../accounts/keyed-call.ts'
 import { admitCall } from '../accounts/limit-calls.ts'
-import { estimateChatTokens } from '../accounts/limits/estimate.ts'
 import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
@@ -19,6 +17,8 @@ import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
 import { type ChatRequest, chatRequest } from './chat-request.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
+import { replayEvents } from './replay.ts'
+import { estimateChatTokens } from './token-estimates.ts'
 
 /** Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them further, by model. */
 export const CHAT_CALLS_MAX = 4_096

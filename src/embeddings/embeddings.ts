@@ -1,12 +1,13 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
 import { runAll } from '../runtime/run-all.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import type { Endpoint } from '../upstream/endpoint.ts'
+import { type Endpoint, type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
 import { EndpointError } from '../upstream/endpoint-error.ts'
-import type { EmbeddingModel } from '../upstream/settings.ts'
+import type { EmbeddingModel, EmbeddingsConfig } from '../upstream/settings.ts'
+import { loadCl100k } from './byte-pairs.ts'
 import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
-import type { TokenCounter } from './token-counter.ts'
+import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
 /** Tokens that go into one request to the endpoint: OpenAI refuses more than 300,000. */
 export const BATCH_TOKENS_MAX = 250_000
@@ -45,6 +46,17 @@ export type EmbeddingsOptions = {
     readonly batchInputsMax: number
   } | null
   readonly counter: TokenCounter
+}
+
+/** Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth of that. */
+const ANSWER_BYTES_MAX = 160 * 1024 * 1024
+
+/** Opens the embeddings that the operator configured; null: none, so that there are no models. */
+export function openEmbeddings(config: EmbeddingsConfig | null, openEndpoint: OpenEndpoint): Embeddings {
+  const counter = createTokenCounter(loadCl100k)
+  if (config === null) return createEmbeddings({ source: null, counter })
+  const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
+  return createEmbeddings({ source: { ...config, endpoint }, counter })
 }
 
 /** Service of embeddings, without any knowledge of HTTP. Many inputs go out in batches, of which any failure is the call's. */

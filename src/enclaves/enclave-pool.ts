@@ -59,6 +59,8 @@ export async function startEnclaves({
   onStarted,
   ...options
 }: Omit<EnclavePoolOptions, 'check'> & {
+  /** What makes an enclave none for this gateway; a test's own. */
+  readonly check?: EnclavePoolOptions['check']
   /** What the enclaves sign for. */
   readonly domain: LogDomain
   readonly isProduction: boolean
@@ -73,7 +75,7 @@ export async function startEnclaves({
   const monotonic = () => performance.now()
   const expected = { domain, isProduction, releases: () => releases.entries() }
   const check = createEnclaveCheck({ ...expected, now: Date.now, monotonic })
-  const pool = new EnclavePool({ ...options, check })
+  const pool = new EnclavePool({ check, ...options })
   onStarted(() => pool.close())
   onStarted(() => pool.stopFollowing(endEnclaves))
   releases.onChange(() => void pool.recheck())

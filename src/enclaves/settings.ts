@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
+import { parseReleaseKey } from '../../attestation/release/release-key.ts'
 import { integer, list, sockets, text } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
@@ -81,4 +82,25 @@ export function releasesOf({
   RELEASE_KEY: keys = [],
 }: Pick<Settings, 'ENCLAVE_RELEASES_FILE' | 'RELEASE_KEY'>): ReleasesConfig | null {
   return file === undefined ? null : { file: resolve(file), keys }
+}
+
+/** What is wrong with the variables together. */
+export function releaseFaults(given: Environment): readonly string[] {
+  const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
+  if (file === undefined)
+    return keys === undefined ? [] : ['RELEASE_KEY: expected only together with ENCLAVE_RELEASES_FILE']
+  if (keys === undefined) return ['RELEASE_KEY: expected together with ENCLAVE_RELEASES_FILE']
+  const items = keys.split(',').map((key) => key.trim())
+  return items.every(isReleaseKey)
+    ? []
+    : ['RELEASE_KEY: expected public keys of Ed25519, 64 lower-case hex digits each']
+}
+
+function isReleaseKey(text: string): boolean {
+  try {
+    parseReleaseKey(text)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -1,6 +1,14 @@
+import { randomBytes } from 'node:crypto'
 import { ApiError } from '../api/errors.ts'
+import type { ImageDispatcher } from '../nodes/dispatch.ts'
+import type { Logger } from '../observability/logger.ts'
+import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
+import type { ImagesConfig } from '../upstream/settings.ts'
+import { createEndpointSource } from './endpoint-source.ts'
+import { createFileStore, SWEEP_INTERVAL_MS } from './file-store.ts'
 import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
 import { type ImageStore, type KeptImage, StoreFullError } from './image-store.ts'
+import { createNodeImages } from './node-images.ts'
 
 /** Images that are made on request. */
 export type Images = {
@@ -13,6 +21,39 @@ export type Images = {
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
   /** The image behind an address that was given out, or null. */
   find(id: string): Promise<KeptImage | null>
+}
+
+/** Bytes of one answer: ten images of 1024 pixels, uncompressed and in base64, are 42 MB. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024
+
+/**
+ * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were made are kept in `folder`; `stop` ends
+ * its sweeps.
+ */
+export function openImages({
+  config,
+  nodes,
+  store: { folder, ttlMs, bytesMax },
+  openEndpoint,
+  log,
+}: {
+  readonly config: ImagesConfig | null
+  /** Absent: there are no nodes that make images. */
+  readonly nodes: ImageDispatcher | undefined
+  readonly store: { readonly folder: string; readonly ttlMs: number; readonly bytesMax: number }
+  readonly openEndpoint: OpenEndpoint
+  readonly log: Logger
+}): { readonly images: Images; stop(): void } {
+  const now = Date.now
+  const store = createFileStore({ folder, ttlMs, bytesMax, now, random: randomBytes })
+  const sweep = () => store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
+  const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
+  const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
+  if (config !== null) {
+    const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
+    sources.push(createEndpointSource({ endpoint, models: config.models }))
+  }
+  return { images: createImages({ sources, store, now }), stop: () => clearInterval(sweeper) }
 }
 
 /**

@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { DEVELOPMENT_CHAIN_ID } from '../chain/open-chain.ts'
 import type { Rpc } from '../chain/rpc.ts'
 import { findAnvilBinary } from './anvil-binary.ts'
 import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
-
-/** Chain id of the local chain: anvil's own default, which wallets and tools know as a development chain. */
-export const LOCAL_CHAIN_ID = 31_337
 
 const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
@@ -59,7 +57,7 @@ function argumentsOf(options: {
 }): readonly string[] {
   const { port, stateFile } = options
   return [
-    ...['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(LOCAL_CHAIN_ID)],
+    ...['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(DEVELOPMENT_CHAIN_ID)],
     // No page in a browser may talk to it, and no line per call is written.
     ...['--no-cors', '--quiet'],
     // States of old blocks are not needed and cost memory or disk; transactions and receipts are kept, all of them.

@@ -1,17 +1,16 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
+import { type Chain, DEVELOPMENT_CHAIN_ID, relayerWith } from '../chain/open-chain.ts'
 import { createRpc, type Rpc } from '../chain/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
-import { AnvilFailure, LOCAL_CHAIN_ID, startAnvilProcess } from './anvil-process.ts'
+import { StartFailure } from '../runtime/starting.ts'
+import { AnvilFailure, startAnvilProcess } from './anvil-process.ts'
 import { type ChainState, openChainState } from './chain-state.ts'
 import { type ChainUpkeep, keepUpChain } from './chain-upkeep.ts'
 import { deployContract, LOCAL_CONTRACT } from './contract-deployment.ts'
 import { awaitFreePort } from './free-port.ts'
 import type { GuardedProcess } from './guarded-process.ts'
-import { StartFailure } from './supervised-process.ts'
-
-export { LOCAL_CHAIN_ID } from './anvil-process.ts'
 
 /**
  * The relayer on the local chain: account 8 of the mnemonic that every anvil shows (`test test … junk`). Publicly known
@@ -73,12 +72,31 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
   }
 }
 
+/** What is known of the local chain before it runs, so that the enclave need not wait for it. */
+export const LOCAL_DOMAIN = { chainId: DEVELOPMENT_CHAIN_ID, contract: LOCAL_CONTRACT } as const
+
+/** Starts the local chain in the data folder, as startAnvil does, and connects to it. */
+export async function startLocalChain(options: LocalChainOptions): Promise<Chain> {
+  const anvil = await startAnvil(options)
+  const rpc = createRpc({ url: anvil.rpcUrl })
+  return {
+    rpc,
+    publicUrl: anvil.rpcUrl,
+    ...LOCAL_DOMAIN,
+    relayer: relayerWith(LOCAL_RELAYER_KEY),
+    stop: async () => {
+      await rpc.close()
+      await anvil.stop()
+    },
+  }
+}
+
 type Life = { readonly anvil: GuardedProcess; readonly upkeep: ChainUpkeep }
 
 /** One anvil after another, on one port and one state. */
 class KeptChain implements LocalChain {
   readonly rpcUrl: string
-  readonly chainId = LOCAL_CHAIN_ID
+  readonly chainId = DEVELOPMENT_CHAIN_ID
   readonly contract = LOCAL_CONTRACT
   readonly relayerKey = LOCAL_RELAYER_KEY
   readonly #options: LocalChainOptions & { readonly state: ChainState }

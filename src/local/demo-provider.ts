@@ -1,5 +1,7 @@
 import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
+import type { EmbeddingsConfig, ImagesConfig, OpenAiApi } from '../upstream/settings.ts'
+import { DEMO_EMBEDDING_MODEL, DEMO_IMAGE_MODEL } from './demo/models.ts'
 import type { DemoReady } from './demo/ready.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
@@ -34,4 +36,22 @@ export function startDemoProvider(
 
 function isReady(notice: unknown): notice is DemoReady {
   return typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+}
+
+const DEMO_TIMEOUT_MS = 60_000
+const DEMO_BATCH_INPUTS_MAX = 128
+
+/** Embeddings of the demo provider at this origin; null where none runs. */
+export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
+  if (origin === null) return null
+  return { ...demoApi(origin), models: [DEMO_EMBEDDING_MODEL], batchInputsMax: DEMO_BATCH_INPUTS_MAX }
+}
+
+/** The same for images. */
+export function demoImages(origin: string | null): ImagesConfig | null {
+  return origin === null ? null : { ...demoApi(origin), models: [DEMO_IMAGE_MODEL] }
+}
+
+function demoApi(origin: string): OpenAiApi {
+  return { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
 }

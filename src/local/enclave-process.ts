@@ -1,8 +1,12 @@
 import { join } from 'node:path'
+import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Logger } from '../observability/logger.ts'
+import { StartFailure, settleAll } from '../runtime/starting.ts'
+import type { Home } from '../storage/data-folder.ts'
+import { startDemoProvider } from './demo-provider.ts'
 import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
-import { StartFailure, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** What the enclave's process says in its ready line (enclave/main.ts). */
 export type EnclaveReady = {
@@ -25,6 +29,79 @@ export type EnclaveOptions = {
   readonly shutdownGraceMs: number
   /** What the operator set for it (enclave/config.ts). */
   readonly variables: Readonly<Record<string, string>>
+}
+
+/** Enclaves of this process's own, and the demo provider that they can reach. */
+export type LocalEnclaves = {
+  /** Where they listen. */
+  readonly socketPaths: readonly string[]
+  /** Certificate of the root that their attestation documents lead to. */
+  readonly rootFile: string
+  /** Where the demo provider listens. */
+  readonly demoOrigin: string
+  stop(): Promise<void>
+}
+
+/**
+ * Starts `count` enclave processes with simulated security modules, and the demo provider, with the variables that are meant for each.
+ * `domain` is that of the chain. All of them run, or none: rejects with StartFailure.
+ */
+export async function startLocalEnclaves(
+  {
+    count,
+    variables,
+    demoVariables,
+    home,
+    domain,
+    shutdownGraceMs,
+  }: Pick<EnclaveOptions, 'variables' | 'shutdownGraceMs'> & {
+    readonly count: number
+    readonly demoVariables: Readonly<Record<string, string>>
+    readonly home: Home
+    readonly domain: Promise<LogDomain>
+  },
+  log: Logger,
+): Promise<LocalEnclaves> {
+  const [demo, { chainId, contract }] = await settleAll([startDemoProvider(demoVariables, log), domain])
+  const socketPaths = Array.from({ length: count }, (_, index) =>
+    join(home.privateFolder, index === 0 ? 'enclave.sock' : `enclave-${index + 1}.sock`),
+  )
+  const rootFolder = join(home.dataFolder, 'nsm')
+  const demoOrigin = demo.ready.origin
+  const nsmRootFile = join(rootFolder, 'root.pem')
+  const options = { chainId, contract, demoOrigin, nsmRootFile, shutdownGraceMs, variables }
+  try {
+    const enclaves = await startTogether(
+      socketPaths.map((socketPath) => startEnclaveProcess({ ...options, socketPath }, log)),
+    )
+    return {
+      socketPaths,
+      rootFile: join(rootFolder, 'root.crt.pem'),
+      demoOrigin,
+      stop: async () => {
+        await Promise.all(enclaves.map((enclave) => enclave.stop()))
+        await demo.stop()
+      },
+    }
+  } catch (error) {
+    await demo.stop()
+    throw error
+  }
+}
+
+/** All, or none: those that started are ended again when one did not. */
+async function startTogether<Part extends { stop(): Promise<void> }>(
+  starting: readonly Promise<Part>[],
+): Promise<readonly Part[]> {
+  try {
+    return await settleAll<readonly Part[]>(starting)
+  } catch (error) {
+    const outcomes = await Promise.allSettled(starting)
+    await Promise.all(
+      outcomes.map((outcome) => (outcome.status === 'fulfilled' ? outcome.value.stop() : null)),
+    )
+    throw error
+  }
 }
 
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { StartFailure } from './supervised-process.ts'
+import { StartFailure } from '../runtime/starting.ts'
 
 /** A leftover chain of a gateway that was killed is gone this soon (guard.ts), so its port is waited for. */
 export const PORT_WAIT_MS = 3_000

@@ -1,8 +1,11 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createGatewayClient, type GatewayClient } from '../agent/gateway-client.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createGatewayClient, type GatewayClient, GatewayError } from '../agent/gateway-client.ts'
 import type { AgentReady } from '../agent/run-agent.ts'
 import type { Logger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
+import { reachableUrl } from './banner.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** File of the data folder that keeps the id of the node which is made on first start. */
@@ -32,6 +35,32 @@ const STOP_MARGIN_MS = 3_000
 /** A demonstration answers at once, however long it is measured: every model of it, in less than a second. */
 const BENCHMARK_MS = 150
 const BENCHMARK_CONCURRENCY = 2
+
+/** How long a start waits until the agent serves: a demonstration that was told to be slow is measured longer than that. */
+export const SERVING_TIMEOUT_MS = 5_000
+const SERVING_POLL_MS = 20
+
+/**
+ * Starts a node agent in front of the demo provider, so that plain chat is served from the first minute, and waits a
+ * while until it does. `gatewayUrl` is where the gateway serves already. Rejects with StartFailure.
+ */
+export async function startDemoAgent(
+  options: NodeAgentOptions & {
+    /** Whether any node serves. */
+    readonly isServed: () => boolean
+  },
+  log: Logger,
+): Promise<SupervisedProcess<AgentReady>> {
+  try {
+    const agent = await startNodeAgent({ ...options, gatewayUrl: reachableUrl(options.gatewayUrl) }, log)
+    const deadline = performance.now() + SERVING_TIMEOUT_MS
+    while (!options.isServed() && performance.now() < deadline) await sleep(SERVING_POLL_MS)
+    return agent
+  } catch (error) {
+    if (error instanceof GatewayError) throw new StartFailure(`node agent: ${error.message}`)
+    throw error
+  }
+}
 
 /**
  * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made on first start, and again

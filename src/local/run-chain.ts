@@ -1,6 +1,6 @@
 import { createLogger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './anvil.ts'
-import { StartFailure } from './supervised-process.ts'
 
 /** What run-chain tells the parent that started it. */
 export type ChainReady = {

@@ -32,8 +32,6 @@ export type SupervisedProcess<Ready> = {
   stop(): Promise<void>
 }
 
-export { StartFailure } from '../runtime/starting.ts'
-
 /** Pause before a process that ended is started again: doubled from the first to the last. */
 export const RESTART_PAUSE_MIN_MS = 100
 export const RESTART_PAUSE_MAX_MS = 10_000

@@ -45,6 +45,13 @@ export function createLogger(options: {
   )
 }
 
+/** Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. */
+export async function openLogDestination(): Promise<DestinationStream> {
+  if (!process.stderr.isTTY) return pino.destination({ dest: 2, sync: true })
+  const { default: pretty } = await import('pino-pretty')
+  return pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss.l' })
+}
+
 /** Members whose values never reach a log, compared without case, `_` and `-`. */
 export const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   ...['authorization', 'finetuneauthorization', 'cookie', 'headers', 'xaffidavitcall'],

@@ -1,8 +1,10 @@
 import { ApiError } from '../api/errors.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import type { Endpoint } from '../upstream/endpoint.ts'
+import type { Endpoint, OpenEndpoint } from '../upstream/endpoint.ts'
 import { EndpointError } from '../upstream/endpoint-error.ts'
+import type { SearchConfig } from '../upstream/settings.ts'
 import type { SearchAdapter, SearchQuery } from './adapter.ts'
+import { SEARCH_ADAPTERS } from './providers.ts'
 import { normaliseResults } from './results.ts'
 
 /** A valid call for a search. */
@@ -25,6 +27,17 @@ export type SearchSource = {
   readonly endpoint: Pick<Endpoint, 'ask'>
   /** Empty for a provider without keys. */
   readonly apiKey: string
+}
+
+/** Bytes of one answer of a search provider: usual ones have 100 KB. */
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+
+/** Opens the search that the operator configured; null for none. */
+export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEndpoint): WebSearch {
+  if (config === null) return createWebSearch(null)
+  const { provider, url, apiKey, timeoutMs } = config
+  const endpoint = openEndpoint({ url, headers: {}, timeoutMs, answerBytesMax: ANSWER_BYTES_MAX })
+  return createWebSearch({ adapter: SEARCH_ADAPTERS[provider], endpoint, apiKey: apiKey ?? '' })
 }
 
 /** Service of web search, through one provider; null for none. */

@@ -1,5 +1,9 @@
-import { type Dialect, Kysely } from 'kysely'
+import { join } from 'node:path'
+import { type Dialect, Kysely, sql } from 'kysely'
+import type { Logger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
 import { openEmbedded } from './embedded.ts'
+import { DatabaseUnfit, DataFolderInUse } from './errors.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
 import type { Queries, Tables } from './tables.ts'
@@ -8,8 +12,8 @@ import type { Queries, Tables } from './tables.ts'
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
- * An open, migrated database. Stores are made from it; only src/stores looks inside.
- * The same queries and types work on both kinds (tables.ts).
+ * An open, migrated database. Stores are made from it; only storage/ and the stores of the rooms
+ * (…-store.ts) look inside. The same queries and types work on both kinds (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
@@ -51,4 +55,39 @@ export async function openDatabase(
     throw error
   }
   return { kind: 'url' in location ? 'postgres' : 'embedded', queries, commits, close }
+}
+
+/** Folder of the embedded database within the data folder. */
+export const DATABASE_FOLDER = 'database'
+
+/**
+ * Opens the Postgres server at `url`, or without one the embedded database in the data folder, and migrates it. Rejects
+ * with StartFailure, whose message never holds the URL.
+ */
+export async function startDatabase(
+  { url, dataFolder }: { readonly url: string | null; readonly dataFolder: string },
+  log: Pick<Logger, 'warn'>,
+): Promise<Database> {
+  const location = url === null ? { dataFolder: join(dataFolder, DATABASE_FOLDER) } : { url }
+  try {
+    return await openDatabase(location, (error) => log.warn({ err: error }, 'database connection broke'))
+  } catch (error) {
+    const what = 'url' in location ? 'DATABASE_URL' : `the embedded database in ${location.dataFolder}`
+    throw new StartFailure(describe(error, what), { cause: error })
+  }
+}
+
+function describe(error: unknown, what: string): string {
+  const isTold =
+    error instanceof StartFailure || error instanceof DataFolderInUse || error instanceof DatabaseUnfit
+  if (isTold) return `database: ${error.message}`
+  // Refused connections to several addresses come as one error without a message of its own.
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  const reason = first instanceof Error ? first.message : 'unknown fault'
+  return `database: ${what} cannot be used: ${reason}`
+}
+
+/** Asks the database for the least there is. Rejects with the driver's error when it does not answer. */
+export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
+  await sql`select 1`.execute(queries)
 }

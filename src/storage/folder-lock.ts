@@ -1,16 +1,6 @@
 import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-
-/** Another process has the data folder open. Stop it, or give this one a folder of its own. */
-export class DataFolderInUse extends Error {
-  override readonly name = 'DataFolderInUse'
-  constructor(folder: string, pid: number) {
-    super(
-      `expected the data folder for ourselves, but process ${pid} has it open: ${folder}. ` +
-        'Stop that process, or set DATA_DIR to another folder.',
-    )
-  }
-}
+import { DataFolderInUse } from './errors.ts'
 
 /** A held lock; `release` gives the folder back. */
 export type FolderLock = { release(): Promise<void> }

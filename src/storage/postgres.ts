@@ -7,8 +7,8 @@ import {
   type PostgresQueryResult,
 } from 'kysely'
 import pg from 'pg'
-import { DatabaseAwayError } from '../api/errors.ts'
-import { parseInt8 } from './int8.ts'
+import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
+import { parseInt8 } from './tables.ts'
 
 /** Limits of the connections to a Postgres server. */
 export type PostgresLimits = {
@@ -33,11 +33,6 @@ export const POSTGRES_LIMITS: PostgresLimits = {
   statementTimeoutMs: 15_000,
   queryTimeoutMs: 17_000,
   keepAliveAfterMs: 10_000,
-}
-
-/** The server is reachable, but its settings would break a promise; the message says which and what to do. */
-export class DatabaseUnfit extends Error {
-  override readonly name = 'DatabaseUnfit'
 }
 
 /** A database that is ready for Kysely. Where a dialect is null, its queries share the one connection of `dialect`. */

@@ -1,6 +1,7 @@
 import { type Dispatcher, Pool } from 'undici'
 import { EndpointError } from './endpoint-error.ts'
 import { readRefusal } from './refusal.ts'
+import type { OpenAiApi } from './settings.ts'
 
 /** Connections to one service; calls beyond that wait for one. */
 export const ENDPOINT_CONNECTIONS_MAX = 64
@@ -37,6 +38,18 @@ export type EndpointOptions = {
   /** For a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
+}
+
+/** Opens what a room calls; whoever gives it closes it. */
+export type OpenEndpoint = (options: EndpointOptions) => Endpoint
+
+/** Options of an API in OpenAI's form, of which one answer has at most `answerBytesMax`. */
+export function openAiOptions(
+  { url, apiKey, timeoutMs }: OpenAiApi,
+  answerBytesMax: number,
+): EndpointOptions {
+  const headers: Record<string, string> = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
+  return { url, headers, timeoutMs, answerBytesMax }
 }
 
 /** Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing is sent before a call. */

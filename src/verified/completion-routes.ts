@@ -1,18 +1,15 @@
 import { z } from 'zod'
 import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../attestation/completion-hash.ts'
 import { isWithoutResult } from '../accounts/call-outcome.ts'
-import { usedTokensOf } from '../accounts/completion-usage.ts'
 import type { Claim, Idempotency } from '../accounts/idempotency.ts'
 import {
   claimKey,
   claimOf,
   IDEMPOTENCY_ERRORS,
   idempotencyHeaders,
-  replayEvents,
   underClaim,
 } from '../accounts/keyed-call.ts'
 import { admitCall } from '../accounts/limit-calls.ts'
-import { estimateChatTokens, estimatePromptTokens } from '../accounts/limits/estimate.ts'
 import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import type { ApiError } from '../api/errors.ts'
@@ -20,6 +17,8 @@ import type { EventWriter } from '../api/event-writer.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatRequest, chatRequestWith } from '../chat/chat-request.ts'
 import { chatChunk } from '../chat/completion-replies.ts'
+import { replayEvents } from '../chat/replay.ts'
+import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../chat/token-estimates.ts'
 import { credentialHeaders } from './provider-credentials.ts'
 import { verifiedCompletion } from './record-replies.ts'
 import { createReplyText, lastChunkText, proofChunkText } from './record-text.ts'
@@ -52,7 +51,7 @@ export function verifiedCompletionRoutes({
 }: {
   readonly completions: VerifiedCompletions
   readonly limiter: Pick<RateLimiter, 'admit'>
-  readonly idempotency: Idempotency
+  readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
 }): readonly Route[] {
   return [

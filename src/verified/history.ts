@@ -1,4 +1,5 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
+import type { Logger } from '../observability/logger.ts'
 import { fillPage, recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
@@ -60,4 +61,16 @@ export function createHistory(options: {
 function unknownCursor(): ValidationError {
   const msg = 'Input should be the cursor of a page of this list'
   return new ValidationError([{ loc: ['query', 'cursor'], msg, type: 'value_error' }])
+}
+
+/**
+ * Warns when every account may read everybody's completions. Not in development: there all accounts
+ * are one's own.
+ */
+export function warnOfOpenHistory(
+  { isHistoryOpen, isProduction }: { readonly isHistoryOpen: boolean; readonly isProduction: boolean },
+  log: Pick<Logger, 'warn'>,
+): void {
+  if (isHistoryOpen && isProduction)
+    log.warn({}, "HISTORY_ALL is true: every account reads everybody's prompts and answers")
 }

@@ -58,7 +58,7 @@ type Stage = {
 
 async function openStage(random: Random): Promise<Stage> {
   const backend = await startScriptedBackend(backendScript(random), MODELS)
-  const stage = await openPlainStage({ limits: LIMITS, settings: { logsRequests: false } })
+  const stage = await openPlainStage({ limits: LIMITS, settings: { logLevel: 'warn' } })
   const proxy = await startFaultyProxy(stage.gateway.port)
   const modelsOf = (position: number) =>
     [0, 1].map((offset) => MODELS[(position + offset) % MODELS.length] ?? '')

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DATABASE_FOLDER } from '../../src/start/database.ts'
-import type { GatewayReady } from '../../src/start/serve.ts'
+import type { GatewayReady } from '../../src/local/banner.ts'
+import { DATABASE_FOLDER } from '../../src/storage/database.ts'
 import { copyEmbeddedDatabase } from './databases.ts'
 
 /** The whole service, started as `npm start` does it, on free ports and in a data folder of its own. */

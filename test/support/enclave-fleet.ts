@@ -8,8 +8,8 @@ import type { Release } from '../../attestation/release/release.ts'
 import { releaseKeyOf } from '../../attestation/release/release-key.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { signReleaseList } from '../../attestation/release/verify-release.ts'
+import { LOCAL_DOMAIN } from '../../src/local/anvil.ts'
 import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
-import { LOCAL_DOMAIN } from '../../src/start/chain.ts'
 
 /** An enclave process with a simulated security module, at a socket. */
 export type FleetEnclave = {

@@ -1,33 +1,25 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { computeAddress } from 'ethers'
-import { type Accounts, createAccounts } from '../../src/accounts/accounts.ts'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Accounts } from '../../src/accounts/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/accounts/api-keys.ts'
 import { createKeysStore } from '../../src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
 import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import type { Anchoring } from '../../src/chain/anchoring.ts'
+import { relayerWith } from '../../src/chain/open-chain.ts'
 import { createRelayerNonces } from '../../src/chain/relayer-nonces.ts'
-import { createAttestationCheck } from '../../src/enclaves/enclave-check.ts'
-import type { EnclaveEndpoint } from '../../src/enclaves/enclave-endpoint.ts'
-import { EnclavePool } from '../../src/enclaves/enclave-pool.ts'
-import { createInferencesStore, type InferencesStore } from '../../src/nodes/inferences-store.ts'
-import { createNodesStore, type NodesStore } from '../../src/nodes/nodes-store.ts'
-import type { CallObserver } from '../../src/observability/call-scope.ts'
+import { compose, type OwnParts } from '../../src/compose.ts'
+import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
+import type { InferencesStore } from '../../src/nodes/inferences-store.ts'
+import type { NodesStore } from '../../src/nodes/nodes-store.ts'
+import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
-import type { UpstreamServices } from '../../src/start/app-routes.ts'
-import { type AppNodes, type AppSettings, createGatewayApp } from '../../src/start/app-routes.ts'
-import { openLimits } from '../../src/start/limits.ts'
-import { openDatabase } from '../../src/storage/database.ts'
-import { createDatabaseCheck } from '../../src/storage/database-check.ts'
-import { createBootStatementsStore } from '../../src/verified/boot-statements-store.ts'
+import { type Database, openDatabase } from '../../src/storage/database.ts'
 import { createCommitsStore } from '../../src/verified/commits-store.ts'
-import { type Committer, createCommitter } from '../../src/verified/committer.ts'
-import { createEnclaveCommits } from '../../src/verified/enclave-commits.ts'
-import { createHeadAttestationsStore } from '../../src/verified/head-attestations-store.ts'
-import { createLogsStore } from '../../src/verified/logs-store.ts'
-import { createRecordsStore } from '../../src/verified/records-store.ts'
-import { NO_UPSTREAM } from './no-upstream.ts'
+import type { Committer } from '../../src/verified/committer.ts'
 import type { PostgresServer } from './postgres.ts'
 import { createScriptedDispatcher } from './scripted-dispatcher.ts'
 import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
@@ -44,6 +36,7 @@ export type TestGateway = {
   readonly accounts: Accounts
   readonly nodesStore: NodesStore
   readonly inferences: InferencesStore
+  readonly nodes: ServingNodes
   /** A valid key, and the account it is of. */
   readonly key: string
   readonly accountId: string
@@ -57,31 +50,10 @@ export type TestGateway = {
 /** Time for starting or stopping one, milliseconds, on a busy machine. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 
-const ENCLAVE_WAIT_MS = 10_000
-
-export const TEST_SETTINGS: AppSettings = {
-  isHistoryOpen: true,
-  corsOrigins: [],
-  keepAliveMs: 15_000,
-  bodyBytesMax: 10 * 1024 * 1024,
-  providerModels: [],
-  shutdownGraceMs: 500,
-  logsRequests: true,
-}
-
-/** What nodes of a test can be made of. */
-export type NodeParts = {
-  readonly nodesStore: NodesStore
-  readonly inferences: InferencesStore
-  readonly keys: ApiKeys
-  readonly log: Logger
-}
-
 /** Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there to take them. */
 export async function startGateway(
-  options: {
-    readonly settings?: Partial<AppSettings>
-    readonly observers?: readonly CallObserver[]
+  options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers'> & {
+    readonly settings?: Partial<GatewayConfig>
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
     readonly tiers?: Tiers
@@ -89,10 +61,8 @@ export async function startGateway(
     readonly postgres?: PostgresServer
     /** A key of any form that is taken without the database. Default: none. */
     readonly fixedKey?: string
-    /** What serves plain calls. Default: nodes without sockets that say hello. */
-    readonly nodes?: (parts: NodeParts) => AppNodes
-    /** Services that the operator configured. Default: none of them. */
-    readonly upstream?: Partial<UpstreamServices>
+    /** What serves plain calls; null: real nodes, over sockets. Default: nodes without sockets that say hello. */
+    readonly nodes?: ServingNodes | null
     /** Socket of an enclave that signs for SCRIPTED_DOMAIN. Default: the scripted one's. */
     readonly enclaveSocket?: string
   } = {},
@@ -102,107 +72,99 @@ export async function startGateway(
   const database = await openDatabase({ url })
   const logLines: string[] = []
   const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
-  const records = createRecordsStore(database)
-  const nodesStore = createNodesStore(database)
-  const inferences = createInferencesStore(database)
-  const relayerKey = `0x${randomBytes(32).toString('hex')}`
-  const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
-  const commitsStore = createCommitsStore(database)
-  const commits = createEnclaveCommits(records)
-  const follow = (followed: EnclaveEndpoint) => {
-    const committer = createCommitter({
-      enclave: followed,
-      commits: commitsStore,
-      records,
-      domain: SCRIPTED_DOMAIN,
-      nonces: createRelayerNonces({
-        commits: commitsStore,
-        relayer: { address: computeAddress(relayerKey).toLowerCase(), countTransactions: async () => 0 },
-      }),
-      signAnchor: (nonce, head) =>
-        signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
-      now: Date.now,
-      log,
-    })
-    committer.start()
-    return commits.follow(followed, committer, () => committer.stop())
-  }
-  const enclaves = new EnclavePool({
-    socketPaths: [options.enclaveSocket ?? enclave.socketPath],
-    callsMax: 512,
-    check: async () => [],
-    isKnownLog: async () => false,
-    introduce: async () => undefined,
-    follow,
-    settleMs: 0,
-    log,
-  })
-  await enclaves.awaitUsable(ENCLAVE_WAIT_MS)
-  const committer = { ...commits, stop: () => enclaves.stopFollowing() }
-  const limits = await openLimits({
-    ...{ database, enclaves, commits, log, areEnclavesLocal: () => false },
-    tiers: options.tiers ?? UNLIMITED_TIERS,
-  })
-  const { fixedKey } = options
-  const keys = createApiKeys({
-    ...{ keys: createKeysStore(database), now: Date.now, random: randomBytes },
-    fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
-  })
-  const app = createGatewayApp({
-    enclaves,
-    committer,
-    records,
-    logs: createLogsStore(database),
-    headAttestations: createHeadAttestationsStore(database),
-    bootStatements: createBootStatementsStore(database),
-    evidence: {
-      anchors: createAnchorBlocksStore(database),
-      proofs: { prove: async () => null },
-      chainId: SCRIPTED_DOMAIN.chainId,
-    },
-    checks: {
-      database: createDatabaseCheck(database),
-      attestation: createAttestationCheck({ isRootKnown: false, now: Date.now }),
-      chain: () => ({ isChainFailing: false, waitingCount: 0 }),
-    },
-    keys,
-    limiter: limits.limiter,
-    idempotency: limits.idempotency,
-    registry: { nodes: nodesStore, inferences, random: randomBytes },
-    upstream: { ...NO_UPSTREAM, ...options.upstream },
-    nodes: options.nodes?.({ nodesStore, inferences, keys, log }) ?? createScriptedDispatcher(),
+  const { fixedKey, nodes = createScriptedDispatcher(), tiers = UNLIMITED_TIERS } = options
+  const config: GatewayConfig = {
+    ...readGatewayConfig({
+      NODE_ENV: 'test',
+      PORT: '0',
+      DATA_DIR: join(tmpdir(), `affidavit-${randomUUID()}`),
+      ENCLAVE_URL: `unix:${options.enclaveSocket ?? enclave.socketPath}`,
+      LOG_LEVEL: 'debug',
+      SHUTDOWN_GRACE_MS: '500',
+    }),
     credentials: options.credentials ?? new Map(),
-    observers: options.observers ?? [],
-    settings: { ...TEST_SETTINGS, ...options.settings },
-    log,
-    now: () => performance.timeOrigin + performance.now(),
-    makeId: () => randomUUID().replaceAll('-', ''),
-    makeRequestId: () => `req_${randomUUID()}`,
+    ...options.settings,
+  }
+  const { nodeLimits, upstream, observers } = options
+  const gateway = await compose(config, log, {
+    ...(nodeLimits === undefined ? {} : { nodeLimits }),
+    ...(upstream === undefined ? {} : { upstream }),
+    ...(observers === undefined ? {} : { observers }),
+    home: null,
+    database,
+    anchoring: anchorNowhere(database, log),
+    enclaves: {
+      check: async () => [],
+      isKnownLog: async () => false,
+      introduce: async () => undefined,
+      settleMs: 0,
+    },
+    tiers,
+    keys: createApiKeys({
+      ...{ keys: createKeysStore(database), now: Date.now, random: randomBytes },
+      fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
+    }),
+    ...(nodes === null ? {} : { nodes }),
   })
+  const { app, enclaves, commits, keys, accounts, registry } = gateway
   const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
   const { id: accountId } = await keys.openAccount('tests')
-  const { port } = await app.listen({ host: '127.0.0.1', port: 0 })
   return {
     app,
-    url: `http://127.0.0.1:${port}`,
-    port,
+    url: gateway.facts.url,
+    port: Number(new URL(gateway.facts.url).port),
     enclave,
-    committer,
+    committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
-    accounts: createAccounts({ keys: createKeysStore(database), tiers: null, now: Date.now }),
-    nodesStore,
-    inferences,
+    accounts,
+    nodesStore: registry.nodes,
+    inferences: registry.inferences,
+    nodes: gateway.nodes,
     key,
     accountId,
     logLines,
     breakDatabase: () => database.close(),
     stop: async () => {
-      await app.close()
-      await limits.stop().catch(() => undefined)
-      await committer.stop()
-      await enclaves.close()
+      // A database that was broken cannot be told the end of anything.
+      await gateway.stop().catch(() => undefined)
       await enclave.stop()
-      await database.close()
     },
+  }
+}
+
+/** A relayer that signs for SCRIPTED_DOMAIN, and nothing that sends. */
+function anchorNowhere(database: Database, log: Logger): Anchoring {
+  const { key: relayerKey, address } = relayerWith(`0x${randomBytes(32).toString('hex')}`)
+  const relayer = { address, countTransactions: async () => 0 }
+  const fees = { maxFeePerGasWei: 10n ** 11n, maxPriorityFeePerGasWei: 10n ** 9n }
+  return {
+    domain: SCRIPTED_DOMAIN,
+    relayer,
+    nonces: createRelayerNonces({ commits: createCommitsStore(database), relayer, log }),
+    sign: (nonce, head) => signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
+    notify: () => undefined,
+    status: () => ({
+      phase: 'idle',
+      fault: null,
+      isChainFailing: false,
+      blockNumber: null,
+      waitingCount: 0,
+      revertedCount: 0,
+      takenCount: 0,
+    }),
+    fetchRecentBlock: (signal) =>
+      new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason))),
+    evidence: {
+      anchors: createAnchorBlocksStore(database),
+      proofs: { prove: async () => null },
+      chainId: SCRIPTED_DOMAIN.chainId,
+    },
+    operations: { list: async () => [] },
+    figures: {
+      lag: async () => ({ unconfirmed: 0, oldestAt: null }),
+      reanchored: () => 0,
+      balances: async () => new Map(),
+    },
+    stop: async () => undefined,
   }
 }

@@ -1,14 +1,6 @@
-import { randomBytes, randomUUID } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { checkImages } from '../../src/images/checked-images.ts'
-import { createFileStore } from '../../src/images/file-store.ts'
-import { createImages, type Images } from '../../src/images/images.ts'
-import { createNodeImages } from '../../src/images/node-images.ts'
-import { createHub, type Hub } from '../../src/nodes/hub.ts'
+import type { GatewayConfig } from '../../src/config.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
-import type { AppSettings } from '../../src/start/app-routes.ts'
+import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
 import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
@@ -16,7 +8,7 @@ import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from
 /** A gateway with its real nodes' side, over real sockets and a real database, to which nodes are connected by the test. */
 export type PlainStage = {
   readonly gateway: TestGateway
-  readonly nodes: Hub
+  readonly nodes: ServingNodes
   /** Registers a node with hardware and a benchmark for each model, as one that was RUNNING before. Gives its id. */
   register(models: readonly string[]): Promise<string>
   /** Connects a scripted node. */
@@ -38,30 +30,15 @@ export type StagedAgent = Omit<Partial<TestAgentOptions>, 'nodeId' | 'models'> &
 
 /** Opens a stage. `limits` are on top of the defaults. */
 export async function openPlainStage(
-  options: { readonly limits?: Partial<NodeLimits>; readonly settings?: Partial<AppSettings> } = {},
+  options: { readonly limits?: Partial<NodeLimits>; readonly settings?: Partial<GatewayConfig> } = {},
 ): Promise<PlainStage> {
-  const opened: { nodes?: Hub } = {}
-  const folder = await mkdtemp(join(tmpdir(), 'affidavit-images-'))
+  const { limits, ...given } = options
   const gateway = await startGateway({
-    upstream: { images: imagesOf(() => opened.nodes, folder) },
-    ...(options.settings === undefined ? {} : { settings: options.settings }),
-    nodes: ({ nodesStore, inferences, keys, log }) => {
-      opened.nodes = createHub({
-        nodes: nodesStore,
-        inferences,
-        authenticate: keys.authenticate,
-        limits: { ...NODE_LIMITS, ...options.limits },
-        now: () => performance.timeOrigin + performance.now(),
-        random: Math.random,
-        makeId: randomUUID,
-        checkImage: (images) => checkImages(images, { n: 1, size: null }),
-        log,
-      })
-      return opened.nodes
-    },
+    ...given,
+    nodes: null,
+    nodeLimits: { ...NODE_LIMITS, ...limits },
   })
-  const { nodes } = opened
-  if (nodes === undefined) throw new Error('expected the gateway to make its nodes')
+  const { nodes } = gateway
   const agents: TestAgent[] = []
   let count = 0
 
@@ -89,30 +66,8 @@ export async function openPlainStage(
     async stop() {
       await Promise.all(agents.map((agent) => agent.stop()))
       await gateway.stop()
-      await rm(folder, { recursive: true, force: true })
     },
   }
-}
-
-/** Images of nodes that are made later, kept in a folder. */
-function imagesOf(nodes: () => Hub | undefined, folder: string): Images {
-  const dispatcher = () => {
-    const found = nodes()?.images
-    if (found === undefined) throw new Error('expected the gateway to make its nodes')
-    return found
-  }
-  const source = createNodeImages({
-    dispatch: (call) => dispatcher().dispatch(call),
-    serves: (model) => dispatcher().serves(model),
-    isKnown: (model) => dispatcher().isKnown(model),
-    models: () => dispatcher().models(),
-    fits: (request) => dispatcher().fits(request),
-  })
-  const store = createFileStore({
-    ...{ folder, ttlMs: 60_000, bytesMax: 100_000_000 },
-    ...{ now: Date.now, random: randomBytes },
-  })
-  return createImages({ sources: [source], store, now: Date.now })
 }
 
 const BENCHMARK_TOKENS_PER_SECOND = 100

@@ -4,7 +4,7 @@ import type { AnswerReader } from '../../src/nodes/chat-run.ts'
 import type { ChunkBatch } from '../../src/nodes/chunk-queue.ts'
 import type { NodeCall } from '../../src/nodes/dispatch.ts'
 import { DispatchError } from '../../src/nodes/dispatch-error.ts'
-import type { AppNodes } from '../../src/start/app-routes.ts'
+import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 
 /** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
 export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks
@@ -12,7 +12,7 @@ export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks
 type Chunks = AsyncIterable<JsonObject>
 
 /** Nodes without sockets, for tests of what stands before them. */
-export type ScriptedDispatcher = AppNodes & {
+export type ScriptedDispatcher = ServingNodes & {
   readonly calls: readonly NodeCall[]
   setScript(script: DispatchScript): void
   setModels(models: readonly string[]): void
@@ -35,6 +35,10 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
     },
     handleUpgrade: (_, socket) => void socket.destroy(),
     disconnect: () => false,
+    status: () => {
+      throw new TypeError('expected nobody to measure scripted nodes')
+    },
+    countStates: () => new Map(),
     stop: async () => undefined,
     setScript: (next) => {
       script = next

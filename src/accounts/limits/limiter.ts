@@ -1,10 +1,12 @@
 import type { Logger } from '../../observability/logger.ts'
 import type { RateLimitsStore } from '../rate-limits-store.ts'
-import { ESTIMATE_MAX } from './estimate.ts'
 import { describeRefusal, describeStanding, type Refusal, type Standing } from './standing.ts'
 import { type BucketName, createStepQueue, type StepQueue } from './step-queue.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 import { describeUsage, type UsageReport } from './usage-report.ts'
+
+/** Larger estimates of tokens are all the same: none fits any limit. */
+export const ESTIMATE_MAX = 1_000_000_000_000
 
 /** A call that asks to be admitted. */
 export type LimitedCall = {

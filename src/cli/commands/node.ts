@@ -12,8 +12,7 @@ import { openBackend } from '../../agent/find-backend.ts'
 import { createGatewayClient, type GatewayClient, GatewayError } from '../../agent/gateway-client.ts'
 import type { ProgressBar } from '../../agent/progress-bar.ts'
 import { AgentFailure, chooseModels } from '../../agent/registration.ts'
-import { openLogDestination } from '../../observability/log-destination.ts'
-import { createLogger } from '../../observability/logger.ts'
+import { createLogger, openLogDestination } from '../../observability/logger.ts'
 import { CliError } from '../exit-codes.ts'
 import {
   addAccessOptions,

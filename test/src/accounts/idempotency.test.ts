@@ -56,14 +56,14 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       await processes.enter(id, LEASE_SECONDS)
       const service = createIdempotency({
         store: { ...store, ...over },
-        records: { findByCall: async (callId) => records.get(callId) ?? null },
+        findRecord: async (callId) => records.get(callId) ?? null,
         lease,
         notary: async () => enclave.notary,
         settleLog: async () => {
           for (const [callId, record] of sealed) records.set(callId, record)
           return enclave.notary
         },
-        isOnlyEnclave,
+        isOnlyEnclave: () => isOnlyEnclave,
         now: () => clock.at * 1000,
         log,
       })

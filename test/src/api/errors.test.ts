@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest'
 import {
   ApiError,
   asApiError,
-  DatabaseAwayError,
   ERROR_RULES,
   ERROR_TYPES,
   type ErrorCode,
   errorReply,
   ValidationError,
 } from '../../../src/api/errors.ts'
+import { DatabaseAwayError } from '../../../src/storage/errors.ts'
 
 describe('errorReply', () => {
   it('answers every code in the envelope with its status', () => {

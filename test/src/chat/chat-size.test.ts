@@ -1,11 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import {
-  ESTIMATE_MAX,
-  estimateChatTokens,
-  estimatePromptTokens,
-} from '../../../src/accounts/limits/estimate.ts'
+import { ESTIMATE_MAX } from '../../../src/accounts/limits/limiter.ts'
 import { validateBody } from '../../../src/api/validation.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
+import { estimateChatTokens, estimatePromptTokens } from '../../../src/chat/token-estimates.ts'
 
 const sizeOf = (request: object) =>
   validateBody(chatRequest, new TextEncoder().encode(JSON.stringify({ model: 'm', ...request }))).size

@@ -7,7 +7,7 @@ const nodes = createScriptedDispatcher()
 let gateway: TestGateway
 beforeAll(async () => {
   gateway = await startGateway({
-    nodes: () => nodes,
+    nodes,
     settings: { providerModels: ['gpt-mini', 'nobodys/model', 'llama'] },
   })
 }, GATEWAY_HOOK_TIMEOUT_MS)

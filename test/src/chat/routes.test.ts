@@ -20,7 +20,7 @@ const PATHS = ['/v1/chat/completions', '/v1/dashboard/chat/completions']
 const nodes = createScriptedDispatcher()
 let gateway: TestGateway
 beforeAll(async () => {
-  gateway = await startGateway({ settings: { keepAliveMs: KEEP_ALIVE_MS }, nodes: () => nodes })
+  gateway = await startGateway({ settings: { keepAliveMs: KEEP_ALIVE_MS }, nodes })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 beforeEach(() => nodes.setScript(() => chunksOf(...HELLO)))
@@ -381,7 +381,7 @@ it(
     }
     const own = { ...scripted, stop }
     own.setScript((call) => stalled(call, nodeChunk({ content: 'a' })))
-    const closing = await startGateway({ nodes: () => own, settings: { shutdownGraceMs: 200 } })
+    const closing = await startGateway({ nodes: own, settings: { shutdownGraceMs: 200 } })
     const headers = { authorization: `Bearer ${closing.key}`, 'content-type': 'application/json' }
     const reply = await fetch(closing.url + PATHS[0], {
       method: 'POST',

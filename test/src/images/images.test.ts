@@ -3,7 +3,6 @@ import { ApiError, type ErrorCode } from '../../../src/api/errors.ts'
 import type { GenerationRequest } from '../../../src/images/image-request.ts'
 import type { ImageCall, ImageSource } from '../../../src/images/image-source.ts'
 import { createImages } from '../../../src/images/images.ts'
-import { NO_UPSTREAM } from '../../support/no-upstream.ts'
 
 const request: GenerationRequest = {
   ...{ model: 'm', prompt: 'a fox', n: 1, user: null, quality: null, style: null },
@@ -35,7 +34,7 @@ function source(name: string, more: Partial<ImageSource> & { readonly fails?: Er
 
 /** Who answered, or the code of the error. */
 async function whoAnswers(...sources: readonly ImageSource[]): Promise<string> {
-  const store = { put: async () => '', find: NO_UPSTREAM.images.find }
+  const store = { put: async () => '', find: async () => null }
   const images = createImages({ sources, store, now: Date.now })
   return images
     .make(call, () => '')

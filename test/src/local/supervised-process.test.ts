@@ -4,11 +4,11 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type ProcessPlan,
-  StartFailure,
   type SupervisedProcess,
   superviseProcess,
 } from '../../../src/local/supervised-process.ts'
 import type { Logger } from '../../../src/observability/logger.ts'
+import { StartFailure } from '../../../src/runtime/starting.ts'
 import { isAlive } from '../../support/is-alive.ts'
 
 type Ready = { readonly pid: number; readonly told: string }

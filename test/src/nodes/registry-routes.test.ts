@@ -20,7 +20,7 @@ const disconnected: string[] = []
 
 beforeAll(async () => {
   const disconnect = (nodeId: string) => disconnected.push(nodeId) > 0
-  gateway = await startGateway({ nodes: () => ({ ...createScriptedDispatcher(), disconnect }) })
+  gateway = await startGateway({ nodes: { ...createScriptedDispatcher(), disconnect } })
   stranger = { ...gateway, key: (await gateway.keys.create({ accountName: 'strangers', name: 'k' })).text }
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../../src/storage/database.ts'
-import { DataFolderInUse } from '../../../src/storage/folder-lock.ts'
+import { DataFolderInUse } from '../../../src/storage/errors.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {

@@ -4,7 +4,8 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { DataFolderInUse, lockFolder } from '../../../src/storage/folder-lock.ts'
+import { DataFolderInUse } from '../../../src/storage/errors.ts'
+import { lockFolder } from '../../../src/storage/folder-lock.ts'
 
 describe('lockFolder', () => {
   let folder: string

@@ -3,9 +3,9 @@ import { connect as connectSocket, createServer, type Server, type Socket } from
 import { Kysely, sql } from 'kysely'
 import pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { DatabaseAwayError } from '../../../src/api/errors.ts'
 import { openDatabase } from '../../../src/storage/database.ts'
-import { DatabaseUnfit, openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
+import { DatabaseAwayError, DatabaseUnfit } from '../../../src/storage/errors.ts'
+import { openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 
 describe('a Postgres server', () => {

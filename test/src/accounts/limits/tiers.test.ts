@@ -3,11 +3,11 @@ import {
   CALL_KINDS,
   FREE_TIERS,
   findGroup,
+  parseTiers,
   type Tiers,
   tierOf,
   UNLIMITED_TIERS,
 } from '../../../../src/accounts/limits/tiers.ts'
-import { parseTiers } from '../../../../src/accounts/limits/tiers-file.ts'
 
 const FILE = {
   default_tier: 'free',

@@ -1,8 +1,9 @@
 import { Wallet } from 'ethers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { AFFIDAVIT, DEPLOYMENT } from '../../../../src/chain/contract/artifact.ts'
+import { DEVELOPMENT_CHAIN_ID } from '../../../../src/chain/open-chain.ts'
 import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
-import { LOCAL_CHAIN_ID, startAnvilProcess } from '../../../../src/local/anvil-process.ts'
+import { startAnvilProcess } from '../../../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../../../src/local/free-port.ts'
 import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
 import { type ChainProxy, type ProxyAction, startChainProxy } from '../../../support/chain-proxy.ts'
@@ -69,7 +70,11 @@ describe('contract deploy', () => {
     expect(exit, stderr).toBe(0)
     expect(await code()).toBe(AFFIDAVIT.deployedBytecode)
     const told = JSON.parse(stdout)
-    expect(told).toMatchObject({ address: DEPLOYMENT.address, chain_id: LOCAL_CHAIN_ID, deployed: true })
+    expect(told).toMatchObject({
+      address: DEPLOYMENT.address,
+      chain_id: DEVELOPMENT_CHAIN_ID,
+      deployed: true,
+    })
     // src/chain/contract/README.md says so.
     expect(told.gas_used).toBeLessThan(750_000)
     const receipt = await rpc.call('eth_getTransactionReceipt', [told.transaction])
@@ -89,7 +94,7 @@ describe('contract deploy', () => {
     const again = await deploy([], {})
     expect(again).toMatchObject({
       code: 0,
-      stdout: `address      ${DEPLOYMENT.address}\nchain id     ${LOCAL_CHAIN_ID}\n`,
+      stdout: `address      ${DEPLOYMENT.address}\nchain id     ${DEVELOPMENT_CHAIN_ID}\n`,
       stderr: 'The contract is there already.\n',
     })
     expect(JSON.parse((await deploy(['--json'])).stdout)).toMatchObject({

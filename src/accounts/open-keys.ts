@@ -1,0 +1,49 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { SCOPES } from '../api/scopes.ts'
+import { type ApiKeys, createApiKeys } from './api-keys.ts'
+import type { KeysStore } from './keys-store.ts'
+
+/** File of the data folder that keeps the key which is made on first start. */
+export const KEY_FILE = 'api-key'
+/** Account that it belongs to. */
+const DEVELOPMENT_ACCOUNT = 'development'
+
+/** The keys, and the one to show: without a data folder none is made. */
+export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
+
+/**
+ * Opens the keys. Where there is a data folder one is good from the first start on: `fixed`, or else the one that is kept
+ * in the folder.
+ */
+export async function openKeys(
+  store: KeysStore,
+  { fixed, dataFolder }: { readonly fixed: string | null; readonly dataFolder: string | null },
+): Promise<OpenedKeys> {
+  const options = { keys: store, now: Date.now, random: randomBytes }
+  const keys = createApiKeys(options)
+  if (dataFolder === null) return { keys, shown: null }
+  if (fixed === null) return { keys, shown: await openDevelopmentKey(dataFolder, keys) }
+  const { id: accountId } = await keys.openAccount(DEVELOPMENT_ACCOUNT)
+  return { keys: createApiKeys({ ...options, fixedKey: { text: fixed, accountId } }), shown: fixed }
+}
+
+/**
+ * Gives the key in the data folder, or makes one that may do everything and keeps it there, readable by its user alone:
+ * also when the one that is there is no longer valid, because the database is another or it was revoked.
+ */
+async function openDevelopmentKey(dataFolder: string, keys: ApiKeys): Promise<string> {
+  const file = join(dataFolder, KEY_FILE)
+  const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
+  if (kept !== '' && (await keys.authenticate(kept)) !== null) return kept
+  const { text } = await keys.create({
+    accountName: DEVELOPMENT_ACCOUNT,
+    name: 'made on first start',
+    scopes: SCOPES,
+  })
+  await writeFile(file, `${text}\n`, { mode: 0o600 })
+  // The mode above is for a new file alone.
+  await chmod(file, 0o600)
+  return text
+}

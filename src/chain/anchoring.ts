@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto'
+import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { RelayerOperations } from '../api/control-operations.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Database } from '../storage/database.ts'
+import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
+import { type AnchorTransaction, type Fees, signAnchorTransaction } from './anchor-transaction.ts'
+import { createAnchorsStore } from './anchors-store.ts'
+import { createBlockKeeper } from './block-keeper.ts'
+import { type BlockProofs, createBlockProofs } from './block-proofs.ts'
+import { type BroadcasterStatus, createBroadcaster } from './broadcaster.ts'
+import { countTransactions, createRecentBlocks, fetchBalance, type RecentBlock } from './chain-reads.ts'
+import type { Chain } from './open-chain.ts'
+import { fetchBlock } from './read-block.ts'
+import { createReanchorer } from './reanchorer.ts'
+import { createReanchorsStore } from './reanchors-store.ts'
+import { createRelayerFollowers } from './relayer-followers.ts'
+import { createRelayerNonces, type NoncedRelayer, type RelayerNonces } from './relayer-nonces.ts'
+import { createRelayerOperations } from './relayer-operations.ts'
+import { type AnchorLag, createAnchorLag, createRelayersStore } from './relayers-store.ts'
+
+/** All that has to do with anchors but storing them with their records: the chain, as the gateway uses it. */
+export type Anchoring = {
+  readonly domain: LogDomain
+  /** The gateway's own, which signs. */
+  readonly relayer: NoncedRelayer
+  /** Its nonces, shared by all committers. */
+  readonly nonces: RelayerNonces
+  /** Signs the anchor of a head. */
+  sign(nonce: number, head: Parameters<typeof signAnchorTransaction>[0]['head']): AnchorTransaction
+  /** Says that there is a new anchor, or that the chain is back. Cheap. */
+  notify(): void
+  status(): BroadcasterStatus
+  /** A recent block of the contract's time, with the configured confirmations. Throws RpcError. */
+  readonly fetchRecentBlock: (signal?: AbortSignal) => Promise<RecentBlock>
+  /** Anchors and the proofs of their blocks. */
+  readonly evidence: {
+    readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
+    readonly proofs: Pick<BlockProofs, 'prove'>
+    readonly chainId: number
+  }
+  readonly operations: RelayerOperations
+  /** For metrics. */
+  readonly figures: {
+    readonly lag: () => Promise<AnchorLag>
+    /** Anchors made again, since the start. */
+    readonly reanchored: () => number
+    /** In wei, of each relayer that has anchors on their way, and of the own one. */
+    readonly balances: () => Promise<ReadonlyMap<string, bigint>>
+  }
+  /** Breaks off what runs and resolves when nothing is left running. Nothing is lost by it. */
+  stop(): Promise<void>
+}
+
+/** The local chain's pool is emptied by its upkeep when it is stuck (src/local/anvil.ts): fill it again soon. */
+const LOCAL_REBROADCAST_MS = 2_000
+
+/**
+ * Starts to bring the stored anchors of all relayers onto the chain, to anchor again with the chain's relayer what can never be mined
+ * as it is, and to store the block proofs of confirmed anchors.
+ */
+export function startAnchoring({
+  database,
+  chain,
+  commits,
+  confirmations,
+  fees,
+  log,
+}: {
+  readonly database: Database
+  readonly chain: Chain
+  /** Where the database's count of nonces is. */
+  readonly commits: Parameters<typeof createRelayerNonces>[0]['commits']
+  readonly confirmations: number
+  readonly fees: Fees
+  readonly log: Logger
+}): Anchoring {
+  const { rpc, chainId, contract } = chain
+  const { address, key: relayerKey } = chain.relayer
+  const relayer: NoncedRelayer = {
+    address,
+    countTransactions: (signal) => countTransactions(rpc, { address, chainId }, signal),
+  }
+  const nonces = createRelayerNonces({ commits, relayer, log })
+  const relayers = createRelayersStore(database)
+  const anchors = createAnchorsStore(database)
+  const followers = createRelayerFollowers({
+    relayer: address,
+    chainId,
+    store: relayers,
+    follow: (followed) =>
+      createBroadcaster({
+        ...{ rpc, anchors, relayer: followed, chainId, contract, confirmations, log },
+        ...(followed === address ? { onCount: nonces.noteCount } : {}),
+        ...(chain.publicUrl === null ? {} : { rebroadcastMs: LOCAL_REBROADCAST_MS }),
+      }),
+    holder: randomUUID(),
+    log,
+  })
+  const reanchorer = createReanchorer({
+    reanchors: createReanchorsStore(database),
+    nonces,
+    chainId,
+    sign: (nonce, taken) => signAnchorTransaction({ relayerKey, chainId, nonce, fees, ...taken }),
+    onReanchor: followers.notify,
+    log,
+    now: Date.now,
+  })
+  const blocks = createAnchorBlocksStore(database)
+  const proofs = createBlockProofs({ blocks, fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal) })
+  const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
+  for (const part of [followers, reanchorer, keeper]) part.start()
+  const balanceOf = async (of: string) => [of, await fetchBalance(rpc, of)] as const
+  return {
+    domain: { chainId, contract },
+    relayer,
+    nonces,
+    sign: (nonce, head) => signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees }),
+    notify: () => followers.notify(),
+    status: () => followers.status(),
+    fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),
+    evidence: { anchors: blocks, proofs, chainId },
+    operations: createRelayerOperations({ relayers, rpc, chainId, current: address }),
+    figures: {
+      lag: createAnchorLag(relayers, chainId),
+      reanchored: () => reanchorer.count(),
+      balances: async () => new Map(await Promise.all(followers.relayers().map(balanceOf))),
+    },
+    stop: async () => {
+      await Promise.all([proofs.stop(), keeper.stop()])
+      await reanchorer.stop()
+      await followers.stop()
+    },
+  }
+}
+
+/** Share of its time that the event loop works, from which on reading blocks waits. */
+const BUSY_UTILIZATION_MIN = 0.8
+
+/** Whether the event loop was busy since it was last asked. */
+function createBusyCheck(): () => boolean {
+  let before = performance.eventLoopUtilization()
+  return () => {
+    const now = performance.eventLoopUtilization()
+    const { utilization } = performance.eventLoopUtilization(now, before)
+    before = now
+    return utilization >= BUSY_UTILIZATION_MIN
+  }
+}

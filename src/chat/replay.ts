@@ -1,0 +1,79 @@
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import type { EventWriter } from '../api/event-writer.ts'
+
+/**
+ * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`
+ * puts the proof of a verified one into its last chunk. The chunks are not those that were first
+ * given, so they must assemble to the signed response, with its usage. For a caller who asked for
+ * no usage chunk, the last chunk has the usage.
+ */
+export async function replayEvents(
+  writer: EventWriter,
+  completion: string,
+  {
+    includesUsage,
+    withProof = null,
+  }: { readonly includesUsage: boolean; readonly withProof?: ((chunk: string) => string) | null },
+): Promise<void> {
+  const { chunks, usage } = replayChunks(JSON.parse(completion))
+  const given = [...chunks, ...(includesUsage && usage !== null ? [usage] : [])]
+  const texts = given.map((chunk) => JSON.stringify(chunk))
+  const last = given.at(-1)
+  if (withProof !== null && last !== undefined) {
+    const whole = usage === null ? last : { ...last, usage: usage.usage ?? null }
+    texts.splice(-1, 1, withProof(JSON.stringify(whole)))
+  }
+  writer.end([...texts, '[DONE]'].map((text) => `data: ${text}\n\n`).join(''))
+}
+
+/**
+ * Chunks of a stream that amount to a completion which was assembled from one: the role, then everything, then the reasons
+ * for the end, then the usage. Assembled again (attestation/assemble-completion.ts) they give the same completion.
+ * `usage` is null for a completion without.
+ */
+export function replayChunks(completion: JsonObject): {
+  readonly chunks: readonly JsonObject[]
+  readonly usage: JsonObject | null
+} {
+  const { choices, usage = null, object: _, ...members } = completion
+  const parts = isJsonArray(choices) ? choices.filter(isJsonObject).map(splitChoice) : []
+  const chunkOf = (list: readonly JsonObject[]): JsonObject => ({
+    ...members,
+    object: 'chat.completion.chunk',
+    choices: list,
+    usage: null,
+  })
+  return {
+    chunks: [
+      chunkOf(parts.map(({ opening }) => opening)),
+      chunkOf(parts.map(({ body }) => body)),
+      chunkOf(parts.map(({ ending }) => ending)),
+    ],
+    usage: usage === null ? null : { ...chunkOf([]), usage },
+  }
+}
+
+/** What a chunk's choice has by interface 2.2, when it says nothing yet. */
+function splitChoice(choice: JsonObject) {
+  const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
+  const { role = 'assistant', tool_calls: calls = null, ...rest } = isJsonObject(message) ? message : {}
+  const base = { index, finish_reason: null, logprobs: null }
+  return {
+    opening: { ...base, delta: { role, content: '' } },
+    body: {
+      ...others,
+      ...base,
+      logprobs,
+      delta: { ...withoutNulls(rest), ...(isJsonArray(calls) ? { tool_calls: calls.map(numberCall) } : {}) },
+    },
+    ending: { ...base, finish_reason, delta: { content: '' } },
+  }
+}
+
+function withoutNulls(members: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null))
+}
+
+function numberCall(call: Json, index: number): Json {
+  return isJsonObject(call) ? { index, ...call } : call
+}

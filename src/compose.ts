@@ -1,0 +1,374 @@
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { type Accounts, createAccounts } from './accounts/accounts.ts'
+import type { ApiKeys } from './accounts/api-keys.ts'
+import { SETTLE_SECONDS } from './accounts/idempotency.ts'
+import { createKeysStore } from './accounts/keys-store.ts'
+import { chooseTiers, type Tiers } from './accounts/limits/tiers.ts'
+import { openKeys } from './accounts/open-keys.ts'
+import { openLimits } from './accounts/open-limits.ts'
+import { createOperations } from './accounts/operations.ts'
+import { type App, createApp } from './api/app.ts'
+import { openControl, openControlAt } from './api/control-server.ts'
+import { listenAt, tryAddress } from './api/server.ts'
+import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
+import { type Chain, connectChain } from './chain/open-chain.ts'
+import type { GatewayConfig } from './config.ts'
+import { openEmbeddings } from './embeddings/embeddings.ts'
+import {
+  createEnclaveOperations,
+  type EnclavePool,
+  type EnclavePoolOptions,
+  startEnclaves,
+} from './enclaves/enclave-pool.ts'
+import { checkImages } from './images/checked-images.ts'
+import { openImages } from './images/images.ts'
+import { LOCAL_DOMAIN, startLocalChain } from './local/anvil.ts'
+import type { GatewayFacts } from './local/banner.ts'
+import { demoEmbeddings, demoImages } from './local/demo-provider.ts'
+import { type LocalEnclaves, startLocalEnclaves } from './local/enclave-process.ts'
+import { startDemoAgent } from './local/node-agent.ts'
+import type { NodeLimits } from './nodes/limits.ts'
+import { NODE_SOCKET_PATH } from './nodes/node-socket.ts'
+import { type NodeRegistry, openNodeRegistry, openNodes, type ServingNodes } from './nodes/open-nodes.ts'
+import { type CallObserver, timed } from './observability/call-scope.ts'
+import { listSources } from './observability/gauges.ts'
+import type { Logger } from './observability/logger.ts'
+import { createMeter, startMetrics } from './observability/metrics.ts'
+import { openTraces, traceCalls } from './observability/traces.ts'
+import { listRoutes, type UpstreamServices } from './routes.ts'
+import { settleAll } from './runtime/starting.ts'
+import { VERSION } from './runtime/version.ts'
+import { openWebSearch } from './search/web-search.ts'
+import { type Home, openHome } from './storage/data-folder.ts'
+import { type Database, startDatabase } from './storage/database.ts'
+import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
+import { createCommitsStore } from './verified/commits-store.ts'
+import { CALLS_MAX } from './verified/completion-routes.ts'
+import type { EnclaveCommits } from './verified/enclave-commits.ts'
+import { followLogs, settleLogs } from './verified/follow-log.ts'
+import { warnOfOpenHistory } from './verified/history.ts'
+import { createRecordsStore } from './verified/records-store.ts'
+
+/** A gateway that serves. */
+export type Gateway = {
+  readonly facts: GatewayFacts
+  readonly app: App
+  readonly enclaves: EnclavePool
+  readonly commits: EnclaveCommits
+  readonly keys: ApiKeys
+  readonly accounts: Accounts
+  readonly registry: NodeRegistry
+  readonly nodes: ServingNodes
+  /** Finishes running calls, commits, and ends every part; calling it twice is one stop. */
+  stop(): Promise<void>
+}
+
+/** Parts that a test brings: each stands in the place of the one that the configuration asks for. */
+export type OwnParts = {
+  /** Null: nothing is kept in a data folder, and no key is made. */
+  readonly home?: null
+  /** This one, and the next, are ended with the gateway. */
+  readonly database?: Database
+  /** No chain is opened then. */
+  readonly anchoring?: Anchoring
+  /** How the pool takes enclaves. */
+  readonly enclaves?: Partial<Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>>
+  readonly tiers?: Tiers
+  readonly keys?: ApiKeys
+  readonly nodes?: ServingNodes
+  readonly nodeLimits?: NodeLimits
+  readonly upstream?: Partial<UpstreamServices>
+  /** Besides those of metrics and traces. */
+  readonly observers?: readonly CallObserver[]
+}
+
+/**
+ * Starts everything that the configuration asks for, and serves: the one place where parts are put together, in production as in tests.
+ * When something fails, all that was started is ended again and it rejects with StartFailure or DataFolderInUse, whose messages are
+ * for whoever started it.
+ */
+export async function compose(config: GatewayConfig, log: Logger, own: OwnParts = {}): Promise<Gateway> {
+  const tiers = own.tiers ?? (await chooseTiers(config.tiersFile, config))
+  await tryAddress(config)
+  warnOfOpenHistory(config, log)
+  await using started = new AsyncDisposableStack()
+  const onStarted = (stop: () => Promise<void>) => started.defer(stop)
+  const openEndpoint: OpenEndpoint = (options) => {
+    const endpoint = createEndpoint(options)
+    onStarted(() => endpoint.close())
+    return endpoint
+  }
+
+  const home = config.isProduction || own.home === null ? null : await openHome(config.dataFolder)
+  if (home !== null) onStarted(() => home.leave())
+  const { database, chain, anchoring, local } = await startFoundation(config, own, { home, onStarted, log })
+  const records = createRecordsStore(database)
+  const meter = config.metrics === null ? null : createMeter()
+  const { commits, ...following } = followLogs({
+    ...{ database, records, anchoring, log },
+    intervalMs: config.headAttestationIntervalMs,
+    onCommit: meter?.countCommit,
+  })
+  const enclaves = await startEnclaves({
+    socketPaths: local?.socketPaths ?? remoteSockets(config),
+    callsMax: CALLS_MAX,
+    domain: anchoring.domain,
+    isProduction: config.isProduction,
+    releases: config.releases,
+    ...following,
+    settleMs: SETTLE_SECONDS * 1000,
+    endEnclaves: local === null ? null : () => local.stop(),
+    ...{ onStarted, log },
+    ...own.enclaves,
+  })
+
+  const keysStore = createKeysStore(database)
+  const { keys, shown } =
+    own.keys === undefined
+      ? await openKeys(keysStore, { fixed: config.devApiKey, dataFolder: home?.dataFolder ?? null })
+      : { keys: own.keys, shown: null }
+  const accounts = createAccounts({ keys: keysStore, tiers: [...tiers.byName.keys()], now: Date.now })
+  const operations = {
+    ...createOperations({ keys, accounts }),
+    enclaves: createEnclaveOperations(enclaves),
+    relayers: anchoring.operations,
+  }
+  if (home !== null) onStarted(await openControl(operations, home))
+  if (config.controlSocket !== null) onStarted(await openControlAt(operations, config.controlSocket))
+  const limits = await openLimits({
+    ...{ database, tiers, log },
+    ...settleLogs(enclaves, commits),
+    findRecord: records.findByCall,
+    areEnclavesLocal: () =>
+      local !== null && enclaves.list().every(({ socketPath }) => local.socketPaths.includes(socketPath)),
+  })
+  onStarted(() => limits.stop())
+
+  const registry = openNodeRegistry(database)
+  const nodes: ServingNodes =
+    own.nodes ??
+    (await openNodes({
+      ...{ registry, authenticate: keys.authenticate, log },
+      checkImage: (images) => checkImages(images, { n: 1, size: null }),
+      limits: own.nodeLimits,
+      now: unixMs,
+    }))
+  onStarted(() => nodes.stop())
+  const demoOrigin = local?.demoOrigin ?? null
+  const { stop: stopImages, images } = openImages({
+    config: config.upstream.images ?? demoImages(demoOrigin),
+    nodes: nodes.images,
+    store: { ...config.upstream.imageStore, folder: join(config.dataFolder, 'images') },
+    ...{ openEndpoint, log },
+  })
+  onStarted(async () => stopImages())
+  const upstream: UpstreamServices = {
+    embeddings: openEmbeddings(config.upstream.embeddings ?? demoEmbeddings(demoOrigin), openEndpoint),
+    search: openWebSearch(config.upstream.search, openEndpoint),
+    images,
+    ...own.upstream,
+  }
+  const metrics =
+    config.metrics === null || meter === null
+      ? null
+      : await startMetrics(
+          meter,
+          listSources({
+            committer: commits.worst,
+            broadcaster: anchoring.status,
+            nodes: nodes.status,
+            nodeStates: nodes.countStates,
+            enclaves: () => enclaves.identities(),
+            enclaveStates: () => enclaves.countStates(),
+            anchorLag: anchoring.figures.lag,
+            reanchored: anchoring.figures.reanchored,
+            balances: anchoring.figures.balances,
+            now: Date.now,
+          }),
+          config.metrics,
+        )
+  onStarted(async () => metrics?.close())
+  const traces =
+    config.traces === null ? null : openTraces(config.traces, { version: VERSION, now: Date.now, log })
+  onStarted(async () => traces?.close())
+
+  const capabilities = {
+    database,
+    anchoring,
+    records,
+    enclaves,
+    commits,
+    keys,
+    limits,
+    registry,
+    nodes,
+    upstream,
+  }
+  const app = createApp({
+    routes: listRoutes(config, { ...capabilities, makeId, now: unixMs, log }),
+    keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
+    sockets: { path: NODE_SOCKET_PATH, handleUpgrade: nodes.handleUpgrade, stop: () => nodes.stop() },
+    settings: {
+      keepAliveMs: config.keepAliveMs,
+      corsOrigins: config.corsOrigins,
+      shutdownGraceMs: config.shutdownGraceMs,
+      logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
+    },
+    observers: [
+      ...(meter === null ? [] : [meter.calls]),
+      ...(traces === null ? [] : [traceCalls(traces.tracer)]),
+      ...(own.observers ?? []),
+    ],
+    log,
+    now: unixMs,
+    makeRequestId: () => `req_${makeId()}`,
+  })
+  const url = await listenAt(config, app)
+  // The app is closed first, because the agent may be serving its last calls.
+  let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
+  onStarted(async () => {
+    await app.close()
+    await agent?.stop()
+  })
+  if (shown !== null && demoOrigin !== null)
+    agent = await startDemoAgent(
+      {
+        gatewayUrl: url,
+        apiKey: shown,
+        backendUrl: demoOrigin,
+        dataFolder: config.dataFolder,
+        drainMs: config.shutdownGraceMs,
+        logLevel: config.logLevel,
+        variables: config.agentVariables,
+        isServed: () => nodes.dispatcher.models().length > 0,
+      },
+      log,
+    )
+  const running = started.move()
+  return {
+    ...{ app, enclaves, commits, keys, accounts, registry, nodes },
+    facts: {
+      url,
+      metricsUrl: metrics?.url ?? null,
+      apiKey: shown,
+      chain: {
+        url: chain?.publicUrl ?? null,
+        id: anchoring.domain.chainId,
+        contract: anchoring.domain.contract,
+        relayer: anchoring.relayer.address,
+      },
+      nodeId: agent?.ready.nodeId ?? null,
+      demoOrigin,
+      rootFile: local?.rootFile ?? null,
+      isDatabaseEmbedded: config.databaseUrl === null,
+    },
+    stop: () => running.disposeAsync(),
+  }
+}
+
+/** What the gateway stands on, each the operator's or one that was started here. */
+type Foundation = {
+  readonly database: Database
+  /** Null when a test brings its own anchoring. */
+  readonly chain: Chain | null
+  readonly anchoring: Anchoring
+  /** Null when the enclaves are the operator's. */
+  readonly local: LocalEnclaves | null
+}
+
+/**
+ * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also when another fails; the local enclaves
+ * are left to the caller, who ends them among what follows their logs. Rejects with StartFailure, which tells every failure.
+ */
+async function startFoundation(
+  config: GatewayConfig,
+  own: OwnParts,
+  {
+    home,
+    onStarted,
+    log,
+  }: {
+    readonly home: Home | null
+    readonly onStarted: (stop: () => Promise<void>) => void
+    readonly log: Logger
+  },
+): Promise<Foundation> {
+  const note = async <Part>(starting: Promise<Part>, stop: (part: Part) => Promise<void>) => {
+    const part = await starting
+    onStarted(() => stop(part))
+    return part
+  }
+  // Known only later, and told of the chain's restarts from the beginning.
+  const later: { anchoring?: Anchoring } = {}
+  const starting = {
+    database: own.database
+      ? Promise.resolve(own.database)
+      : startDatabase({ url: config.databaseUrl, dataFolder: config.dataFolder }, log),
+    chain: own.anchoring
+      ? Promise.resolve(null)
+      : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),
+  }
+  const [database, chain, local] = await settleAll([
+    note(starting.database, (part) => part.close()),
+    note(starting.chain, async (part) => part?.stop()),
+    note(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) => part?.stop()),
+  ])
+  const anchoring =
+    own.anchoring ??
+    startAnchoring({
+      ...{ database, chain: present(chain), commits: createCommitsStore(database), log },
+      confirmations: config.confirmations,
+      fees: config.fees,
+    })
+  later.anchoring = anchoring
+  onStarted(() => anchoring.stop())
+  return { database, chain, anchoring, local }
+}
+
+function openChain(
+  { chain, dataFolder, isProduction }: GatewayConfig,
+  { log, onRestart }: { readonly log: Logger; readonly onRestart: () => void },
+): Promise<Chain> {
+  if (chain.kind === 'remote') return connectChain(chain, { isProduction, log })
+  return startLocalChain({ folder: dataFolder, port: chain.port, log, onRestart })
+}
+
+/** Null when the enclaves are the operator's. */
+async function startEnclaveParts(
+  { enclave, chain, shutdownGraceMs }: GatewayConfig,
+  own: OwnParts,
+  parts: { readonly home: Home | null; readonly chain: Promise<Chain | null>; readonly log: Logger },
+): Promise<LocalEnclaves | null> {
+  if (enclave.kind === 'remote') return null
+  const { home, log } = parts
+  if (home === null) throw new TypeError('expected a data folder for a local enclave')
+  // The local chain's domain is known before it runs.
+  const domain =
+    own.anchoring || chain.kind === 'local'
+      ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
+      : parts.chain.then(present)
+  return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)
+}
+
+function present<Part>(part: Part | null): Part {
+  if (part === null) throw new TypeError('expected a chain')
+  return part
+}
+
+function remoteSockets({ enclave }: GatewayConfig): readonly string[] {
+  return enclave.kind === 'remote' ? enclave.socketPaths : []
+}
+
+/** Read once: the clock is asked several times for each chunk. */
+const TIME_ORIGIN_MS = performance.timeOrigin
+
+/** Unix milliseconds with a fraction, of a clock that never goes back. */
+function unixMs(): number {
+  return TIME_ORIGIN_MS + performance.now()
+}
+
+/** An id that nobody can guess, letters and digits. */
+function makeId(): string {
+  return randomUUID().replaceAll('-', '')
+}

@@ -1,0 +1,116 @@
+import { join, relative } from 'node:path'
+import { KEY_FILE } from '../accounts/open-keys.ts'
+
+/** What to tell whoever started the gateway. */
+export type GatewayFacts = {
+  readonly url: string
+  /** Where metrics are served; null when they are not. */
+  readonly metricsUrl: string | null
+  /** Null in production, where no key is made. */
+  readonly apiKey: string | null
+  readonly chain: {
+    readonly url: string | null
+    readonly id: number
+    readonly contract: string
+    readonly relayer: string
+  }
+  /** The node in front of the demo provider; null when none was started here. */
+  readonly nodeId: string | null
+  /** The demo provider's origin and the development root's certificate, when the enclave was started here. */
+  readonly demoOrigin: string | null
+  readonly rootFile: string | null
+  readonly isDatabaseEmbedded: boolean
+}
+
+/** What a parent that started the gateway with an IPC channel is told once it serves. */
+export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
+
+/** What of the configuration is shown. */
+type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
+
+/**
+ * Gives what `npm start` prints once it serves: where, with which key, which parts are not the real thing, and lines
+ * to try that work as they stand. Not for production: it shows the key.
+ */
+export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
+  const blocks = [
+    [`Affidavit is ready after ${(startMs / 1000).toFixed(1)} s.`],
+    columns(listAddresses(config, facts)),
+    listStandIns(facts),
+    listTries(facts),
+  ]
+  return `\n${blocks
+    .filter((block) => block.length > 0)
+    .map((block) => block.join('\n'))
+    .join('\n\n')}\n\n`
+}
+
+type Row = readonly [string, string]
+
+function listAddresses(config: ShownConfig, { url, apiKey, chain }: GatewayFacts): readonly Row[] {
+  const kept =
+    config.devApiKey === null ? ` (kept in ${join(config.dataFolder, KEY_FILE)})` : ' (DEV_API_KEY)'
+  return [
+    ['gateway', url],
+    ...(apiKey === null ? [] : [['API key', `${apiKey}${kept}`] as const]),
+    ['chain RPC', `${chain.url ?? 'CHAIN_RPC_URL'} (chain id ${chain.id})`],
+    ['contract', `${chain.contract} (relayer ${chain.relayer})`],
+    ['data', config.dataFolder],
+  ]
+}
+
+function listStandIns({
+  isDatabaseEmbedded,
+  chain,
+  rootFile,
+  demoOrigin,
+  nodeId,
+}: GatewayFacts): readonly string[] {
+  const standIns: readonly (Row | null)[] = [
+    isDatabaseEmbedded ? ['database', 'EMBEDDED: PGlite in the data folder'] : null,
+    chain.url === null
+      ? null
+      : ['chain', 'SIMULATED: a local anvil, which anybody on this machine can rewrite'],
+    rootFile === null ? null : ['enclave', 'SIMULATED: a plain process, whose attestation proves nothing'],
+    demoOrigin === null
+      ? null
+      : ['provider', `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
+    nodeId === null ? null : ['node', `DEMONSTRATION: ${nodeId}, an agent in front of the same`],
+  ]
+  const rows = standIns.filter((row) => row !== null)
+  if (rows.length === 0) return []
+  return ['For development; NODE_ENV=production refuses these parts:', ...columns(rows)]
+}
+
+function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts): readonly string[] {
+  const base = reachableUrl(url)
+  const model = demoOrigin === null ? 'MODEL' : 'demo/echo'
+  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
+  const key = apiKey ?? 'API_KEY'
+  const trust = rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
+  const curl = (path: string) =>
+    `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
+  return [
+    'Ask for a verified completion, then check the newest record of the history:',
+    curl('/v1/verified/chat/completions'),
+    `  npm run -s affidavit -- verify '${base}/v1/verified/chat/completions?limit=1' --key '${key}'${trust}`,
+    ...(nodeId === null
+      ? []
+      : ['Ask for a plain one, which the node answers:', curl('/v1/chat/completions')]),
+  ]
+}
+
+function columns(rows: readonly Row[]): readonly string[] {
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
+}
+
+function relativeIfShorter(path: string): string {
+  const short = relative(process.cwd(), path)
+  return short.length < path.length ? short : path
+}
+
+/** Gives where a server that listens on every address is reached from this machine. */
+export function reachableUrl(url: string): string {
+  return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')
+}

@@ -1,0 +1,69 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import type { Logger } from '../observability/logger.ts'
+import type { Database } from '../storage/database.ts'
+import type { Dispatcher } from './dispatch.ts'
+import { createHub, type Hub, type HubOptions } from './hub.ts'
+import { startInferenceUpkeep } from './inference-log.ts'
+import { createInferencesStore, type InferencesStore } from './inferences-store.ts'
+import { NODE_LIMITS, type NodeLimits } from './limits.ts'
+import { createNodesStore, type NodesStore } from './nodes-store.ts'
+
+/** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH, and serve calls. */
+export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
+  readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
+  /** Absent: none makes images. */
+  readonly images?: Hub['images']
+  /** Ends all nodes' connections, when no call needs them any more. */
+  stop(): Promise<void>
+}
+
+/** Where nodes are registered, and what they served. */
+export type NodeRegistry = {
+  readonly nodes: NodesStore
+  readonly inferences: InferencesStore
+  /** So many unpredictable bytes, for node ids. */
+  readonly random: (length: number) => Uint8Array
+}
+
+/** Where nodes are registered, in the database. */
+export function openNodeRegistry(database: Database): NodeRegistry {
+  const nodes = createNodesStore(database)
+  return { nodes, inferences: createInferencesStore(database), random: randomBytes }
+}
+
+/**
+ * Makes ready to take nodes: what a killed gateway left connected is ended first. `stop` ends every node's connection and stores what is
+ * left.
+ */
+export async function openNodes({
+  registry: { nodes, inferences },
+  authenticate,
+  checkImage,
+  limits = NODE_LIMITS,
+  now,
+  log,
+}: {
+  readonly registry: NodeRegistry
+  readonly authenticate: HubOptions['authenticate']
+  readonly checkImage: HubOptions['checkImage']
+  readonly limits?: NodeLimits | undefined
+  /** Unix milliseconds with a fraction, of a clock that never goes back. */
+  readonly now: () => number
+  readonly log: Logger
+}): Promise<Hub> {
+  await nodes.markAllDisconnected()
+  const connected = createHub({
+    ...{ nodes, inferences, authenticate, checkImage, limits, now, log },
+    offeredModels: await nodes.offeredModels(),
+    random: Math.random,
+    makeId: randomUUID,
+  })
+  const upkeep = startInferenceUpkeep({ inferences, now: Date.now, log })
+  return {
+    ...connected,
+    stop: async (graceMs) => {
+      await connected.stop(graceMs)
+      await upkeep.stop()
+    },
+  }
+}

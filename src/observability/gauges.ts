@@ -1,0 +1,281 @@
+import { Gauge, type Registry } from 'prom-client'
+import { decodeBase64 } from '../../attestation/bytes.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+
+/** Prefix of all our metrics. */
+export const METRICS_PREFIX = 'affidavit_'
+
+/** A scrape waits for a source that does not answer no longer than this. */
+export const SOURCE_TIMEOUT_MS = 2_000
+
+/** What a gauge says; with a label it has a value for each of the label's. */
+export type GaugeForm = { readonly help: string; readonly label?: string }
+
+/** Null: not known now. A map has the values of a label. */
+export type Reading = number | null | ReadonlyMap<string, number>
+
+/** What is read of one part at each scrape: gauges, and their values, by name without our prefix. */
+export type GaugeSource<Name extends string = string> = {
+  readonly name: string
+  readonly gauges: Readonly<Record<Name, GaugeForm>>
+  readonly read: () => Readonly<Record<Name, Reading>> | Promise<Readonly<Record<Name, Reading>>>
+}
+
+/**
+ * Registers the gauges of the sources, and gives what reads them all anew: to be awaited before each scrape. A source that throws, or
+ * takes longer than SOURCE_TIMEOUT_MS, then has no values, rather than old ones, and is 0 in `source_up`. One that hangs is not asked
+ * again before it answered.
+ */
+export function registerSources(registry: Registry, sources: readonly GaugeSource[]): () => Promise<void> {
+  const up = new Gauge({
+    name: `${METRICS_PREFIX}source_up`,
+    help: 'Whether the values of a part could be read',
+    labelNames: ['source'] as const,
+    registers: [registry],
+  })
+  const refreshers = sources.map((source) => {
+    const read = readInTime(source)
+    const gauges = Object.entries(source.gauges).map(
+      ([name, form]) => [name, registerGauge(registry, name, form)] as const,
+    )
+    return async () => {
+      const readings = await read()
+      up.set({ source: source.name }, readings === null ? 0 : 1)
+      for (const [name, set] of gauges) set(readings?.[name] ?? null)
+    }
+  })
+  return async () => {
+    await Promise.all(refreshers.map((refresh) => refresh()))
+  }
+}
+
+function registerGauge(
+  registry: Registry,
+  name: string,
+  { help, label }: GaugeForm,
+): (reading: Reading) => void {
+  const labelNames = label === undefined ? [] : [label]
+  const gauge = new Gauge({ name: METRICS_PREFIX + name, help, labelNames, registers: [registry] })
+  // One without labels would say 0, which is a claim.
+  const clear = () => (label === undefined ? gauge.remove() : gauge.reset())
+  clear()
+  return (reading) => {
+    clear()
+    if (typeof reading === 'number') gauge.set(reading)
+    else if (reading !== null && label !== undefined)
+      for (const [value, count] of reading) gauge.set({ [label]: value }, count)
+  }
+}
+
+/** Null when the source could not be read. */
+function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, Reading>> | null> {
+  let isRunning = false
+  return async () => {
+    if (isRunning) return null
+    isRunning = true
+    const answer = Promise.resolve()
+      .then(() => source.read())
+      .catch(() => null)
+      .finally(() => {
+        isRunning = false
+      })
+    const timeout = Promise.withResolvers<null>()
+    const timer = setTimeout(() => timeout.resolve(null), SOURCE_TIMEOUT_MS)
+    return await Promise.race([answer, timeout.promise]).finally(() => clearTimeout(timer))
+  }
+}
+
+/** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
+export type MeasuredParts = {
+  /** Of the committer that is worst off. */
+  readonly committer: () => {
+    readonly phase: string
+    readonly failingForMs: number
+    readonly failures: number
+    readonly waiting: number
+    readonly size: number
+  }
+  readonly broadcaster: () => {
+    readonly fault: { readonly code: string } | null
+    readonly isChainFailing: boolean
+    readonly blockNumber: number | null
+    readonly waitingCount: number
+    readonly revertedCount: number
+    readonly takenCount: number
+  }
+  readonly nodes: () => {
+    readonly serving: number
+    readonly runs: number
+    readonly slotsInUse: number
+    readonly queued: number
+  }
+  readonly nodeStates: () => ReadonlyMap<string, number>
+  /** Of the enclaves in use: their current documents, standard base64, and their logs. */
+  readonly enclaves: () => readonly {
+    readonly attestation: string
+    readonly log: { readonly size: number; readonly acknowledged: number }
+  }[]
+  readonly enclaveStates: () => ReadonlyMap<string, number>
+  /** Anchors that are not confirmed, and the Unix seconds of the oldest; null for none. */
+  readonly anchorLag: () => Promise<{ readonly unconfirmed: number; readonly oldestAt: number | null }>
+  /** Anchors made again, since the start. */
+  readonly reanchored: () => number
+  /** In wei, of each relayer that has anchors on their way, and of the own one. */
+  readonly balances: () => Promise<ReadonlyMap<string, bigint>>
+  readonly now: () => number
+}
+
+/** Gauges of all parts, for registerSources. */
+export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
+  return [
+    commitSource(parts),
+    chainSource(parts),
+    anchorSource(parts),
+    relayerSource(parts),
+    nodeSource(parts),
+    enclaveSource(parts),
+  ]
+}
+
+function commitSource({ committer }: MeasuredParts) {
+  return source({
+    name: 'committer',
+    gauges: {
+      commits_failing_seconds: { help: 'How long nothing could be committed; 0 while all is well' },
+      commits_refused: {
+        help: '1 when the log and the database contradict each other: an operator is needed',
+      },
+      commit_failures: { help: 'Commits that failed and were tried again, since the start' },
+      commit_waiting_calls: { help: 'Callers that wait for a commit' },
+      log_committed_leaves: { help: 'Size of the log in the database' },
+    },
+    read: () => {
+      const { phase, failingForMs, failures, waiting, size } = committer()
+      return {
+        commits_failing_seconds: failingForMs / 1000,
+        commits_refused: phase === 'refusing' ? 1 : 0,
+        commit_failures: failures,
+        commit_waiting_calls: waiting,
+        log_committed_leaves: size,
+      }
+    },
+  })
+}
+
+function chainSource({ broadcaster, reanchored }: MeasuredParts) {
+  return source({
+    name: 'broadcaster',
+    gauges: {
+      chain_failing: { help: '1 while anchors do not reach the chain' },
+      anchor_store_failing: { help: '1 while anchors cannot be read or marked in the database' },
+      chain_block_number: { help: 'Newest block that was seen' },
+      anchors_waiting: { help: 'Anchors that are in no block yet' },
+      anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
+      anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
+      anchors_made_again: { help: 'Anchors made in the place of one whose nonce was used, since the start' },
+    },
+    read: () => {
+      const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
+      return {
+        chain_failing: isChainFailing ? 1 : 0,
+        anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
+        chain_block_number: blockNumber,
+        anchors_waiting: waitingCount,
+        anchors_reverted: revertedCount,
+        anchors_taken: takenCount,
+        anchors_made_again: reanchored(),
+      }
+    },
+  })
+}
+
+function anchorSource({ anchorLag, now }: MeasuredParts) {
+  return source({
+    name: 'anchors',
+    gauges: {
+      anchors_unconfirmed: { help: 'Anchors without enough confirmations, those in no block included' },
+      anchor_lag_seconds: { help: 'Age of the oldest of them; 0 for none' },
+    },
+    read: async () => {
+      const { unconfirmed, oldestAt } = await anchorLag()
+      const ageSeconds = oldestAt === null ? 0 : Math.max(0, now() / 1000 - oldestAt)
+      return { anchors_unconfirmed: unconfirmed, anchor_lag_seconds: ageSeconds }
+    },
+  })
+}
+
+function relayerSource({ balances }: MeasuredParts) {
+  return source({
+    name: 'relayer',
+    gauges: {
+      relayer_balance_ether: {
+        help: 'What each relayer with anchors on their way has left to pay them with, rounded to a double',
+        label: 'relayer',
+      },
+    },
+    read: async () => ({
+      relayer_balance_ether: new Map([...(await balances())].map(([of, wei]) => [of, Number(wei) / 1e18])),
+    }),
+  })
+}
+
+function nodeSource({ nodes, nodeStates }: MeasuredParts) {
+  return source({
+    name: 'nodes',
+    gauges: {
+      nodes: { help: 'Connected nodes by state', label: 'state' },
+      nodes_serving: { help: 'Connected nodes that are given work' },
+      node_runs: { help: 'Calls on nodes that are not over' },
+      node_slots_in_use: { help: 'Slots of nodes that are taken' },
+      node_queue: { help: 'Callers that wait for a node' },
+    },
+    read: () => {
+      const { serving, runs, slotsInUse, queued } = nodes()
+      return {
+        nodes: nodeStates(),
+        nodes_serving: serving,
+        node_runs: runs,
+        node_slots_in_use: slotsInUse,
+        node_queue: queued,
+      }
+    },
+  })
+}
+
+function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
+  return source({
+    name: 'enclaves',
+    gauges: {
+      enclaves: { help: 'Enclaves by state', label: 'state' },
+      attestation_age_seconds: {
+        help: 'Age of the oldest current attestation document of an enclave in use',
+      },
+      enclave_log_leaves: { help: 'Sizes of the logs of the enclaves in use together' },
+      enclave_log_pending: { help: 'Leaves that they keep because their commit is not acknowledged' },
+    },
+    read: () => {
+      const inUse = enclaves()
+      const logs = inUse.map(({ log }) => log)
+      const ages = inUse.map(({ attestation }) => now() - madeAt(attestation))
+      return {
+        enclaves: enclaveStates(),
+        attestation_age_seconds: ages.length === 0 ? null : Math.max(...ages) / 1000,
+        enclave_log_leaves: sum(logs.map(({ size }) => size)),
+        enclave_log_pending: sum(logs.map(({ size, acknowledged }) => size - acknowledged)),
+      }
+    },
+  })
+}
+
+function madeAt(document: string): number {
+  return decodeAttestationPayload(decodeBase64(document)).timestampMs
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}
+
+/** Checks that what is read is what is registered. */
+function source<Name extends string>(described: GaugeSource<Name>): GaugeSource<Name> {
+  return described
+}

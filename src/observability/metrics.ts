@@ -1,0 +1,193 @@
+import { once } from 'node:events'
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { singleFlight } from '../runtime/single-flight.ts'
+import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
+import type { CallObserver, CallReport } from './call-scope.ts'
+import { type GaugeSource, METRICS_PREFIX, registerSources } from './gauges.ts'
+
+/** From what a cached answer takes to what a long generation does, seconds. */
+export const DURATION_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
+
+/** Records in one commit, up to the committer's limit. */
+export const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
+
+/** What is counted as it happens; what is read when it is asked for: gauges.ts. */
+export type Meter = {
+  readonly registry: Registry
+  readonly calls: CallObserver
+  /** One commit of so many records that took so long, from the enclave's reply until it was durable. */
+  countCommit(commit: { readonly records: number; readonly durationMs: number }): void
+}
+
+/**
+ * A meter with a registry of its own, and Node's own metrics in it. Labels come from the router's patterns, lists in our code and
+ * status codes, never from what a caller sends: a caller could otherwise make as many series as it likes.
+ */
+export function createMeter(): Meter {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  return { registry, calls: observeCalls(registry), countCommit: countCommits(registry) }
+}
+
+function observeCalls(registry: Registry): CallObserver {
+  const registers = [registry]
+  const inFlight = new Gauge({
+    name: `${METRICS_PREFIX}calls_in_flight`,
+    help: 'Calls to the API whose answer is not at its end',
+    registers,
+  })
+  const calls = new Counter({
+    name: `${METRICS_PREFIX}calls_total`,
+    help: 'Calls to the API that are over; cut: their caller, or we, left before the end of the answer; error: a stream ended with an error event',
+    labelNames: ['method', 'route', 'status', 'end'] as const,
+    registers,
+  })
+  const durations = new Histogram({
+    name: `${METRICS_PREFIX}call_duration_seconds`,
+    help: 'Time of calls by phase; whole: to the end of the answer, head: to its begin, others: what was waited for',
+    labelNames: ['route', 'phase'] as const,
+    buckets: DURATION_BUCKETS,
+    registers,
+  })
+  const firstTokens = new Histogram({
+    name: `${METRICS_PREFIX}time_to_first_token_seconds`,
+    help: 'Time until the first event of a streamed answer',
+    labelNames: ['route'] as const,
+    buckets: DURATION_BUCKETS,
+    registers,
+  })
+
+  function count(report: CallReport): void {
+    inFlight.dec()
+    const route = report.route ?? 'none'
+    const method = METHODS.has(report.method) ? report.method : 'other'
+    calls.inc({ method, route, status: String(report.status), end: endOf(report) })
+    durations.observe({ route, phase: 'whole' }, report.durationMs / 1000)
+    if (report.headMs !== null) durations.observe({ route, phase: 'head' }, report.headMs / 1000)
+    if (report.firstEventMs !== null) firstTokens.observe({ route }, report.firstEventMs / 1000)
+    for (const { phase, durationMs } of report.phases) durations.observe({ route, phase }, durationMs / 1000)
+  }
+
+  return {
+    begin() {
+      inFlight.inc()
+      return { traceparent: null, end: count }
+    },
+  }
+}
+
+/** A stream has status 200 however it ends; the status of any other answer tells of its error. */
+function endOf({ isWhole, status, error }: CallReport): 'whole' | 'cut' | 'error' {
+  if (!isWhole) return 'cut'
+  return error !== null && status < 400 ? 'error' : 'whole'
+}
+
+/** Of a method that is none of these, only that it is another one is kept. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+
+function countCommits(registry: Registry): Meter['countCommit'] {
+  const registers = [registry]
+  const records = new Histogram({
+    name: `${METRICS_PREFIX}commit_records`,
+    help: 'Records in one commit',
+    buckets: BATCH_BUCKETS,
+    registers,
+  })
+  const durations = new Histogram({
+    name: `${METRICS_PREFIX}commit_duration_seconds`,
+    help: "Time from the enclave's reply until its records and their anchor are durable",
+    buckets: DURATION_BUCKETS,
+    registers,
+  })
+  return (commit) => {
+    records.observe(commit.records)
+    durations.observe(commit.durationMs / 1000)
+  }
+}
+
+/**
+ * Serves what `meter` counts and what the sources say of themselves. Scrapes at the same time share one. Rejects with
+ * StartFailure.
+ */
+export async function startMetrics(
+  { registry }: Meter,
+  sources: readonly GaugeSource[],
+  at: { readonly host: string; readonly port: number },
+): Promise<MetricsServer> {
+  const refresh = registerSources(registry, sources)
+  const read = singleFlight(() => refresh().then(() => registry.metrics()))
+  try {
+    return await startMetricsServer({ contentType: registry.contentType, read }, at)
+  } catch (error) {
+    throw new StartFailure(
+      `metrics: METRICS_HOST ${at.host} and METRICS_PORT ${at.port} cannot be listened on (${systemCodeOf(error)})`,
+    )
+  }
+}
+
+/** Connections at once: one or two collectors. */
+const CONNECTIONS_MAX = 32
+const REQUEST_TIMEOUT_MS = 10_000
+
+/** What is served: the text of a scrape, read when it is asked for. */
+export type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
+
+export type MetricsServer = { readonly url: string; close(): Promise<void> }
+
+/**
+ * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free one), and nothing else. It asks for no key:
+ * whoever can connect can read. Rejects with the system's error when the port is taken.
+ */
+export async function startMetricsServer(
+  metrics: MetricsText,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<MetricsServer> {
+  const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
+    if (request.url?.split('?', 1)[0] !== '/metrics') end(response, 404, 'Only /metrics is here\n')
+    else if (request.method !== 'GET' && request.method !== 'HEAD')
+      end(response, 405, 'Only GET\n', { allow: 'GET, HEAD' })
+    else void answer(metrics, response)
+  })
+  server.maxConnections = CONNECTIONS_MAX
+  server.listen({ host, port })
+  await once(server, 'listening')
+  return { url: urlOf(server), close: () => stop(server) }
+}
+
+async function answer({ contentType, read }: MetricsText, response: ServerResponse): Promise<void> {
+  try {
+    end(response, 200, await read(), { 'content-type': contentType })
+  } catch {
+    end(response, 500, 'The metrics could not be read\n')
+  }
+}
+
+function end(
+  response: ServerResponse,
+  status: number,
+  text: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  response.on('error', () => {})
+  response
+    .writeHead(status, {
+      'content-type': 'text/plain; charset=utf-8',
+      'content-length': Buffer.byteLength(text),
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+      ...headers,
+    })
+    .end(text)
+}
+
+function urlOf(server: Server): string {
+  const { address, family, port } = server.address() as AddressInfo
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}/metrics`
+}
+
+async function stop(server: Server): Promise<void> {
+  server.closeAllConnections()
+  await new Promise((resolve) => server.close(resolve))
+}

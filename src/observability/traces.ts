@@ -1,0 +1,239 @@
+import {
+  type Attributes,
+  type Context,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from '@opentelemetry/api'
+import { type ExportResult, ExportResultCode, parseTraceParent } from '@opentelemetry/core'
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
+import { resourceFromAttributes } from '@opentelemetry/resources'
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type ReadableSpan,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace'
+import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './call-scope.ts'
+import type { Logger } from './logger.ts'
+import type { TraceConfig } from './trace-settings.ts'
+
+/** A tracer of this process, and how to end it. */
+export type Traces = {
+  readonly tracer: Tracer
+  /** Sends what is left, for CLOSE_TIMEOUT_MS at most. Never rejects. */
+  close(): Promise<void>
+}
+
+/** How often a collector that cannot be reached is logged, milliseconds. */
+const WARN_INTERVAL_MS = 60_000
+
+/** How long one export may take, and the last one at the end of the process, milliseconds. */
+const EXPORT_TIMEOUT_MS = 5_000
+export const CLOSE_TIMEOUT_MS = 6_000
+
+/** Longest text of an attribute: a name of a model may be 256 characters long. */
+const VALUE_LENGTH_MAX = 256
+
+/**
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches, beside the calls: at most 2,048 wait, further ones are
+ * dropped. Nothing is registered globally, so no library adds spans of its own. Resolves calls to none when it is away.
+ */
+export function openTraces(
+  config: TraceConfig,
+  { version, now, log }: { readonly version: string; readonly now: () => number; readonly log: Logger },
+): Traces {
+  const exporter = new OTLPTraceExporter({
+    url: config.url,
+    headers: config.headers,
+    timeoutMillis: EXPORT_TIMEOUT_MS,
+  })
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({ 'service.name': config.serviceName, 'service.version': version }),
+    // A caller's own decision comes with its trace context; ours is for calls without one.
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
+    spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: warning(exporter, { endpoint: new URL(config.url).origin, now, log }),
+        scheduledDelayMillis: 1_000,
+        exportTimeoutMillis: EXPORT_TIMEOUT_MS,
+      }),
+    ],
+  })
+  return {
+    tracer: provider.getTracer('affidavit', version),
+    close: async () => {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)
+      await Promise.race([provider.shutdown().catch(() => {}), promise])
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** The context that a W3C `traceparent` names; that of no trace when there is none, or it is malformed. */
+export function contextOf(traceparent: string | null): Context {
+  const parent = traceparent === null ? null : parseTraceParent(traceparent)
+  return parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
+}
+
+/** W3C `traceparent` of a span; null when it is not sampled. */
+export function traceparentOf(span: Span): string | null {
+  if (!span.isRecording()) return null
+  const { traceId, spanId, traceFlags } = span.spanContext()
+  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
+}
+
+/**
+ * Logs that spans are lost, now and then: on the way to which `endpoint` (an origin, for the URL may hold credentials), and the error's
+ * code, never what the collector answered.
+ */
+function warning(
+  exporter: SpanExporter,
+  options: { readonly endpoint: string; readonly now: () => number; readonly log: Logger },
+): SpanExporter {
+  const { endpoint, now, log } = options
+  let warnedAtMs = Number.NEGATIVE_INFINITY
+  return {
+    export(spans: ReadableSpan[], done: (result: ExportResult) => void) {
+      exporter.export(spans, (result) => {
+        if (result.code === ExportResultCode.FAILED && now() - warnedAtMs >= WARN_INTERVAL_MS) {
+          warnedAtMs = now()
+          log.warn(
+            { spans: spans.length, endpoint, error: causeOf(result.error) },
+            'traces could not be sent',
+          )
+        }
+        done(result)
+      })
+    },
+    shutdown: () => exporter.shutdown(),
+    forceFlush: async () => exporter.forceFlush?.(),
+  }
+}
+
+/** The system's code, the status that the collector answered with, or what kind of error it was: messages may repeat the collector. */
+function causeOf(error: Error | undefined): string | number {
+  if (error === undefined) return 'unknown'
+  const { code } = error as { readonly code?: unknown }
+  if (typeof code === 'string' || typeof code === 'number') return code
+  // The exporter's error of a collector that does not answer in EXPORT_TIMEOUT_MS has no code.
+  return error.message === 'Request timed out' ? 'timeout' : error.name
+}
+
+/**
+ * Traces calls: a server span for each, below it one for the inference with what GenAI's semantic conventions say of it, one
+ * for each phase that was waited for, and one that the enclave's receipt gives the times of. The enclave itself sends nothing.
+ */
+export function traceCalls(tracer: Tracer): CallObserver {
+  return {
+    begin({ startedAtMs, traceparent }) {
+      const parent = contextOf(traceparent)
+      const span = tracer.startSpan('call', { kind: SpanKind.SERVER, startTime: startedAtMs }, parent)
+      return {
+        traceparent: traceparentOf(span),
+        end: (report) => {
+          if (span.isRecording()) describe(tracer, span, { report, within: trace.setSpan(parent, span) })
+          span.end(endOf(report))
+        },
+      }
+    },
+  }
+}
+
+type Described = { readonly report: CallReport; readonly within: Context }
+
+function describe(tracer: Tracer, span: Span, { report, within }: Described): void {
+  const { method, route, status, isWhole, requestId } = report
+  span.updateName(route === null ? method : `${method} ${route}`)
+  span.setAttributes({
+    'http.request.method': method,
+    ...(route === null ? {} : { 'http.route': route }),
+    'http.response.status_code': status,
+    'affidavit.request_id': requestId,
+    'affidavit.answer.is_whole': isWhole,
+  })
+  if (isFailed(report)) span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
+  if (report.inference.operation !== undefined) spanInference(tracer, report, within)
+  for (const phase of report.phases) spanPhase(tracer, phase, within)
+  const { enclave } = report.inference
+  if (enclave !== undefined) {
+    const options = { kind: SpanKind.INTERNAL, startTime: enclave.startedAtMs }
+    tracer.startSpan('enclave completion', options, within).end(enclave.finishedAtMs)
+  }
+}
+
+/** From the first wait for a model to the end of the answer, or of the wait where the answer is no stream. */
+function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
+  const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
+  const [first] = waits
+  if (first === undefined) return
+  const isUnanswered = waits.every((wait) => wait.isFailed)
+  // A name that nothing serves may be any text at all.
+  const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
+  const { operation, model } = inference
+  const name = model === undefined ? String(operation) : `${operation} ${model}`
+  const options = {
+    kind: SpanKind.CLIENT,
+    startTime: first.startedAtMs,
+    attributes: genAiOf(inference, report),
+  }
+  const span = tracer.startSpan(name, options, within)
+  if (isUnanswered || isFailed(report))
+    span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
+  const waited = Math.max(...waits.map(({ startedAtMs, durationMs }) => startedAtMs + durationMs))
+  span.end(report.firstEventMs === null ? waited : endOf(report))
+}
+
+/** OpenTelemetry's semantic conventions for generative AI. */
+function genAiOf(
+  { operation, model, responseModel, provider, inputTokens, outputTokens }: InferenceFacts,
+  { firstEventMs }: CallReport,
+): Attributes {
+  const attributes: Record<string, string | number | undefined> = {
+    'gen_ai.operation.name': operation === undefined ? undefined : OPERATION_NAMES[operation],
+    'gen_ai.request.model': model,
+    'gen_ai.response.model': responseModel,
+    'gen_ai.provider.name': provider,
+    'gen_ai.usage.input_tokens': inputTokens,
+    'gen_ai.usage.output_tokens': outputTokens,
+    'gen_ai.response.time_to_first_chunk': firstEventMs === null ? undefined : firstEventMs / 1000,
+  }
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
+}
+
+/** The conventions know no name for a search that is no agent's. */
+const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
+  chat: 'chat',
+  embeddings: 'embeddings',
+  images: 'generate_content',
+  search: 'search',
+}
+
+function spanPhase(tracer: Tracer, phase: PhaseReport, within: Context): void {
+  const { startedAtMs, durationMs, isFailed } = phase
+  const span = tracer.startSpan(phase.phase, { kind: SpanKind.INTERNAL, startTime: startedAtMs }, within)
+  if (isFailed) span.setStatus({ code: SpanStatusCode.ERROR })
+  span.end(startedAtMs + durationMs)
+}
+
+/** By the conventions for servers: from 500 up. Of a stream what its error event says, whose own status is 200. */
+function isFailed({ status, error }: CallReport): boolean {
+  return Math.max(status, error?.status ?? 0) >= 500
+}
+
+/** What the log line has as `error`; the status where there is no code. */
+function errorTypeOf({ status, error }: CallReport): Attributes {
+  if (error === null && status < 400) return {}
+  return { 'error.type': error?.code ?? String(status) }
+}
+
+function endOf({ startedAtMs, durationMs }: CallReport): number {
+  return startedAtMs + durationMs
+}

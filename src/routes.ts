@@ -1,0 +1,174 @@
+import type { ApiKeys } from './accounts/api-keys.ts'
+import { keyRoutes } from './accounts/key-routes.ts'
+import { createManagedKeys } from './accounts/managed-keys.ts'
+import type { CallLimits } from './accounts/open-limits.ts'
+import { rateLimitRoutes } from './accounts/rate-limit-routes.ts'
+import { rootRoute } from './api/openapi/routes.ts'
+import type { Route } from './api/route.ts'
+import type { Anchoring } from './chain/anchoring.ts'
+import { createChatCompletions } from './chat/chat-completions.ts'
+import { createModels, modelRoutes, type UpstreamModel } from './chat/models.ts'
+import { chatRoutes } from './chat/routes.ts'
+import type { GatewayConfig } from './config.ts'
+import type { Embeddings } from './embeddings/embeddings.ts'
+import { embeddingRoutes } from './embeddings/routes.ts'
+import { attestationRoutes } from './enclaves/attestation-routes.ts'
+import { createAttestations } from './enclaves/attestations.ts'
+import { createAttestationCheck } from './enclaves/enclave-check.ts'
+import type { EnclavePool } from './enclaves/enclave-pool.ts'
+import type { Images } from './images/images.ts'
+import { imageRoutes } from './images/routes.ts'
+import { createNetworkStats } from './nodes/network-stats.ts'
+import type { NodeRegistry, ServingNodes } from './nodes/open-nodes.ts'
+import { createOwnedNodes } from './nodes/owned-nodes.ts'
+import { nodeRoutes } from './nodes/registry-routes.ts'
+import { noteInference, type Phase, timed } from './observability/call-scope.ts'
+import type { Logger } from './observability/logger.ts'
+import { searchRoutes } from './search/routes.ts'
+import type { WebSearch } from './search/web-search.ts'
+import { checkDatabase, type Database } from './storage/database.ts'
+import { createBootStatementsStore } from './verified/boot-statements-store.ts'
+import type { Committer } from './verified/committer.ts'
+import { verifiedCompletionRoutes } from './verified/completion-routes.ts'
+import type { EnclaveCommits } from './verified/enclave-commits.ts'
+import { createEvidence } from './verified/evidence.ts'
+import { createHeadAttestationsStore } from './verified/head-attestations-store.ts'
+import { createReadiness, healthRoutes } from './verified/health.ts'
+import { createHistory } from './verified/history.ts'
+import { historyRoutes } from './verified/history-routes.ts'
+import { logRoutes } from './verified/log-routes.ts'
+import { createLogs } from './verified/logs.ts'
+import { createLogsStore } from './verified/logs-store.ts'
+import {
+  createModelOutcomes,
+  createVerifiedModels,
+  noteOutcomes,
+  verifiedModelRoutes,
+} from './verified/models.ts'
+import { factsOfRecord } from './verified/record-facts.ts'
+import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
+import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './verified/verified-completions.ts'
+
+/** What the routes are over; all of it runs. */
+export type Capabilities = {
+  readonly database: Database
+  readonly anchoring: Anchoring
+  readonly records: RecordsStore
+  readonly enclaves: EnclavePool
+  readonly commits: EnclaveCommits
+  readonly keys: ApiKeys
+  readonly limits: CallLimits<StoredRecord>
+  readonly registry: NodeRegistry
+  readonly nodes: ServingNodes
+  readonly upstream: UpstreamServices
+  /** Unix milliseconds, with a fraction. */
+  readonly now: () => number
+  /** A new id that nobody can guess, letters and digits. */
+  readonly makeId: () => string
+  readonly log: Logger
+}
+
+/** What is served by services that the operator configured, rather than by nodes or through the enclave. */
+export type UpstreamServices = {
+  readonly embeddings: Embeddings
+  readonly search: WebSearch
+  readonly images: Images
+}
+
+/**
+ * Every route, each over the services that it calls, in the order in which the documentation has them. What calls wait for is timed,
+ * as phases of theirs.
+ */
+export function listRoutes(config: GatewayConfig, capabilities: Capabilities): readonly Route[] {
+  const { database, anchoring, records, enclaves, commits, keys, registry, nodes, upstream } = capabilities
+  const { limiter, idempotency } = capabilities.limits
+  const { now, makeId, log } = capabilities
+  const { bodyBytesMax, credentials, isHistoryOpen: isOpen } = config
+  const timedAs = <Given extends readonly unknown[], Result>(
+    phase: Phase,
+    run: (...given: Given) => Promise<Result>,
+  ) => timed({ phase, now }, run)
+  const monotonic = () => performance.now()
+
+  const outcomes = createModelOutcomes(now)
+  const committer = committerOf(commits)
+  const completions = createVerifiedCompletions({
+    ...{ credentials, commitTimeoutMs: COMMIT_TIMEOUT_MS, log },
+    enclaves: {
+      complete: timedAs('enclave', (...call: Parameters<EnclavePool['complete']>) =>
+        enclaves.complete(...call),
+      ),
+    },
+    committer: { ...committer, waitFor: timedAs('commit', committer.waitFor) },
+  })
+  const dispatcher = { dispatch: timedAs('node', nodes.dispatcher.dispatch) }
+  const { providerModels } = config
+  const offered = { enclaves, providerModels, startedAt: Math.floor(now() / 1000) }
+  const models = createModels({
+    ...offered,
+    dispatcher: nodes.dispatcher,
+    listUpstream: () => listUpstreamModels(upstream),
+  })
+  const checks = {
+    database: () => checkDatabase(database),
+    enclave: () => enclaves.document(),
+    attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
+    commits: commits.status,
+    chain: anchoring.status,
+  }
+  const onArchived = (nodeId: string) => void nodes.disconnect(nodeId, 'Node is archived')
+  const logs = createLogs({
+    ...{ enclaves, records, isOpen },
+    logs: createLogsStore(database),
+    headAttestations: createHeadAttestationsStore(database),
+    bootStatements: createBootStatementsStore(database),
+  })
+  const calls = { limiter, idempotency, bodyBytesMax, now }
+  return [
+    ...chatRoutes({ ...calls, completions: createChatCompletions({ dispatcher, log, now, makeId }) }),
+    ...verifiedCompletionRoutes({ ...calls, completions: noteOutcomes(completions, outcomes) }),
+    ...historyRoutes({
+      history: createHistory({ records, isOpen }),
+      evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
+    }),
+    ...imageRoutes({ ...calls, images: upstream.images, publicOrigin: config.upstream.publicOrigin }),
+    rootRoute,
+    ...modelRoutes(models),
+    ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
+    ...attestationRoutes(createAttestations({ enclaves, now: monotonic })),
+    ...healthRoutes(createReadiness(checks, monotonic)),
+    ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
+    ...searchRoutes({ ...calls, search: upstream.search }),
+    ...rateLimitRoutes(limiter),
+    ...keyRoutes(createManagedKeys({ keys, now })),
+    ...nodeRoutes({
+      nodes: createOwnedNodes({ ...registry, onArchived, now }),
+      network: createNetworkStats({ ...registry, now }),
+    }),
+    ...logRoutes(logs),
+  ]
+}
+
+/** The committers, which tell traces of what they committed. */
+function committerOf(commits: EnclaveCommits): Pick<Committer, 'waitFor' | 'status'> {
+  return {
+    status: commits.status,
+    async waitFor(...leaf) {
+      const record = await commits.waitFor(...leaf)
+      noteInference(() => factsOfRecord(record))
+      return record
+    },
+  }
+}
+
+/** The models of these services, as `GET /v1/models` lists them. Nodes' come and go, so that it is asked each time. */
+function listUpstreamModels({ embeddings, images }: UpstreamServices): readonly UpstreamModel[] {
+  return [
+    ...embeddings.models.map(({ id, inputTokensMax }) => ({
+      id,
+      owner: 'embeddings' as const,
+      contextLength: inputTokensMax,
+    })),
+    ...images.models().map((id) => ({ id, owner: 'images' as const, contextLength: null })),
+  ]
+}
