@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import { readRetryAfter } from '../upstream/refusal.ts'
+import { readRetryAfter } from '../upstream/endpoint.ts'
 
 /** Bytes of an answer that may wait to be read before its connection is paused. */
 export const WAITING_BYTES_MAX = 256 * 1024

@@ -1,4 +1,4 @@
-import { EndpointError } from '../upstream/endpoint-error.ts'
+import { EndpointError } from '../upstream/endpoint.ts'
 
 /** Numbers in one embedding: above any model's. */
 export const DIMENSIONS_MAX = 65_536

@@ -1,7 +1,5 @@
 import { callErrorOf } from '../upstream/call-error.ts'
-import type { Endpoint, EndpointCall } from '../upstream/endpoint.ts'
-import { EndpointError } from '../upstream/endpoint-error.ts'
-import { writeForm } from '../upstream/form-body.ts'
+import { type Endpoint, type EndpointCall, EndpointError, writeForm } from '../upstream/endpoint.ts'
 import { type ImageFacts, mediaTypeOf } from './image-facts.ts'
 import type { ImageCall, ImageJob, ImageSource, MadeImage } from './image-source.ts'
 import { decodeImage } from './made-images.ts'

@@ -1,18 +1,104 @@
-import type { SearchAdapter } from './adapter.ts'
-import { BRAVE } from './brave.ts'
-import { SEARXNG } from './searxng.ts'
-import { SERPAPI } from './serpapi.ts'
-import { TAVILY } from './tavily.ts'
+import { type EndpointCall, EndpointError } from '../upstream/endpoint.ts'
+import type { SearchProviderName } from '../upstream/settings.ts'
 
-/** The providers that can be chosen. */
-export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as const
+export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
-export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
+/** A result as a provider has it; nothing of it is checked. */
+export type FoundItem = { readonly title: unknown; readonly url: unknown; readonly snippet: unknown }
 
-/** How each of them is asked, and its answers are read. */
+/** How one provider is asked, and what its answer says. */
+export type SearchAdapter = {
+  /** The call for a query. `apiKey` is empty for a provider without keys. */
+  request(query: SearchQuery, apiKey: string): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
+  /** What an answer with status 200 holds, best first. Throws EndpointError `bad_answer`. */
+  readItems(answer: object): readonly FoundItem[]
+}
+
+/**
+ * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. A form and not a query string: what
+ * people search for has no place in access logs. It knows no number of results.
+ */
+const SEARXNG: SearchAdapter = {
+  request: ({ query }) => ({
+    method: 'POST',
+    path: '/search',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: new URLSearchParams({ q: query, format: 'json' }).toString(),
+  }),
+  readItems: (answer) => itemsOf(answer, 'results', { url: 'url', snippet: 'content' }),
+}
+
+/** Brave's web search. Without `text_decorations` its texts hold no HTML. An answer without hits has no `web`. */
+const BRAVE: SearchAdapter = {
+  request: ({ query, maxResults }, apiKey) => {
+    const parameters = {
+      q: query,
+      count: String(maxResults),
+      text_decorations: 'false',
+      result_filter: 'web',
+    }
+    return {
+      method: 'GET',
+      path: `/web/search?${new URLSearchParams(parameters)}`,
+      headers: { 'x-subscription-token': apiKey },
+    }
+  },
+  readItems: (answer) =>
+    itemsOf(memberOf(answer, 'web') ?? {}, 'results', { url: 'url', snippet: 'description' }),
+}
+
+/** Tavily's search, at its basic depth: one credit for each. */
+const TAVILY: SearchAdapter = {
+  request: ({ query, maxResults }, apiKey) => ({
+    method: 'POST',
+    path: '/search',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${apiKey}` },
+    body: JSON.stringify({ query, max_results: maxResults, search_depth: 'basic' }),
+  }),
+  readItems: (answer) => itemsOf(answer, 'results', { url: 'url', snippet: 'content' }),
+}
+
+/**
+ * SerpApi's Google results. Its key can stand in the URL alone. `error` in a search whose status is Success only says that nothing
+ * was found; in any other it is a failure, whatever the HTTP status.
+ */
+const SERPAPI: SearchAdapter = {
+  request: ({ query }, apiKey) => {
+    const parameters = { engine: 'google', output: 'json', q: query, api_key: apiKey }
+    return { method: 'GET', path: `/search.json?${new URLSearchParams(parameters)}` }
+  },
+  readItems: (answer) => {
+    if (memberOf(memberOf(answer, 'search_metadata'), 'status') !== 'Success')
+      throw new EndpointError('bad_answer', 'expected a search with status Success')
+    return itemsOf(answer, 'organic_results', { url: 'link', snippet: 'snippet' })
+  },
+}
+
+/** How each provider is asked, and its answers are read. */
 export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>> = {
   searxng: SEARXNG,
   brave: BRAVE,
   tavily: TAVILY,
   serpapi: SERPAPI,
+}
+
+/** The results that an answer has in a list; none when the list is left out. Throws EndpointError for anything else. */
+function itemsOf(
+  answer: unknown,
+  list: string,
+  names: { readonly url: string; readonly snippet: string },
+): readonly FoundItem[] {
+  const items = memberOf(answer, list) ?? []
+  if (!Array.isArray(items)) throw new EndpointError('bad_answer', `expected a list of ${list}`)
+  return items.map((item) => ({
+    title: memberOf(item, 'title'),
+    url: memberOf(item, names.url),
+    snippet: memberOf(item, names.snippet),
+  }))
+}
+
+/** A member of a provider's answer, or undefined for what has no such member. */
+function memberOf(value: unknown, name: string): unknown {
+  const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
+  return hasMember ? Reflect.get(value, name) : undefined
 }

@@ -1,4 +1,4 @@
-import type { FoundItem } from './adapter.ts'
+import type { FoundItem } from './providers.ts'
 
 /** Code points of a title and a snippet that are kept; longer ones are cut. An address that is longer is no address to give. */
 export const TITLE_LENGTH_MAX = 300

@@ -1,10 +1,8 @@
 import { ApiError } from '../api/errors.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import type { Endpoint, OpenEndpoint } from '../upstream/endpoint.ts'
-import { EndpointError } from '../upstream/endpoint-error.ts'
+import { type Endpoint, EndpointError, type OpenEndpoint } from '../upstream/endpoint.ts'
 import type { SearchConfig } from '../upstream/settings.ts'
-import type { SearchAdapter, SearchQuery } from './adapter.ts'
-import { SEARCH_ADAPTERS } from './providers.ts'
+import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './providers.ts'
 import { normaliseResults } from './results.ts'
 
 /** A valid call for a search. */
@@ -48,8 +46,10 @@ export function createWebSearch(source: SearchSource | null): WebSearch {
       const { adapter, endpoint, apiKey } = source
       try {
         const request = adapter.request({ query, maxResults }, apiKey)
-        const items = adapter.readItems(await endpoint.ask({ ...request, signal, reserve }))
-        return JSON.stringify({ results: normaliseResults(items, maxResults) })
+        const answer = await endpoint.ask({ ...request, signal, reserve })
+        if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
+          throw new EndpointError('bad_answer', 'expected an object')
+        return JSON.stringify({ results: normaliseResults(adapter.readItems(answer), maxResults) })
       } catch (error) {
         throw error instanceof EndpointError ? callErrorOf(error) : error
       }

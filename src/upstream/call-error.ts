@@ -1,5 +1,5 @@
 import { ApiError } from '../api/errors.ts'
-import type { EndpointError, EndpointRefusal } from './endpoint-error.ts'
+import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
  * What a caller is told when a configured service gave no answer. The words of a refusal are shown only where the caller's

@@ -1,12 +1,11 @@
+import { randomUUID } from 'node:crypto'
 import { type Dispatcher, Pool } from 'undici'
-import { EndpointError } from './endpoint-error.ts'
-import { readRefusal } from './refusal.ts'
 import type { OpenAiApi } from './settings.ts'
 
 /** Connections to one service; calls beyond that wait for one. */
-export const ENDPOINT_CONNECTIONS_MAX = 64
+const ENDPOINT_CONNECTIONS_MAX = 64
 /** Until a connection stands. */
-export const CONNECT_TIMEOUT_MS = 5_000
+const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
 /** Bytes of an answer that is a refusal. */
 const REFUSAL_BYTES_MAX = 64 * 1024
@@ -139,4 +138,97 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
     typeof error.code === 'string' &&
     /^[A-Z][A-Z0-9_]+$/.test(error.code)
   )
+}
+
+type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
+
+/** What a service said when it refused. All of it is the service's; `message` is printable and short, or empty. */
+export type EndpointRefusal = {
+  readonly status: number
+  readonly message: string
+  readonly code: string | null
+  readonly retryAfterSeconds: number | null
+}
+
+/** A configured service gave no answer. `message` is for the operator's log, and holds no key and no word of a request. */
+export class EndpointError extends Error {
+  override readonly name = 'EndpointError'
+  readonly code: EndpointErrorCode
+  /** With `refused` alone. */
+  readonly refusal: EndpointRefusal | null
+
+  constructor(code: EndpointErrorCode, message: string, refusal: EndpointRefusal | null = null) {
+    super(message)
+    this.code = code
+    this.refusal = refusal
+  }
+}
+
+/** Characters of a service's own words that are kept. */
+const REFUSAL_MESSAGE_LENGTH_MAX = 500
+const REFUSAL_CODE_LENGTH_MAX = 64
+/** A service that asks for more patience than a day is not believed. */
+const RETRY_AFTER_SECONDS_MAX = 86_400
+
+/** What a service says in an answer that is none, whatever form it has: OpenAI's envelope, `detail`, or nothing known. */
+function readRefusal(
+  status: number,
+  reply: { readonly body: unknown; readonly retryAfter: unknown },
+): EndpointRefusal {
+  const { body } = reply
+  const error = isObject(body) ? (body.error ?? body.detail ?? body.message) : null
+  const said = isObject(error) ? (error.message ?? error.detail ?? error.error) : error
+  const code = isObject(error) ? error.code : null
+  return {
+    status,
+    message: typeof said === 'string' ? printable(said).slice(0, REFUSAL_MESSAGE_LENGTH_MAX) : '',
+    code: typeof code === 'string' && CODE.test(code) ? code : null,
+    retryAfterSeconds: readRetryAfter(reply.retryAfter),
+  }
+}
+
+const CODE = new RegExp(`^[\\w.-]{1,${REFUSAL_CODE_LENGTH_MAX}}$`)
+
+/** Seconds alone (RFC 9110 section 10.2.3): a date would need the service's clock to be right. */
+export function readRetryAfter(header: unknown): number | null {
+  if (typeof header !== 'string' || !/^\d{1,9}$/.test(header)) return null
+  return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX)
+}
+
+/** Text of a stranger that may end in a log or a message: no control characters, no lone surrogates. */
+function printable(text: string): string {
+  return text
+    .slice(0, 2 * REFUSAL_MESSAGE_LENGTH_MAX)
+    .toWellFormed()
+    .replaceAll(/\p{C}/gu, ' ')
+    .trim()
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+type FormFile = {
+  readonly name: string
+  readonly filename: string
+  readonly mediaType: string
+  readonly bytes: Uint8Array
+}
+
+/** Body of a `multipart/form-data` call (RFC 7578), and its content type. Names are ours; values are anything. */
+export function writeForm(
+  fields: Readonly<Record<string, string>>,
+  { name, filename, mediaType, bytes }: FormFile,
+): { readonly contentType: string; readonly body: Uint8Array } {
+  // Nobody who wrote a value can have known it.
+  const boundary = `form-${randomUUID()}`
+  const texts = Object.entries(fields).map(
+    ([field, value]) =>
+      `--${boundary}\r\ncontent-disposition: form-data; name="${field}"\r\n\r\n${value}\r\n`,
+  )
+  const head = `--${boundary}\r\ncontent-disposition: form-data; name="${name}"; filename="${filename}"\r\ncontent-type: ${mediaType}\r\n\r\n`
+  return {
+    contentType: `multipart/form-data; boundary=${boundary}`,
+    body: Buffer.concat([Buffer.from(texts.join('') + head), bytes, Buffer.from(`\r\n--${boundary}--\r\n`)]),
+  }
 }

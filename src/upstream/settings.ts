@@ -1,12 +1,24 @@
 import type { z } from 'zod'
 import { integer, list, oneOf, secret, url } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
-import { SEARCH_ADAPTERS, SEARCH_PROVIDERS, type SearchProviderName } from '../search/providers.ts'
 
 const MINUTE_MS = 60_000
 
 /** Tokens that an input of an embedding model may have where none are named: those of OpenAI's. */
 export const INPUT_TOKENS_DEFAULT = 8_192
+
+/** The search providers that can be chosen. */
+export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as const
+
+export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
+
+/** Where each of them is, unless the operator says otherwise; null when only the operator can know. */
+const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
+  searxng: null,
+  brave: 'https://api.search.brave.com/res/v1',
+  tavily: 'https://api.tavily.com',
+  serpapi: 'https://serpapi.com',
+}
 
 /** Variables of the services that the gateway calls besides the enclave's providers; part of src/config.ts. */
 export const UPSTREAM_FIELDS = {
@@ -159,7 +171,7 @@ function searchFaults(given: Environment): readonly string[] {
 function searchOf(settings: Settings): SearchConfig | null {
   const { SEARCH_PROVIDER: provider, SEARCH_API_KEY: apiKey, SEARCH_TIMEOUT_MS: timeoutMs } = settings
   if (provider === undefined) return null
-  const url = settings.SEARCH_URL ?? SEARCH_ADAPTERS[provider].defaultUrl
+  const url = settings.SEARCH_URL ?? SEARCH_URLS[provider]
   return url === null ? null : { provider, url, apiKey: apiKey ?? null, timeoutMs }
 }
 
