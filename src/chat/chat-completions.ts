@@ -6,8 +6,8 @@ import { callErrorOf, DispatchError } from '../nodes/dispatch-error.ts'
 import { type InferenceFacts, noteInference } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ChatRequest } from './chat-request.ts'
-import { createNodeChunks, type NodeChunks } from './node-answers/chunks.ts'
-import { estimateUsage } from './node-answers/usage.ts'
+import { estimateUsage } from './chat-size.ts'
+import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 
 /** A valid call for a plain completion. */
 export type ChatCall = {

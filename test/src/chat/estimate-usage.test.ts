@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { estimateUsage } from '../../../../src/chat/node-answers/usage.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { estimateUsage } from '../../../src/chat/chat-size.ts'
 
 const text = 'a'.repeat(40)
 
