@@ -183,7 +183,7 @@ function createResponder({
   readonly runs: Runs
   readonly sender: Sender
   readonly readLoad: () => Promise<Load>
-  /** The newest measurement, null before the first. */
+  /** Of the newest ping that was answered, null before the first. */
   readonly roundTripMs: () => number | null
   readonly onReconnect: () => void
   readonly log: Logger

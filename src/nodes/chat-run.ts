@@ -3,8 +3,8 @@ import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { DispatchError, faultError } from './dispatch-error.ts'
 import type { Inference } from './inferences-store.ts'
-import { type ChunkFacts, readChunk } from './protocol/chunk.ts'
 import { type ChatRunFrame, chatFrame } from './protocol/frames.ts'
+import { type ChunkFacts, readChunk } from './read-chunk.ts'
 import { Run, type RunOptions, type RunResult } from './run.ts'
 import { type RunTimes, type Speed, speedAfter, speedAfterSilence, TEXT_LENGTH_PER_TOKEN } from './speed.ts'
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
@@ -120,7 +120,7 @@ export class ChatRun extends Run {
 
   /**
    * Tokens are the node's claim within its bounds; without one they are estimated from the sizes of request and answer.
-   * The time to the first token is this gateway's measurement.
+   * The time to the first token is what this gateway measured.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options

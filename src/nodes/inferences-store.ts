@@ -8,7 +8,7 @@ export const DAY_SECONDS = 86_400
 /** Completions that a node's statistics show. */
 export const COMPLETED_MAX = 10
 
-/** One call that a node served to its end. Token counts are the node's claim, the time is the gateway's measurement. */
+/** One call that a node served to its end. Token counts are the node's claim, the time is what the gateway measured. */
 export type Inference = {
   /** UUID; adding the same id again changes nothing. */
   readonly id: string
@@ -33,7 +33,7 @@ export type CompletedInference = Pick<
 
 export type NodeStats = {
   readonly requestsServedDay: number
-  /** Over the last day; null without a measurement. */
+  /** Over the last day; null when nothing was measured. */
   readonly averageTimeToFirstTokenMs: number | null
   /** The last COMPLETED_MAX, newest first. */
   readonly completed: readonly CompletedInference[]

@@ -57,7 +57,7 @@ export type GatewayControl =
 
 /** What a node tells a gateway. */
 export type NodeControl =
-  /** `roundTripMs` is the node's own newest measurement, null before the first. */
+  /** `roundTripMs` is the node's own newest round trip, null before the first. */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
   /** It takes nothing new, and closes when its runs are done. */

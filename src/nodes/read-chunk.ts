@@ -1,4 +1,4 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /** What matters of a chunk whose shape is right. */
 export type ChunkFacts = {
