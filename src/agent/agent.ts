@@ -70,14 +70,23 @@ export type AgentStatus = {
 }
 
 export type Agent = {
-  /** Takes nothing new, finishes what runs (at most `drainMs`), closes. Resolves when all is ended; twice is one stop. */
+  /**
+   * Takes nothing new, finishes what runs (at most `drainMs`), closes. Resolves when all is ended;
+   * twice is one stop.
+   */
   stop(): Promise<void>
-  /** Resolves when the agent stopped; rejects with AgentFailure when it cannot be run as it is configured. */
+  /**
+   * Resolves when the agent stopped; rejects with AgentFailure when it cannot be run as it is
+   * configured.
+   */
   readonly done: Promise<void>
   status(): AgentStatus
 }
 
-/** Starts an agent: it registers its node, connects, serves, and connects again whenever the connection ends. */
+/**
+ * Starts an agent: it registers its node, connects, serves, and connects again whenever the
+ * connection ends.
+ */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }
   const { log } = options
@@ -165,13 +174,14 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 }
 
 /**
- * Gives null for a fault that may pass by itself. Throws AgentFailure for one that will not, unless the node has served
- * before: then its configuration was right, and the fault may be the gateway's.
+ * Gives null for a fault that may pass by itself. Throws AgentFailure for one that will not, unless
+ * the node has served before: then its configuration was right, and the fault may be the gateway's.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed) throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // Registration asks the backend nothing but the agent's own questions: its words hold nobody's prompt.
+  // Registration asks the backend nothing but the agent's own questions: its words hold nobody's
+  // prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError) log.warn({ fault: error.message }, 'the backend cannot be used')

@@ -12,16 +12,19 @@ import { BackendError, readBackendError } from './backend-error.ts'
 /** One chunk of an answer, and its JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
 
-/** What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or ended as it should. */
+/**
+ * What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or
+ * ended as it should.
+ */
 export type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
   readonly fault: BackendError | EventTooLargeError | null
 }
 
 /**
- * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone with `choices: []`: to
- * gateways that know no end frame that chunk is the end, so none may follow it. A backend that tells no usage gives no such
- * chunk. Belongs to one answer.
+ * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone
+ * with `choices: []`: to gateways that know no end frame that chunk is the end, so none may follow
+ * it. A backend that tells no usage gives no such chunk. Belongs to one answer.
  */
 export class AnswerParser {
   private readonly events = new EventParser()
@@ -33,8 +36,8 @@ export class AnswerParser {
   }
 
   /**
-   * The chunks that these bytes complete. Faults are an error in the stream, what is no chunk, and an event over the limit: what
-   * came before in the same packet is told all the same.
+   * The chunks that these bytes complete. Faults are an error in the stream, what is no chunk, and
+   * an event over the limit: what came before in the same packet is told all the same.
    */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
@@ -85,7 +88,9 @@ type Answer = {
 
 const END_MARK = '[DONE]'
 
-/** The chunk of an event, as the backend wrote it, without the usage; null when it has no choices. */
+/**
+ * The chunk of an event, as the backend wrote it, without the usage; null when it has no choices.
+ */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
   if (data === END_MARK) {
@@ -140,11 +145,13 @@ export class EventTooLargeError extends Error {
 }
 
 /**
- * Gives the data of server-sent events (WHATWG HTML, section 9.2.6) out of bytes, whatever the packets are. Fields other
- * than `data` are skipped, but for `error`, as llama.cpp names the line that reports a failure: it is an event of its own.
+ * Gives the data of server-sent events (WHATWG HTML, section 9.2.6) out of bytes, whatever the
+ * packets are. Fields other than `data` are skipped, but for `error`, as llama.cpp names the line
+ * that reports a failure: it is an event of its own.
  *
- * The parser is given whole lines alone, because it drops fields that it does not know when they come in parts. Unlike
- * the standard, `end` also gives an event that no blank line ends, because servers leave it out.
+ * The parser is given whole lines alone, because it drops fields that it does not know when they
+ * come in parts. Unlike the standard, `end` also gives an event that no blank line ends, because
+ * servers leave it out.
  */
 export class EventParser {
   private readonly eventBytesMax: number
@@ -169,14 +176,17 @@ export class EventParser {
   }
 
   /**
-   * Takes the next bytes and adds the data of the events they complete to `events`, which is what it gives. Throws
-   * EventTooLargeError; the events before it are in `events` then.
+   * Takes the next bytes and adds the data of the events they complete to `events`, which is what
+   * it gives. Throws EventTooLargeError; the events before it are in `events` then.
    */
   push(bytes: Uint8Array, events: string[] = []): readonly string[] {
     return this.feed(this.decoder.decode(bytes, { stream: true }), events)
   }
 
-  /** Says that the stream ended cleanly, and gives the data of the event that was pending, if any. Throws as `push`. */
+  /**
+   * Says that the stream ended cleanly, and gives the data of the event that was pending, if any.
+   * Throws as `push`.
+   */
   end(events: string[] = []): readonly string[] {
     return this.feed(`${this.decoder.decode()}\n\n`, events)
   }
@@ -203,7 +213,10 @@ export class EventParser {
   }
 }
 
-/** Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do not decide. */
+/**
+ * Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do
+ * not decide.
+ */
 export function isLonger(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
 }

@@ -13,18 +13,22 @@ export type BackendAnswer = {
   readonly status: number
   /** `retry-after` in seconds; null where it is not told so. */
   readonly retryAfterSeconds: number | null
-  /** The next packet; null after the last. Rejects, when what came before was read, with the connection's fault, or the signal's reason. */
+  /**
+   * The next packet; null after the last. Rejects, when what came before was read, with the
+   * connection's fault, or the signal's reason.
+   */
   next(): Promise<Uint8Array | null>
   /**
-   * Leaves the answer: one that was read as far as it matters keeps its connection, which is used again when the rest has
-   * come; any other ends the backend's call.
+   * Leaves the answer: one that was read as far as it matters keeps its connection, which is used
+   * again when the rest has come; any other ends the backend's call.
    */
   leave(isWhole: boolean): void
 }
 
 /**
- * Sends a request and gives its answer when its head is there. Rejects with the connection's fault, or the signal's reason.
- * Packets are taken as they come, without a stream between: most answers are many small ones.
+ * Sends a request and gives its answer when its head is there. Rejects with the connection's fault,
+ * or the signal's reason. Packets are taken as they come, without a stream between: most answers
+ * are many small ones.
  */
 export function openAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,

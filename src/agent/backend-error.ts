@@ -1,7 +1,10 @@
 import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.ts'
 import { FAULT_MESSAGE_LENGTH_MAX, FAULT_STATUS_CODES } from '../nodes/protocol/frames.ts'
 
-/** The backend refused or failed. `message` may quote the request, so it goes to the gateway and into no log. */
+/**
+ * The backend refused or failed. `message` may quote the request, so it goes to the gateway and
+ * into no log.
+ */
 export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of FAULT_STATUS_CODES. */
@@ -9,7 +12,10 @@ export class BackendError extends Error {
   /** After how many seconds the backend wants to be asked again; null: not told. */
   readonly retryAfterSeconds: number | null
 
-  /** `status` is the backend's HTTP status or error code, if it gave one; what the frames do not know is a 500. */
+  /**
+   * `status` is the backend's HTTP status or error code, if it gave one; what the frames do not
+   * know is a 500.
+   */
   constructor(message: string, status = 500, retryAfterSeconds: number | null = null) {
     super(
       message.length > FAULT_MESSAGE_LENGTH_MAX ? `${message.slice(0, FAULT_MESSAGE_LENGTH_MAX)}…` : message,
@@ -19,7 +25,10 @@ export class BackendError extends Error {
   }
 }
 
-/** Gives the error that a backend's body tells, in OpenAI's form or the simpler ones of local servers. */
+/**
+ * Gives the error that a backend's body tells, in OpenAI's form or the simpler ones of local
+ * servers.
+ */
 export function readBackendError(
   body: Json | undefined,
   status: number,

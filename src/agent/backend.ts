@@ -16,7 +16,9 @@ import { BackendError, readBackendError } from './backend-error.ts'
 /** Limits of calls to the backend, milliseconds and bytes. */
 export const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
-  /** Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner. */
+  /**
+   * Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner.
+   */
   headTimeoutMs: 300_000,
   /** Between two parts of an answer. */
   idleTimeoutMs: 120_000,
@@ -53,11 +55,15 @@ export type Backend = {
   /** Ids of its models, in its order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request, at each step the chunks of one packet: always as a stream and with usage, whatever the
-   * request says. The first step sends the request; aborting ends the backend's call. Throws BackendError, or the signal's reason.
+   * Streams the answer to a chat request, at each step the chunks of one packet: always as a stream
+   * and with usage, whatever the request says. The first step sends the request; aborting ends the
+   * backend's call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
-  /** Makes or changes images, and gives them in base64, unchecked. Throws BackendError, or the signal's reason. */
+  /**
+   * Makes or changes images, and gives them in base64, unchecked. Throws BackendError, or the
+   * signal's reason.
+   */
   makeImages(
     request: ImageRequest & { readonly model: string },
     signal: AbortSignal,
@@ -66,8 +72,8 @@ export type Backend = {
 }
 
 /**
- * Gives the backend at a URL of the operator's. Calls go to its origin alone: redirects are not followed, no part of a
- * request chooses an address, and TLS certificates are verified.
+ * Gives the backend at a URL of the operator's. Calls go to its origin alone: redirects are not
+ * followed, no part of a request chooses an address, and TLS certificates are verified.
  */
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
@@ -221,7 +227,9 @@ type BackendRequest = {
   readonly body: string | Uint8Array
 }
 
-/** Gives the request for images: a new one as JSON, a change of one as a form. Throws BackendError. */
+/**
+ * Gives the request for images: a new one as JSON, a change of one as a form. Throws BackendError.
+ */
 function writeImageCall({
   model,
   prompt,
@@ -243,7 +251,9 @@ function writeImageCall({
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 
-/** Gives the images of the backend's answer, base64. Throws BackendError when there are none in it. */
+/**
+ * Gives the images of the backend's answer, base64. Throws BackendError when there are none in it.
+ */
 function readImageAnswer(body: Json | undefined): readonly string[] {
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')

@@ -5,7 +5,10 @@ import { BackendError } from './backend-error.ts'
 
 /** How long to measure, and how many requests at once. */
 export type BenchmarkPlan = {
-  /** Of the whole benchmark, warm-up included. Every part takes one request at least, however slow the backend. */
+  /**
+   * Of the whole benchmark, warm-up included. Every part takes one request at least, however slow
+   * the backend.
+   */
   readonly durationMs: number
   /** Requests at once in its second part. */
   readonly concurrency: number
@@ -33,9 +36,11 @@ export const TOKENS_PER_SECOND_MIN = 1
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
- * Measures how fast a backend serves a model: a warm-up, one request after another, then several at once. The speed of a
- * request is (tokens - 1) / (time of the last token - time of the first), tokens as `usage` counts them, because chunks may
- * hold several; of an answer that came all at once, its tokens by the time since it was asked for. Rejects with BackendError when the backend fails, or tells no usage.
+ * Measures how fast a backend serves a model: a warm-up, one request after another, then several at
+ * once. The speed of a request is (tokens - 1) / (time of the last token - time of the first),
+ * tokens as `usage` counts them, because chunks may hold several; of an answer that came all at
+ * once, its tokens by the time since it was asked for. Rejects with BackendError when the backend
+ * fails, or tells no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,

@@ -17,11 +17,15 @@ const schema = z.object({
   NODE_ID: given('the id of the node').pipe(
     form(/^[A-Za-z0-9_.-]{1,256}$/, 'a node id, such as five words joined by _'),
   ),
-  /** What the node does: LLM chats, DIFFUSION makes images with the one model of NODE_MODELS. Default LLM. */
+  /**
+   * What the node does: LLM chats, DIFFUSION makes images with the one model of NODE_MODELS.
+   * Default LLM.
+   */
   NODE_TYPE: oneOf(NODE_TYPES).default('LLM'),
   /**
-   * The local inference server, `http://host:port`, with or without `/v1`. Default: the first of vLLM, SGLang, llama.cpp,
-   * Ollama and LM Studio that answers on its usual port of this machine; servers of images have none, so there it has to be given.
+   * The local inference server, `http://host:port`, with or without `/v1`. Default: the first of
+   * vLLM, SGLang, llama.cpp, Ollama and LM Studio that answers on its usual port of this machine;
+   * servers of images have none, so there it has to be given.
    */
   BACKEND_URL: url(['http', 'https']).optional(),
   /** Key that the backend asks for. Default: none. */
@@ -30,14 +34,23 @@ const schema = z.object({
   NODE_MODELS: text.optional(),
   /** Length of a benchmark, milliseconds. Default 60000, as the public client measures. */
   BENCHMARK_MS: integer({ min: 100, max: HOUR_MS }).default(BENCHMARK.durationMs),
-  /** Requests at once in a benchmark's second part. Default 8: near what a gateway gives a node at once. */
+  /**
+   * Requests at once in a benchmark's second part. Default 8: near what a gateway gives a node at
+   * once.
+   */
   BENCHMARK_CONCURRENCY: integer({ min: 1, max: 64 }).default(BENCHMARK.concurrency),
-  /** Tokens per second below which a benchmark is measured again, and a model left out. Default 1. */
+  /**
+   * Tokens per second below which a benchmark is measured again, and a model left out. Default 1.
+   */
   BENCHMARK_TOKENS_PER_SECOND_MIN: positiveNumber({ max: 1_000_000 }).default(TOKENS_PER_SECOND_MIN),
-  /** How long a stop waits for running requests, milliseconds. Default 25000: orchestrators commonly kill after 30 s. */
+  /**
+   * How long a stop waits for running requests, milliseconds. Default 25000: orchestrators commonly
+   * kill after 30 s.
+   */
   DRAIN_MS: integer({ min: 0, max: HOUR_MS }).default(25_000),
   /**
-   * Whether the gateway may be reached over plain http beyond this machine. Default false: the key would be readable.
+   * Whether the gateway may be reached over plain http beyond this machine. Default false: the key
+   * would be readable.
    */
   AFFIDAVIT_PLAIN_HTTP: flag.default(false),
   /** Least severe log lines that are written. Default info. */
@@ -82,7 +95,10 @@ export type AgentConfig = GatewayAccess &
     readonly traces: TraceConfig | null
   }
 
-/** Gives the settings of an agent, or throws ConfigurationError with every fault. `options` go before the environment. */
+/**
+ * Gives the settings of an agent, or throws ConfigurationError with every fault. `options` go
+ * before the environment.
+ */
 export function readAgentConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -99,7 +115,10 @@ export function readAgentConfig(
   }
 }
 
-/** Gives what it takes to ask the gateway something, for a node id or without. Throws as readAgentConfig does. */
+/**
+ * Gives what it takes to ask the gateway something, for a node id or without. Throws as
+ * readAgentConfig does.
+ */
 export function readGatewayAccess(
   options: Environment = {},
   environment: Environment = process.env,

@@ -45,7 +45,9 @@ export type ConnectionEnd = {
 export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
-  /** Takes nothing new, finishes what runs within `graceMs`, closes, and resolves when it is closed. */
+  /**
+   * Takes nothing new, finishes what runs within `graceMs`, closes, and resolves when it is closed.
+   */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
 }
@@ -167,8 +169,8 @@ function socketUrl(gatewayUrl: string): URL {
 }
 
 /**
- * Gives what answers the frames of one connection. The frames are the gateway's; none of them makes it throw, and what it
- * does not understand it ignores.
+ * Gives what answers the frames of one connection. The frames are the gateway's; none of them makes
+ * it throw, and what it does not understand it ignores.
  */
 function createResponder({
   nodeId,
@@ -247,9 +249,14 @@ const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Sends frames over one WebSocket. */
 type Sender = {
-  /** Sends a frame; gives a promise when it should be waited for before the next. To a closed socket nothing is sent. */
+  /**
+   * Sends a frame; gives a promise when it should be waited for before the next. To a closed socket
+   * nothing is sent.
+   */
   send(frame: string): void | Promise<void>
-  /** Tells the TCP socket below, once it is known: frames of the same tick then go out in one write. */
+  /**
+   * Tells the TCP socket below, once it is known: frames of the same tick then go out in one write.
+   */
   attach(socket: Socket): void
   /** Whether the gateway reads more slowly than frames come. */
   isBehind(): boolean
@@ -303,8 +310,8 @@ type Liveness = {
 }
 
 /**
- * Pings the other end every `pingMs` and ends a connection over which nothing came in between: its other end may be gone
- * without a word. `now` gives milliseconds of a clock that only goes forward.
+ * Pings the other end every `pingMs` and ends a connection over which nothing came in between: its
+ * other end may be gone without a word. `now` gives milliseconds of a clock that only goes forward.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -3,8 +3,9 @@ import type { BackendConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 
 /**
- * Gives the backend of a configuration: the one it names, whether or not it is up, or the one that is found on this
- * machine. Rejects with AgentFailure when there is none. `name` tells people which it is.
+ * Gives the backend of a configuration: the one it names, whether or not it is up, or the one that
+ * is found on this machine. Rejects with AgentFailure when there is none. `name` tells people which
+ * it is.
  */
 export async function openBackend({
   url,
@@ -26,7 +27,10 @@ type BackendKind = {
   readonly healthPath: string
 }
 
-/** The servers that are looked for, in this order. Ports and paths are the defaults of each server's documentation. */
+/**
+ * The servers that are looked for, in this order. Ports and paths are the defaults of each server's
+ * documentation.
+ */
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
@@ -44,8 +48,8 @@ type FoundBackend = {
 }
 
 /**
- * Looks for a server on this machine, on the usual port of each kind, and gives the first that is up and lists models; null
- * when there is none. The caller closes it.
+ * Looks for a server on this machine, on the usual port of each kind, and gives the first that is
+ * up and lists models; null when there is none. The caller closes it.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

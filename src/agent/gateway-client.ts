@@ -21,11 +21,17 @@ export class GatewayError extends Error {
   }
 }
 
-/** The node part of the gateway's REST interface (facts of the public node client). Every call rejects with GatewayError. */
+/**
+ * The node part of the gateway's REST interface (facts of the public node client). Every call
+ * rejects with GatewayError.
+ */
 export type GatewayClient = {
   /** Makes a node of the key's account and gives its id. */
   createNode(name: string): Promise<string>
-  /** What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null: no such node. */
+  /**
+   * What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null:
+   * no such node.
+   */
   findNode(nodeId: string): Promise<NodeInfo | null>
   saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
   fetchStats(nodeId: string): Promise<NodeStats>
@@ -58,7 +64,10 @@ export type NodeInfo = z.output<typeof infoSchema>
 /** Node stats as the gateway sends them (interface 2.7). */
 export type NodeStats = z.output<typeof statsSchema>
 
-/** Gives the client of a gateway for one key. Redirects are not followed; TLS certificates are verified. */
+/**
+ * Gives the client of a gateway for one key. Redirects are not followed; TLS certificates are
+ * verified.
+ */
 export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string

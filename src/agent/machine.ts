@@ -3,9 +3,9 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Gives the hardware of this machine, as `systeminformation` (and nvidia-smi through it) reads it. A machine without a GPU
- * is normal. Texts that cannot be read are `unknown`. The speed is that of the network card, for the way to the gateway is not
- * measured. Never rejects.
+ * Gives the hardware of this machine, as `systeminformation` (and nvidia-smi through it) reads it.
+ * A machine without a GPU is normal. Texts that cannot be read are `unknown`. The speed is that of
+ * the network card, for the way to the gateway is not measured. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -30,7 +30,10 @@ export async function readHardware(): Promise<NodeHardware> {
   }
 }
 
-/** A display adapter as systeminformation tells of it: memory in MB, `memoryTotal` by nvidia-smi alone. */
+/**
+ * A display adapter as systeminformation tells of it: memory in MB, `memoryTotal` by nvidia-smi
+ * alone.
+ */
 type Controller = {
   readonly model: string
   readonly vram: number | null
@@ -41,7 +44,10 @@ type Controller = {
 /** Display adapters of servers have a few MB of memory: they are no GPUs that compute. */
 const VRAM_MB_MIN = 1024
 
-/** Gives what a node tells of its GPUs, out of its display adapters: memory of all together, power of one. */
+/**
+ * Gives what a node tells of its GPUs, out of its display adapters: memory of all together, power
+ * of one.
+ */
 export function describeGpus(
   controllers: readonly Controller[],
 ): Pick<NodeHardware, 'gpu_model' | 'vram' | 'gpu_count' | 'power_limit'> {
@@ -67,8 +73,8 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Gives how busy this machine is, as `systeminformation` reads it; figures it cannot read are 0. Takes about half a second,
- * because the processor's load is measured over a while. Never rejects.
+ * Gives how busy this machine is, as `systeminformation` reads it; figures it cannot read are 0.
+ * Takes about half a second, because the processor's load is measured over a while. Never rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')

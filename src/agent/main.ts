@@ -4,7 +4,10 @@ import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
-/** An agent in a process of its own, for a parent that keeps it running. `affidavit node run` is the one for people. */
+/**
+ * An agent in a process of its own, for a parent that keeps it running. `affidavit node run` is the
+ * one for people.
+ */
 try {
   const config = readAgentConfig()
   const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })

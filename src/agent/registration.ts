@@ -6,7 +6,10 @@ import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
 import type { GatewayClient } from './gateway-client.ts'
 
-/** This node cannot be run as it is configured: trying again changes nothing. The message is for its operator. */
+/**
+ * This node cannot be run as it is configured: trying again changes nothing. The message is for its
+ * operator.
+ */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
 }
@@ -21,7 +24,10 @@ export type RegistrationOptions = {
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
-  /** A stored benchmark below this is measured again, and a node that stays below it does not connect. */
+  /**
+   * A stored benchmark below this is measured again, and a node that stays below it does not
+   * connect.
+   */
   readonly tokensPerSecondMin: number
   readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
   readonly now: () => number
@@ -29,9 +35,10 @@ export type RegistrationOptions = {
 }
 
 /**
- * Brings a node so far that the gateway lets it connect, in the public client's order: its info is asked for, the backend
- * looked at, the hardware saved when it is not, and every model without a benchmark measured; images have none, and one model.
- * Gives the models that can be served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
+ * Brings a node so far that the gateway lets it connect, in the public client's order: its info is
+ * asked for, the backend looked at, the hardware saved when it is not, and every model without a
+ * benchmark measured; images have none, and one model. Gives the models that can be served, at
+ * least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
  */
 export async function registerNode(
   options: RegistrationOptions,
@@ -59,7 +66,10 @@ export async function registerNode(
   return served
 }
 
-/** Image servers need not list models: one that is named is taken at its word, for the gateway's first probe shows it. */
+/**
+ * Image servers need not list models: one that is named is taken at its word, for the gateway's
+ * first probe shows it.
+ */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
   if (nodeType === 'LLM') return chooseModels(await backend.listModels(), options)
@@ -72,7 +82,10 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
 /** Names that fit a header with a comma between them. */
 const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
 
-/** Gives the models to serve out of those that a backend offers. Throws AgentFailure, or BackendError when some are missing. */
+/**
+ * Gives the models to serve out of those that a backend offers. Throws AgentFailure, or
+ * BackendError when some are missing.
+ */
 export function chooseModels(
   offered: readonly string[],
   { models, log }: Pick<RegistrationOptions, 'models' | 'log'>,
@@ -90,7 +103,10 @@ export function chooseModels(
   return nameable
 }
 
-/** Gives null when the model has a good enough benchmark, measured before or now; else what is wrong. */
+/**
+ * Gives null when the model has a good enough benchmark, measured before or now; else what is
+ * wrong.
+ */
 async function ensureBenchmark(
   model: string,
   options: RegistrationOptions,

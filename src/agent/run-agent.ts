@@ -8,12 +8,16 @@ import { openBackend } from './find-backend.ts'
 import { readHardware, readLoad } from './machine.ts'
 import { traceRuns } from './trace-runs.ts'
 
-/** What a parent that started an agent with an IPC channel is told when it has a backend and goes on by itself. */
+/**
+ * What a parent that started an agent with an IPC channel is told when it has a backend and goes on
+ * by itself.
+ */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
- * Runs an agent until a signal ends the process: SIGTERM and SIGINT drain it, a second one ends it at once, and so does
- * the end of an IPC channel, because the parent is gone. Resolves after a stop in good order; rejects with AgentFailure.
+ * Runs an agent until a signal ends the process: SIGTERM and SIGINT drain it, a second one ends it
+ * at once, and so does the end of an IPC channel, because the parent is gone. Resolves after a stop
+ * in good order; rejects with AgentFailure.
  */
 export async function runAgent(
   config: AgentConfig,

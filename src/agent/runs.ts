@@ -21,10 +21,16 @@ export type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
   | { readonly kind: 'failed'; readonly statusCode: number }
 
-/** Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is gone. */
+/**
+ * Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is
+ * gone.
+ */
 export type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
-/** Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot exceed. */
+/**
+ * Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot
+ * exceed.
+ */
 export const RUNS_MAX = 64
 
 /** Told of each run, and by what it gives how it ended. May not throw. */
@@ -37,7 +43,10 @@ type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 
 /** The requests of one connection that are being answered. */
 export type Runs = {
-  /** Answers a chat or image frame; one whose id is running already is ignored. Nothing of it throws. */
+  /**
+   * Answers a chat or image frame; one whose id is running already is ignored. Nothing of it
+   * throws.
+   */
   start(frame: RunFrame): void
   /** Ends a run whose caller left; unknown ids are ignored. */
   cancel(id: string): void
@@ -125,8 +134,9 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request: frames of status 1, the usage last, then one of status 2, or one of status 3 that tells the
- * backend's error. A cancelled run ends as one that is done. `send` resolves when more may be sent. Never rejects.
+ * Answers one chat request: frames of status 1, the usage last, then one of status 2, or one of
+ * status 3 that tells the backend's error. A cancelled run ends as one that is done. `send`
+ * resolves when more may be sent. Never rejects.
  */
 async function runChat(
   request: { readonly id: string; readonly model: string; readonly body: JsonObject },
@@ -180,8 +190,8 @@ async function endAborted(
 }
 
 /**
- * Answers one request for images, with one frame: images, or what went wrong. A cancelled run ends with an error that nobody reads. Never
- * rejects.
+ * Answers one request for images, with one frame: images, or what went wrong. A cancelled run ends
+ * with an error that nobody reads. Never rejects.
  */
 async function runImages(
   { id, model, request }: { readonly id: string; readonly model: string; readonly request: ImageRequest },

@@ -18,20 +18,29 @@ export type ChatCall = {
   readonly requestId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
-  /** Told once, when the answer is over, however it ended, what it used in all, tokens; never when no node answered. */
+  /**
+   * Told once, when the answer is over, however it ended, what it used in all, tokens; never when
+   * no node answered.
+   */
   readonly noteUsage: (tokens: number) => void
-  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  /**
+   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
+   * much.
+   */
   readonly reserve: (bytes: number) => void
 }
 
-/** Plain completions, made by contributed nodes. Both methods throw ApiError and the signal's reason. */
+/**
+ * Plain completions, made by contributed nodes. Both methods throw ApiError and the signal's
+ * reason.
+ */
 export type ChatCompletions = {
   /** Makes a completion and gives its JSON text (interface 2.2). `usage` is always there. */
   complete(call: ChatCall): Promise<string>
   /**
-   * The same, streamed, as the JSON texts of the caller's chunks, at each step those that came together; resolves when a node
-   * has begun to answer. The iteration throws when the answer broke off, and else ends after its last chunk. Leaving it
-   * cancels the call.
+   * The same, streamed, as the JSON texts of the caller's chunks, at each step those that came
+   * together; resolves when a node has begun to answer. The iteration throws when the answer broke
+   * off, and else ends after its last chunk. Leaving it cancels the call.
    */
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
@@ -126,7 +135,10 @@ function openChunks({ now, makeId }: ChatCompletionsOptions, { request, body }: 
   })
 }
 
-/** What is held for the caller until the end is counted as the frames that it came in, which are larger. */
+/**
+ * What is held for the caller until the end is counted as the frames that it came in, which are
+ * larger.
+ */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,

@@ -81,8 +81,9 @@ const content = described(
 )
 
 /**
- * A message of a chat request. Members that are null count as unset; unknown members pass. What a role cannot do
- * without is required: content of those who speak to the model, tool_call_id of a tool's answer, name of a function's.
+ * A message of a chat request. Members that are null count as unset; unknown members pass. What a
+ * role cannot do without is required: content of those who speak to the model, tool_call_id of a
+ * tool's answer, name of a function's.
  */
 const chatMessage = z
   .looseObject({
@@ -198,7 +199,10 @@ export function chatRequestWith(members: z.ZodRawShape) {
   return described(chatRequest.clone(), () => jsonSchemaOf(chatMembers.safeExtend(members)))
 }
 
-/** Schema of a value that is told apart by its JSON type, so that the faults are those of the form that was meant. */
+/**
+ * Schema of a value that is told apart by its JSON type, so that the faults are those of the form
+ * that was meant.
+ */
 function byShape(schemas: {
   readonly string: z.ZodType
   readonly array?: z.ZodType

@@ -9,7 +9,10 @@ import {
 /** How much a chat request asks for, as far as that can be told without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
-  /** UTF-8 bytes of all texts of the prompt: messages, names, tool calls, and the descriptions of tools. */
+  /**
+   * UTF-8 bytes of all texts of the prompt: messages, names, tool calls, and the descriptions of
+   * tools.
+   */
   readonly promptBytes: number
   /** Content parts that are no text. */
   readonly attachments: number
@@ -20,7 +23,10 @@ export type ChatSize = {
 
 type Members = Readonly<Record<string, unknown>>
 
-/** Measures a request that was found valid, so that its messages are objects. `max_completion_tokens`, which newer clients send, goes before `max_tokens`. */
+/**
+ * Measures a request that was found valid, so that its messages are objects.
+ * `max_completion_tokens`, which newer clients send, goes before `max_tokens`.
+ */
 export function measureChat(request: Members & { readonly messages: readonly unknown[] }): ChatSize {
   let promptBytes = 0
   let attachments = 0
@@ -53,15 +59,18 @@ function countOf(value: unknown): number | null {
   return typeof value === 'number' && value >= 1 ? value : null
 }
 
-/** Characters of a token on average, in English text. What an estimate is made with; it is never more than that. */
+/**
+ * Characters of a token on average, in English text. What an estimate is made with; it is never
+ * more than that.
+ */
 const CHARACTERS_PER_TOKEN = 4
 
 /** What chat templates put around each message, tokens. */
 const TOKENS_PER_MESSAGE = 4
 
 /**
- * Usage where a node stated none, from the lengths of the texts. Marked as such by `estimated: true`, a member of ours, so that nobody
- * takes it for a count.
+ * Usage where a node stated none, from the lengths of the texts. Marked as such by `estimated:
+ * true`, a member of ours, so that nobody takes it for a count.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)

@@ -4,13 +4,17 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../att
 /** Tool calls of one choice, as OpenAI bounds the tools of a request. */
 export const TOOL_CALLS_MAX = 128
 
-/** What is remembered of a tool call: what the node called it. Its index for the caller is its place in the list. */
+/**
+ * What is remembered of a tool call: what the node called it. Its index for the caller is its place
+ * in the list.
+ */
 export type ToolCallState = { readonly nodeIndex: number | null; readonly nodeId: string | null }
 
 /**
- * Reads one delta's tool calls (attacker-controlled) and adds new ones to `known`. For the caller they are numbered from 0 without gaps in
- * the order in which they began, because clients fill arrays by these numbers; each begins with id, type, name, and goes
- * on with arguments alone. Backends that leave the index out, or give every call the index 0, tell calls apart by their ids.
+ * Reads one delta's tool calls (attacker-controlled) and adds new ones to `known`. For the caller
+ * they are numbered from 0 without gaps in the order in which they began, because clients fill
+ * arrays by these numbers; each begins with id, type, name, and goes on with arguments alone.
+ * Backends that leave the index out, or give every call the index 0, tell calls apart by their ids.
  * Null when there is none. Throws FormatError `invalid_chunk`.
  */
 export function readToolCalls(known: ToolCallState[], calls: Json, makeCallId: () => string): Json {
@@ -65,8 +69,9 @@ function readFunction(value: Json): { readonly name: string | null; readonly tex
 }
 
 /**
- * Log probabilities of a choice (interface 2.2) out of a node's (attacker-controlled): content and refusal, each a list of entries or null.
- * Null when they say nothing. Throws FormatError `invalid_chunk`.
+ * Log probabilities of a choice (interface 2.2) out of a node's (attacker-controlled): content and
+ * refusal, each a list of entries or null. Null when they say nothing. Throws FormatError
+ * `invalid_chunk`.
  */
 export function readLogprobs(value: Json | undefined): JsonObject | null {
   if (value === undefined || value === null) return null

@@ -11,7 +11,9 @@ import { invalidChunk, readLogprobs, readToolCalls, type ToolCallState } from '.
 /** Members of choice-less chunks that wait for the next chunk. Backends send one or two. */
 export const CARRIED_MEMBERS_MAX = 64
 
-/** What a caller's chunks say throughout: the gateway's words, because a node's are its own claim. */
+/**
+ * What a caller's chunks say throughout: the gateway's words, because a node's are its own claim.
+ */
 export type StreamIdentity = {
   readonly id: string
   /** Unix seconds. */
@@ -20,11 +22,14 @@ export type StreamIdentity = {
   readonly model: string
 }
 
-/** Brings the chunks of one node's answer into the form that callers are promised. Belongs to one answer. */
+/**
+ * Brings the chunks of one node's answer into the form that callers are promised. Belongs to one
+ * answer.
+ */
 export type NodeChunks = {
   /**
-   * The caller's chunks for one of the node's (attacker-controlled), none to three. Throws FormatError `invalid_chunk`
-   * for what cannot be part of an answer.
+   * The caller's chunks for one of the node's (attacker-controlled), none to three. Throws
+   * FormatError `invalid_chunk` for what cannot be part of an answer.
    */
   push(chunk: JsonObject): readonly JsonObject[]
   /** Says that the node is done. Throws FormatError `invalid_chunk` when its answer is not. */
@@ -38,10 +43,11 @@ export type NodeChunks = {
 }
 
 /**
- * Reader of one node's chunks. The form is that of the interface, 2.2 and part 6: one id, created and model; each
- * choice begins with role `assistant` and empty content and ends with its finish_reason and empty content; usage is null;
- * finish_reason, logprobs and tool calls have legal values only. Unknown members pass, but for those that stand for a proof, which
- * only verified answers have. A choice beyond the `choicesAsked` is refused.
+ * Reader of one node's chunks. The form is that of the interface, 2.2 and part 6: one id, created
+ * and model; each choice begins with role `assistant` and empty content and ends with its
+ * finish_reason and empty content; usage is null; finish_reason, logprobs and tool calls have legal
+ * values only. Unknown members pass, but for those that stand for a proof, which only verified
+ * answers have. A choice beyond the `choicesAsked` is refused.
  *
  * It does NOT show that a node ran the model it offers, nor that the usage it states is true.
  */
@@ -116,7 +122,10 @@ export function createNodeChunks(options: {
   }
 }
 
-/** What is left of a chunk's own members: those the interface knows have its types, a proof's are gone. */
+/**
+ * What is left of a chunk's own members: those the interface knows have its types, a proof's are
+ * gone.
+ */
 function readMembers(chunk: JsonObject): JsonObject {
   const { error } = chunk
   if (error !== undefined && error !== null) throw invalidChunk('expected a chunk, got an error')
@@ -138,7 +147,9 @@ function isTextOrNull(value: Json): boolean {
   return value === null || typeof value === 'string'
 }
 
-/** Bounded: a node may send chunks without choices without end, each with members of other names. */
+/**
+ * Bounded: a node may send chunks without choices without end, each with members of other names.
+ */
 function carry(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }
   if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
@@ -147,8 +158,8 @@ function carry(carried: JsonObject, members: JsonObject): JsonObject {
 }
 
 /**
- * The value without members called `__proto__`, at any depth: clients that assign members one by one
- * would give an object a prototype of the node's. Gives `value` itself when it has none.
+ * The value without members called `__proto__`, at any depth: clients that assign members one by
+ * one would give an object a prototype of the node's. Gives `value` itself when it has none.
  */
 function withoutPrototypes(value: Json): Json {
   if (!hasPrototypes(value)) return value
@@ -182,7 +193,10 @@ type ChoiceState = {
   readonly toolCalls: ToolCallState[]
 }
 
-/** What one chunk's part of a choice becomes: its opening, what it adds, and its end, each null when it is not there. */
+/**
+ * What one chunk's part of a choice becomes: its opening, what it adds, and its end, each null when
+ * it is not there.
+ */
 type ChoiceParts = {
   readonly parts: readonly [JsonObject | null, JsonObject | null, JsonObject | null]
   /** Characters of text in it. */
@@ -195,9 +209,9 @@ function newChoice(index: number): ChoiceState {
 }
 
 /**
- * Reads a chunk's part of the choice (attacker-controlled) and notes it in `state`. Throws FormatError `invalid_chunk` on wrong
- * shapes, on a finish_reason of no known meaning (an answer that was broken off must not look whole), and on
- * whatever comes after the choice's end.
+ * Reads a chunk's part of the choice (attacker-controlled) and notes it in `state`. Throws
+ * FormatError `invalid_chunk` on wrong shapes, on a finish_reason of no known meaning (an answer
+ * that was broken off must not look whole), and on whatever comes after the choice's end.
  */
 function readChoice(state: ChoiceState, choice: Json, makeCallId: () => string): ChoiceParts {
   if (!isJsonObject(choice)) throw invalidChunk('expected each choice to be an object')

@@ -20,13 +20,16 @@ import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 import { estimateChatTokens } from './token-estimates.ts'
 
-/** Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them further, by model. */
+/**
+ * Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them
+ * further, by model.
+ */
 export const CHAT_CALLS_MAX = 4_096
 export const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
- * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST /v1/chat/completions`, and the same under
- * `/v1/dashboard`.
+ * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
+ * /v1/chat/completions`, and the same under `/v1/dashboard`.
  */
 export function chatRoutes({
   completions,
@@ -138,7 +141,10 @@ async function answerAgain(
   return request.isStream ? stream((writer) => replayEvents(writer, text, request)) : text
 }
 
-/** That no node can process a streamed request is an error event and no status (interface, parts 6 and 7). */
+/**
+ * That no node can process a streamed request is an error event and no status (interface, parts 6
+ * and 7).
+ */
 function isOutage(error: unknown): boolean {
   return error instanceof ApiError && OUTAGES.has(error.code)
 }

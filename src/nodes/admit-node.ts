@@ -1,10 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Caller } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
-import type { AcceptedNode, NodeConnection } from './connection.ts'
 import type { NodeLimits } from './limits.ts'
 import type { NodeRecords } from './node-records.ts'
-import { startState } from './node-state.ts'
+import { type NodeState, startState } from './node-state.ts'
 import type { NodesStore, StoredNode } from './nodes-store.ts'
 import { type NodeHello, parseHello } from './protocol/handshake.ts'
 
@@ -22,10 +21,21 @@ export type NodeRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
+/** A node that may connect. */
+export type AcceptedNode = NodeHello & {
+  readonly accountId: string
+  /** The state it starts with. */
+  readonly state: NodeState
+  readonly vramMb: number | null
+}
+
 /** What the node is told with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
-/** Why the registry lets a node not connect, or not stay. The words are the deployed service's where they are known. */
+/**
+ * Why the registry lets a node not connect, or not stay. The words are the deployed service's where
+ * they are known.
+ */
 export const REFUSALS = {
   /** Also for another account's node: whose it is, is nobody's business. */
   nodeUnknown: 'Node is not registered',
@@ -35,7 +45,10 @@ export const REFUSALS = {
   nodeConnected: 'Node with same node id already connected',
 } as const
 
-/** A node that may connect now. Its id is claimed until `release`, so that two handshakes at once cannot both have it. */
+/**
+ * A node that may connect now. Its id is claimed until `release`, so that two handshakes at once
+ * cannot both have it.
+ */
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
@@ -44,8 +57,16 @@ type AdmittedNode = {
   release(): void
 }
 
-/** Decides over a handshake by its headers. Rejects with ApiError for what is answered over HTTP. */
+/**
+ * Decides over a handshake by its headers. Rejects with ApiError for what is answered over HTTP.
+ */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
+
+/** A connection that stands already. */
+type Connected = {
+  isAlive(timeoutMs: number): Promise<boolean>
+  terminate(why: string): void
+}
 
 type AdmissionParts = {
   readonly registry: NodeRegistry
@@ -53,12 +74,13 @@ type AdmissionParts = {
   readonly records: NodeRecords
   readonly limits: NodeLimits
   /** The connection that the node has now. */
-  readonly connected: (nodeId: string) => NodeConnection | null
+  readonly connected: (nodeId: string) => Connected | null
 }
 
 /**
- * Admission of nodes: key, headers, registration, and one connection per node. An old connection that does not answer a ping
- * gives way to the new one: it is half-open, and its node is the one that dials again. One that answers stays.
+ * Admission of nodes: key, headers, registration, and one connection per node. An old connection
+ * that does not answer a ping gives way to the new one: it is half-open, and its node is the one
+ * that dials again. One that answers stays.
  */
 export function createAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
@@ -100,9 +122,9 @@ async function checkHeaders(
 }
 
 /**
- * Checks a node against the registry: it is the account's, neither archived nor disabled, and an LLM has a benchmark of
- * its model that is fast enough. Rejects when the database is away. The benchmark is the node's own claim: it lets it
- * connect, and nothing more.
+ * Checks a node against the registry: it is the account's, neither archived nor disabled, and an
+ * LLM has a benchmark of its model that is fast enough. Rejects when the database is away. The
+ * benchmark is the node's own claim: it lets it connect, and nothing more.
  */
 async function checkHello(
   hello: NodeHello,
@@ -136,13 +158,16 @@ function refuse(reason: keyof typeof REFUSALS): Refusal {
   return { kind: 'refused', reason: REFUSALS[reason] }
 }
 
-/** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when nobody can tell. */
+/**
+ * Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when
+ * nobody can tell.
+ */
 export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>
 
 /**
- * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials` (also without the
- * scope `nodes`), or `not_ready` when keys
- * cannot be checked: answered over HTTP before the upgrade, as the public client tells a bad key by status 401.
+ * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials`
+ * (also without the scope `nodes`), or `not_ready` when keys cannot be checked: answered over HTTP
+ * before the upgrade, as the public client tells a bad key by status 401.
  */
 async function authenticateNode(
   headers: IncomingHttpHeaders,

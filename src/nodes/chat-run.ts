@@ -10,8 +10,9 @@ import { type RunTimes, type Speed, speedAfter, speedAfterSilence, TEXT_LENGTH_P
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Judges the chunks of one answer as they come, so that a node that answers nonsense is held to have failed, and is
- * replaced before its first token. Both methods throw FormatError for what is no answer.
+ * Judges the chunks of one answer as they come, so that a node that answers nonsense is held to
+ * have failed, and is replaced before its first token. Both methods throw FormatError for what is
+ * no answer.
  */
 export type AnswerReader = {
   /** The chunks to give in place of the node's. */
@@ -119,8 +120,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Tokens are the node's claim within its bounds; without one they are estimated from the sizes of request and answer.
-   * The time to the first token is what this gateway measured.
+   * Tokens are the node's claim within its bounds; without one they are estimated from the sizes of
+   * request and answer. The time to the first token is what this gateway measured.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options

@@ -7,9 +7,14 @@ export type NodeIndex<Node> = {
   remove(node: Node): void
   /** To be told whenever a node's state, slots or circuit changed. */
   update(node: Node): void
-  /** The offer with the best expected time among few; among many, the better of two picked at random. */
+  /**
+   * The offer with the best expected time among few; among many, the better of two picked at
+   * random.
+   */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
-  /** Whether a node of the model is or was connected, or had offered it before this process began. */
+  /**
+   * Whether a node of the model is or was connected, or had offered it before this process began.
+   */
   isKnown(model: string): boolean
   /** Whether a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
@@ -33,7 +38,10 @@ type ModelOffers<Node> = {
   readonly available: Offer<Node>[]
 }
 
-/** An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to below 1. */
+/**
+ * An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to
+ * below 1.
+ */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,
   offeredModels,
@@ -125,7 +133,10 @@ function placeOffer<Node>(available: Offer<Node>[], offer: Offer<Node>, isAvaila
   offer.position = -1
 }
 
-/** A handful of draws: at most two nodes are excluded, so failing all is rare, and then all offers are looked at. */
+/**
+ * A handful of draws: at most two nodes are excluded, so failing all is rare, and then all offers
+ * are looked at.
+ */
 function draw<Node>(
   available: readonly Offer<Node>[],
   isExcluded: (node: Node) => boolean,

@@ -1,22 +1,37 @@
 import type { JsonObject } from '../../attestation/json/value.ts'
 
-/** A batch that waits takes no more chunks once it is this large: a caller who reads slowly has some time for each write, and it is held twice meanwhile. */
+/**
+ * A batch that waits takes no more chunks once it is this large: a caller who reads slowly has some
+ * time for each write, and it is held twice meanwhile.
+ */
 export const BATCH_BYTES_MAX = 64 * 1024
 
-/** Chunks that waited together, and the bytes of the frames that they came in, or that came to nothing before them. */
+/**
+ * Chunks that waited together, and the bytes of the frames that they came in, or that came to
+ * nothing before them.
+ */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** Chunks between a node that pushes and one caller who pulls. */
 export type ChunkQueue = {
-  /** At each step what waits, up to BATCH_BYTES_MAX and a frame: chunks that came in one packet are taken, and passed on, together. */
+  /**
+   * At each step what waits, up to BATCH_BYTES_MAX and a frame: chunks that came in one packet are
+   * taken, and passed on, together.
+   */
   readonly batches: AsyncIterable<ChunkBatch>
   /** Bytes of the frames of the chunks that wait. */
   waitingBytes(): number
-  /** Bytes of the frames that amounted to no chunk since the last that did: what a reader keeps of them is held too. */
+  /**
+   * Bytes of the frames that amounted to no chunk since the last that did: what a reader keeps of
+   * them is held too.
+   */
   silentBytes(): number
   /** Adds what one frame of so many bytes amounts to. */
   push(chunks: readonly JsonObject[], bytes: number): void
-  /** Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only the first time counts. */
+  /**
+   * Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only
+   * the first time counts.
+   */
   end(error: Error | null): void
   /** Drops what waits, and the iteration throws `reason` at once. */
   discard(reason: unknown): void

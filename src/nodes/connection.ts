@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream'
 import type { WebSocket } from 'ws'
 import { currentTraceparent } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
+import type { AcceptedNode } from './admit-node.ts'
 import { type ChatQuestion, ChatRun, type ChatRunOptions } from './chat-run.ts'
 import { type DispatchError, lostError } from './dispatch-error.ts'
 import { answerBytesOf, type FrameMeter, type ImageBudget, meterFrames } from './image-memory.ts'
@@ -9,7 +10,6 @@ import { ImageRun, type ImageRunOptions } from './image-run.ts'
 import type { NodeLimits } from './limits.ts'
 import { awaitPong, createLiveness, type Liveness } from './liveness.ts'
 import { type Circuit, createNodeHealth, type NodeHealth } from './node-health.ts'
-import type { NodeState } from './node-state.ts'
 import { capacityOf, createSlots, type Offer, type OfferingNode, openOffer, type Slots } from './offer.ts'
 import { encodeGatewayControl, type NodeLoad, parseNodeControl } from './protocol/control-frames.ts'
 import {
@@ -20,20 +20,14 @@ import {
   imageFrame,
   type NodeFrame,
 } from './protocol/frames.ts'
-import { CLOSE_CODES, type NodeHello } from './protocol/handshake.ts'
+import { CLOSE_CODES } from './protocol/handshake.ts'
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/** Runs that ended without their final frame, which may still come: clients send a usage chunk, and then status 2. */
+/**
+ * Runs that ended without their final frame, which may still come: a usage chunk, then status 2.
+ */
 const ENDED_RUNS_MAX = 64
-
-/** A node that may connect. */
-export type AcceptedNode = NodeHello & {
-  readonly accountId: string
-  /** The state it starts with. */
-  readonly state: NodeState
-  readonly vramMb: number | null
-}
 
 /** What a connection tells its hub. */
 export type NodeEvent =
@@ -55,7 +49,7 @@ export type HubLink = {
   readonly now: () => number
   /** From 0 to below 1. */
   readonly random: () => number
-  /** Unguessable: a node can then not know other nodes' request ids, nor answer a ping that it did not get. */
+  /** Unguessable: nodes know no other's request ids, and answer no ping that they did not get. */
   readonly makeId: () => string
   readonly log: Logger
   /** What answers with images may take of the memory, of all nodes together. */
@@ -95,9 +89,9 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private isGone = false
 
   /**
-   * `stream` is what the socket stands on. A large frame of a DIFFUSION node is let in only while an answer is awaited for
-   * which memory was set aside, so that what all nodes together can make this process keep is the image budget, and one
-   * small frame each.
+   * `stream` is what the socket stands on. A large frame of a DIFFUSION node is let in only while
+   * an answer is awaited for which memory was set aside, so that what all nodes together can make
+   * this process keep is the image budget, and one small frame each.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -175,7 +169,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone && !this.isDraining && this.health.isServing() && !this.liveness.isLeaving()
   }
 
-  /** The node's own last statement of its load: not trusted, but worth reading when it gets slow. */
+  /** The node's own last statement of its load: not trusted, but read when it gets slow. */
   load(): NodeLoad | null {
     return this.liveness.load()
   }
@@ -187,7 +181,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /** Asks for images. Null, and the slot is given back, when too many answers are under way to keep another. */
+  /** Asks for images. Null, and the slot is given back, when too many answers are under way. */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
     const reservation = imageBudget.reserve(answerBytesOf(start.request, limits.imageFrameBytesMax))
@@ -216,7 +210,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. Ends the connection of a node that is closing, or does not read what it is sent. */
+  /** Sends a frame. Ends the connection of a node that is closing, or does not read. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -277,7 +271,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
-  /** Its close frame came: nothing else will, though its side may leave the connection open for `closeTimeoutMs`. */
+  /** Its close frame came: nothing else will, though it may stay open for `closeTimeoutMs`. */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
@@ -301,7 +295,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.tell({ kind: 'gone', why })
   }
 
-  /** A fault of ours that one node's frame uncovers ends that node's connection, and not the process. */
+  /** A fault of ours that a node's frame uncovers ends its connection, and not the process. */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
       this.receive(data, isBinary)
@@ -376,7 +370,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     }
   }
 
-  /** A WebSocket control frame. A node can send hundreds of thousands a second, so unasked ones cost like any frame. */
+  /** A WebSocket control frame. One can send many thousands a second: unasked ones cost, too. */
   private hear(isExpected: boolean): void {
     if (this.isGone) return
     this.liveness.heard()
@@ -389,7 +383,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
-  /** Ends the connection for what the node sent. It would be read until the node agrees to close, so reading ends too. */
+  /** Ends the connection for what the node sent, and the reading: it might never agree to close. */
   private expel(code: number, reason: string): void {
     this.close(code, reason)
     this.socket.pause()

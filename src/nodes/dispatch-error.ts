@@ -9,7 +9,10 @@ export type DispatchCode =
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
-  /** The node's backend refuses the request (`status` is the backend's): the caller's fault. With images it may be the node's. */
+  /**
+   * The node's backend refuses the request (`status` is the backend's): the caller's fault. With
+   * images it may be the node's.
+   */
   | 'node_refused'
   /**
    * The node or its backend failed, or what it sent was no answer. With a `status` the node said so
@@ -27,7 +30,9 @@ export type DispatchCode =
   /** This process is stopping. */
   | 'stopping'
 
-/** A call that no node served, or not to its end. `message` is ours and holds nothing of the node's. */
+/**
+ * A call that no node served, or not to its end. `message` is ours and holds nothing of the node's.
+ */
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
@@ -74,7 +79,9 @@ export function faultError(fault: NodeFault | null): DispatchError {
 
 const BUSY = 429
 
-/** Status codes that blame the request, and not the node's backend, its configuration or its load. */
+/**
+ * Status codes that blame the request, and not the node's backend, its configuration or its load.
+ */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
 /** The error of a run whose connection ended. */
@@ -91,20 +98,30 @@ export function mayBeRequestsFault({ code, status }: DispatchError): boolean {
   return code === 'node_refused' || (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
 }
 
-/** A backend that refuses its node's key, or does not have the model: no request of a caller does that. */
+/**
+ * A backend that refuses its node's key, or does not have the model: no request of a caller does
+ * that.
+ */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
-/** Whether it speaks against the node. So does a lost connection, but once for all its runs: the connection notes it. */
+/**
+ * Whether it speaks against the node. So does a lost connection, but once for all its runs: the
+ * connection notes it.
+ */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
 }
 
-/** What of a backend's status codes is about the caller's request; all others are the node's trouble. */
+/**
+ * What of a backend's status codes is about the caller's request; all others are the node's
+ * trouble.
+ */
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * What a caller is told when no node answered, or one stopped to. Of the node's own words only a refusal's are shown,
- * because without them the caller could not mend the request; they are a stranger's, printable and short.
+ * What a caller is told when no node answered, or one stopped to. Of the node's own words only a
+ * refusal's are shown, because without them the caller could not mend the request; they are a
+ * stranger's, printable and short.
  */
 export function callErrorOf(error: DispatchError): ApiError {
   switch (error.code) {

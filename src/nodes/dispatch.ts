@@ -14,14 +14,20 @@ import type { WaitQueue } from './wait-queue.ts'
 /** One chat call for whichever node is best. */
 export type NodeCall = {
   readonly model: string
-  /** The chat completion request as the node shall get it; the node itself always streams with usage. */
+  /**
+   * The chat completion request as the node shall get it; the node itself always streams with
+   * usage.
+   */
   readonly request: JsonObject
   /** Who calls, for the record of what was served; null for nobody in particular. */
   readonly accountId: string | null
-  /** Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream. */
+  /**
+   * Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream.
+   */
   readonly signal: AbortSignal
   /**
-   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are given as the node sent them.
+   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are
+   * given as the node sent them.
    */
   readonly openReader?: () => AnswerReader
 }
@@ -30,11 +36,13 @@ export type NodeCall = {
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order, at each step those that came together, as the call's reader gives them: the node's are objects of bounded
-   * depth, `choices` an array of objects with an integer `index` and an object `delta`. The usage-only chunk is among them when
-   * the node sent one; its `usage` is the node's claim, cut to what its answer can have held (README), and null when it was no
-   * usage at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the signal's reason. To be
-   * iterated once; leaving the iteration cancels the call, and so does the signal.
+   * Chunks in order, at each step those that came together, as the call's reader gives them: the
+   * node's are objects of bounded depth, `choices` an array of objects with an integer `index` and
+   * an object `delta`. The usage-only chunk is among them when the node sent one; its `usage` is
+   * the node's claim, cut to what its answer can have held (README), and null when it was no usage
+   * at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the
+   * signal's reason. To be iterated once; leaving the iteration cancels the call, and so does the
+   * signal.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
@@ -42,12 +50,15 @@ export type NodeAnswer = {
 /** Gives calls to nodes. */
 export type Dispatcher = {
   /**
-   * Gives the call to the node that will probably be done first, and resolves when its first token is there. Until then
-   * a node that fails or is silent is replaced, at most `retriesMax` times; afterwards never. Rejects with DispatchError,
-   * or with the signal's reason.
+   * Gives the call to the node that will probably be done first, and resolves when its first token
+   * is there. Until then a node that fails or is silent is replaced, at most `retriesMax` times;
+   * afterwards never. Rejects with DispatchError, or with the signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
-  /** Models that can be served now, with the number of nodes that are RUNNING, in the order of their names. */
+  /**
+   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
+   * names.
+   */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
@@ -60,8 +71,9 @@ export type ImageNodeCall<Images> = {
   /** Aborted when the caller leaves, in any phase. */
   readonly signal: AbortSignal
   /**
-   * Judges one node's answer, and gives what is made of it. Throws FormatError for what is none: then that node is held to have failed,
-   * and another one is asked. What else it throws ends the call.
+   * Judges one node's answer, and gives what is made of it. Throws FormatError for what is none:
+   * then that node is held to have failed, and another one is asked. What else it throws ends the
+   * call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
 }
@@ -69,15 +81,19 @@ export type ImageNodeCall<Images> = {
 /** Gives calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
-   * Gives the call to the node that will probably be done first. A node that fails, refuses, is silent for `imageMs` or answers
-   * nonsense is replaced, at most `retriesMax` times. Rejects with DispatchError, the signal's reason, or what `read` threw.
+   * Gives the call to the node that will probably be done first. A node that fails, refuses, is
+   * silent for `imageMs` or answers nonsense is replaced, at most `retriesMax` times. Rejects with
+   * DispatchError, the signal's reason, or what `read` threw.
    */
   dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
   /** Whether a node that is RUNNING has the model now. */
   serves(model: string): boolean
   /** Whether a node of the model is or was connected to this process. */
   isKnown(model: string): boolean
-  /** Models that can be served now, with the number of nodes that are RUNNING, in the order of their names. */
+  /**
+   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
+   * names.
+   */
   models(): readonly { readonly model: string; readonly nodes: number }[]
   /** Whether a request fits the frames that nodes take. */
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
@@ -95,8 +111,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: the call for a node, one after the other until one answers. Each is sent the members that it takes,
- * and none a frame that is too large for it.
+ * Dispatcher.dispatch: the call for a node, one after the other until one answers. Each is sent the
+ * members that it takes, and none a frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -110,8 +126,8 @@ export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promis
 type Questions = { readonly whole: ChatQuestion; readonly for: (node: NodeConnection) => ChatQuestion }
 
 /**
- * The question with every member, and the one with those that every node takes. Each is written once,
- * the second one when it is needed.
+ * The question with every member, and the one with those that every node takes. Each is written
+ * once, the second one when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -144,7 +160,10 @@ function largeBytesOf(
   return frameBytes
 }
 
-/** One attempt: the answer with its first token, or what went wrong with this node. Throws the signal's reason. */
+/**
+ * One attempt: the answer with its first token, or what went wrong with this node. Throws the
+ * signal's reason.
+ */
 async function attemptChat(
   { signal, accountId, openReader }: NodeCall,
   question: ChatQuestion,
@@ -206,7 +225,10 @@ type Wanted = {
   readonly largeBytes?: number | null
 }
 
-/** Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the model. */
+/**
+ * Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the
+ * model.
+ */
 function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): void {
   signal.throwIfAborted()
   if (!index.isKnown(model)) throw new DispatchError('unsupported_model', 'No node serves this model')
@@ -260,7 +282,10 @@ function restSeconds(told: number | null): number {
   return Math.min(told ?? REST_SECONDS, REST_SECONDS_MAX)
 }
 
-/** A free offer, now or within the wait; null when there is nothing left to try. Rejects when nothing was tried at all. */
+/**
+ * A free offer, now or within the wait; null when there is nothing left to try. Rejects when
+ * nothing was tried at all.
+ */
 async function holdOffer(
   { model, signal, largeBytes = null }: Wanted,
   tried: ReadonlySet<NodeConnection>,

@@ -55,14 +55,18 @@ export type Hub = {
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
   readonly images: ImageDispatcher
-  /** Ends a node's connection with 1008, when it is archived or disabled. False when it is not connected. */
+  /**
+   * Ends a node's connection with 1008, when it is archived or disabled. False when it is not
+   * connected.
+   */
   disconnect(nodeId: string, reason: string): boolean
   status(): HubStatus
   /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
-   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all nodes with 1012 and
-   * stores what is left. Resolves when no socket, timer and write is left; the database must be there until then.
+   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all
+   * nodes with 1012 and stores what is left. Resolves when no socket, timer and write is left; the
+   * database must be there until then.
    */
   stop(graceMs?: number): Promise<void>
 }
@@ -70,7 +74,10 @@ export type Hub = {
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   /** The registry, after its `markAllDisconnected`. */
   readonly nodes: NodeRegistry
-  /** Models that nodes have offered before: while they are away, a call for one is no error of its caller's. Default none. */
+  /**
+   * Models that nodes have offered before: while they are away, a call for one is no error of its
+   * caller's. Default none.
+   */
   readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
   readonly authenticate: Authenticate
@@ -85,8 +92,8 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Builds the nodes' side of the gateway. Its one timer runs from now on. Chat and images have an index and a queue each:
- * one model's name on both sides is two models.
+ * Builds the nodes' side of the gateway. Its one timer runs from now on. Chat and images have an
+ * index and a queue each: one model's name on both sides is two models.
  */
 export function createHub(options: HubOptions): Hub {
   const { nodes: registry, limits, now, log } = options
@@ -220,7 +227,8 @@ function createState(options: HubOptions) {
     connections: new Map<string, KeyedNode>(),
     runs: new Set<Run>(),
     chat: place(offeredModels),
-    // The registry does not say what a model is for: those of images are known once a node offered them to this process.
+    // The registry does not say what a model is for: those of images are known once a node offered
+    // them to this process.
     images: place([]),
     imageBudget: createImageBudget(limits.imageBytesMax),
     records: createNodeRecords(log),
@@ -303,7 +311,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // Nothing at all for a caller who waited and left: only now it is known that nothing came later either.
+      // Nothing at all for a caller who waited and left: only now it is known that nothing came
+      // later either.
       if (run.result?.kind === 'left' && !run.hasBegun()) node.health.failed()
       break
     case 'served':
@@ -315,7 +324,9 @@ function reduceRun(
   }
 }
 
-/** Draws the conclusions of a run: how fast the node is, and whether it is better or worse for it. */
+/**
+ * Draws the conclusions of a run: how fast the node is, and whether it is better or worse for it.
+ */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
   // Probes are judged by who asked.
@@ -354,7 +365,10 @@ function markSeen(state: State): void {
   }
 }
 
-/** Only the operator ends a disablement: whatever happens to the node's connection, the stored state stays disabled. */
+/**
+ * Only the operator ends a disablement: whatever happens to the node's connection, the stored state
+ * stays disabled.
+ */
 async function storeState(registry: NodeRegistry, nodeId: string, state: NodeState): Promise<void> {
   const stored = (await registry.find(nodeId))?.state
   const isDisabled = stored === 'RUNNING_DISABLED' || stored === 'STOPPED_DISABLED'

@@ -72,13 +72,18 @@ export type PacketSource = {
 
 /** What a packet costs besides its bytes: a stranger may send one for each. */
 export const PACKET_COST_BYTES = 256
-/** Packets of a wide-area network have 1,400 bytes: their cost is a fifth more. Smaller ones are unusual, and then slower. */
+/**
+ * Packets of a wide-area network have 1,400 bytes: their cost is a fifth more. Smaller ones are
+ * unusual, and then slower.
+ */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts what comes in on `socket`, below the WebSocket, whose library knows one limit for every frame of a server and no sum.
- * `onExceeded` is told when more has come without a whole frame than `bytesMax()` and its packets: at each packet, so that never more
- * is kept than that and one packet. Control frames between, and what a packet holds of the next frame, make the count a few bytes wrong.
+ * Counts what comes in on `socket`, below the WebSocket, whose library knows one limit for every
+ * frame of a server and no sum. `onExceeded` is told when more has come without a whole frame than
+ * `bytesMax()` and its packets: at each packet, so that never more is kept than that and one
+ * packet. Control frames between, and what a packet holds of the next frame, make the count a few
+ * bytes wrong.
  */
 export function meterFrames(
   socket: PacketSource,
@@ -88,7 +93,8 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // Before the library's own listener, so that a packet which ends a frame is counted to that frame.
+  // Before the library's own listener, so that a packet which ends a frame is counted to that
+  // frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

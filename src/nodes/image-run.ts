@@ -11,12 +11,15 @@ export type ImageRunOptions = RunOptions & {
 }
 
 /**
- * One request for images on one node: a question and one answer, for which slot and memory are kept while the node is
- * drawing, also when nobody listens any more.
+ * One request for images on one node: a question and one answer, for which slot and memory are kept
+ * while the node is drawing, also when nobody listens any more.
  */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
-  /** The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's reason. */
+  /**
+   * The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's
+   * reason.
+   */
   readonly answer: Promise<readonly string[]>
   private readonly outcome = Promise.withResolvers<readonly string[]>()
 
@@ -27,7 +30,9 @@ export class ImageRun extends Run {
     this.answer.catch(() => {})
   }
 
-  /** Takes the node's answer. Images are no result before `conclude` was told that they are some. */
+  /**
+   * Takes the node's answer. Images are no result before `conclude` was told that they are some.
+   */
   receive(frame: ImageRunFrame): void {
     this.hasFinalFrame = true
     const { images, error } = frame

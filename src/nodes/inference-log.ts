@@ -18,9 +18,9 @@ export type InferenceLog = {
 }
 
 /**
- * Rows between a call's end and the next flush (`tendMs`, a second) are in memory alone: a kill -9 loses them, from figures that nothing is
- * paid by. While the database is away, the newest `inferencesMax` rows are kept; each id is stored once, however
- * often it is tried.
+ * Rows between a call's end and the next flush (`tendMs`, a second) are in memory alone: a kill -9
+ * loses them, from figures that nothing is paid by. While the database is away, the newest
+ * `inferencesMax` rows are kept; each id is stored once, however often it is tried.
  */
 export function createInferenceLog({
   sink,
@@ -68,8 +68,9 @@ export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences, once an interval; the first time after one interval. A failure is logged, and the next time
- * removes what was left. `now` is Unix milliseconds. `stop` waits for a removal that is under way.
+ * Removes old inferences, once an interval; the first time after one interval. A failure is logged,
+ * and the next time removes what was left. `now` is Unix milliseconds. `stop` waits for a removal
+ * that is under way.
  */
 export function startInferenceUpkeep(options: {
   readonly inferences: Pick<InferencesStore, 'prune'>

@@ -8,7 +8,10 @@ export const DAY_SECONDS = 86_400
 /** Completions that a node's statistics show. */
 export const COMPLETED_MAX = 10
 
-/** One call that a node served to its end. Token counts are the node's claim, the time is what the gateway measured. */
+/**
+ * One call that a node served to its end. Token counts are the node's claim, the time is what the
+ * gateway measured.
+ */
 export type Inference = {
   /** UUID; adding the same id again changes nothing. */
   readonly id: string
@@ -40,22 +43,32 @@ export type NodeStats = {
 }
 
 /**
- * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method throws the driver's
- * error when the database fails.
+ * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method
+ * throws the driver's error when the database fails.
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them to their nodes (`requestsServed`), in one statement: all or nothing. A batch whose
-   * outcome is unknown may be added again, for each id counts once.
+   * Adds inferences and counts them to their nodes (`requestsServed`), in one statement: all or
+   * nothing. A batch whose outcome is unknown may be added again, for each id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
-  /** Gives a node's figures: 24 sums and part of an hour's rows are read, however many it served. */
+  /**
+   * Gives a node's figures: 24 sums and part of an hour's rows are read, however many it served.
+   */
   stats(nodeId: string, now: number): Promise<NodeStats>
-  /** Gives how many calls each of the account's nodes served in the last day; nodes without any are left out. */
+  /**
+   * Gives how many calls each of the account's nodes served in the last day; nodes without any are
+   * left out.
+   */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
-  /** Gives how many calls all nodes served in the last day, which here begins with a full minute. */
+  /**
+   * Gives how many calls all nodes served in the last day, which here begins with a full minute.
+   */
   network(now: number): Promise<{ readonly inferencesDay: number }>
-  /** Removes inferences that were done before, but keeps the last COMPLETED_MAX of each node; and sums older than `now`'s day. */
+  /**
+   * Removes inferences that were done before, but keeps the last COMPLETED_MAX of each node; and
+   * sums older than `now`'s day.
+   */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
 
@@ -96,7 +109,9 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`: what is of it lies after `from`, and from `firstHour` on in whole hours. */
+/**
+ * The day before `now`: what is of it lies after `from`, and from `firstHour` on in whole hours.
+ */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -178,7 +193,10 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
   }
 }
 
-/** Node by node through the index: the cost is that of the nodes and of what goes, not of what stays. */
+/**
+ * Node by node through the index: the cost is that of the nodes and of what goes, not of what
+ * stays.
+ */
 async function prune(
   queries: Queries,
   { before, now }: { readonly before: number; readonly now: number },

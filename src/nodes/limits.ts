@@ -1,24 +1,45 @@
 import { FRAME_BYTES_MAX, IMAGE_FRAME_BYTES_MAX, LARGE_FRAME_BYTES_MAX } from './protocol/frames.ts'
 
-/** Every bound and time of the nodes' side. Times are milliseconds, sizes bytes unless the name says otherwise. */
+/**
+ * Every bound and time of the nodes' side. Times are milliseconds, sizes bytes unless the name says
+ * otherwise.
+ */
 export type NodeLimits = {
-  /** Connected nodes. Beyond it: close 1013, which makes clients back off. About 15 KB of memory each. */
+  /**
+   * Connected nodes. Beyond it: close 1013, which makes clients back off. About 15 KB of memory
+   * each.
+   */
   readonly connectionsMax: number
   /** Handshakes under way, before anything is known of who dials. Beyond it: 503. */
   readonly handshakesMax: number
   /** For the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
-  /** What an old connection has to answer a ping within, when its node dials again. Then the new one replaces it. */
+  /**
+   * What an old connection has to answer a ping within, when its node dials again. Then the new one
+   * replaces it.
+   */
   readonly takeoverMs: number
   /** A closing handshake that the node does not finish; then the socket is destroyed. */
   readonly closeTimeoutMs: number
-  /** One frame from a node; more is close 1009. A chunk is some hundred bytes, with logprobs some thousand. */
+  /**
+   * One frame from a node; more is close 1009. A chunk is some hundred bytes, with logprobs some
+   * thousand.
+   */
   readonly frameBytesMax: number
-  /** One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. Without a question of ours, `frameBytesMax`. */
+  /**
+   * One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. Without a question of
+   * ours, `frameBytesMax`.
+   */
   readonly imageFrameBytesMax: number
-  /** Answers with images that are under way, of all nodes together: beyond it calls for images are refused. */
+  /**
+   * Answers with images that are under way, of all nodes together: beyond it calls for images are
+   * refused.
+   */
   readonly imageBytesMax: number
-  /** One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all its runs. */
+  /**
+   * One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all
+   * its runs.
+   */
   readonly requestBytesMax: number
   /**
    * The same of a node that announced `large-frames`: a body of 10 MiB with pictures, and what
@@ -49,13 +70,19 @@ export type NodeLimits = {
   readonly finishGraceMs: number
   /** The whole run. 4,096 tokens at 5 per second are 14 minutes. */
   readonly runMs: number
-  /** How long the slot of a run is kept that its caller left, or that timed out, while the node still streams it. */
+  /**
+   * How long the slot of a run is kept that its caller left, or that timed out, while the node
+   * still streams it.
+   */
   readonly drainMs: number
   /** What a caller who reads slowly may leave waiting, per run. */
   readonly queueBytesMax: number
   /** All frames of one run together; a node that sends more is closed with 1008. */
   readonly answerBytesMax: number
-  /** Until the images are there, per attempt: ten large ones take a contributed machine a minute or more. */
+  /**
+   * Until the images are there, per attempt: ten large ones take a contributed machine a minute or
+   * more.
+   */
   readonly imageMs: number
   /** Depth of a chunk, itself included: whoever writes it out again does so recursively. */
   readonly chunkDepthMax: number
@@ -78,7 +105,10 @@ export type NodeLimits = {
    */
   readonly refusalsMax: number
 
-  /** Benchmark a node must have stored to connect, and the speed below which it is degraded; tokens per second. */
+  /**
+   * Benchmark a node must have stored to connect, and the speed below which it is degraded; tokens
+   * per second.
+   */
   readonly tokensPerSecondMin: number
   /** First token of a probe; later is too slow. */
   readonly probeFirstTokenMs: number
@@ -91,7 +121,10 @@ export type NodeLimits = {
   /** Probes under way at once. */
   readonly probesMax: number
 
-  /** The protocol's ping: how often, how long to answer, and how many unanswered in a row close the connection. */
+  /**
+   * The protocol's ping: how often, how long to answer, and how many unanswered in a row close the
+   * connection.
+   */
   readonly pingMs: number
   readonly pingTimeoutMs: number
   readonly pingMissesMax: number
@@ -100,11 +133,20 @@ export type NodeLimits = {
   /** …within this time, or it is half-open and destroyed. */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
-  /** Age at which an idle node is asked to dial again, so that load balancers can spread the nodes anew. */
+  /**
+   * Age at which an idle node is asked to dial again, so that load balancers can spread the nodes
+   * anew.
+   */
   readonly reconnectMs: number
-  /** How often it is stored that connected nodes are still there: their uptime up to then survives a kill. */
+  /**
+   * How often it is stored that connected nodes are still there: their uptime up to then survives a
+   * kill.
+   */
   readonly seenMs: number
-  /** How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked one ends within a second. */
+  /**
+   * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked one ends
+   * within a second.
+   */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is looked at again. */
   readonly recheckMs: number
@@ -113,11 +155,17 @@ export type NodeLimits = {
   readonly tickMs: number
   /** How often every connection is tended. */
   readonly tendMs: number
-  /** Served runs kept for the database while it is away; beyond it the oldest are dropped, and that is logged. */
+  /**
+   * Served runs kept for the database while it is away; beyond it the oldest are dropped, and that
+   * is logged.
+   */
   readonly inferencesMax: number
 }
 
-/** The defaults. Ping and slot figures are those of the deployed service; the others have their reason above. */
+/**
+ * The defaults. Ping and slot figures are those of the deployed service; the others have their
+ * reason above.
+ */
 export const NODE_LIMITS: NodeLimits = {
   connectionsMax: 20_000,
   handshakesMax: 256,

@@ -14,7 +14,10 @@ export type Liveness = {
   reported(nonce: string, load: NodeLoad): boolean
   /** Sends what is due. */
   tend(isIdle: boolean): void
-  /** Whether the node was asked to dial again, and may close at any moment. Changes only when tended. */
+  /**
+   * Whether the node was asked to dial again, and may close at any moment. Changes only when
+   * tended.
+   */
   isLeaving(): boolean
   /** The node's own last statement of its load. */
   load(): NodeLoad | null
@@ -38,9 +41,10 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. A WebSocket ping after silence finds a socket that is half-open; the protocol's ping finds a
- * program that hangs behind a socket that lives, and measures its round trip. Times are spread at random, so that nodes that came
- * together (after a restart) are not all pinged together.
+ * Watches one connection. A WebSocket ping after silence finds a socket that is half-open; the
+ * protocol's ping finds a program that hangs behind a socket that lives, and measures its round
+ * trip. Times are spread at random, so that nodes that came together (after a restart) are not all
+ * pinged together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
@@ -132,7 +136,10 @@ function watchPings(options: LivenessOptions) {
   }
 }
 
-/** Asks a node to dial again when its connection is old. One that stays is given work again, and asked later. */
+/**
+ * Asks a node to dial again when its connection is old. One that stays is given work again, and
+ * asked later.
+ */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
   let reconnectAtMs = sometime(limits.reconnectMs, options)

@@ -4,10 +4,16 @@ import type { NodesStore } from './nodes-store.ts'
 /** How old what is told of the network may be: reading it passes over every connected node. */
 export const NETWORK_AGE_MAX_MS = 2_000
 
-/** The network's figures, as the JSON value of the facts' answer. Throughputs are what nodes say of themselves. */
+/**
+ * The network's figures, as the JSON value of the facts' answer. Throughputs are what nodes say of
+ * themselves.
+ */
 export type NetworkStats = { read(): Promise<object> }
 
-/** Network figures over the stores, read once for all who ask within NETWORK_AGE_MAX_MS. `now` is Unix milliseconds. */
+/**
+ * Network figures over the stores, read once for all who ask within NETWORK_AGE_MAX_MS. `now` is
+ * Unix milliseconds.
+ */
 export function createNetworkStats(options: {
   readonly nodes: Pick<NodesStore, 'network'>
   readonly inferences: Pick<InferencesStore, 'network'>

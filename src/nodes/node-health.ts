@@ -36,7 +36,10 @@ type NodeHealthOptions = {
   readonly onChange: (isNewState: boolean) => void
 }
 
-/** Health of a node that just connected: one that is to be verified is probed at once, unless it is set aside. */
+/**
+ * Health of a node that just connected: one that is to be verified is probed at once, unless it is
+ * set aside.
+ */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
   let state = options.state
@@ -103,8 +106,8 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Whether a node is given work. `closed`: yes. `open`: it failed too often in a row and is set aside; at `retryAtMs` it is
- * probed. `probing`: that probe is under way, and decides.
+ * Whether a node is given work. `closed`: yes. `open`: it failed too often in a row and is set
+ * aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and decides.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }
@@ -120,7 +123,10 @@ type CircuitLimits = {
 /** What a new node begins with. */
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
-/** After a run or probe that failed. A late failure of a node that is already set aside changes nothing. */
+/**
+ * After a run or probe that failed. A late failure of a node that is already set aside changes
+ * nothing.
+ */
 export function circuitAfterFailure(circuit: Circuit, nowMs: number, limits: CircuitLimits): Circuit {
   switch (circuit.kind) {
     case 'open':
@@ -138,8 +144,8 @@ export function circuitAfterFailure(circuit: Circuit, nowMs: number, limits: Cir
 }
 
 /**
- * After a run that succeeded. Runs that began before the node was set aside may still end well; only the probe brings
- * it back, because they may be what is left of better times.
+ * After a run that succeeded. Runs that began before the node was set aside may still end well;
+ * only the probe brings it back, because they may be what is left of better times.
  */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
@@ -158,7 +164,10 @@ export function circuitAfterProbe(): Circuit {
 /** How many nodes are remembered; beyond it the one that was longest not looked at is forgotten. */
 export const REMEMBERED_MAX = 10_000
 
-/** Circuits of nodes that are not connected: dialling again makes nothing good. Lasts as long as this process. */
+/**
+ * Circuits of nodes that are not connected: dialling again makes nothing good. Lasts as long as
+ * this process.
+ */
 export type CircuitMemory = {
   /** What a node that connects begins with. */
   recall(nodeId: string): Circuit

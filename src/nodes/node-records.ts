@@ -2,7 +2,10 @@ import type { Logger } from '../observability/logger.ts'
 
 /** Writes of what happens to nodes, in the order it happened to each. */
 export type NodeRecords = {
-  /** Does the write after all earlier ones of this node. A failure is logged, and does not stop later ones. */
+  /**
+   * Does the write after all earlier ones of this node. A failure is logged, and does not stop
+   * later ones.
+   */
   write(nodeId: string, write: () => Promise<unknown>): void
   /** Resolves when all writes so far of this node are done. */
   settled(nodeId: string): Promise<void>
@@ -13,8 +16,8 @@ export type NodeRecords = {
 }
 
 /**
- * A node that goes and comes back at once must not have its going stored after its coming, so each node's writes wait
- * for one another. Nothing on the way of a call waits for them.
+ * A node that goes and comes back at once must not have its going stored after its coming, so each
+ * node's writes wait for one another. Nothing on the way of a call waits for them.
  */
 export function createNodeRecords(log: Logger): NodeRecords {
   const last = new Map<string, Promise<void>>()

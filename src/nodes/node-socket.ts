@@ -4,8 +4,7 @@ import { type WebSocket, WebSocketServer } from 'ws'
 import { JSON_TYPE } from '../api/context.ts'
 import { ApiError, errorReply } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { AdmitNode } from './admit-node.ts'
-import type { AcceptedNode } from './connection.ts'
+import type { AcceptedNode, AdmitNode } from './admit-node.ts'
 import type { NodeLimits } from './limits.ts'
 import { CLOSE_CODES } from './protocol/handshake.ts'
 
@@ -38,14 +37,18 @@ type NodeSocketOptions = {
 /** What is buffered for one message that comes in tiny segments: each costs its own memory. */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
-/** Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per connection (`image-memory.ts`). */
+/**
+ * Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per
+ * connection (`image-memory.ts`).
+ */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**
- * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of this process; all else is
- * a WebSocket that is closed with 1008 and the reason, which is where the public client reads it. permessage-deflate
- * is declined: its state costs each node tens of KB, and every small frame a trip through the thread pool, and a frame
- * that unpacks to a thousand times its size would have to be bounded.
+ * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of
+ * this process; all else is a WebSocket that is closed with 1008 and the reason, which is where the
+ * public client reads it. permessage-deflate is declined: its state costs each node tens of KB, and
+ * every small frame a trip through the thread pool, and a frame that unpacks to a thousand times
+ * its size would have to be bounded.
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
@@ -131,14 +134,20 @@ function openServer(
   return server
 }
 
-/** Closes a WebSocket whose node may not connect. One that sends frames all the same is not read any more. */
+/**
+ * Closes a WebSocket whose node may not connect. One that sends frames all the same is not read any
+ * more.
+ */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
   for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
   socket.close(code, reason)
 }
 
-/** Answers a handshake over HTTP: JSON, as the public client parses every reply before it looks at the status. */
+/**
+ * Answers a handshake over HTTP: JSON, as the public client parses every reply before it looks at
+ * the status.
+ */
 function refuse(socket: Duplex, error: unknown): void {
   if (!socket.writable) {
     socket.destroy()

@@ -1,4 +1,7 @@
-/** What a node is doing, as it is stored. RUNNING… is connected, STOPPED… is not. Only RUNNING is given work. */
+/**
+ * What a node is doing, as it is stored. RUNNING… is connected, STOPPED… is not. Only RUNNING is
+ * given work.
+ */
 export const NODE_STATES = [
   'RUNNING',
   'RUNNING_BENCHMARKING',
@@ -16,8 +19,8 @@ export type NodeState = (typeof NODE_STATES)[number]
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
- * State of a node that connects, from the one it had: null for one that never connected. A RUNNING… state is what a
- * gateway left behind that was killed, and counts as stopped.
+ * State of a node that connects, from the one it had: null for one that never connected. A RUNNING…
+ * state is what a gateway left behind that was killed, and counts as stopped.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -53,8 +56,8 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * State of a connected node after a probe. A node that was being verified and gave no answer stays so, and is probed
- * again; nothing but the operator changes a disabled one.
+ * State of a connected node after a probe. A node that was being verified and gave no answer stays
+ * so, and is probed again; nothing but the operator changes a disabled one.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED') return state
@@ -63,7 +66,9 @@ export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   return 'RUNNING_DEGRADED'
 }
 
-/** The status that node owners read. The words are those of the public node client's documentation. */
+/**
+ * The status that node owners read. The words are those of the public node client's documentation.
+ */
 export function statusText(state: NodeState | null): string {
   switch (state) {
     case 'RUNNING':

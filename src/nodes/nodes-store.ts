@@ -59,9 +59,15 @@ type NetworkFigures = {
 /** A node as its owner names it. One of another account is as unknown as none. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
-/** Contributed nodes and their benchmarks. Every method throws the driver's error when the database fails. */
+/**
+ * Contributed nodes and their benchmarks. Every method throws the driver's error when the database
+ * fails.
+ */
 export type NodesStore = {
-  /** Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX (calls at once may pass it by a few). */
+  /**
+   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX (calls at once may pass
+   * it by a few).
+   */
   create(
     node: OwnNode & { readonly name: string; readonly createdAt: number },
   ): Promise<'created' | 'taken' | 'too_many'>
@@ -75,7 +81,10 @@ export type NodesStore = {
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
   /** Replaces the node's hardware. False when there is no such node. */
   saveHardware(node: OwnNode & { readonly hardware: NodeHardware; readonly at: number }): Promise<boolean>
-  /** Stores a benchmark in place of the last one of that model. Refuses a node that is not this account's or has no hardware. */
+  /**
+   * Stores a benchmark in place of the last one of that model. Refuses a node that is not this
+   * account's or has no hardware.
+   */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
   ): Promise<'saved' | 'unknown_node' | 'too_many'>
@@ -85,24 +94,38 @@ export type NodesStore = {
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   setState(nodeId: string, state: NodeState): Promise<void>
   /**
-   * Notes that a node's connection began, and what it serves. False, and nothing is noted, when the node is unknown or
-   * archived. A connection that a killed gateway left open is ended at the time its node was last seen.
+   * Notes that a node's connection began, and what it serves. False, and nothing is noted, when the
+   * node is unknown or archived. A connection that a killed gateway left open is ended at the time
+   * its node was last seen.
    */
   markConnected(nodeId: string, at: number, models: readonly string[]): Promise<boolean>
-  /** Notes that nodes are still connected: what a killed gateway leaves behind is counted up to here. */
+  /**
+   * Notes that nodes are still connected: what a killed gateway leaves behind is counted up to
+   * here.
+   */
   markSeen(nodeIds: readonly string[], at: number): Promise<void>
-  /** Notes that a node's connection ended, and adds it to the uptime. The second time changes nothing. */
+  /**
+   * Notes that a node's connection ended, and adds it to the uptime. The second time changes
+   * nothing.
+   */
   markDisconnected(nodeId: string, at: number): Promise<void>
-  /** To be called once at start: ends what a killed gateway left connected, when it was last seen, and stops its state. */
+  /**
+   * To be called once at start: ends what a killed gateway left connected, when it was last seen,
+   * and stops its state.
+   */
   markAllDisconnected(): Promise<void>
   network(): Promise<NetworkFigures>
-  /** Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may be served once they connect. */
+  /**
+   * Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may
+   * be served once they connect.
+   */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
- * Nodes on the database's shared connections. One gateway serves the nodes of a database: a second one's `markAllDisconnected` would
- * show the first one's nodes as stopped until they dial again; calls would not notice, for they go by connections.
+ * Nodes on the database's shared connections. One gateway serves the nodes of a database: a second
+ * one's `markAllDisconnected` would show the first one's nodes as stopped until they dial again;
+ * calls would not notice, for they go by connections.
  */
 export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesStore {
   const selectNode = (nodeId: string) => queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
@@ -209,7 +232,10 @@ async function insertNode(
   return (numAffectedRows ?? 0n) > 0n
 }
 
-/** The row is locked before it is read, so that of two equal updates at once only one says it changed anything. */
+/**
+ * The row is locked before it is read, so that of two equal updates at once only one says it
+ * changed anything.
+ */
 async function updateNode(
   queries: Queries,
   { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],

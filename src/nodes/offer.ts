@@ -43,7 +43,9 @@ export type Slots = {
   acquire(): Slot | null
 }
 
-/** How many runs a node with so much video memory (megabytes, null when unknown) is given at once. */
+/**
+ * How many runs a node with so much video memory (megabytes, null when unknown) is given at once.
+ */
 export function capacityOf(
   vramMb: number | null,
   limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },

@@ -17,8 +17,9 @@ import {
 export const NODE_ID_TRIES = 8
 
 /**
- * An account's nodes; what is given is the JSON value of the interface's answer (2.7). Every method that names a node
- * throws ApiError `not_found` when there is none or when it is another account's: which of both is not told.
+ * An account's nodes; what is given is the JSON value of the interface's answer (2.7). Every method
+ * that names a node throws ApiError `not_found` when there is none or when it is another account's:
+ * which of both is not told.
  */
 export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many. */
@@ -34,13 +35,16 @@ export type OwnedNodes = {
   stats(node: OwnNode): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
-  /** Throws `not_found` also for a node that has not reported its hardware, `limit_reached` for too many models. */
+  /**
+   * Throws `not_found` also for a node that has not reported its hardware, `limit_reached` for too
+   * many models.
+   */
   saveBenchmark(benchmark: OwnNode & Pick<NodeBenchmark, 'model' | 'tokensPerSecond'>): Promise<object>
 }
 
 /**
- * Nodes over their stores. `now` is Unix milliseconds, `random` gives so many unpredictable bytes. `onArchived` is told
- * of a node that must not stay connected.
+ * Nodes over their stores. `now` is Unix milliseconds, `random` gives so many unpredictable bytes.
+ * `onArchived` is told of a node that must not stay connected.
  */
 export function createOwnedNodes(options: {
   readonly nodes: NodesStore
@@ -146,7 +150,10 @@ function unknownNode(): ApiError {
   return new ApiError('not_found', 'This account has no such node')
 }
 
-/** What a node's owner reads of it; its hardware is null until its agent has reported it. `now` is Unix seconds. */
+/**
+ * What a node's owner reads of it; its hardware is null until its agent has reported it. `now` is
+ * Unix seconds.
+ */
 function describe(node: StoredNode, now: number) {
   return {
     node_id: node.nodeId,
@@ -189,9 +196,10 @@ function runDurationSeconds({ connectedSince }: StoredNode, now: number): number
 const NODE_ID_WORDS = 5
 
 /**
- * Gives a new node id, five words of the English list of BIP-39 that are drawn alike, joined by `_`. It names a node and
- * is no secret. `random` gives so many unpredictable bytes. Two of a million nodes have the same id by chance in one of
- * 72,000 cases: whoever stores it must try again.
+ * Gives a new node id, five words of the English list of BIP-39 that are drawn alike, joined by
+ * `_`. It names a node and is no secret. `random` gives so many unpredictable bytes. Two of a
+ * million nodes have the same id by chance in one of 72,000 cases: whoever stores it must try
+ * again.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)

@@ -10,7 +10,10 @@ import { tokensPerSecondOf } from './speed.ts'
 
 /** Probes nodes: asks them something short, and judges them by what the gateway measures. */
 export type Prober = {
-  /** Probes every node of these whose time has come, as far as there is room; the others' time stays. */
+  /**
+   * Probes every node of these whose time has come, as far as there is room; the others' time
+   * stays.
+   */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
   /** Ends the probes under way. */
@@ -36,8 +39,9 @@ export type ProbeOptions = {
 }
 
 /**
- * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it from a call except by its
- * question, so a dishonest one may answer probes better than calls: calls are measured too.
+ * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it
+ * from a call except by its question, so a dishonest one may answer probes better than calls: calls
+ * are measured too.
  */
 export function createProber({ limits, checkImage }: ProbeOptions): Prober {
   const abort = new AbortController()
@@ -91,7 +95,9 @@ function probeChat(
   return outcomeOf(run, limits)
 }
 
-/** Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood. */
+/**
+ * Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood.
+ */
 async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
     await run.firstToken
@@ -119,8 +125,8 @@ const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stop
 const IMAGE_PROBE = { prompt: 'A red circle on white.', image: null, n: 1, size: '256x256' } as const
 
 /**
- * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no memory for its answer: it shows
- * nothing. The image has to be one; what it shows is not looked at.
+ * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no
+ * memory for its answer: it shows nothing. The image has to be one; what it shows is not looked at.
  */
 async function probeImages(
   node: NodeConnection,

@@ -18,8 +18,9 @@ export type ChunkFacts = {
 export const CHOICES_MAX = 128
 
 /**
- * Checks a chunk's shape: `choices` is an array of objects with an integer `index` and an object `delta`, and nothing is
- * deeper than `depthMax`, itself included. Gives what matters of it, or null when it is no chunk. Attacker-controlled.
+ * Checks a chunk's shape: `choices` is an array of objects with an integer `index` and an object
+ * `delta`, and nothing is deeper than `depthMax`, itself included. Gives what matters of it, or
+ * null when it is no chunk. Attacker-controlled.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -57,7 +58,10 @@ function isChoice(choice: Json): choice is Choice {
   )
 }
 
-/** All strings of a delta but its role, whatever the backend calls them; isShallow has bounded the depth. */
+/**
+ * All strings of a delta but its role, whatever the backend calls them; isShallow has bounded the
+ * depth.
+ */
 function textLengthOf(delta: JsonObject): number {
   let length = 0
   for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])

@@ -14,12 +14,15 @@ type KeyWatch = {
   running(): number
 }
 
-/** Keys that are checked at once. With many more keys than that in use, a round takes longer than its interval. */
+/**
+ * Keys that are checked at once. With many more keys than that in use, a round takes longer than
+ * its interval.
+ */
 export const KEYS_CHECKED_MAX = 32
 
 /**
- * Watches the keys of connected nodes: each key is checked once for all its nodes. A key that cannot be checked, because
- * the database is away, was in order when it was and stays so.
+ * Watches the keys of connected nodes: each key is checked once for all its nodes. A key that
+ * cannot be checked, because the database is away, was in order when it was and stays so.
  */
 export function createKeyWatch(options: {
   readonly nodes: ReadonlyMap<string, KeyedNode>
@@ -63,7 +66,10 @@ export function createKeyWatch(options: {
   }
 }
 
-/** Looks at connected nodes' registrations again, because nodes are archived and disabled while they are connected. */
+/**
+ * Looks at connected nodes' registrations again, because nodes are archived and disabled while they
+ * are connected.
+ */
 type Recheck = {
   /** Looks at the next few; called every `everyMs`, it comes round to all within `periodMs`. */
   step(): void

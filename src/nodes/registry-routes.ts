@@ -20,14 +20,20 @@ import {
   updateNode,
 } from './protocol/registration.ts'
 
-/** Registrations, hardware and benchmarks that are read at once, and the bytes of their bodies together. */
+/**
+ * Registrations, hardware and benchmarks that are read at once, and the bytes of their bodies
+ * together.
+ */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
 /** The bodies of all these routes are a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
-/** Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the network of them. */
+/**
+ * Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the
+ * network of them.
+ */
 export function nodeRoutes({
   nodes,
   network,

@@ -4,7 +4,10 @@ import type { NodeLimits } from './limits.ts'
 import type { Slot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
-/** How a run ended for its caller, who is told once. `left`: the caller went first; `abort` has the signal's reason. */
+/**
+ * How a run ended for its caller, who is told once. `left`: the caller went first; `abort` has the
+ * signal's reason.
+ */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
@@ -19,7 +22,10 @@ export type RunEvent =
   | { readonly kind: 'draining' }
   /** It was drained as long as it may be: the slot is free, though the node may still be at it. */
   | { readonly kind: 'abandoned' }
-  /** The node finished an answer, whether or not its caller was still there. Not told of what was refused as none. */
+  /**
+   * The node finished an answer, whether or not its caller was still there. Not told of what was
+   * refused as none.
+   */
   | { readonly kind: 'served' }
   /** Over. The node may still send its last frame. */
   | { readonly kind: 'closed' }
@@ -41,8 +47,9 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. `waiting`: before its first token, or its images. `streaming`: chat alone.
- * `draining`: nobody listens any more, the slot is kept. `abandoned`: the slot is free, frames are still expected. `closed`.
+ * One call on one node, for chat or for images. `waiting`: before its first token, or its images.
+ * `streaming`: chat alone. `draining`: nobody listens any more, the slot is kept. `abandoned`: the
+ * slot is free, frames are still expected. `closed`.
  */
 export abstract class Run {
   readonly options: RunOptions
@@ -80,7 +87,9 @@ export abstract class Run {
   /** The row for a run that the node `nodeId` finished. */
   abstract inferenceOf(nodeId: string): Inference
 
-  /** Ends it at once, without waiting for the node: its connection is gone, or this process stops. */
+  /**
+   * Ends it at once, without waiting for the node: its connection is gone, or this process stops.
+   */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
     this.close()

@@ -1,4 +1,6 @@
-/** How fast a node is with one model, as this gateway itself measured it; null before the first run. */
+/**
+ * How fast a node is with one model, as this gateway itself measured it; null before the first run.
+ */
 export type Speed = {
   readonly firstTokenMs: number | null
   readonly tokensPerSecond: number | null
@@ -17,7 +19,10 @@ export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
 /** Weight of the newest run in the moving average: about the last ten count. */
 const NEWEST_WEIGHT = 0.2
-/** Usual length of a token of text. The node's own token count is not trusted; for comparing nodes this is enough. */
+/**
+ * Usual length of a token of text. The node's own token count is not trusted; for comparing nodes
+ * this is enough.
+ */
 export const TEXT_LENGTH_PER_TOKEN = 4
 /** Runs with less text after the first token say nothing of speed. */
 const TEXT_LENGTH_MIN = 32
@@ -39,13 +44,19 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
   }
 }
 
-/** Speed after a run without any token in `silentMs`, when its caller left or it failed: it would have taken longer still. */
+/**
+ * Speed after a run without any token in `silentMs`, when its caller left or it failed: it would
+ * have taken longer still.
+ */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
   return { ...before, firstTokenMs: average(before.firstTokenMs, silentMs) }
 }
 
-/** Speed after images that took so long, each: how long the first comes to stand for, since they have no tokens. */
+/**
+ * Speed after images that took so long, each: how long the first comes to stand for, since they
+ * have no tokens.
+ */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
 }
@@ -58,7 +69,10 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
   return seconds <= 0 ? TOKENS_PER_SECOND_MAX : Math.min(tokens / seconds, TOKENS_PER_SECOND_MAX)
 }
 
-/** Expected time of one more answer, milliseconds: longer the more of the node's slots are taken, twice at the last. */
+/**
+ * Expected time of one more answer, milliseconds: longer the more of the node's slots are taken,
+ * twice at the last.
+ */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,
   load: { readonly inUse: number; readonly capacity: number },

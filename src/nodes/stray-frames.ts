@@ -20,11 +20,16 @@ export function createEndedRuns(countMax: number): EndedRuns {
 
 /** What a node may send that nobody asked for. */
 export type StrayBudget = {
-  /** Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget does not hold it. */
+  /**
+   * Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget does not hold it.
+   */
   spend(bytes: number, nowMs: number): boolean
 }
 
-/** A budget of `burst`, refilled by `perSecond`. A legitimate node hardly touches it: late frames of runs do not count. */
+/**
+ * A budget of `burst`, refilled by `perSecond`. A legitimate node hardly touches it: late frames of
+ * runs do not count.
+ */
 export function createStrayBudget(limits: {
   readonly strayBurst: number
   readonly strayPerSecond: number

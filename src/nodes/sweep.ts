@@ -8,8 +8,9 @@ export type Sweep = {
 }
 
 /**
- * Calls each job at its interval (a multiple of `tickMs`). One timer for all, since several per node would be tens of
- * thousands. A job that throws is logged, and called again; the timer keeps no process alive.
+ * Calls each job at its interval (a multiple of `tickMs`). One timer for all, since several per
+ * node would be tens of thousands. A job that throws is logged, and called again; the timer keeps
+ * no process alive.
  */
 export function startSweep({
   tickMs,

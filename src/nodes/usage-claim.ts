@@ -26,10 +26,13 @@ const BYTES_PER_UNIT = 3
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
- * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per chunk that said
- * something and COMPLETION_TOKENS_EXTRA), the total their sum, and details only counts within these. Null when it is no usage at all.
+ * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than
+ * `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per chunk
+ * that said something and COMPLETION_TOKENS_EXTRA), the total their sum, and details only counts
+ * within these. Null when it is no usage at all.
  *
- * It does NOT show that the counts are right: within the bounds a node may still claim several times too much.
+ * It does NOT show that the counts are right: within the bounds a node may still claim several
+ * times too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))

@@ -1,8 +1,9 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. A gateway closes the
- * connection of a node that sends one out of form; a node ignores what it does not understand.
+ * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. A
+ * gateway closes the connection of a node that sends one out of form; a node ignores what it does
+ * not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -40,7 +41,10 @@ export type NodeLoad = {
 
 /** What a gateway asks of a node. */
 export type GatewayControl =
-  /** Answered by a `pong` with the same nonce. The figures are those of the gateway's last pings: the protocol asks for them. */
+  /**
+   * Answered by a `pong` with the same nonce. The figures are those of the gateway's last pings:
+   * the protocol asks for them.
+   */
   | {
       readonly kind: 'ping'
       readonly nonce: string
@@ -123,8 +127,8 @@ export type AskedControl =
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads what a control frame asks of the node `nodeId`; null when it asks nothing of it: an unknown protocol, version or
- * type, a member of the wrong kind, or another node's id.
+ * Reads what a control frame asks of the node `nodeId`; null when it asks nothing of it: an unknown
+ * protocol, version or type, a member of the wrong kind, or another node's id.
  */
 export function parseGatewayControl(protocol: string, data: JsonObject, nodeId: string): AskedControl | null {
   const { protocol_version: version, message_type: type, nonce, request_id: requestId } = data
@@ -138,7 +142,10 @@ export function parseGatewayControl(protocol: string, data: JsonObject, nodeId: 
   return type === RECONNECT && data.reconnect_request === true ? { kind: 'reconnect' } : null
 }
 
-/** What a control frame of a node tells. `other`: for another node id, to be ignored. `malformed`: close with 1002. */
+/**
+ * What a control frame of a node tells. `other`: for another node id, to be ignored. `malformed`:
+ * close with 1002.
+ */
 export type ToldControl =
   | { readonly kind: 'pong'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: NodeLoad }

@@ -1,19 +1,29 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and what it answers. Source:
- * the public node client (facts), with the extensions of ../README.md. What a node sends is attacker-controlled for the
- * gateway, which is strict; a node takes what it can of a gateway's. Nothing that is read makes a reader throw.
+ * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and
+ * what it answers. Source: the public node client (facts), with the extensions of ../README.md.
+ * What a node sends is attacker-controlled for the gateway, which is strict; a node takes what it
+ * can of a gateway's. Nothing that is read makes a reader throw.
  */
 
-/** One frame in either direction, but for answers with images. A chunk is some hundred bytes, with logprobs some thousand. */
+/**
+ * One frame in either direction, but for answers with images. A chunk is some hundred bytes, with
+ * logprobs some thousand.
+ */
 export const FRAME_BYTES_MAX = 1024 * 1024
-/** One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, written out again. */
+/**
+ * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, written out
+ * again.
+ */
 export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
 /** One answer with images: ten of 1,024 pixels. */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
-/** Status codes that an error may carry; anything else is read and written as 500. The public client knows no others. */
+/**
+ * Status codes that an error may carry; anything else is read and written as 500. The public client
+ * knows no others.
+ */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([400, 401, 403, 404, 409, 422, 429, 500])
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
@@ -24,11 +34,16 @@ const REQUEST_ID_LENGTH_MAX = 64
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
-/** What went wrong with a run, as a node tells it: bounded and printable where the gateway read it. */
+/**
+ * What went wrong with a run, as a node tells it: bounded and printable where the gateway read it.
+ */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
-  /** After how many seconds the backend wants to be asked again, as our own agent tells; null: not told. */
+  /**
+   * After how many seconds the backend wants to be asked again, as our own agent tells; null: not
+   * told.
+   */
   readonly retryAfterSeconds: number | null
 }
 
@@ -42,7 +57,9 @@ export type ImageRequest = {
   readonly size: string
 }
 
-/** What JSON adds around a request in its frame, at most: id, member names, numbers and brackets. */
+/**
+ * What JSON adds around a request in its frame, at most: id, member names, numbers and brackets.
+ */
 const ENVELOPE_BYTES = 256
 
 /** A chat frame but for its id, written once however often the call is retried. */
@@ -74,7 +91,10 @@ export function imageFrame(requestId: string, { prompt, image, n, size }: ImageR
   return JSON.stringify({ request_id: requestId, prompt, image, n, size })
 }
 
-/** Size of that frame, UTF-8, and at most a few bytes less; without writing it. `imageBytes`: of the image before it is base64. */
+/**
+ * Size of that frame, UTF-8, and at most a few bytes less; without writing it. `imageBytes`: of the
+ * image before it is base64.
+ */
 export function imageFrameBytes({
   prompt,
   imageBytes,
@@ -137,7 +157,10 @@ const RUNNING = 1
 const DONE = 2
 const FAILED = 3
 
-/** Writes the frame that carries one chunk of a run. `chunk` is JSON text, which goes out as the backend wrote it. */
+/**
+ * Writes the frame that carries one chunk of a run. `chunk` is JSON text, which goes out as the
+ * backend wrote it.
+ */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
 }
@@ -159,8 +182,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Writes the frame that answers with an error in place of images. Its status goes along where it says more than that;
- * other gateways than ours read `error` alone.
+ * Writes the frame that answers with an error in place of images. Its status goes along where it
+ * says more than that; other gateways than ours read `error` alone.
  */
 export function encodeImageFailure(requestId: string, fault: ToldFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
@@ -195,14 +218,18 @@ export type ImageRunFrame = {
   readonly images: readonly string[] | null
   /** What went wrong, in the node's words, printable; null: nothing. */
   readonly error: string | null
-  /** Status of that, and after how many seconds to come again, as our own agent tells them; null: not told. */
+  /**
+   * Status of that, and after how many seconds to come again, as our own agent tells them; null:
+   * not told.
+   */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }
 
 /**
- * A frame from a node. `stray`: an object that is no frame of the protocol; ignored, but held against the node.
- * `malformed`: no JSON object, or a control frame out of form; the connection is closed with 1002.
+ * A frame from a node. `stray`: an object that is no frame of the protocol; ignored, but held
+ * against the node. `malformed`: no JSON object, or a control frame out of form; the connection is
+ * closed with 1002.
  */
 export type NodeFrame =
   | ChatRunFrame
@@ -212,8 +239,9 @@ export type NodeFrame =
   | { readonly kind: 'malformed'; readonly reason: string }
 
 /**
- * Reads one text frame of a node that chats. Unknown members are ignored, as clients of other versions may send more.
- * `JSON.parse` and no reader of ours: one frame per token is the hottest path here, and depth is checked later.
+ * Reads one text frame of a node that chats. Unknown members are ignored, as clients of other
+ * versions may send more. `JSON.parse` and no reader of ours: one frame per token is the hottest
+ * path here, and depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
@@ -221,12 +249,16 @@ export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   return otherFrame(value)
 }
 
-/** Bytes of a large frame that are not inside its strings: ten images, an id and an error have about a hundred. */
+/**
+ * Bytes of a large frame that are not inside its strings: ten images, an id and an error have about
+ * a hundred.
+ */
 const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
- * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it is what an answer with
- * images is: few and long strings. 32 MiB of brackets would become 700 MB of objects.
+ * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it
+ * is what an answer with images is: few and long strings. 32 MiB of brackets would become 700 MB of
+ * objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
   const isLarge = bytes.length > smallBytesMax
@@ -301,7 +333,10 @@ function retryAfterOf(value: Json | undefined): number | null {
 
 const RETRY_AFTER_SECONDS_MAX = 86_400
 
-/** Attacker-controlled text that may end in a log or an error message: no control characters, no lone surrogates. */
+/**
+ * Attacker-controlled text that may end in a log or an error message: no control characters, no
+ * lone surrogates.
+ */
 function printable(text: string): string {
   return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
 }
@@ -313,7 +348,10 @@ function isTexts(value: Json | undefined): value is readonly string[] {
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/** Whether nearly all of it is inside of strings without quotes in them. One pass, most of it a search for the next quote. */
+/**
+ * Whether nearly all of it is inside of strings without quotes in them. One pass, most of it a
+ * search for the next quote.
+ */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0
   let at = 0

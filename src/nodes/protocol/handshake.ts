@@ -1,6 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
-/** Headers that a node dials with, written and read by both ends. Source: the public node client (facts). */
+/**
+ * Headers that a node dials with, written and read by both ends. Source: the public node client
+ * (facts).
+ */
 
 /** What a node does: chats, or makes images with its one model. */
 export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
@@ -10,7 +13,10 @@ export type NodeType = (typeof NODE_TYPES)[number]
 const NODE_FEATURES = ['cancel', 'drain', 'trace', 'extra-members', 'large-frames'] as const
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
-/** What a node says of itself when it dials. Attacker-controlled for the gateway, but of the right form. */
+/**
+ * What a node says of itself when it dials. Attacker-controlled for the gateway, but of the right
+ * form.
+ */
 export type NodeHello = {
   readonly nodeId: string
   /** Its `Model` first, then those of `Node-Models`, each once. */
@@ -26,7 +32,10 @@ const MORE_MODELS_MAX = 16
 /** Models that one connection can name. */
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
-/** Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends: `policy` refuses a node, `later` has no room for it. */
+/**
+ * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends: `policy`
+ * refuses a node, `later` has no room for it.
+ */
 export const CLOSE_CODES = {
   protocol: 1002,
   notText: 1003,

@@ -2,15 +2,19 @@ import { z } from 'zod'
 import { boundedText, MODEL_LENGTH_MAX, requiredInteger, unixSeconds } from '../../api/schemas.ts'
 
 /**
- * The registration of nodes over HTTP: what their owners and agents send, and what they are answered (interface, 2.7).
- * The gateway checks requests by these schemas, an agent reads the answers by the types.
+ * The registration of nodes over HTTP: what their owners and agents send, and what they are
+ * answered (interface, 2.7). The gateway checks requests by these schemas, an agent reads the
+ * answers by the types.
  */
 
 /** Interface facts: what a name may be when it is changed. A new node's is bounded alike. */
 const NODE_NAME_LENGTH_MIN = 3
 const NODE_NAME_LENGTH_MAX = 40
 
-/** Not bounded by the interface. A node id has at most 44 characters; more is let through, and is unknown. */
+/**
+ * Not bounded by the interface. A node id has at most 44 characters; more is let through, and is
+ * unknown.
+ */
 const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
@@ -29,7 +33,9 @@ const count = requiredInteger({ min: 0, max: HARDWARE_COUNT_MAX })
 const size = requiredInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
-/** A machine as its agent reports it. What it may lack (a GPU, a measured speed) is there, and null. */
+/**
+ * A machine as its agent reports it. What it may lack (a GPU, a measured speed) is there, and null.
+ */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
   vram: size.nullable(),
@@ -45,8 +51,8 @@ const hardwareMembers = {
 }
 
 /**
- * What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in watts; `version` is
- * the agent's. The same names on the wire, in the code and as columns.
+ * What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in
+ * watts; `version` is the agent's. The same names on the wire, in the code and as columns.
  */
 export type NodeHardware = {
   readonly [Name in keyof typeof hardwareMembers]: Exclude<
