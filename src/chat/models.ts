@@ -9,7 +9,10 @@ import type { Dispatcher } from '../nodes/dispatch.ts'
 /** What `owned_by` says of a model that contributed nodes serve. */
 const NODES_OWNER = 'nodes'
 
-/** Models of nodes that are listed, those with the most nodes first: their names are their nodes' own, and reading needs no key. */
+/**
+ * Models of nodes that are listed, those with the most nodes first: their names are their nodes'
+ * own, and reading needs no key.
+ */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
 const listedModel = z.strictObject({
@@ -26,9 +29,10 @@ const listedModel = z.strictObject({
 const modelList = z.strictObject({ object: z.literal('list'), data: z.array(listedModel) })
 
 /**
- * A model as a list has it: the union of what OpenAI's clients and those of this interface read. `owned_by` is `nodes`;
- * `embeddings` or `images`, for what the model is for; or the name of a provider, whose models are served at the verified
- * endpoint alone. Lengths are in tokens. This gateway charges nothing.
+ * A model as a list has it: the union of what OpenAI's clients and those of this interface read.
+ * `owned_by` is `nodes`; `embeddings` or `images`, for what the model is for; or the name of a
+ * provider, whose models are served at the verified endpoint alone. Lengths are in tokens. This
+ * gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
@@ -40,10 +44,11 @@ export type UpstreamModel = {
 }
 
 /**
- * Gives what lists the models that can be asked for now: those that nodes serve, and those of providers: the ids of the
- * enclave's provider table that are no patterns, and those of `providerModels` that the table has a provider for. Patterns
- * (`gpt-*`) are no ids, and are not listed: what a provider offers under one is for the operator to say. An id that both have is listed
- * once, as the nodes'. The providers' models are missing while the enclave is away.
+ * Gives what lists the models that can be asked for now: those that nodes serve, and those of
+ * providers: the ids of the enclave's provider table that are no patterns, and those of
+ * `providerModels` that the table has a provider for. Patterns (`gpt-*`) are no ids, and are not
+ * listed: what a provider offers under one is for the operator to say. An id that both have is
+ * listed once, as the nodes'. The providers' models are missing while the enclave is away.
  */
 export function createModels({
   dispatcher,
@@ -83,7 +88,10 @@ export function providersOf(enclaves: Pick<EnclavePool, 'identities'>): readonly
   return enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
 }
 
-/** Ids that providers serve, each with its provider's name: those that the table names in full, and those of `others` that it has one for. */
+/**
+ * Ids that providers serve, each with its provider's name: those that the table names in full, and
+ * those of `others` that it has one for.
+ */
 export function offersOf(
   table: readonly ProviderEntry[],
   others: readonly string[],
@@ -95,7 +103,10 @@ export function offersOf(
   })
 }
 
-/** A model as it is listed. `startedAt` stands for when it was made, which nobody says: when this gateway started, Unix seconds. */
+/**
+ * A model as it is listed. `startedAt` stands for when it was made, which nobody says: when this
+ * gateway started, Unix seconds.
+ */
 export function describeModel({
   id,
   owner,
@@ -125,7 +136,9 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
   return modelListRoutes({ path: '/v1/models', summaries: ['Models', 'One model'], list })
 }
 
-/** Routes of a list of models, and of one of them below it. None needs a key (interface, part 4). */
+/**
+ * Routes of a list of models, and of one of them below it. None needs a key (interface, part 4).
+ */
 export function modelListRoutes<Headers>({
   path,
   summaries: [ofList, ofOne],
