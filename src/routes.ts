@@ -22,7 +22,7 @@ import { createNetworkStats } from './nodes/network-stats.ts'
 import type { NodeRegistry, ServingNodes } from './nodes/open-nodes.ts'
 import { createOwnedNodes } from './nodes/owned-nodes.ts'
 import { nodeRoutes } from './nodes/registry-routes.ts'
-import { noteInference, type Phase, timed } from './observability/call-scope.ts'
+import { type Phase, timed } from './observability/call-scope.ts'
 import type { Logger } from './observability/logger.ts'
 import { searchRoutes } from './search/routes.ts'
 import type { WebSearch } from './search/web-search.ts'
@@ -42,12 +42,10 @@ import { createLogsStore } from './verified/logs-store.ts'
 import {
   createModelOutcomes,
   createVerifiedModels,
-  noteOutcomes,
   verifiedModelRoutes,
 } from './verified/models.ts'
-import { factsOfRecord } from './verified/record-facts.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
-import { COMMIT_TIMEOUT_MS, createVerifiedCompletions } from './verified/verified-completions.ts'
+import { createVerifiedCompletions } from './verified/verified-completions.ts'
 
 /** What the routes are over; all of it runs. */
 export type Capabilities = {
@@ -91,16 +89,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const monotonic = () => performance.now()
 
   const outcomes = createModelOutcomes(now)
-  const committer = committerOf(commits)
-  const completions = createVerifiedCompletions({
-    ...{ credentials, commitTimeoutMs: COMMIT_TIMEOUT_MS, log },
-    enclaves: {
-      complete: timedAs('enclave', (...call: Parameters<EnclavePool['complete']>) =>
-        enclaves.complete(...call),
-      ),
-    },
-    committer: { ...committer, waitFor: timedAs('commit', committer.waitFor) },
-  })
+  const verified = { enclaves, committer: commits, credentials, outcomes, now, log }
   const dispatcher = { dispatch: timedAs('node', nodes.dispatcher.dispatch) }
   const { providerModels } = config
   const offered = { enclaves, providerModels, startedAt: Math.floor(now() / 1000) }
@@ -126,7 +115,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const calls = { limiter, idempotency, bodyBytesMax, now }
   return [
     ...chatRoutes({ ...calls, completions: createChatCompletions({ dispatcher, log, now, makeId }) }),
-    ...verifiedCompletionRoutes({ ...calls, completions: noteOutcomes(completions, outcomes) }),
+    ...verifiedCompletionRoutes({ ...calls, completions: createVerifiedCompletions(verified) }),
     ...historyRoutes({
       history: createHistory({ records, isOpen }),
       evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
@@ -147,18 +136,6 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     }),
     ...logRoutes(logs),
   ]
-}
-
-/** The committers, which tell traces of what they committed. */
-function committerOf(commits: EnclaveCommits): Pick<Committer, 'waitFor' | 'status'> {
-  return {
-    status: commits.status,
-    async waitFor(...leaf) {
-      const record = await commits.waitFor(...leaf)
-      noteInference(() => factsOfRecord(record))
-      return record
-    },
-  }
 }
 
 /** The models of these services, as `GET /v1/models` lists them. Nodes' come and go, so that it is asked each time. */

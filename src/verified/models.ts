@@ -1,11 +1,9 @@
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
-import { ApiError } from '../api/errors.ts'
 import type { Route } from '../api/route.ts'
 import { describeModel, type ListedModel, modelListRoutes, offersOf, providersOf } from '../chat/models.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { credentialHeaders, hasCredential } from './provider-credentials.ts'
-import type { VerifiedCall, VerifiedCompletions, VerifiedEvent } from './verified-completions.ts'
 
 /** Lists the models that can be verified now: that a provider serves whose credential is there, or of every provider with a caller's own. */
 type VerifiedModels = (callerCredential: string | null) => readonly ListedModel[]
@@ -95,42 +93,5 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
     },
     served: () => [...served].map(([model]) => model),
     isMissing,
-  }
-}
-
-/**
- * The same completions, whose outcomes are noted. A call with its caller's own credential says
- * nothing of the operator's.
- */
-export function noteOutcomes(completions: VerifiedCompletions, outcomes: ModelOutcomes): VerifiedCompletions {
-  const isOperators = ({ callerCredential }: VerifiedCall) => callerCredential === null
-
-  async function noting<Answer>(call: VerifiedCall, ask: () => Promise<Answer>): Promise<Answer> {
-    try {
-      return await ask()
-    } catch (error) {
-      const isUnknown = error instanceof ApiError && error.code === 'provider_refused' && error.status === 404
-      if (isUnknown && isOperators(call)) outcomes.noteMissing(call.request.model)
-      throw error
-    }
-  }
-
-  async function* notingRecord(
-    call: VerifiedCall,
-    events: AsyncIterable<VerifiedEvent>,
-  ): AsyncGenerator<VerifiedEvent> {
-    for await (const event of events) {
-      if (event.kind === 'record' && isOperators(call)) outcomes.noteServed(call.request.model)
-      yield event
-    }
-  }
-
-  return {
-    async complete(call) {
-      const record = await noting(call, () => completions.complete(call))
-      if (isOperators(call)) outcomes.noteServed(call.request.model)
-      return record
-    },
-    stream: async (call) => notingRecord(call, await noting(call, () => completions.stream(call))),
   }
 }

@@ -6,11 +6,14 @@ import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
 import { callErrorOf, EnclaveError, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
+import { noteInference, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type CallContext, encodeCallContext } from './call-context.ts'
 import { CommitError, type CommitErrorCode } from './commit-waiters.ts'
 import type { Committer } from './committer.ts'
+import type { ModelOutcomes } from './models.ts'
 import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
+import { factsOfRecord } from './record-facts.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /** A valid call for a verified completion. */
@@ -48,7 +51,7 @@ export type VerifiedCompletions = {
 }
 
 /** How long a sealed completion may wait for its commit. It stays sealed, and is committed later, whatever the caller is told. */
-export const COMMIT_TIMEOUT_MS = 60_000
+const COMMIT_TIMEOUT_MS = 60_000
 
 /**
  * How long commits may have failed before no more calls are taken: a database that is restarted is back by then, and
@@ -61,58 +64,59 @@ export type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: ReadonlyMap<string, string>
-  readonly commitTimeoutMs: number
+  /** Told what became of calls with these, by model. */
+  readonly outcomes: Pick<ModelOutcomes, 'noteServed' | 'noteMissing'>
+  /** Milliseconds, for the phases of a call. */
+  readonly now: () => number
   readonly log: Logger
 }
 
 /** Service of verified completions, without any knowledge of HTTP. */
 export function createVerifiedCompletions(options: VerifiedCompletionsOptions): VerifiedCompletions {
-  async function complete(call: VerifiedCall): Promise<StoredRecord> {
-    const { answer, chosen } = await ask(options, call)
-    if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
-    const record = await commitOf(options, call, answer.notice)
-    if (record.outcome !== 'complete')
-      throw new ApiError('provider_error', 'The provider broke off its answer')
-    return record
+  return {
+    async complete(call) {
+      const { answer, chosen } = await ask(options, call)
+      if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
+      const record = await commitOf(options, call, answer.notice)
+      if (record.outcome !== 'complete')
+        throw new ApiError('provider_error', 'The provider broke off its answer')
+      noteServed(options, call)
+      return record
+    },
+    async stream(call) {
+      const { answer, chosen } = await ask(options, call)
+      if (answer.kind !== 'stream') throw unexpected(options, call, answer, chosen)
+      return relay(options, call, { events: answer.events, chosen })
+    },
   }
-
-  async function stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>> {
-    const { answer, chosen } = await ask(options, call)
-    if (answer.kind !== 'stream') throw unexpected(options, call, answer, chosen)
-    return relay(options, call, { events: answer.events, chosen })
-  }
-
-  return { complete, stream }
 }
 
-type Asked = { readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }
-
-async function ask(options: VerifiedCompletionsOptions, call: VerifiedCall): Promise<Asked> {
+async function ask(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+): Promise<{ readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }> {
+  const { enclaves, committer, credentials, now } = options
   // Before the provider is paid for an answer that cannot be given.
-  const { phase, failingForMs, fault } = options.committer.status()
+  const { phase, failingForMs, fault } = committer.status()
   if (phase === 'refusing' || fault?.name === NonceUnknown.name || failingForMs > COMMITS_FAILING_MAX_MS)
     throw new ApiError(...COMMIT_ERRORS.log_diverged)
+  const { callerCredential, notary } = call
+  const { model } = call.request
+  let chosen = NO_CREDENTIAL
   try {
-    return await askOnce(options, call)
+    const context = encodeCallContext(call.context)
+    const callFor = ({ boot_configuration: boot }: Identity) => {
+      chosen = chooseCredential({ model, callerCredential }, boot.providers, credentials)
+      return { context, provider: chosen.provider, credential: chosen.credential }
+    }
+    const wanted = { model, notary, callFor }
+    const answer = await timed({ phase: 'enclave', now }, () =>
+      enclaves.complete(wanted, call.body, call.abort.signal),
+    )()
+    return { answer, chosen }
   } catch (error) {
     throw toldError(options, call, error)
   }
-}
-
-async function askOnce(
-  { enclaves, credentials }: VerifiedCompletionsOptions,
-  call: VerifiedCall,
-): Promise<Asked> {
-  const { model } = call.request
-  const context = encodeCallContext(call.context)
-  let chosen: ChosenCredential | null = null
-  const callFor = ({ boot_configuration: boot }: Identity) => {
-    chosen = chooseCredential({ model, callerCredential: call.callerCredential }, boot.providers, credentials)
-    return { context, provider: chosen.provider, credential: chosen.credential }
-  }
-  const wanted = { model, notary: call.notary, callFor }
-  const answer = await enclaves.complete(wanted, call.body, call.abort.signal)
-  return { answer, chosen: chosen ?? NO_CREDENTIAL }
 }
 
 /** Of a call that no enclave was asked to make. */
@@ -140,19 +144,28 @@ async function* relay(
     throw toldError(options, call, error)
   }
   if (isFaulty) return
-  if (notice?.outcome === 'complete')
-    yield { kind: 'record', record: await commitOf(options, call, notice), last }
-  else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
+  if (notice?.outcome === 'complete') {
+    const record = await commitOf(options, call, notice)
+    noteServed(options, call)
+    yield { kind: 'record', record, last }
+  } else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
+}
+
+/** A call with its caller's own credential says nothing of the operator's. */
+function noteServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
+  if (call.callerCredential === null) outcomes.noteServed(call.request.model)
 }
 
 async function commitOf(
-  { committer, commitTimeoutMs }: VerifiedCompletionsOptions,
+  { committer, now }: VerifiedCompletionsOptions,
   { abort }: VerifiedCall,
   { notary, index }: SealedNotice,
 ): Promise<StoredRecord> {
-  const timer = setTimeout(() => abort.abort(commitDelayed()), commitTimeoutMs)
+  const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
-    return await committer.waitFor(notary, index, abort.signal)
+    const record = await timed({ phase: 'commit', now }, () => committer.waitFor(notary, index, abort.signal))()
+    noteInference(() => factsOfRecord(record))
+    return record
   } catch (error) {
     throw error instanceof CommitError ? new ApiError(...COMMIT_ERRORS[error.code]) : error
   } finally {
@@ -179,7 +192,13 @@ function unexpected(
   answer: CompletionAnswer,
   chosen: ChosenCredential,
 ): Error {
-  if (answer.kind === 'fault') return refusal(options, call, { fault: answer.fault, chosen })
+  if (answer.kind === 'fault') {
+    const refused = refusal(options, call, { fault: answer.fault, chosen })
+    const isUnknown =
+      refused instanceof ApiError && refused.code === 'provider_refused' && refused.status === 404
+    if (isUnknown && call.callerCredential === null) options.outcomes.noteMissing(call.request.model)
+    return refused
+  }
   const error = toldError(
     options,
     call,

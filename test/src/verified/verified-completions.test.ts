@@ -82,7 +82,7 @@ function makeService({
     },
     committer: { status: () => status, waitFor: () => Promise.reject(new Error('nothing is sealed')) },
     credentials: new Map([['openai', KEY]]),
-    commitTimeoutMs: 1_000,
+    outcomes: { noteServed: () => undefined, noteMissing: () => undefined },
     log: createLogger({ level: 'silent', destination: process.stderr }),
   })
   return { complete: () => complete(CALL), asked: () => asked }
