@@ -60,7 +60,7 @@ export type AccountOperations = {
 export type EnclaveDescription = {
   /** `unix:/path`, by which it is named. */
   readonly url: string
-  /** `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting` (src/enclaves/seat-state.ts). */
+  /** `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting` (src/enclaves/endpoint-state.ts). */
   readonly state: string
   /** Null before it answered. */
   readonly notary: string | null
