@@ -22,13 +22,12 @@ import { createNetworkStats } from './nodes/network-stats.ts'
 import type { NodeRegistry, ServingNodes } from './nodes/open-nodes.ts'
 import { createOwnedNodes } from './nodes/owned-nodes.ts'
 import { nodeRoutes } from './nodes/registry-routes.ts'
-import { type Phase, timed } from './observability/call-scope.ts'
+import { timed } from './observability/call-scope.ts'
 import type { Logger } from './observability/logger.ts'
 import { searchRoutes } from './search/routes.ts'
 import type { WebSearch } from './search/web-search.ts'
 import { checkDatabase, type Database } from './storage/database.ts'
 import { createBootStatementsStore } from './verified/boot-statements-store.ts'
-import type { Committer } from './verified/committer.ts'
 import { verifiedCompletionRoutes } from './verified/completion-routes.ts'
 import type { EnclaveCommits } from './verified/enclave-commits.ts'
 import { createEvidence } from './verified/evidence.ts'
@@ -39,11 +38,7 @@ import { historyRoutes } from './verified/history-routes.ts'
 import { logRoutes } from './verified/log-routes.ts'
 import { createLogs } from './verified/logs.ts'
 import { createLogsStore } from './verified/logs-store.ts'
-import {
-  createModelOutcomes,
-  createVerifiedModels,
-  verifiedModelRoutes,
-} from './verified/models.ts'
+import { createModelOutcomes, createVerifiedModels, verifiedModelRoutes } from './verified/models.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
 import { createVerifiedCompletions } from './verified/verified-completions.ts'
 
@@ -82,15 +77,11 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const { limiter, idempotency } = capabilities.limits
   const { now, makeId, log } = capabilities
   const { bodyBytesMax, credentials, isHistoryOpen: isOpen } = config
-  const timedAs = <Given extends readonly unknown[], Result>(
-    phase: Phase,
-    run: (...given: Given) => Promise<Result>,
-  ) => timed({ phase, now }, run)
   const monotonic = () => performance.now()
 
   const outcomes = createModelOutcomes(now)
   const verified = { enclaves, committer: commits, credentials, outcomes, now, log }
-  const dispatcher = { dispatch: timedAs('node', nodes.dispatcher.dispatch) }
+  const dispatcher = { dispatch: timed({ phase: 'node', now }, nodes.dispatcher.dispatch) }
   const { providerModels } = config
   const offered = { enclaves, providerModels, startedAt: Math.floor(now() / 1000) }
   const models = createModels({

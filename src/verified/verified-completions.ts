@@ -163,7 +163,9 @@ async function commitOf(
 ): Promise<StoredRecord> {
   const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
-    const record = await timed({ phase: 'commit', now }, () => committer.waitFor(notary, index, abort.signal))()
+    const record = await timed({ phase: 'commit', now }, () =>
+      committer.waitFor(notary, index, abort.signal),
+    )()
     noteInference(() => factsOfRecord(record))
     return record
   } catch (error) {

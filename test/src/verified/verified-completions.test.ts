@@ -83,6 +83,7 @@ function makeService({
     committer: { status: () => status, waitFor: () => Promise.reject(new Error('nothing is sealed')) },
     credentials: new Map([['openai', KEY]]),
     outcomes: { noteServed: () => undefined, noteMissing: () => undefined },
+    now: () => 0,
     log: createLogger({ level: 'silent', destination: process.stderr }),
   })
   return { complete: () => complete(CALL), asked: () => asked }
