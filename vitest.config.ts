@@ -28,7 +28,7 @@ const ALONE = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_0
  */
 export default defineConfig({
   test: {
-    globalSetup: 'test/support/postgres-of-the-run.ts',
+    globalSetup: 'test/support/run-keeper.ts',
     projects: [
       {
         test: {

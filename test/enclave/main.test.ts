@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CALL_HEADER, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
 import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
+import { childEnvironment } from '../support/child-environment.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
 import { readAnswer } from './support/test-enclave.ts'
@@ -39,7 +40,7 @@ function run(environment: Readonly<Record<string, string>> = {}, options: { read
   const child = spawn(process.execPath, [main], {
     stdio: ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
     env: {
-      PATH: process.env.PATH,
+      ...childEnvironment(),
       ENCLAVE_SOCKET: socketPath,
       NSM_SOCKET: nsm.socketPath,
       CHAIN_ID: '31337',

@@ -5,6 +5,7 @@ import OpenAI, { APIError, toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../src/images/image-facts.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { childEnvironment } from '../support/child-environment.ts'
 import { drawAsAsked, drawing, framesFor } from '../support/drawing-node.ts'
 import { pngOf } from '../support/image-files.ts'
 import { createNode, getJson, NODE_HARDWARE, sendBody } from '../support/register-node.ts'
@@ -133,7 +134,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
       SHARED_MODEL,
     ]
     agent = spawn(process.execPath, [MAIN, ...words], {
-      env: { PATH: process.env.PATH, ...access(), NODE_ID: nodeId },
+      env: { ...childEnvironment(), ...access(), NODE_ID: nodeId },
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     agent.stderr?.on('data', (text: Buffer) => {

@@ -1,19 +1,16 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import OpenAI from 'openai'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { runCli } from '../support/run-cli.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
-let service: Affidavit
+let service: SharedAffidavit
 let client: OpenAI
 
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
   client = new OpenAI({ baseURL: `${service.url}/v1/verified`, apiKey: service.apiKey, maxRetries: 0 })
-})
-afterAll(async () => {
-  await service.stop()
 })
 
 const hello = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }

@@ -1,26 +1,26 @@
 import { readFile } from 'node:fs/promises'
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { parseRoots } from '../../attestation/nitro/roots.ts'
 import { verifySubject } from '../../src/cli/verify-subject.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { runCli } from '../support/run-cli.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 type Path = readonly (string | number)[]
 
-let service: Affidavit
+let service: SharedAffidavit
 let text = ''
 let record: Json
 let policy: AttestationPolicy
 
 /** A record with something of everything, and the root that its attestation document leads to. */
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
   const headers = { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' }
   const made = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',
@@ -44,9 +44,6 @@ beforeAll(async () => {
   text = await (await fetch(`${service.url}/v1/verified/chat/completions/${hash}`, { headers })).text()
   record = parseExactJson(Buffer.from(text))
   policy = { measurements: 'any', roots: parseRoots(await readFile(service.rootFile)) }
-})
-afterAll(async () => {
-  await service?.stop()
 })
 
 /** Every path to a value that is no object and no array. */

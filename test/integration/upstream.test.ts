@@ -1,16 +1,15 @@
 import OpenAI, { toFile } from 'openai'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../src/images/image-facts.ts'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { outcomeOf } from '../support/calls.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
-let service: Affidavit
+let service: SharedAffidavit
 let client: OpenAI
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
   client = new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.apiKey, maxRetries: 0 })
 })
-afterAll(() => service.stop())
 
 const drawing = { model: 'demo/image', prompt: 'a blue whale', size: '512x512' as const }
 

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { GatewayReady } from '../../src/local/banner.ts'
 import { DATABASE_FOLDER } from '../../src/storage/database.ts'
+import { childEnvironment } from './child-environment.ts'
 import { copyEmbeddedDatabase } from './databases.ts'
 
 /** The whole service, started as `npm start` does it, on free ports and in a data folder of its own. */
@@ -97,7 +98,7 @@ export function launchAffidavit(options: AffidavitOptions & { readonly dataFolde
 } {
   const child = fork(MAIN, [], {
     env: {
-      PATH: process.env.PATH,
+      ...childEnvironment(),
       PORT: '0',
       CHAIN_PORT: '0',
       DATA_DIR: options.dataFolder,

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import { childEnvironment } from './child-environment.ts'
 
 /** How a run of the command line ended. */
 export type CliRun = { readonly code: number | null; readonly stdout: string; readonly stderr: string }
@@ -16,7 +17,7 @@ export async function runCli(
   } = {},
 ): Promise<CliRun> {
   const child = spawn(process.execPath, [MAIN, ...words], {
-    env: { PATH: process.env.PATH, ...options.variables },
+    env: { ...childEnvironment(), ...options.variables },
     stdio: ['pipe', 'pipe', 'pipe'],
   })
   const written = { stdout: '', stderr: '' }

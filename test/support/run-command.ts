@@ -7,7 +7,7 @@ import type { CliRun } from './run-cli.ts'
 
 /** Runs `affidavit` with these words in this process, with the exit code that main would give. One at a time. */
 export async function runCommand(...words: readonly string[]): Promise<CliRun> {
-  return runCommandWith({}, ...words)
+  return run(words)
 }
 
 /** Like `runCommand`, in an environment of only these variables. */

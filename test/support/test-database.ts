@@ -1,4 +1,4 @@
-/** Where tests ask for a database: the address that postgres-of-the-run.ts listens on. */
+/** Where tests ask for what the run shares: the address that run-keeper.ts listens on. */
 export const KEEPER_VARIABLE = 'AFFIDAVIT_TEST_POSTGRES'
 
 /**
@@ -8,7 +8,7 @@ export const KEEPER_VARIABLE = 'AFFIDAVIT_TEST_POSTGRES'
 export async function createTestDatabase(options: { readonly empty?: boolean } = {}): Promise<string> {
   const keeper = process.env[KEEPER_VARIABLE]
   if (keeper === undefined) throw new Error(`expected ${KEEPER_VARIABLE}, as vitest.config.ts sets it`)
-  const reply = await fetch(`${keeper}/${options.empty === true ? 'empty' : ''}`, { method: 'POST' })
+  const reply = await fetch(`${keeper}/database${options.empty === true ? '/empty' : ''}`)
   const text = await reply.text()
   if (!reply.ok) throw new Error(`the run's Postgres server gives no database: ${text}`)
   return text

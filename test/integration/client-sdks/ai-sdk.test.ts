@@ -9,17 +9,16 @@ import {
   streamText,
   tool,
 } from 'ai'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
-import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 import { findKept } from '../../support/kept-completions.ts'
+import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
-let service: Affidavit
+let service: SharedAffidavit
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
 })
-afterAll(() => service.stop())
 
 function openProvider(path: string, apiKey = service.apiKey) {
   const baseURL = service.url + path
@@ -42,7 +41,7 @@ describe.each([
 ])('the ai package, pointed at %s', (path, isVerified) => {
   const model = (id = 'demo/echo') => openProvider(path)(id)
   /** A prompt that no other test of this file has. */
-  const ask = (text: string) => `${text} through ${path}`
+  const ask = (text: string) => `${text} through ${path} with the AI SDK`
 
   it('generates a text, with usage and the reason of its end', async () => {
     const prompt = ask('a whole text')

@@ -1,16 +1,15 @@
 import { type AIMessageChunk, HumanMessage } from '@langchain/core/messages'
 import { tool } from '@langchain/core/tools'
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 import { findKept } from '../../support/kept-completions.ts'
+import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
-let service: Affidavit
+let service: SharedAffidavit
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
 })
-afterAll(() => service.stop())
 
 const weather = tool(async ({ city }) => `rain in ${city}`, {
   name: 'get_weather',
@@ -31,7 +30,7 @@ describe.each([
       configuration: { baseURL: service.url + path },
     })
   /** A prompt that no other test of this file has. */
-  const ask = (text: string) => `${text} through ${path}`
+  const ask = (text: string) => `${text} through ${path} with LangChain`
 
   it('invokes, with usage', async () => {
     const prompt = ask('a whole text')

@@ -1,17 +1,16 @@
 import OpenAI from 'openai'
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 import { findKept } from '../../support/kept-completions.ts'
+import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
 // Plain and verified calls, aborts and lists are also in ../openai-sdk.test.ts and ../plain-chat.test.ts.
 
-let service: Affidavit
+let service: SharedAffidavit
 beforeAll(async () => {
-  service = await startAffidavit({ logLevel: 'warn' })
+  service = await useAffidavit()
 })
-afterAll(() => service.stop())
 
 const Person = z.object({
   name: z.string().max(4),

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { childEnvironment } from '../../../support/child-environment.ts'
 import { runCli } from '../../../support/run-cli.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { answerWith, type ScriptedBackend, startScriptedBackend } from '../../../support/scripted-backend.ts'
@@ -121,7 +122,7 @@ describe('affidavit node run', () => {
 
   it.each(['SIGTERM', 'SIGINT'] as const)('serves until %s, and exits 0', async (signal) => {
     child = spawn(process.execPath, [MAIN, 'node', 'run'], {
-      env: { PATH: process.env.PATH, ...variables },
+      env: { ...childEnvironment(), ...variables },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let output = ''

@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { mkdirSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import { openDatabase } from '../../src/storage/database.ts'
+import { type Affidavit, startAffidavit } from './affidavit.ts'
+import { type PostgresServer, startPostgres } from './postgres.ts'
+import { KEEPER_VARIABLE } from './test-database.ts'
+
+/**
+ * What a whole run shares: one Postgres server (`createTestDatabase`) and one service (`useAffidavit`). Each is started
+ * when a test first asks, and ended after the last. Set-up and teardown of vitest.config.ts, in its main process.
+ */
+export default async function keepForRun(): Promise<() => Promise<void>> {
+  let cluster: Promise<Cluster> | null = null
+  let service: Promise<Affidavit> | null = null
+  const answers: Readonly<Record<string, () => Promise<string>>> = {
+    '/database': async () => {
+      cluster ??= startCluster()
+      const { server, template } = await cluster
+      return server.createDatabase({ template })
+    },
+    '/database/empty': async () => {
+      cluster ??= startCluster()
+      return (await cluster).server.createDatabase()
+    },
+    '/service': async () => {
+      service ??= startAffidavit({ logLevel: 'warn' })
+      return JSON.stringify(await service)
+    },
+  }
+  const serve = async (request: IncomingMessage, response: ServerResponse) => {
+    response.end(await answers[request.url ?? '']?.())
+  }
+  const keeper = createServer((request, response) => {
+    serve(request, response).catch((error: unknown) => response.writeHead(500).end(String(error)))
+  })
+  keeper.listen(0, '127.0.0.1')
+  await once(keeper, 'listening')
+  process.env[KEEPER_VARIABLE] = `http://127.0.0.1:${(keeper.address() as AddressInfo).port}`
+  shareCompiledCode()
+  return async () => {
+    keeper.close()
+    await (await service)?.stop()
+    await (await cluster)?.server.stop()
+  }
+}
+
+type Cluster = { readonly server: PostgresServer; readonly template: string }
+
+/** Every worker has a few pools open at a time, and a test that failed may have left its own behind. */
+const CONNECTIONS_MAX = '500'
+
+async function startCluster(): Promise<Cluster> {
+  const server = await startPostgres({ max_connections: CONNECTIONS_MAX })
+  const database = await openDatabase({ url: server.url })
+  await database.close()
+  return { server, template: new URL(server.url).pathname.slice(1) }
+}
+
+/** Processes that tests start load the same modules: compiled once, they start in two thirds of the time. */
+function shareCompiledCode(): void {
+  const folder = path.join(import.meta.dirname, '../../node_modules/.cache/affidavit/compiled')
+  mkdirSync(folder, { recursive: true })
+  process.env.NODE_COMPILE_CACHE ??= folder
+}

@@ -1,0 +1,13 @@
+import type { Affidavit } from './affidavit.ts'
+import { KEEPER_VARIABLE } from './test-database.ts'
+
+/** The run's service: nobody ends it, and others may have called it before. */
+export type SharedAffidavit = Omit<Affidavit, 'output' | 'stop' | 'kill' | 'remove'>
+
+/** Gives the one service that all tests share which neither stop one nor configure it. */
+export async function useAffidavit(): Promise<SharedAffidavit> {
+  const reply = await fetch(`${process.env[KEEPER_VARIABLE]}/service`)
+  const text = await reply.text()
+  if (!reply.ok) throw new Error(`the run's service did not start: ${text}`)
+  return JSON.parse(text)
+}
