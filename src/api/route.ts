@@ -7,8 +7,7 @@ import { type Caller, type RouteContext, sendJson } from './context.ts'
 import type { ErrorCode } from './errors.ts'
 import { type EventStreamOptions, streamEvents } from './event-stream.ts'
 import type { EventWriter } from './event-writer.ts'
-import { readForm } from './form-body.ts'
-import type { FormPart } from './multipart.ts'
+import { type FormPart, readForm } from './form-body.ts'
 import { readJsonBody } from './read-body.ts'
 import type { Scope } from './scopes.ts'
 import { parseJsonBody, validate } from './validation.ts'
@@ -119,16 +118,16 @@ export function defineRoute<Params, Query, Headers, Body>(
   }
 
   async function readContent(
-    { req, res }: RouteContext,
+    context: RouteContext,
     slot: Slot,
   ): Promise<Pick<RouteCall<Params, Query, Headers, Body>, 'body' | 'json' | 'bytes'>> {
     if (form !== undefined) {
-      const parts = await readForm(req, res, { slot, bytesMax: form.bytesMax })
+      const parts = await readForm(context, { slot, bytesMax: form.bytesMax })
       return { body: form.parse(parts), json: null, bytes: NO_BYTES }
     }
     // Without a schema there is nothing to be had of it.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
-    const bytes = await readJsonBody(req, res, { slot, bytesMax: body.bytesMax })
+    const bytes = await readJsonBody(context.req, context.res, { slot, bytesMax: body.bytesMax })
     const json = parseJsonBody(bytes)
     return { body: validate('body', body.schema, json), json, bytes }
   }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
-import type { FormPart } from '../api/multipart.ts'
+import type { FormPart } from '../api/form-body.ts'
 import { boundedInteger, described, MODEL_LENGTH_MAX } from '../api/schemas.ts'
 import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'

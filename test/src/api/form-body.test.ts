@@ -1,0 +1,178 @@
+import { randomBytes } from 'node:crypto'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { ValidationError } from '../../../src/api/errors.ts'
+import { boundaryOf, PART_HEADERS_BYTES_MAX, PARTS_MAX, parseForm } from '../../../src/api/form-body.ts'
+
+const parse = (text: string | Buffer, boundary = 'b') =>
+  parseForm(typeof text === 'string' ? Buffer.from(text, 'latin1') : text, boundary)
+const part = (name: string, body: string) =>
+  `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${body}\r\n`
+const messageOf = async (text: string) => {
+  try {
+    await parse(text)
+  } catch (error) {
+    if (error instanceof ValidationError) return error.detail[0]?.msg
+    throw error
+  }
+  return null
+}
+
+describe('boundaryOf', () => {
+  it.each([
+    ['multipart/form-data; boundary=abc', 'abc'],
+    ['Multipart/Form-Data;boundary="a b"', 'a b'],
+    ['multipart/form-data; charset=utf-8; boundary=--x_1; y=z', '--x_1'],
+  ])('finds that of %s', (type, boundary) => {
+    expect(boundaryOf(type)).toBe(boundary)
+  })
+
+  it.each([
+    undefined,
+    '',
+    'application/json',
+    'multipart/form-data',
+    'multipart/form-data; boundary=',
+    'multipart/form-data; boundary=""',
+    `multipart/form-data; boundary=${'a'.repeat(71)}`,
+    'multipart/mixed; boundary=a',
+    'multipart/form-data; boundary="a\r\nb"',
+  ])('finds none in %s', (type) => {
+    expect(boundaryOf(type)).toBeNull()
+  })
+
+  it('reads a hostile header in no time', () => {
+    const startedAt = performance.now()
+    expect(boundaryOf(`multipart/form-data${'; boundary '.repeat(1_400)}`)).toBeNull()
+    expect(performance.now() - startedAt).toBeLessThan(200)
+  })
+})
+
+describe('parseForm', () => {
+  it('gives the parts as they are, line breaks and near boundaries in them included', async () => {
+    const body = `${part('a', 'one')}${part('b', '\r\n--\r\n--c--\r\n')}--b--\r\nepilogue`
+    expect((await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()])).toEqual([
+      ['a', 'one'],
+      ['b', '\r\n--\r\n--c--\r\n'],
+    ])
+  })
+
+  it('reads what FormData of this runtime writes', async () => {
+    const bytes = Buffer.from(Array.from({ length: 512 }, (_, index) => index % 256))
+    const form = new FormData()
+    form.set('prompt', 'zwölf "Füchse"\r\n')
+    form.set('image', new Blob([bytes], { type: 'image/png' }), 'f"ü\r\nx.png')
+    const reply = new Response(form)
+    const boundary = boundaryOf(reply.headers.get('content-type') ?? '') ?? ''
+    const parts = await parseForm(Buffer.from(await reply.arrayBuffer()), boundary)
+    expect(parts.map(({ name, filename }) => [name, filename])).toEqual([
+      ['prompt', null],
+      ['image', 'f"ü\r\nx.png'],
+    ])
+    expect(Buffer.from(parts[0]?.bytes ?? []).toString()).toBe('zwölf "Füchse"\r\n')
+    expect(Buffer.from(parts[1]?.bytes ?? [])).toEqual(bytes)
+  })
+
+  it('gives an empty part, and no parts at all', async () => {
+    expect(await parse(`${part('a', '')}--b--`)).toMatchObject([{ name: 'a', bytes: Buffer.alloc(0) }])
+    expect(await parse('--b--')).toEqual([])
+  })
+
+  it.each([
+    ['', 'begins with its boundary'],
+    ['{"prompt":"x"}', 'begins with its boundary'],
+    [`\r\n${part('a', 'x')}--b--`, 'begins with its boundary'],
+    ['--b', 'a line break after each boundary'],
+    ['--bx\r\n', 'a line break after each boundary'],
+    [part('a', 'x'), 'ends with its boundary'],
+    [`--b\r\nContent-Disposition: form-data; name="a"\r\n--b--`, 'bytes of headers in each part'],
+    [`--b\r\nX: ${'a'.repeat(PART_HEADERS_BYTES_MAX)}\r\n\r\nx\r\n--b--`, 'bytes of headers in each part'],
+    ['--b\r\nContent-Type: text/plain\r\n\r\nx\r\n--b--', 'a name for each part'],
+    ['--b\r\nContent-Disposition: attachment; name="a"\r\n\r\nx\r\n--b--', 'a name for each part'],
+    ['--b\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n--b--', 'headers in UTF-8'],
+    [
+      '--b\r\nContent-Disposition: form-data; name="a"\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--b--',
+      'parts without a transfer encoding',
+    ],
+    [`${part('a', 'x').repeat(PARTS_MAX + 1)}--b--`, `at most ${PARTS_MAX} parts`],
+  ])('refuses %j', async (body, expected) => {
+    expect(await messageOf(body)).toContain(expected)
+  })
+
+  it('gives what comes in slices as it is: bytes of every kind, near boundaries at every place', async () => {
+    const near = Buffer.from(`\r\n--${'x'.repeat(60)}`)
+    const bytes = Buffer.concat([randomBytes(200_001), ...Array.from({ length: 4_000 }, () => near)])
+    const head = Buffer.from('--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n')
+    const rest = Buffer.from(`\r\n${part('c', 'd')}--b--`)
+    const parts = await parse(Buffer.concat([head, bytes, rest]))
+    expect(parts.map(({ name }) => name)).toEqual(['a', 'c'])
+    expect(bytes.equals(parts[0]?.bytes ?? Buffer.alloc(0))).toBe(true)
+  })
+
+  it.each(['json-', 'x-www-form-urlencoded-', 'octet-stream-'])(
+    'takes a boundary that names another type: %s',
+    async (boundary) => {
+      const text = `--${boundary}\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--${boundary}--`
+      expect(await parse(text, boundary)).toMatchObject([{ name: 'a' }])
+    },
+  )
+
+  it('takes blanks after a boundary', async () => {
+    const body = `${part('a', 'one').replace('--b', '--b \t')}${part('b', 'two').replace('--b', '--b ')}--b--`
+    expect((await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()])).toEqual([
+      ['a', 'one'],
+      ['b', 'two'],
+    ])
+  })
+
+  it('takes any bytes for a form or for none', async () => {
+    const pieces = fc.constantFrom(
+      '--b',
+      '--',
+      '\r\n',
+      'Content-Disposition: form-data; name="a"',
+      'x',
+      '\n',
+      ';',
+      '"',
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.array(pieces, { maxLength: 30 }), async (text) => {
+        expect(['string', 'object']).toContain(typeof (await messageOf(`--b${text.join('')}`)))
+      }),
+      { numRuns: 3_000 },
+    )
+  })
+
+  const HEAD = Buffer.from('--boundary\r\nContent-Disposition: form-data; name="a"\r\n\r\n')
+  const formOf = (bytes: Buffer) => Buffer.concat([HEAD, bytes, Buffer.from('\r\n--boundary--')])
+  const cpuMs = () => process.cpuUsage().user / 1_000
+
+  it('parses 25 MiB of near boundaries, and of headers, in well under a second', async () => {
+    const near = Buffer.from(`\r\n--bounda${'x'.repeat(246)}`.repeat(102_400))
+    const startedAt = cpuMs()
+    const [whole] = await parseForm(formOf(near), 'boundary')
+    expect(whole?.bytes.length).toBe(near.length)
+    await expect(parseForm(Buffer.concat([Buffer.from('--b\r\nX:'), near]), 'b')).rejects.toThrow(
+      ValidationError,
+    )
+    expect(cpuMs() - startedAt).toBeLessThan(1_000)
+  })
+
+  it.each([
+    ['carriage returns', Buffer.alloc(25 * 1024 * 1024, '\r')],
+    ['near boundaries without anything between them', Buffer.from('\r\n--bounda'.repeat(2_600_000))],
+  ])('refuses 25 MiB of %s, which would keep it busy, at once', async (_, bytes) => {
+    const form = formOf(bytes)
+    const startedAt = cpuMs()
+    await expect(parseForm(form, 'boundary')).rejects.toThrow(ValidationError)
+    expect(cpuMs() - startedAt).toBeLessThan(200)
+  })
+
+  it('refuses headers of 64 KiB that would keep it busy, at once', async () => {
+    const header = `Content-Disposition: form-data; name="a"; ${'filename="'.repeat(6_500)}x`
+    const startedAt = cpuMs()
+    expect(await messageOf(`--b\r\n${header}\r\n\r\nx\r\n--b--`)).toContain('bytes of headers')
+    expect(cpuMs() - startedAt).toBeLessThan(200)
+  })
+})
