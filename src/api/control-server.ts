@@ -6,16 +6,11 @@ import { join } from 'node:path'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { removeStaleFolder } from '../storage/data-folder.ts'
 import {
-  type AccountOrder,
   CONTROL_FILE,
+  CONTROL_OPERATIONS,
   type ControlAddress,
-  type EnclaveOperations,
-  isName,
-  type KeyOrder,
-  type Operations,
-  type RelayerOperations,
+  type ServedOperations,
 } from './control-operations.ts'
-import { isScope } from './scopes.ts'
 
 /** Largest request, bytes: two names. */
 export const CONTROL_BODY_BYTES_MAX = 4096
@@ -104,15 +99,9 @@ async function readAddress(file: string): Promise<ControlAddress | null> {
 }
 
 /**
- * Gives the server of the gateway's control socket, not yet listening. It does for the command line
- * what only the process that holds the embedded database can do. There is no authentication: the
- * socket's permissions decide who may connect.
- *
- * - `GET /keys`, `POST /keys` KeyOrder, `DELETE /keys/{id}`;
- * - `GET /accounts`, `POST /accounts` { name }, `PUT /accounts` AccountOrder;
- * - where there are enclaves `GET /enclaves`, and with { url } `POST` (add), `PUT` (drain) and
- *   `DELETE` (remove);
- * - where there is a chain `GET /relayers`.
+ * Gives the server of the gateway's control socket, not yet listening. It does for the command line what only the process
+ * that holds the embedded database can do: CONTROL_OPERATIONS, each a method at `/` and its resource. There is no
+ * authentication: the socket's permissions decide who may connect.
  */
 export function createControlServer(operations: ServedOperations): Server {
   return createServer((request, response) => {
@@ -122,109 +111,36 @@ export function createControlServer(operations: ServedOperations): Server {
   })
 }
 
-/** Without enclaves or relayers, those resources are unknown. */
-export type ServedOperations = Operations & {
-  readonly enclaves?: EnclaveOperations
-  readonly relayers?: RelayerOperations
-}
-
 type Answer = { readonly status: number; readonly body: unknown }
 
-async function answer(operations: ServedOperations, request: IncomingMessage): Promise<Answer> {
-  const [, resource, id = ''] = (request.url ?? '').split('/')
-  if (resource === 'keys') return answerKeys(operations, request, id)
-  if (resource === 'accounts') return answerAccounts(operations, request)
-  if (resource === 'enclaves' && operations.enclaves) return answerEnclaves(operations.enclaves, request)
-  if (resource === 'relayers' && operations.relayers)
-    return request.method === 'GET' ? done(await operations.relayers.list()) : refuse(405, 'unknown method')
-  return refuse(404, 'unknown resource')
-}
-
-async function answerKeys({ keys }: Operations, request: IncomingMessage, id: string): Promise<Answer> {
-  switch (request.method) {
-    case 'GET':
-      return done(await keys.list())
-    case 'POST': {
-      const order = parseKeyOrder(await readBody(request))
-      return order === null
-        ? refuse(400, 'expected account, name, scopes and expiry')
-        : done(await keys.create(order))
-    }
-    case 'DELETE':
-      return done({ outcome: await keys.revoke(decodeURIComponent(id)) })
-    default:
-      return refuse(405, 'unknown method')
-  }
-}
-
-async function answerAccounts({ accounts }: Operations, request: IncomingMessage): Promise<Answer> {
-  switch (request.method) {
-    case 'GET':
-      return done(await accounts.list())
-    case 'POST': {
-      const order = parseAccountOrder(await readBody(request))
-      return order === null ? refuse(400, 'expected a name') : done(await accounts.open(order.name))
-    }
-    case 'PUT': {
-      const order = parseAccountOrder(await readBody(request))
-      return order === null
-        ? refuse(400, 'expected a name and a tier')
-        : done({ outcome: await accounts.setTier(order) })
-    }
-    default:
-      return refuse(405, 'unknown method')
-  }
-}
-
-async function answerEnclaves(enclaves: EnclaveOperations, request: IncomingMessage): Promise<Answer> {
-  if (request.method === 'GET') return done(await enclaves.list())
-  const order = ENCLAVE_ORDERS[request.method ?? '']
-  if (order === undefined) return refuse(405, 'unknown method')
-  const { url } = (await readBody(request)) ?? {}
-  if (typeof url !== 'string') return refuse(400, 'expected the url of an enclave')
-  return done({ outcome: await enclaves[order](url) })
-}
-
-const ENCLAVE_ORDERS: Readonly<Record<string, 'add' | 'drain' | 'remove'>> = {
-  POST: 'add',
-  PUT: 'drain',
-  DELETE: 'remove',
-}
-
-function done(body: unknown): Answer {
-  return { status: 200, body }
+async function answer(served: ServedOperations, request: IncomingMessage): Promise<Answer> {
+  const [, resource = ''] = (request.url ?? '').split('/')
+  const declared = Object.entries(CONTROL_OPERATIONS).find(([name]) => name === resource)?.[1]
+  // A resource's operations take what its schemas take.
+  const operations = served[resource as keyof ServedOperations] as
+    | Readonly<Record<string, (order: unknown) => Promise<unknown>>>
+    | undefined
+  if (declared === undefined || operations === undefined) return refuse(404, 'unknown resource')
+  const [verb, operation] = Object.entries(declared).find(([, { method }]) => method === request.method) ?? []
+  if (verb === undefined || operation === undefined) return refuse(405, 'unknown method')
+  const order = operation.order.safeParse(await readOrder(request))
+  if (!order.success) return refuse(400, `expected ${operation.order.description}`)
+  return { status: 200, body: await operations[verb]?.(order.data) }
 }
 
 function refuse(status: number, message: string): Answer {
   return { status, body: { message } }
 }
 
-function parseKeyOrder(value: Readonly<Record<string, unknown>> | null): KeyOrder | null {
-  const { account, name, scopes, expires_at: expiresAt } = value ?? {}
-  if (typeof account !== 'string' || typeof name !== 'string' || !isName(account) || !isName(name))
-    return null
-  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) return null
-  if (expiresAt !== null && !Number.isSafeInteger(expiresAt)) return null
-  return { account, name, scopes, expires_at: typeof expiresAt === 'number' ? expiresAt : null }
-}
-
-function parseAccountOrder(value: Readonly<Record<string, unknown>> | null): AccountOrder | null {
-  const { name, tier = null } = value ?? {}
-  if (typeof name !== 'string' || !isName(name)) return null
-  if (tier !== null && (typeof tier !== 'string' || !isName(tier))) return null
-  return { name, tier }
-}
-
-/** Null for what is no JSON object, and for what is too long. */
-async function readBody(request: IncomingMessage): Promise<Readonly<Record<string, unknown>> | null> {
+/** JSON value of the body, undefined without one; null for what is no JSON, and for what is too long. */
+async function readOrder(request: IncomingMessage): Promise<unknown> {
   let text = ''
   for await (const part of request.setEncoding('utf8')) {
     text += part
     if (text.length > CONTROL_BODY_BYTES_MAX) return null
   }
   try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' ? (value as Readonly<Record<string, unknown>> | null) : null
+    return text === '' ? undefined : JSON.parse(text)
   } catch {
     return null
   }

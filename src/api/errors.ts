@@ -173,7 +173,10 @@ export type ErrorReply = {
  * Longest wait that is told, seconds. OpenAI's SDKs honour less than a minute, some a minute too,
  * and take a longer wait for none: they would try again within a second.
  */
-export const RETRY_AFTER_SECONDS_MAX = 59
+export const RETRY_TOLD_SECONDS_MAX = 59
+
+/** Whoever else asks for more patience than a day, a service or a node, is not believed. */
+export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
 /** Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs it. */
 export function errorReply(error: unknown): ErrorReply {
@@ -243,6 +246,6 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
 
 /** Both headers that clients read; the one in milliseconds is OpenAI's. */
 function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
-  const seconds = Math.min(retryAfterSeconds, RETRY_AFTER_SECONDS_MAX)
+  const seconds = Math.min(retryAfterSeconds, RETRY_TOLD_SECONDS_MAX)
   return { 'retry-after': String(seconds), 'retry-after-ms': String(seconds * 1000) }
 }

@@ -1,14 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'undici'
-import {
-  type AccountDescription,
-  CONTROL_FILE,
-  type EnclaveDescription,
-  type GatewayOperations,
-  type KeyDescription,
-  type RelayerDescription,
-} from '../api/control-operations.ts'
+import { CONTROL_FILE, CONTROL_OPERATIONS, type GatewayOperations } from '../api/control-operations.ts'
 
 /** Longest that a running gateway may take, milliseconds. */
 export const CONTROL_TIMEOUT_MS = 10_000
@@ -36,39 +29,36 @@ export async function connectToGateway(
     headersTimeout: CONTROL_TIMEOUT_MS,
     bodyTimeout: CONTROL_TIMEOUT_MS,
   })
-  const ask = (method: string, path: string, body?: object) => send(client, { method, path, body })
+  const operations = operationsThrough(client)
   try {
-    await ask('GET', '/keys')
+    await operations.keys.list()
   } catch (error) {
     await client.destroy()
     if (error instanceof ControlError) throw error
     return null
   }
-  return {
-    keys: {
-      create: async (order) => (await ask('POST', '/keys', order)) as KeyDescription & { key: string },
-      list: async () => (await ask('GET', '/keys')) as readonly KeyDescription[],
-      revoke: async (id) => outcomeOf(await ask('DELETE', `/keys/${encodeURIComponent(id)}`)),
-    },
-    accounts: {
-      open: async (name) => (await ask('POST', '/accounts', { name })) as AccountDescription,
-      list: async () => (await ask('GET', '/accounts')) as readonly AccountDescription[],
-      setTier: async (order) => outcomeOf(await ask('PUT', '/accounts', order)),
-    },
-    enclaves: {
-      list: async () => (await ask('GET', '/enclaves')) as readonly EnclaveDescription[],
-      add: async (url) => outcomeOf(await ask('POST', '/enclaves', { url })),
-      drain: async (url) => outcomeOf(await ask('PUT', '/enclaves', { url })),
-      remove: async (url) => outcomeOf(await ask('DELETE', '/enclaves', { url })),
-    },
-    relayers: { list: async () => (await ask('GET', '/relayers')) as readonly RelayerDescription[] },
-    close: () => client.destroy(),
-  }
+  return { ...operations, close: () => client.destroy() }
 }
 
-/** The gateway is this project's own, and of the same version: what it answers has the form it says. */
-function outcomeOf<Outcome extends string>(value: unknown): Outcome {
-  return (value as { readonly outcome: Outcome }).outcome
+/** Every operation as a request, by the table that the gateway answers by. */
+function operationsThrough(client: Client): GatewayOperations {
+  return Object.fromEntries(
+    Object.entries(CONTROL_OPERATIONS).map(([resource, operations]) => [
+      resource,
+      Object.fromEntries(
+        Object.entries(operations).map(([verb, { method, result }]) => [
+          verb,
+          async (order?: unknown) => {
+            const { data, error } = result.safeParse(
+              await send(client, { method, path: `/${resource}`, order }),
+            )
+            if (error) throw new ControlError('the gateway answers in another form: it is of another version')
+            return data
+          },
+        ]),
+      ),
+    ]),
+  ) as GatewayOperations
 }
 
 async function readAddress(dataFolder: string): Promise<string | null> {
@@ -82,14 +72,12 @@ async function readAddress(dataFolder: string): Promise<string | null> {
 
 async function send(
   client: Client,
-  {
-    method,
-    path,
-    body,
-  }: { readonly method: string; readonly path: string; readonly body?: object | undefined },
+  { method, path, order }: { readonly method: string; readonly path: string; readonly order: unknown },
 ): Promise<unknown> {
-  const reply = await client.request({ method, path, body: body === undefined ? null : JSON.stringify(body) })
-  const value = (await reply.body.json()) as { readonly message?: unknown }
+  const body = order === undefined ? null : JSON.stringify(order)
+  const reply = await client.request({ method, path, body })
+  const value: unknown = await reply.body.json()
   if (reply.statusCode === 200) return value
-  throw new ControlError(typeof value.message === 'string' ? value.message : `status ${reply.statusCode}`)
+  const { message } = value as { readonly message?: unknown }
+  throw new ControlError(typeof message === 'string' ? message : `status ${reply.statusCode}`)
 }

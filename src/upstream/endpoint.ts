@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type Dispatcher, Pool } from 'undici'
+import { RETRY_BELIEVED_SECONDS_MAX } from '../api/errors.ts'
 import type { OpenAiApi } from './settings.ts'
 
 /** Connections to one service; calls beyond that wait for one. */
@@ -167,8 +168,6 @@ export class EndpointError extends Error {
 /** Characters of a service's own words that are kept. */
 const REFUSAL_MESSAGE_LENGTH_MAX = 500
 const REFUSAL_CODE_LENGTH_MAX = 64
-/** A service that asks for more patience than a day is not believed. */
-const RETRY_AFTER_SECONDS_MAX = 86_400
 
 /** What a service says in an answer that is none, whatever form it has: OpenAI's envelope, `detail`, or nothing known. */
 function readRefusal(
@@ -192,7 +191,7 @@ const CODE = new RegExp(`^[\\w.-]{1,${REFUSAL_CODE_LENGTH_MAX}}$`)
 /** Seconds alone (RFC 9110 section 10.2.3): a date would need the service's clock to be right. */
 export function readRetryAfter(header: unknown): number | null {
   if (typeof header !== 'string' || !/^\d{1,9}$/.test(header)) return null
-  return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX)
+  return Math.min(Number(header), RETRY_BELIEVED_SECONDS_MAX)
 }
 
 /** Text of a stranger that may end in a log or a message: no control characters, no lone surrogates. */

@@ -1,4 +1,5 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import { RETRY_BELIEVED_SECONDS_MAX } from '../../api/errors.ts'
 
 /**
  * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and
@@ -328,10 +329,8 @@ function statusCodeOf(code: Json | undefined): number | null {
 /** Seconds that a node may ask for, at most a day; null for what is no such number. */
 function retryAfterOf(value: Json | undefined): number | null {
   const isWait = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
-  return isWait ? Math.min(value, RETRY_AFTER_SECONDS_MAX) : null
+  return isWait ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
-
-const RETRY_AFTER_SECONDS_MAX = 86_400
 
 /**
  * Attacker-controlled text that may end in a log or an error message: no control characters, no
