@@ -1,7 +1,9 @@
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DEVELOPMENT_CHAIN_ID } from '../chain/open-chain.ts'
 import type { Rpc } from '../chain/rpc.ts'
-import { findAnvilBinary } from './anvil-binary.ts'
+import { loadOptional } from '../runtime/starting.ts'
 import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
 const START_TIMEOUT_MS = 60_000
@@ -27,7 +29,7 @@ export async function startAnvilProcess(options: {
   readonly stateFile: string | null
 }): Promise<GuardedProcess> {
   const anvil = await spawnGuarded({
-    command: findAnvilBinary(process.platform, process.arch),
+    command: await findAnvilBinary(process.platform, process.arch),
     arguments: argumentsOf(options),
     environment: {},
     output: 'capture',
@@ -66,4 +68,33 @@ function argumentsOf(options: {
     ...['--balance', '1000000000'],
     ...(stateFile === null ? [] : ['--load-state', stateFile]),
   ]
+}
+
+/** The suffixes of the platform packages of @foundry-rs/anvil 1.x (its const.mjs), by `process.platform`-`process.arch`. */
+const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
+  'darwin-arm64': 'darwin-arm64',
+  'darwin-x64': 'darwin-amd64',
+  'linux-arm64': 'linux-arm64',
+  'linux-x64': 'linux-amd64',
+  'win32-x64': 'win32-amd64',
+}
+
+/**
+ * Path of anvil's own executable. The package's `anvil` command is a Node.js program around it that ignores a SIGKILL
+ * of its parent and costs a process; so it is passed by. Rejects with StartFailure when the package is not installed,
+ * which is an optional one, and with Error when it has no build for this platform.
+ */
+export async function findAnvilBinary(platform: NodeJS.Platform, architecture: string): Promise<string> {
+  const suffix = PLATFORM_PACKAGES[`${platform}-${architecture}`]
+  if (suffix === undefined) throw new Error(`anvil has no build for ${platform} ${architecture}`)
+  // Resolved from the package that depends on it, which also finds it when it is nested there.
+  const locate = () => {
+    const fromAnvil = createRequire(createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json'))
+    return dirname(fromAnvil.resolve(`@foundry-rs/anvil-${suffix}/package.json`))
+  }
+  const folder = await loadOptional('@foundry-rs/anvil', locate, {
+    purpose: 'anvil',
+    instead: 'set CHAIN_RPC_URL, RELAYER_PRIVATE_KEY and CONTRACT_ADDRESS',
+  })
+  return join(folder, 'bin', platform === 'win32' ? 'anvil.exe' : 'anvil')
 }

@@ -45,11 +45,16 @@ export function createLogger(options: {
   )
 }
 
-/** Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. */
+/**
+ * Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. A terminal gets these too
+ * where pino-pretty, an optional package, is not installed.
+ */
 export async function openLogDestination(): Promise<DestinationStream> {
-  if (!process.stderr.isTTY) return pino.destination({ dest: 2, sync: true })
-  const { default: pretty } = await import('pino-pretty')
-  return pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss.l' })
+  const pretty = process.stderr.isTTY ? await import('pino-pretty').catch(() => null) : null
+  return (
+    pretty?.default({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss.l' }) ??
+    pino.destination({ dest: 2, sync: true })
+  )
 }
 
 /** Members whose values never reach a log, compared without case, `_` and `-`. */

@@ -1,5 +1,6 @@
+import { createRequire } from 'node:module'
 import { describe, expect, it } from 'vitest'
-import { StartFailure, settleAll } from '../../../src/runtime/starting.ts'
+import { loadOptional, StartFailure, settleAll } from '../../../src/runtime/starting.ts'
 
 describe('settleAll', () => {
   it('gives all values in order', async () => {
@@ -32,5 +33,28 @@ describe('settleAll', () => {
   it('tells a failure once that two parts share', async () => {
     const failure = new Error('shared')
     await expect(settleAll([Promise.reject(failure), Promise.reject(failure)])).rejects.toBe(failure)
+  })
+})
+
+describe('loadOptional', () => {
+  const wanted = { purpose: 'the local chain', instead: 'set CHAIN_RPC_URL' }
+  const require = createRequire(import.meta.url)
+
+  it('gives what is installed', async () => {
+    const path = await loadOptional('zod', () => require.resolve('zod'), wanted)
+    expect(path).toContain('zod')
+  })
+
+  it('says in one sentence what to install when it is not there', async () => {
+    const failing = loadOptional('@nobody/none', () => require.resolve('@nobody/none'), wanted)
+    await expect(failing).rejects.toThrow(StartFailure)
+    await expect(failing).rejects.toThrow(
+      'the local chain needs the package @nobody/none, which is not installed: run npm install without --omit=optional, or set CHAIN_RPC_URL',
+    )
+  })
+
+  it('does not take a fault of a package that is there for its absence', async () => {
+    const fault = new TypeError('broken inside')
+    await expect(loadOptional('zod', () => Promise.reject(fault), wanted)).rejects.toBe(fault)
   })
 })
