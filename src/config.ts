@@ -63,14 +63,14 @@ const schema = z.object({
   OPENAI_API_KEY: secret.optional(),
   ANTHROPIC_API_KEY: secret.optional(),
   GEMINI_API_KEY: secret.optional(),
-  /** Another name for GEMINI_API_KEY, which goes first. */
-  GOOGLE_API_KEY: secret.optional(),
   MISTRAL_API_KEY: secret.optional(),
   DEEPSEEK_API_KEY: secret.optional(),
   XAI_API_KEY: secret.optional(),
   GROQ_API_KEY: secret.optional(),
   TOGETHER_API_KEY: secret.optional(),
   OPENROUTER_API_KEY: secret.optional(),
+  /** Another name for GEMINI_API_KEY, which goes first. */
+  GOOGLE_API_KEY: secret.optional(),
 
   /**
    * Ids of models that `GET /v1/models` and `GET /v1/verified/models` list as providers' besides

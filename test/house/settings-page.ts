@@ -1,0 +1,121 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** A variable, and what its declaration says of it: meaning, default, unit, why. */
+type Setting = { readonly names: readonly string[]; readonly text: string }
+
+const ROOT = join(import.meta.dirname, '../..')
+const PAGE = join(ROOT, 'docs/settings.md')
+
+/** Where the declarations of each process stand; what a schema spreads is looked up in SPREADS. */
+const PROCESSES = [
+  { title: 'The gateway', file: 'src/config.ts', about: '`npm start`, `node src/main.ts`' },
+  {
+    title: 'The enclave',
+    file: 'enclave/config.ts',
+    about: '`enclave/main.ts`; of an enclave that the gateway starts, it sets most itself',
+  },
+  { title: 'A node agent', file: 'src/agent/config.ts', about: '`affidavit node run`' },
+  { title: 'The command line', file: 'src/cli/config.ts', about: '`affidavit`' },
+  {
+    title: '`affidavit contract deploy`',
+    file: 'src/cli/commands/contract/config.ts',
+    about: 'Besides those of the command line',
+  },
+  {
+    title: 'The demo provider',
+    file: 'src/local/demo/config.ts',
+    about: '`npm start` starts it where ENCLAVE_URL is not set',
+  },
+] as const
+
+const SPREADS: Readonly<Record<string, string>> = {
+  traceFields: 'src/observability/trace-settings.ts',
+  CHAIN_FIELDS: 'src/chain/settings.ts',
+  ENCLAVE_FIELDS: 'src/enclaves/settings.ts',
+  UPSTREAM_FIELDS: 'src/upstream/settings.ts',
+}
+
+/** Gives docs/settings.md, made of the declarations in the sources: there they are changed. */
+export function renderSettings(): string {
+  const sections = PROCESSES.map(({ title, file, about }) => {
+    const rows = listSettings(file).map(
+      ({ names, text }) =>
+        `| ${names.map((name) => `\`${name}\``).join(', ')} | ${text.replaceAll('|', '\\|')} |`,
+    )
+    return [
+      `## ${title}`,
+      '',
+      `${about}. Declared in \`${file}\`.`,
+      '',
+      '| variable | what it sets |',
+      '| --- | --- |',
+      ...rows,
+    ].join('\n')
+  })
+  return `# Settings
+
+Every variable of the environment that a process of Affidavit reads, as its declaration describes it. An empty variable counts as unset.
+A process that is set up wrongly does not start, and says all that is wrong.
+
+This page is written by \`npm run docs\` from the declarations; a test holds it to be current.
+
+${sections.join('\n\n')}
+`
+}
+
+/** The committed page. */
+export function readSettingsPage(): string {
+  return readFileSync(PAGE, 'utf8')
+}
+
+/** Variables that a file declares, in their order, with those that it takes from others. */
+export function listSettings(file: string): readonly Setting[] {
+  const source = readFileSync(join(ROOT, file), 'utf8')
+  if (file === 'enclave/config.ts') return listNamed(source)
+  // The first object of the file: what follows takes its members apart.
+  const [fields = ''] = /^(?:export )?const \w+ = (?:z\.object\()?\{$[\s\S]*?^\}/m.exec(source) ?? []
+  return listFields(fields)
+}
+
+/** Members of a schema. One without a comment of its own is described with the one before it. */
+function listFields(source: string): readonly Setting[] {
+  const settings: Setting[] = []
+  let comment = ''
+  for (const [, doc, name, spread] of source.matchAll(
+    /^ {2}\/\*\*([\s\S]*?)\*\/$|^ {2}([A-Z][A-Z0-9_]*):|^ {2}\.\.\.(\w+),$/gm,
+  )) {
+    if (doc !== undefined) comment = textOf(doc)
+    else if (spread !== undefined) settings.push(...(SPREADS[spread] ? listSettings(SPREADS[spread]) : []))
+    else if (name !== undefined) {
+      const last = settings.at(-1)
+      if (comment !== '') settings.push({ names: [name], text: comment })
+      else if (last) settings.splice(-1, 1, { ...last, names: [...last.names, name] })
+      comment = ''
+    }
+  }
+  return settings
+}
+
+/** The enclave has no schema library: its comments begin with the name of their variable. */
+function listNamed(source: string): readonly Setting[] {
+  const comments = [...source.matchAll(/^ {2}\/\*\*([\s\S]*?)\*\//gm)].map(([, doc = '']) => textOf(doc))
+  return comments.flatMap((comment) =>
+    comment
+      .split(/(?<=^|\. )(?=[A-Z][A-Z0-9_]+: )/)
+      .map((part) => /^([A-Z][A-Z0-9_]+): (.*)$/.exec(part.trim()))
+      .flatMap((match) =>
+        match?.[1] && match[2] ? [{ names: [match[1]], text: capitalised(match[2]) }] : [],
+      ),
+  )
+}
+
+function textOf(doc: string): string {
+  return doc.replaceAll(/\s*\n\s*\*\s?/g, ' ').trim()
+}
+
+function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+if (import.meta.main) writeFileSync(PAGE, renderSettings())
