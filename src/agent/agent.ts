@@ -61,7 +61,7 @@ export type AgentOptions = {
 }
 
 /** What an agent is doing. */
-export type AgentStatus = {
+type AgentStatus = {
   readonly phase: 'registering' | 'connecting' | 'connected' | 'waiting' | 'draining' | 'stopped'
   readonly models: readonly string[]
   readonly running: number

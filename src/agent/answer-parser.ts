@@ -16,7 +16,7 @@ export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
  * What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or
  * ended as it should.
  */
-export type AnswerStep = {
+type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
   readonly fault: BackendError | EventTooLargeError | null
 }

@@ -14,7 +14,7 @@ import { type BackendAnswer, openAnswer } from './backend-answer.ts'
 import { BackendError, readBackendError } from './backend-error.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
-export const BACKEND_LIMITS: BackendLimits = {
+const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /**
    * Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner.
@@ -32,7 +32,7 @@ export const BACKEND_LIMITS: BackendLimits = {
   connectionsMax: 256,
 }
 
-export type BackendLimits = Readonly<
+type BackendLimits = Readonly<
   Record<
     | 'connectTimeoutMs'
     | 'headTimeoutMs'

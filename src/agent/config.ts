@@ -69,7 +69,7 @@ type Settings = z.output<typeof schema>
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
 /** What is measured, and how. */
-export type BenchmarkConfig = {
+type BenchmarkConfig = {
   readonly backend: BackendConfig
   readonly durationMs: number
   readonly concurrency: number

@@ -53,7 +53,7 @@ export type Connection = {
 }
 
 /** What a connection needs. */
-export type ConnectionOptions = {
+type ConnectionOptions = {
   /** The gateway's, `http(s)://host[:port][/path]`. */
   readonly gatewayUrl: string
   readonly apiKey: string

@@ -4,7 +4,7 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
-export const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
+const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
 
 /** A REST call to the gateway failed. The message is for the node's operator and holds no key. */
 export class GatewayError extends Error {
@@ -60,9 +60,9 @@ const refusalSchema = z.looseObject({
 })
 
 /** Node info as the gateway sends it (interface 2.7). */
-export type NodeInfo = z.output<typeof infoSchema>
+type NodeInfo = z.output<typeof infoSchema>
 /** Node stats as the gateway sends them (interface 2.7). */
-export type NodeStats = z.output<typeof statsSchema>
+type NodeStats = z.output<typeof statsSchema>
 
 /**
  * Gives the client of a gateway for one key. Redirects are not followed; TLS certificates are

@@ -15,7 +15,7 @@ export class AgentFailure extends Error {
 }
 
 /** What it takes to register a node. */
-export type RegistrationOptions = {
+type RegistrationOptions = {
   readonly gateway: GatewayClient
   readonly nodeId: string
   readonly nodeType: NodeType

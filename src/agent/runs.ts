@@ -17,7 +17,7 @@ import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
 /** How a run ended. Nothing of it is the request's or the answer's. */
-export type RunOutcome =
+type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
   | { readonly kind: 'failed'; readonly statusCode: number }
 
@@ -25,13 +25,13 @@ export type RunOutcome =
  * Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is
  * gone.
  */
-export type RunAbort = 'cancelled' | 'stopped' | 'lost'
+type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
 /**
  * Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot
  * exceed.
  */
-export const RUNS_MAX = 64
+const RUNS_MAX = 64
 
 /** Told of each run, and by what it gives how it ended. May not throw. */
 export type RunWatcher = (run: {

@@ -45,7 +45,7 @@ export type ChatCompletions = {
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
 
-export type ChatCompletionsOptions = {
+type ChatCompletionsOptions = {
   /** Bounds the time and the bytes of each answer. */
   readonly dispatcher: Pick<Dispatcher, 'dispatch'>
   readonly log: Logger

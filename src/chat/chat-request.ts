@@ -13,14 +13,14 @@ import {
 import { type ChatSize, measureChat } from './chat-size.ts'
 
 /** Interface, part 8. */
-export const STOP_SEQUENCES_MAX = 4
-export const TOP_LOGPROBS_MAX = 20
-export const PENALTY_MAX = 2
-export const TEMPERATURE_MAX = 2
-export const SCHEMA_NAME_PATTERN = /^[a-zA-Z0-9_-]{1,64}$/
+const STOP_SEQUENCES_MAX = 4
+const TOP_LOGPROBS_MAX = 20
+const PENALTY_MAX = 2
+const TEMPERATURE_MAX = 2
+const SCHEMA_NAME_PATTERN = /^[a-zA-Z0-9_-]{1,64}$/
 
 /** Not bounded by the interface: choices as at OpenAI. */
-export const CHOICES_MAX = 128
+const CHOICES_MAX = 128
 
 /** What the gateway itself needs of a valid chat request; the enclave gets the caller's bytes. */
 export type ChatRequest = {

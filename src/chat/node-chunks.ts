@@ -14,7 +14,7 @@ export const CARRIED_MEMBERS_MAX = 64
 /**
  * What a caller's chunks say throughout: the gateway's words, because a node's are its own claim.
  */
-export type StreamIdentity = {
+type StreamIdentity = {
   readonly id: string
   /** Unix seconds. */
   readonly created: number

@@ -13,7 +13,7 @@ export const BATCH_BYTES_MAX = 64 * 1024
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** Chunks between a node that pushes and one caller who pulls. */
-export type ChunkQueue = {
+type ChunkQueue = {
   /**
    * At each step what waits, up to BATCH_BYTES_MAX and a frame: chunks that came in one packet are
    * taken, and passed on, together.

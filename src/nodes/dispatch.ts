@@ -63,7 +63,7 @@ export type Dispatcher = {
 }
 
 /** One call for images, for whichever node is best. */
-export type ImageNodeCall<Images> = {
+type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
   /** Who calls, for the record of what was served. */

@@ -29,7 +29,7 @@ import { startSweep } from './sweep.ts'
 import { createWaitQueue, type WaitQueue } from './wait-queue.ts'
 
 /** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
-export type HubStatus = {
+type HubStatus = {
   readonly connected: number
   /** Of these, how many are given work. */
   readonly serving: number
@@ -99,7 +99,8 @@ export function createHub(options: HubOptions): Hub {
   const { nodes: registry, limits, now, log } = options
   const state = createState(options)
   const { chat, images, connections, prober } = state
-  const parts = (place: Place): DispatchParts => ({ ...place, limits, now })
+  const chatParts: DispatchParts = { ...chat, limits, now }
+  const imageParts: DispatchParts = { ...images, limits, now }
   const link: HubLink = {
     ...options,
     imageBudget: state.imageBudget,
@@ -158,14 +159,14 @@ export function createHub(options: HubOptions): Hub {
     dispatcher: {
       async dispatch(call) {
         takeCalls()
-        return dispatchCall(call, parts(chat))
+        return dispatchCall(call, chatParts)
       },
       models: chat.index.models,
     },
     images: {
       async dispatch(call) {
         takeCalls()
-        return dispatchImages(call, parts(images))
+        return dispatchImages(call, imageParts)
       },
       serves: images.index.isServed,
       isKnown: images.index.isKnown,

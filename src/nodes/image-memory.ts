@@ -66,7 +66,7 @@ export type FrameMeter = {
 }
 
 /** What packets come from: a Duplex is one. */
-export type PacketSource = {
+type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 

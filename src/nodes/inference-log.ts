@@ -9,7 +9,7 @@ export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown>
 export const FLUSH_ROWS_MAX = 500
 
 /** Served runs on their way to the database. */
-export type InferenceLog = {
+type InferenceLog = {
   /** Keeps a row; no call waits for it. */
   note(row: Inference): void
   /** Stores what is kept; at most one insert is under way. Never rejects. */

@@ -29,7 +29,7 @@ export type Inference = {
 }
 
 /** What a node's owner sees of a call it served. */
-export type CompletedInference = Pick<
+type CompletedInference = Pick<
   Inference,
   'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
 >

@@ -168,7 +168,7 @@ export const REMEMBERED_MAX = 10_000
  * Circuits of nodes that are not connected: dialling again makes nothing good. Lasts as long as
  * this process.
  */
-export type CircuitMemory = {
+type CircuitMemory = {
   /** What a node that connects begins with. */
   recall(nodeId: string): Circuit
   /** Keeps the circuit of a node that goes. */

@@ -12,7 +12,7 @@ import { CLOSE_CODES } from './protocol/handshake.ts'
 export const NODE_SOCKET_PATH = '/v1/node/ws'
 
 /** The door that nodes come in by. */
-export type NodeSocket = {
+type NodeSocket = {
   /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number

@@ -9,7 +9,7 @@ import type { Offer, Slot } from './offer.ts'
 import { tokensPerSecondOf } from './speed.ts'
 
 /** Probes nodes: asks them something short, and judges them by what the gateway measures. */
-export type Prober = {
+type Prober = {
   /**
    * Probes every node of these whose time has come, as far as there is room; the others' time
    * stays.

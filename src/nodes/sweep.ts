@@ -1,7 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 
 /** The one timer of all nodes. */
-export type Sweep = {
+type Sweep = {
   /** Timers that run: 1, or 0 after stop. */
   timers(): number
   stop(): void

@@ -7,7 +7,7 @@ import {
 } from '../../attestation/json/value.ts'
 
 /** What the gateway itself knows of a run, to hold a node's usage claim against. */
-export type RunEvidence = {
+type RunEvidence = {
   /** See promptTokensMax. */
   readonly promptTokensMax: number
   /** UTF-16 units of text in the answer. */

@@ -60,7 +60,7 @@ export type GatewayControl =
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /** What a node tells a gateway. */
-export type NodeControl =
+type NodeControl =
   /** `roundTripMs` is the node's own newest round trip, null before the first. */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
@@ -146,7 +146,7 @@ export function parseGatewayControl(protocol: string, data: JsonObject, nodeId: 
  * What a control frame of a node tells. `other`: for another node id, to be ignored. `malformed`:
  * close with 1002.
  */
-export type ToldControl =
+type ToldControl =
   | { readonly kind: 'pong'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: NodeLoad }
   | { readonly kind: 'drain' }

@@ -64,7 +64,7 @@ export type ImageRequest = {
 const ENVELOPE_BYTES = 256
 
 /** A chat frame but for its id, written once however often the call is retried. */
-export type ChatFrame = {
+type ChatFrame = {
   /** Size of the request, UTF-8. */
   readonly requestBytes: number
   /** Size of the frame, UTF-8; at most a few bytes less. */

@@ -46,6 +46,11 @@ describe('EventParser', () => {
     ])
   })
 
+  it('takes that line also when it comes byte by byte', () => {
+    const bytes = [...Buffer.from('error: {"message":"m"}\n\n')].map((byte) => Uint8Array.of(byte))
+    expect(parseAll(bytes)).toEqual(['{"message":"m"}'])
+  })
+
   it('gives the event that no blank line and no line break ends', () => {
     expect(parseAll(['data: a\n'])).toEqual(['a'])
     expect(parseAll(['data: a'])).toEqual(['a'])
