@@ -7,7 +7,7 @@ import type { BlockProofs } from './block-proofs.ts'
 import { BlockUnreadable } from './read-block.ts'
 
 /** Times of a block keeper, milliseconds; each has a default, in KEEPER_DEFAULTS. */
-export type KeeperLimits = {
+type KeeperLimits = {
   /** Pause between two blocks. */
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
@@ -22,7 +22,7 @@ export type KeeperLimits = {
   readonly busyMaxMs: number
 }
 
-export const KEEPER_DEFAULTS: KeeperLimits = {
+const KEEPER_DEFAULTS: KeeperLimits = {
   // Five blocks a second: more than any public chain makes, and little against what the broadcaster asks.
   pauseMs: 200,
   idleMs: 5_000,
@@ -34,7 +34,7 @@ export const KEEPER_DEFAULTS: KeeperLimits = {
 }
 
 /** Failures at one block, one after the other, before the next is tried. */
-export const FAILURES_PER_BLOCK_MAX = 3
+const FAILURES_PER_BLOCK_MAX = 3
 /** While failures last, they are logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 60_000
 

@@ -22,7 +22,7 @@ export type BlockProofs = {
 }
 
 /** Proofs by the hash of their transactions, 0x, lower case. */
-export type ProofsByHash = ReadonlyMap<string, BlockProof>
+type ProofsByHash = ReadonlyMap<string, BlockProof>
 
 /** Block proofs over the store and a way to fetch a block: null when there is none with the hash. */
 export function createBlockProofs(options: {

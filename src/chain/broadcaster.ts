@@ -7,7 +7,7 @@ import { BroadcastRounds, ChainFault, type RoundResult } from './broadcast-round
 import { type Rpc, RpcError } from './rpc.ts'
 
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
-export type BroadcasterLimits = {
+type BroadcasterLimits = {
   /** Pause between rounds while an anchor is not yet confirmed, and least pause between any two. */
   readonly pollIntervalMs: number
   /** Pause between rounds while there is nothing to do: how late a reorganisation of settled anchors is noticed. */
@@ -21,7 +21,7 @@ export type BroadcasterLimits = {
   readonly takenAfterMs: number
 }
 
-export const BROADCASTER_DEFAULTS: BroadcasterLimits = {
+const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   // Half a second is little against any public chain's block time, and two rounds a second cost next to nothing.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
@@ -35,7 +35,7 @@ export const BROADCASTER_DEFAULTS: BroadcasterLimits = {
 /** While it lasts, a fault is logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 60_000
 
-export type BroadcasterFault = {
+type BroadcasterFault = {
   readonly code: RpcError['code'] | ChainFault['code'] | 'rejected' | 'store_failed'
   readonly message: string
 }
@@ -63,7 +63,7 @@ export type Broadcaster = {
   status(): BroadcasterStatus
 }
 
-export type BroadcasterOptions = {
+type BroadcasterOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
   /** 0x, lower case. */

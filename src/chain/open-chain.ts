@@ -18,7 +18,7 @@ export type Chain = {
 }
 
 /** Who pays for anchors. */
-export type Relayer = { readonly key: string; readonly address: string }
+type Relayer = { readonly key: string; readonly address: string }
 
 /** Chain id of the local chain: anvil's own default, which wallets and tools know as a development chain. */
 export const DEVELOPMENT_CHAIN_ID = 31_337

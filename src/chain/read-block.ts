@@ -13,7 +13,7 @@ import {
 import { Hash, HexBytes, type Rpc, RpcError, readAs, readValue, toQuantity } from './rpc.ts'
 
 /** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
-export const BLOCK_TRANSACTIONS_MAX = 10_000
+const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /** A block as its bytes: what the tries and the hash are over. The hash of `header` is `hash`, so its numbers are true. */
 export type RawBlock = {

@@ -2,13 +2,13 @@ import { Pool } from 'undici'
 import { z } from 'zod'
 
 /** Calls in one batch; endpoints commonly refuse more. */
-export const BATCH_CALLS_MAX = 100
+const BATCH_CALLS_MAX = 100
 /** Bytes of one answer that are read: 100 receipts with their logs are under 300 KB. */
 export const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Time for one HTTP exchange, from connect to the last byte. */
-export const RPC_TIMEOUT_MS = 10_000
+const RPC_TIMEOUT_MS = 10_000
 /** Characters of an endpoint's error message that are kept. */
-export const ERROR_MESSAGE_LENGTH_MAX = 200
+const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
 

@@ -12,7 +12,7 @@ import { FAULTS_MAX } from '../api/validation.ts'
 
 /** Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of any vocabulary. */
 export const INPUTS_MAX = 2_048
-export const TOKEN_ID_MAX = 2 ** 31 - 1
+const TOKEN_ID_MAX = 2 ** 31 - 1
 
 /** The inputs of a request, each of which gets an embedding: texts, or texts that were split into tokens already. */
 export type EmbeddingInputs =

@@ -9,12 +9,12 @@ import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
 /** Tokens that go into one request to the endpoint: OpenAI refuses more than 300,000. */
-export const BATCH_TOKENS_MAX = 250_000
+const BATCH_TOKENS_MAX = 250_000
 /** Batches of one call that are asked for at once. */
-export const BATCHES_AT_ONCE = 4
+const BATCHES_AT_ONCE = 4
 
 /** A valid call for embeddings. */
-export type EmbeddingsCall = {
+type EmbeddingsCall = {
   readonly request: EmbeddingRequest
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
@@ -23,7 +23,7 @@ export type EmbeddingsCall = {
 }
 
 /** What a call may use, known before it is made. */
-export type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
+type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */
 export type Embeddings = {
@@ -35,9 +35,9 @@ export type Embeddings = {
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
 }
 
-export type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
+type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
 
-export type EmbeddingsOptions = {
+type EmbeddingsOptions = {
   /** Null when nothing makes embeddings: then there are no models. */
   readonly source: {
     readonly endpoint: Pick<Endpoint, 'ask'>

@@ -1,8 +1,7 @@
 import { FormatError } from '../../attestation/errors.ts'
 import { fitImage } from './fit-image.ts'
 import { readImageFacts } from './image-facts.ts'
-import type { MadeImage } from './image-source.ts'
-import { decodeImage } from './made-images.ts'
+import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'
 
 /** What was asked for. */

@@ -1,11 +1,16 @@
 import { callErrorOf } from '../upstream/call-error.ts'
 import { type Endpoint, type EndpointCall, EndpointError, writeForm } from '../upstream/endpoint.ts'
 import { type ImageFacts, mediaTypeOf } from './image-facts.ts'
-import type { ImageCall, ImageJob, ImageSource, MadeImage } from './image-source.ts'
-import { decodeImage } from './made-images.ts'
+import {
+  decodeImage,
+  type ImageCall,
+  type ImageJob,
+  type ImageSource,
+  type MadeImage,
+} from './image-source.ts'
 
 /** Code points of a revised prompt that are passed on. */
-export const REVISED_PROMPT_LENGTH_MAX = 32_000
+const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
  * Images from an API in OpenAI's form. They are always asked for in base64, whatever the caller wants: an address that the API

@@ -13,12 +13,39 @@ import {
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { IMAGE_TYPES, type ImageType } from './image-facts.ts'
-import { type ImageStore, StoreFullError } from './image-store.ts'
+
+/** An image that is kept. */
+export type KeptImage = {
+  readonly type: ImageType
+  /** Bytes in it. */
+  readonly length: number
+  /** Unix milliseconds. */
+  readonly expiresAtMs: number
+  /** Its bytes, a piece at a time: who reads slowly shall not hold it in memory. Null when it is gone by now. Read it or destroy it. */
+  open(): Promise<Readable | null>
+}
+
+/** Where images are kept for a while. */
+export type ImageStore = {
+  /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
+  put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
+  /** The image behind a link; null when there is none, or no longer. `id` is a caller's: whatever it is. */
+  find(id: string): Promise<KeptImage | null>
+}
+
+/** There is no room for another image. */
+export class StoreFullError extends Error {
+  override readonly name = 'StoreFullError'
+
+  constructor() {
+    super('the image store is full')
+  }
+}
 
 /** How often links and contents that are over are looked for. */
 export const SWEEP_INTERVAL_MS = 60_000
 
-export type FileStoreOptions = {
+type FileStoreOptions = {
   readonly folder: string
   /** How long a link lasts. */
   readonly ttlMs: number
@@ -30,7 +57,7 @@ export type FileStoreOptions = {
   readonly random: (length: number) => Uint8Array
 }
 
-export type FileStore = ImageStore & {
+type FileStore = ImageStore & {
   /** Removes what is over. */
   sweep(): Promise<void>
 }

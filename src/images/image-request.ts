@@ -6,16 +6,16 @@ import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
 /** Interface, 2.5 and part 8. */
-export const IMAGES_MAX = 10
+const IMAGES_MAX = 10
 export const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
 
-export const IMAGES_DEFAULT = 1
-export const IMAGE_SIZE_DEFAULT = '1024x1024'
-export const RESPONSE_FORMAT_DEFAULT = 'url'
+const IMAGES_DEFAULT = 1
+const IMAGE_SIZE_DEFAULT = '1024x1024'
+const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /** Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that a decoder still can. */
-export const PROMPT_LENGTH_MAX = 32_000
-export const IMAGE_EDGE_MAX = 8_192
+const PROMPT_LENGTH_MAX = 32_000
+const IMAGE_EDGE_MAX = 8_192
 export const IMAGE_BYTES_MAX = 25 * 1024 * 1024
 
 /** What both kinds of requests ask for. Members that only have defaults are null where the caller left them out. */

@@ -1,5 +1,5 @@
-import type { ImageType } from './image-facts.ts'
-import type { EditRequest, GenerationRequest } from './image-request.ts'
+import { type ImageType, readImageFacts } from './image-facts.ts'
+import { type EditRequest, type GenerationRequest, IMAGE_BYTES_MAX } from './image-request.ts'
 
 /** An image that was made: checked to be one, whatever made it. */
 export type MadeImage = {
@@ -33,4 +33,18 @@ export type ImageSource = {
   knows(model: string): boolean
   /** As many images as asked for. Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
+}
+
+/**
+ * Image in base64, as endpoints and nodes give them; null for what is no image of at most IMAGE_BYTES_MAX. What is kept and served under this
+ * service's name has to be one.
+ */
+export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
+  if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null
+  const bytes = Buffer.from(base64, 'base64')
+  // The decoder passes over what is no base64: then there are fewer bytes than there should be.
+  const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0
+  if (bytes.length < Math.floor(((base64.length - padding) * 3) / 4)) return null
+  const facts = readImageFacts(bytes)
+  return facts === null ? null : { bytes, type: facts.type }
 }

@@ -5,9 +5,14 @@ import type { Logger } from '../observability/logger.ts'
 import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
 import type { ImagesConfig } from '../upstream/settings.ts'
 import { createEndpointSource } from './endpoint-source.ts'
-import { createFileStore, SWEEP_INTERVAL_MS } from './file-store.ts'
+import {
+  createFileStore,
+  type ImageStore,
+  type KeptImage,
+  StoreFullError,
+  SWEEP_INTERVAL_MS,
+} from './file-store.ts'
 import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
-import { type ImageStore, type KeptImage, StoreFullError } from './image-store.ts'
 import { createNodeImages } from './node-images.ts'
 
 /** Images that are made on request. */

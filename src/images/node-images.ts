@@ -6,7 +6,7 @@ import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
  * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were
- * asked for, and made to fit the size where the caller asked for one (`images/checked-images.ts`);
+ * asked for, and made to fit the size where the caller asked for one (`checked-images.ts`);
  * a node that sends anything else has failed. Their frame has no place for quality, style and user:
  * these stay here.
  */

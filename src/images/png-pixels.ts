@@ -3,7 +3,7 @@ import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
 /** Chunks of one PNG: encoders write its data in pieces of 8 KiB or more, and ten megabytes in 4 KiB are fewer. */
-export const PNG_CHUNKS_MAX = 4_096
+const PNG_CHUNKS_MAX = 4_096
 
 /**
  * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10): its chunks follow each other without a gap, each with its right

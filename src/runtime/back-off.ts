@@ -5,7 +5,7 @@ export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
  * How much of the pause is random. `none`: the bound itself. `half`: from half of the bound up. `full`: anything up to the
  * bound, for many clients of one server, so that they do not all come back at once.
  */
-export type Jitter = 'none' | 'half' | 'full'
+type Jitter = 'none' | 'half' | 'full'
 
 /**
  * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound doubles from `minMs` to

@@ -1,5 +1,5 @@
 /** Says when a fault that lasts is to be logged: when it is news, and then only once in a while. */
-export type FaultLog = {
+type FaultLog = {
   /** Whether the fault is to be logged now. Another `key` than the last one's is news. */
   isDue(key?: string): boolean
   /** The fault is over: the next one is news. */

@@ -9,7 +9,7 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 /** Work that is done over and over in the background. */
-export type Loop = {
+type Loop = {
   /** Begins with the first round; does nothing when it has begun. */
   start(): void
   /** Ends the pause under way, or the one after the round under way. */

@@ -1,5 +1,5 @@
 /** Work that can be ended by a signal. */
-export type Task<Result> = (signal: AbortSignal) => Promise<Result>
+type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
  * Results of all tasks, in their order, some at a time. The first failure ends those that run, starts no more, and is thrown when

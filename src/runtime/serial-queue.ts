@@ -1,5 +1,5 @@
 /** Runs tasks one after the other, in the order they were given. */
-export type SerialQueue = {
+type SerialQueue = {
   /** Gives the task's own result or error; a task that fails does not keep the next from running. */
   run<Result>(task: () => Promise<Result>): Promise<Result>
   /** Resolves when every task that was given so far has ended. Never rejects. */

@@ -6,7 +6,7 @@ export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048
 
 /** One result, as callers get it. */
-export type SearchResult = {
+type SearchResult = {
   readonly title: string
   /** Of http or https, without user and password. */
   readonly url: string

@@ -12,14 +12,14 @@ const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
 /** A query and a number. */
-export const SEARCH_BODY_BYTES_MAX = 64 * 1024
+const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
 /** Interface facts: `max_results`. */
 const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /** Not bounded by the interface. Providers take less, some 400 characters, and say so themselves. */
-export const QUERY_LENGTH_MAX = 2_000
+const QUERY_LENGTH_MAX = 2_000
 
 /** Null is unset; unknown members pass, and go nowhere. */
 const searchRequest = z.looseObject({

@@ -6,7 +6,7 @@ import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './provide
 import { normaliseResults } from './results.ts'
 
 /** A valid call for a search. */
-export type SearchCall = SearchQuery & {
+type SearchCall = SearchQuery & {
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
   /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
@@ -20,7 +20,7 @@ export type WebSearch = {
 }
 
 /** Where and how to search. */
-export type SearchSource = {
+type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
   /** Empty for a provider without keys. */

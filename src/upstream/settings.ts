@@ -5,7 +5,7 @@ import type { Environment } from '../runtime/read-settings.ts'
 const MINUTE_MS = 60_000
 
 /** Tokens that an input of an embedding model may have where none are named: those of OpenAI's. */
-export const INPUT_TOKENS_DEFAULT = 8_192
+const INPUT_TOKENS_DEFAULT = 8_192
 
 /** The search providers that can be chosen. */
 export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as const

@@ -46,7 +46,7 @@ export type Notary = {
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
 /** Completions that are checked: they follow the stored log, and the notary stands by all of them. */
-export type CheckedBatch = {
+type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
   /** Documents that came with it, by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>

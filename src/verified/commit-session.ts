@@ -31,7 +31,7 @@ export class LogDiverged extends Error {
 }
 
 /** Signs the anchor of a head with the relayer's key: the raw transaction and its hash, 0x hex. */
-export type SignAnchor = (
+type SignAnchor = (
   nonce: number,
   head: TreeHead & { readonly signature: Uint8Array },
 ) => SignedAnchor | Promise<SignedAnchor>

@@ -10,7 +10,7 @@ export type Waiter = {
 }
 
 /** Everybody who waits, by the leaf they wait for. */
-export type CommitWaiters = {
+type CommitWaiters = {
   /** Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of the waiter. */
   add(
     notary: string,

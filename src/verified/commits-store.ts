@@ -64,7 +64,7 @@ export type Commit = {
 }
 
 /** What is stored of a log when it is first seen: who signs it, and for what. It never changes after that. */
-export type LogOpening = {
+type LogOpening = {
   readonly notary: string
   readonly publicKey: string
   /** Chain and contract that its heads are signed for, whatever the gateway uses later. */

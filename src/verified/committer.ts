@@ -28,7 +28,7 @@ export const BACKOFF_MAX_MS = 1_000
 /** How long a stop may spend on what is still uncommitted. */
 export const STOP_TIMEOUT_MS = 10_000
 /** Races lost to another gateway before there is a pause even so. */
-export const RACES_IN_ROW_MAX = 3
+const RACES_IN_ROW_MAX = 3
 /** While a fault lasts, it is logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 30_000
 

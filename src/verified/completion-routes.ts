@@ -27,7 +27,7 @@ import type { VerifiedCall, VerifiedCompletions } from './verified-completions.t
 
 /** Completion calls at once, and the bytes of their bodies together; beyond that they are refused with 503. */
 export const CALLS_MAX = 512
-export const BODIES_BYTES_MAX = 512 * 1024 * 1024
+const BODIES_BYTES_MAX = 512 * 1024 * 1024
 
 /** The enclave checks the caller's member, with the bytes that it hashes. */
 const verifiedRequest = chatRequestWith({

@@ -11,7 +11,7 @@ import type { RecordsStore } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
-export const BLOCK_WAIT_MS = 3_000
+const BLOCK_WAIT_MS = 3_000
 
 /**
  * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle again and again must not
@@ -31,7 +31,7 @@ export type Evidence = {
 }
 
 /** What evidence is made of beside records. */
-export type EvidenceSources = {
+type EvidenceSources = {
   readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
   readonly proofs: Pick<BlockProofs, 'prove'>
   /** The chain whose blocks can be read. */

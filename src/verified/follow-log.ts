@@ -14,7 +14,7 @@ import { createLogsStore } from './logs-store.ts'
 import type { RecordsStore } from './records-store.ts'
 
 /** What follows the enclaves' logs, for the pool of these, and the commits of all of them. */
-export type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
+type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
@@ -75,7 +75,7 @@ export function followLogs({
 }
 
 /** What calls with an Idempotency-Key ask of the enclaves. Both throw ApiError `enclave_unavailable`. */
-export type LogSettling = {
+type LogSettling = {
   /** Chooses the enclave for a call, and gives its notary. */
   notary(model: string): Promise<string>
   /**

@@ -21,10 +21,10 @@ export const BACKOFF_MAX_MS = 60_000
 /** While it lasts, a fault is logged again only this often. */
 export const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 /** How long, and how often, a log is looked for whose committer is only just opening it. */
-export const LOG_WAIT_MS = 10_000
+const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
-export type HeadAttestationsStatus = {
+type HeadAttestationsStatus = {
   /** Attestations stored, given up because their enclave was replaced, and refused because they contradict the log. */
   readonly kept: number
   readonly dropped: number

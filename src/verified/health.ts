@@ -17,9 +17,9 @@ export const CHECK_TIMEOUT_MS = 2_000
 export const COMMITS_FAILING_MS_MAX = 2_000
 
 /** What verified completions cannot do without. */
-export type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits'
+type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits'
 
-export type ReadinessReport = {
+type ReadinessReport = {
   /** Parts that fail; empty: ready. */
   readonly failing: readonly ReadinessPart[]
   /**
@@ -37,7 +37,7 @@ export type CommitFault =
   | 'log_diverged' //          the database and the log contradict each other
   | 'failing'
 
-export type Readiness = {
+type Readiness = {
   /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
   read(): Promise<ReadinessReport>
 }

@@ -8,8 +8,8 @@ import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
 
 /** Records of a page when the query does not say, and at most (interface, parts 4 and 8). */
-export const HISTORY_LIMIT_DEFAULT = 100
-export const HISTORY_LIMIT_MAX = 1000
+const HISTORY_LIMIT_DEFAULT = 100
+const HISTORY_LIMIT_MAX = 1000
 
 const cursor = patternText(
   /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,

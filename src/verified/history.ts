@@ -4,7 +4,7 @@ import { fillPage, recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
-export type HistoryPageQuery = {
+type HistoryPageQuery = {
   readonly viewer: Viewer
   readonly filter: 'all' | 'mine'
   readonly limit: number

@@ -20,13 +20,13 @@ export const LOG_READS_MAX = 32
 
 /** Logs, or heads, of a page when the query does not say, and at most. */
 const LOG_LIMIT_DEFAULT = 100
-export const LOG_LIMIT_MAX = 1000
+const LOG_LIMIT_MAX = 1000
 
 /** Records of a page of a log at most, and when the query does not say. */
-export const LOG_RECORDS_LIMIT_MAX = 100
+const LOG_RECORDS_LIMIT_MAX = 100
 
 /** Positions and sizes in a query go to here: no log has so many leaves. */
-export const POSITION_MAX = 999_999_999_999_999
+const POSITION_MAX = 999_999_999_999_999
 
 const address = hexText(20, 20, 'an address, 40 hex digits').transform((text) => `0x${text}`)
 const position = integerText({ min: 0, max: POSITION_MAX })

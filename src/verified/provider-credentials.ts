@@ -48,7 +48,7 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
 }
 
 /** Longer credentials are refused: the call's header to the enclave has to hold one, in base64. */
-export const CREDENTIAL_LENGTH_MAX = 4096
+const CREDENTIAL_LENGTH_MAX = 4096
 
 /**
  * Credential for the provider from the header Fine-Tune-Authorization, with or without `Bearer ` before it; null when the

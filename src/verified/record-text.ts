@@ -92,7 +92,7 @@ export const ECHOED_MEMBERS = [
 ] as const
 
 /** The same for each of its messages. */
-export const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
+const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
  * The request as a record shows it, from its canonical text: every member of the interface, null where it was not set,
@@ -125,7 +125,7 @@ export const FIRST_SLICE = 10
 export const SLICE_MAX = 250
 
 /** JSON texts of a page's records, and the cursor of the last of them when there may be more, else null. */
-export type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
+type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
  * Fills a page of at most `limit` records from `cursor` on (null: the beginning), slice by slice, so that not many more

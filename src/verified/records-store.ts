@@ -60,7 +60,7 @@ export type StoredRecord = {
 }
 
 /** One page of the history, newest first. `cursor` is the id of its last record, null when nothing older is left. */
-export type RecordPage = { readonly records: readonly StoredRecord[]; readonly cursor: string | null }
+type RecordPage = { readonly records: readonly StoredRecord[]; readonly cursor: string | null }
 
 /** Whose records a query may see: one account's, or everybody's (null). */
 export type RecordScope = { readonly accountId: string | null }

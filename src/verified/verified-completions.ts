@@ -59,7 +59,7 @@ const COMMIT_TIMEOUT_MS = 60_000
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
-export type VerifiedCompletionsOptions = {
+type VerifiedCompletionsOptions = {
   readonly enclaves: Pick<EnclavePool, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'status'>
   /** The operator's credentials by provider name. */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createFileStore, SWEEP_INTERVAL_MS } from '../../../src/images/file-store.ts'
-import { type KeptImage, StoreFullError } from '../../../src/images/image-store.ts'
+import { type KeptImage, StoreFullError } from '../../../src/images/file-store.ts'
 
 const TTL_MS = 60_000
 const BYTES_MAX = 1000
