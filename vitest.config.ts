@@ -19,8 +19,11 @@ const SLOW = [
   'start',
 ].map((name) => `test/integration/${name}.test.ts`)
 
+/** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */
+const POLL = { poll: { timeout: 30_000, interval: 20 } }
+
 /** Each file loads both cores of a small machine, so they run one after the other. */
-const ALONE = { fileParallelism: false, testTimeout: 120_000, hookTimeout: 120_000 }
+const ALONE = { fileParallelism: false, expect: POLL, testTimeout: 120_000, hookTimeout: 120_000 }
 
 /**
  * Three projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes,
@@ -37,6 +40,7 @@ export default defineConfig({
           exclude: ['test/integration/**'],
           // Files share their worker and the modules it has loaded: a test leaves no global changed.
           isolate: false,
+          expect: POLL,
           maxWorkers: '100%',
           testTimeout: 60_000,
           hookTimeout: 120_000,

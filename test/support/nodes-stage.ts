@@ -123,4 +123,4 @@ export function textOf(chunks: readonly JsonObject[]): string {
 }
 
 /** Waits until `isSo`, at most 5 s. */
-export const eventually = (isSo: () => boolean, what: string) => until(what, isSo, 5_000)
+export const eventually = (isSo: () => boolean, what: string) => until(what, isSo)

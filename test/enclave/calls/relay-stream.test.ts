@@ -146,15 +146,15 @@ describe('a stream', () => {
     script = () => [
       send(EVENT_STREAM_HEAD),
       send(chunked(eventsOf([first]))),
-      pause(200),
+      pause(1_000),
       send(chunked(eventsOf(whole.slice(1)))),
       send(chunked('')),
     ]
     const call = enclave.open({ stream: true, ...question })
     const started = performance.now()
-    call.once('response', () => expect(performance.now() - started).toBeLessThan(150))
+    call.once('response', () => expect(performance.now() - started).toBeLessThan(900))
     expect((await readAnswer(call)).text).toContain('event: sealed')
-    expect(performance.now() - started).toBeGreaterThan(150)
+    expect(performance.now() - started).toBeGreaterThan(900)
   })
 
   it.each(['\n', '\r\n', '\r'] as const)(
@@ -543,7 +543,7 @@ describe('a gateway that goes away', () => {
     const left = performance.now()
     call.destroy()
     await provider.requests.at(-1)?.closed
-    expect(performance.now() - left).toBeLessThan(150)
+    expect(performance.now() - left).toBeLessThan(2_000)
   }
 
   it('ends the provider’s request at once and leaves a record of what came', async () => {

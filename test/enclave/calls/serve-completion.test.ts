@@ -388,7 +388,7 @@ describe('a gateway that goes away', () => {
     const left = performance.now()
     call.destroy()
     await provider.requests.at(-1)?.closed
-    expect(performance.now() - left).toBeLessThan(150)
+    expect(performance.now() - left).toBeLessThan(2_000)
     expect(await enclave.takeAll()).toEqual([])
   })
 

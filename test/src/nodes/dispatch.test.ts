@@ -347,7 +347,7 @@ describe('a caller', () => {
     await eventually(() => stage.nodes.status().connected === 0, 'gone')
     const startedAt = performance.now()
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'no_nodes' })
-    expect(performance.now() - startedAt).toBeLessThan(50)
+    expect(performance.now() - startedAt).toBeLessThan(150)
   })
 
   it('is told of a model that nobody has', async () => {

@@ -213,6 +213,8 @@ describe('a node that draws', () => {
     const create = { width: 1024, height: 1024, channels: 3, background: '#000', noise } as const
     const drawn = await sharp({ create }).png().toBuffer()
     expect(drawn.length).toBeGreaterThan(1_500_000)
+    await stage.close()
+    stage = await openDrawingStage({ imageMs: 10_000 })
     await stage.connectDrawer(drawAsPipeline(drawn), { registered: { state: null, benchmarks: {} } })
     await eventually(() => stage.nodes.images.serves(IMAGE_MODEL), 'it serves')
     const [made] = await stage.draw({ size: '256x256' })

@@ -12,7 +12,7 @@ describe('stop', () => {
     await until('it asks', () => stage.proxy.requests() > 0)
     const startedAt = performance.now()
     await broadcaster.stop()
-    expect(performance.now() - startedAt).toBeLessThan(200)
+    expect(performance.now() - startedAt).toBeLessThan(800)
     expect(broadcaster.status().phase).toBe('stopped')
     await stage.rpc.close()
     await until('the connections are gone', async () => (await stage.proxy.connections()) === 0)
@@ -25,7 +25,7 @@ describe('stop', () => {
       await until('it pauses', () => ['failing', 'idle'].includes(broadcaster.status().phase))
       const startedAt = performance.now()
       await broadcaster.stop()
-      expect(performance.now() - startedAt).toBeLessThan(200)
+      expect(performance.now() - startedAt).toBeLessThan(800)
     }
   })
 

@@ -130,7 +130,7 @@ describe('affidavit node run', () => {
       stream?.setEncoding('utf8').on('data', (text: string) => {
         output += text
       })
-    await expect.poll(() => gateway.nodes.length, { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => gateway.nodes.length).toBe(1)
     const request = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
     gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: request })
     await expect.poll(() => gateway.nodes[0]?.frames.at(-1)?.status).toBe(2)
