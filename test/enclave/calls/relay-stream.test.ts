@@ -146,15 +146,17 @@ describe('a stream', () => {
     script = () => [
       send(EVENT_STREAM_HEAD),
       send(chunked(eventsOf([first]))),
-      pause(1_000),
+      pause(200),
       send(chunked(eventsOf(whole.slice(1)))),
       send(chunked('')),
     ]
     const call = enclave.open({ stream: true, ...question })
-    const started = performance.now()
-    call.once('response', () => expect(performance.now() - started).toBeLessThan(900))
+    let responded = Number.POSITIVE_INFINITY
+    call.once('response', () => {
+      responded = performance.now()
+    })
     expect((await readAnswer(call)).text).toContain('event: sealed')
-    expect(performance.now() - started).toBeGreaterThan(900)
+    expect(performance.now() - responded).toBeGreaterThan(100)
   })
 
   it.each(['\n', '\r\n', '\r'] as const)(

@@ -54,7 +54,7 @@ beforeAll(async () => {
   const endpoint = createEndpoint({
     url: `${upstream.origin}/v1`,
     headers: { authorization: `Bearer ${OPERATOR_KEY}` },
-    timeoutMs: 5_000,
+    timeoutMs: 30_000,
     answerBytesMax: 16 * 1024 * 1024,
   })
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))

@@ -197,6 +197,11 @@ describe('a request with pictures', () => {
   }
   const LARGE = { headers: { 'Node-Features': 'large-frames' } }
 
+  beforeEach(async () => {
+    await stage.close()
+    stage = await openNodesStage({ firstTokenMs: 10_000, tokenMs: 10_000, runMs: 30_000 })
+  })
+
   it('larger than the public client takes goes to a node that said it takes it, and to no other', async () => {
     const small = await stage.connect()
     const large = await stage.connect(LARGE)
