@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
+import { DEFAULT_SCOPES, SCOPES } from '../api/authenticate.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { boundedInteger, boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
-import { DEFAULT_SCOPES, SCOPES } from '../api/scopes.ts'
 import type { ManagedKeys } from './managed-keys.ts'
 
 /** Calls at once that make keys, and the bytes of their bodies together. */

@@ -1,5 +1,5 @@
+import type { Scope } from '../api/authenticate.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
-import type { Scope } from '../api/scopes.ts'
 import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
 
 /** Who manages keys: the holder of one. */

@@ -1,9 +1,8 @@
 import type { Logger } from '../observability/logger.ts'
 import { type ApiContext, type ApiMiddleware, JSON_TYPE } from './context.ts'
 import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError } from './errors.ts'
-import { noteFailure } from './note-failure.ts'
-import { noteProcessingTime } from './open-request.ts'
 import { discardBody } from './read-body.ts'
+import { noteFailure, noteProcessingTime } from './track-calls.ts'
 
 /**
  * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What

@@ -12,11 +12,10 @@ import { compressAnswers } from './compress.ts'
 import type { ApiMiddleware, RequestState } from './context.ts'
 import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
-import { observeCalls } from './observe-calls.ts'
-import { openRequest } from './open-request.ts'
 import { referenceRoutes } from './openapi/routes.ts'
 import type { Route, RouteServer } from './route.ts'
 import { createHttpServer } from './server.ts'
+import { observeCalls, openRequest } from './track-calls.ts'
 
 /** What the app is made of. */
 export type AppParts = {

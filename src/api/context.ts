@@ -1,19 +1,7 @@
 import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
+import type { Caller } from './authenticate.ts'
 import type { ErrorCode } from './errors.ts'
-import type { Scope } from './scopes.ts'
-
-/** Who a valid API key belongs to. */
-export type Caller = {
-  readonly accountId: string
-  /** Public id of the key; fit for logs. */
-  readonly keyId: string
-  readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default one. */
-  readonly tier: string | null
-  /** When the key ends, Unix seconds; null for never. */
-  readonly expiresAt: number | null
-}
 
 /** The error that a caller was told: its code, and its status, which a stream that has begun can only tell in its error event. */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }

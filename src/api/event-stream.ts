@@ -1,8 +1,8 @@
+import type { ServerResponse } from 'node:http'
 import type { Logger } from '../observability/logger.ts'
 import type { RouteContext } from './context.ts'
-import { createEventWriter, DRAIN_TIMEOUT_MS, type EventWriter } from './event-writer.ts'
-import { noteFailure } from './note-failure.ts'
-import { noteProcessingTime } from './open-request.ts'
+import { type ApiError, CallerLeftError, errorEnvelope } from './errors.ts'
+import { noteFailure, noteProcessingTime } from './track-calls.ts'
 
 /** What streams need of the app. */
 export type EventStreamOptions = {
@@ -47,4 +47,100 @@ export async function streamEvents(
   } finally {
     writer.close()
   }
+}
+
+/**
+ * How long a reader may leave the send buffer full before the connection is cut. What it can hold meanwhile is that
+ * buffer and one write, because nothing more is read from the enclave until it drained.
+ */
+export const DRAIN_TIMEOUT_MS = 30_000
+
+/** Server-sent events to one caller. Belongs to one response. Methods throw CallerLeftError once the caller is gone. */
+export type EventWriter = {
+  /** Whether the head was sent. */
+  isOpen(): boolean
+  /** Sends the head, 200 and event-stream; from then on faults can only be events. Only the first call counts. */
+  open(): void
+  /** Sends whole events. Resolves when the caller's side has room for more. */
+  write(events: Uint8Array | string): Promise<void>
+  /** Sends an error event and ends the stream, without `[DONE]`. */
+  fail(error: ApiError): void
+  /** Sends the last events and ends the stream. */
+  end(events: string): void
+  /** Stops the keep-alive. Call it in a `finally`; what is not ended then is cut. */
+  close(): void
+}
+
+/**
+ * Writer of events to `response`. Every `keepAliveMs`, whatever else is written, a comment goes out, so that no proxy takes
+ * the stream for dead; one that is not open by then opens itself, so that its caller hears something, however long the model
+ * thinks. `onOpen` is called before the head goes out.
+ */
+export function createEventWriter(options: {
+  readonly response: ServerResponse
+  readonly keepAliveMs: number
+  readonly drainTimeoutMs: number
+  readonly onOpen: () => void
+}): EventWriter {
+  const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
+  const timer = setInterval(keepAlive, keepAliveMs)
+  // A write that meets a closed connection reports it here too; that the caller left is told by `close`.
+  response.on('error', () => {})
+
+  function open(): void {
+    if (response.headersSent || response.destroyed) return
+    onOpen()
+    response.writeHead(200, STREAM_HEADERS)
+    response.flushHeaders()
+  }
+
+  function keepAlive(): void {
+    open()
+    if (!response.writableNeedDrain && !response.writableEnded) response.write(': ping\n\n')
+  }
+
+  async function write(events: Uint8Array | string): Promise<void> {
+    if (response.destroyed) throw new CallerLeftError()
+    open()
+    if (!response.write(events)) await drained(response, drainTimeoutMs)
+  }
+
+  function end(events: string): void {
+    if (response.destroyed) throw new CallerLeftError()
+    open()
+    response.end(events)
+  }
+
+  return {
+    isOpen: () => response.headersSent,
+    open,
+    write,
+    end,
+    fail: (error) => end(`event: error\ndata: ${errorEnvelope(error)}\n\n`),
+    close: () => {
+      clearInterval(timer)
+      if (response.headersSent && !response.writableEnded) response.destroy()
+    },
+  }
+}
+
+const STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  // Tells nginx, and what copied it, not to hold events back.
+  'x-accel-buffering': 'no',
+} as const
+
+/** Waits until what was written has left this process. A reader that is too slow is cut off, and so has left. */
+function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => response.destroy(), timeoutMs)
+    const settle = () => {
+      clearTimeout(timer)
+      response.off('drain', settle).off('close', settle)
+      if (response.destroyed) reject(new CallerLeftError())
+      else resolve()
+    }
+    response.on('drain', settle).on('close', settle)
+  })
 }

@@ -1,15 +1,13 @@
 import type { z } from 'zod'
 import type { Json } from '../../attestation/json/value.ts'
 import { type Admission, createAdmission, type Slot } from './admission.ts'
-import { callerOf } from './authenticate.ts'
+import { type Caller, callerOf, type Scope } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
-import { type Caller, type RouteContext, sendJson } from './context.ts'
+import { type RouteContext, sendJson } from './context.ts'
 import type { ErrorCode } from './errors.ts'
-import { type EventStreamOptions, streamEvents } from './event-stream.ts'
-import type { EventWriter } from './event-writer.ts'
+import { type EventStreamOptions, type EventWriter, streamEvents } from './event-stream.ts'
 import { type FormPart, readForm } from './form-body.ts'
 import { readJsonBody } from './read-body.ts'
-import type { Scope } from './scopes.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
 /** A schema that has a name of its own in the OpenAPI document. */

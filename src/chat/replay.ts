@@ -1,5 +1,5 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
-import type { EventWriter } from '../api/event-writer.ts'
+import type { EventWriter } from '../api/event-stream.ts'
 
 /**
  * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`

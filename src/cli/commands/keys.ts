@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/authenticate.ts'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
-import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/scopes.ts'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
 import { withOperations } from '../open-operations.ts'

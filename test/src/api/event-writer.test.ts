@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
-import { createEventWriter, type EventWriter } from '../../../src/api/event-writer.ts'
+import { createEventWriter, type EventWriter } from '../../../src/api/event-stream.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
 const ends: (() => void)[] = []

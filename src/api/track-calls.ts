@@ -1,6 +1,8 @@
+import type { ServerResponse } from 'node:http'
+import { type CallObserver, type CallReport, type CallScope, openScope } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
-import { reportedStatusOf } from './reported-status.ts'
+import { type ApiError, asApiError } from './errors.ts'
 
 /** A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back. */
 export const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
@@ -80,4 +82,78 @@ function logRequest(log: Logger, { req, res, state, path }: ApiContext, duration
   if (Math.max(status, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
   else if (state.isProbe && status < 400) log.debug(line, 'request')
   else log.info(line, 'request')
+}
+
+/**
+ * Gives what a caller is told of a fault, keeps it in the call's state for whoever reports the call, and logs what the caller is
+ * not told: an error that is not ours, or what stands behind one that is.
+ */
+export function noteFailure({ state }: Pick<ApiContext, 'state'>, error: unknown, log: Logger): ApiError {
+  const told = asApiError(error)
+  const { requestId } = state
+  state.failure = { code: told.code, status: told.status }
+  if (told.cause !== undefined) log.error({ requestId, err: told.cause }, 'call could not be served')
+  else if (told !== error) log.error({ requestId, err: error }, 'unexpected error')
+  return told
+}
+
+/** Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives milliseconds. */
+export function observeCalls({
+  observers,
+  now,
+}: {
+  readonly observers: readonly CallObserver[]
+  readonly now: () => number
+}): ApiMiddleware {
+  if (observers.length === 0) return (_, next) => next()
+  return (context, next) => {
+    const { startedAtMs } = context.state
+    const call = { startedAtMs, traceparent: traceparentOf(context) }
+    const watches = observers.map((observer) => observer.begin(call))
+    const traceparent = watches.find((watch) => watch.traceparent !== null)?.traceparent ?? null
+    const { scope, result } = openScope(traceparent, next)
+    context.res.once('close', () => {
+      const report = reportOf(context, scope, now())
+      for (const watch of watches) watch.end(report)
+    })
+    return result
+  }
+}
+
+function traceparentOf({ req }: ApiContext): string | null {
+  const { traceparent } = req.headers
+  return typeof traceparent === 'string' ? traceparent : null
+}
+
+function reportOf(context: ApiContext, { phases, inference }: CallScope, endedAtMs: number): CallReport {
+  const { req, res, state } = context
+  const { startedAtMs, requestId } = state
+  const since = (atMs: number | null) => (atMs === null ? null : atMs - startedAtMs)
+  return {
+    method: req.method ?? '',
+    route: routeOf(context),
+    status: reportedStatusOf(res),
+    error: state.failure,
+    isWhole: res.writableFinished,
+    requestId,
+    startedAtMs,
+    durationMs: endedAtMs - startedAtMs,
+    headMs: since(state.headAtMs),
+    firstEventMs: since(state.firstEventAtMs),
+    phases,
+    inference,
+  }
+}
+
+/** The router leaves the pattern that it found, unless nothing answers this method there. */
+function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): string | null {
+  return typeof context._matchedRoute === 'string' ? context._matchedRoute : null
+}
+
+/** Of a call whose connection closed before any answer went out: nobody is told it. nginx's convention, in no standard. */
+export const CALLER_LEFT_STATUS = 499
+
+/** Status of a call that is over, for whoever reports it. What was never sent has none: Koa's 404, which it begins with, is no answer. */
+export function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
+  return headersSent ? statusCode : CALLER_LEFT_STATUS
 }
