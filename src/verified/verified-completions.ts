@@ -1,19 +1,20 @@
+import type { Receipt } from '../../attestation/receipt.ts'
 import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
 import { ApiError, asApiError, asError, type ErrorCode, type ValidationError } from '../api/errors.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
 import type { ChatRequest } from '../chat/chat-request.ts'
+import { PARSED_LENGTH_MAX, readUsage } from '../chat/token-estimates.ts'
 import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
 import { callErrorOf, EnclaveError, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
-import { noteInference, timed } from '../observability/call-scope.ts'
+import { type InferenceFacts, noteInference, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type CallContext, encodeCallContext } from './call-context.ts'
 import { CommitError, type CommitErrorCode } from './commit-waiters.ts'
 import type { Committer } from './committer.ts'
 import type { ModelOutcomes } from './models.ts'
 import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
-import { factsOfRecord } from './record-facts.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /** A valid call for a verified completion. */
@@ -174,6 +175,21 @@ async function commitOf(
     clearTimeout(timer)
   }
 }
+
+/** What traces tell of a verified completion: what its receipt says, and its usage; no text of it. */
+function factsOfRecord({ receipt, response }: Pick<StoredRecord, 'receipt' | 'response'>): InferenceFacts {
+  const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
+  const usage = response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
+  return {
+    provider: provider.name,
+    ...(model.returned === null ? {} : { responseModel: model.returned }),
+    ...(usage === null ? {} : { inputTokens: usage.prompt, outputTokens: usage.answer }),
+    enclave: { startedAtMs: started_at, finishedAtMs: finished_at },
+  }
+}
+
+/** The committer has checked the receipt's form. */
+type ReceiptFacts = Pick<Receipt, 'provider' | 'model' | 'started_at' | 'finished_at'>
 
 const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, string]>> = {
   notary_gone: ['completion_lost', 'The enclave was restarted before the completion was stored, try again'],
