@@ -1,35 +1,22 @@
-import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { secp256k1 } from '@noble/curves/secp256k1.js'
-import { addressOf } from '../../attestation/account.ts'
-import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { hashChunks, stripUnsetMembers } from '../../attestation/completion-hash.ts'
-import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
-import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
-import type { Account } from '../../enclave/account.ts'
-import { NotaryLog } from '../../enclave/log/notary-log.ts'
-import { sealCompletion } from '../../enclave/log/seal.ts'
-import { Space } from '../../enclave/log/space.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
   ENCLAVE_PATHS,
   type EnclaveFault,
-  type HeadAttestationReply,
-  type HeadAttestationRequest,
-  type Identity,
   PROTOCOL_VERSION,
   type ProviderEntry,
-  type PullRequest,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
+import { documentOf, ScriptedNotary } from './scripted-log.ts'
 import { openSoftwareNsm } from './software-nsm.ts'
 
 /** A completion call that arrived. */
@@ -85,35 +72,25 @@ export async function startScriptedEnclave(
     options.socketPath ?? join(mkdtempSync(join(tmpdir(), 'affidavit-enclave-')), 'enclave.sock')
   mkdirSync(dirname(socketPath), { recursive: true })
   rmSync(socketPath, { force: true })
-  const account = makeTestAccount()
-  const log = new NotaryLog({ account, domain: SCRIPTED_DOMAIN, space: new Space(2 ** 30) })
   const nsm = await testNsm()
-  const bytes = await nsm.attest({ publicKey: account.publicKey, userData: null, nonce: null })
-  const document = {
-    digest: createHash('sha256').update(bytes).digest('hex'),
-    base64: encodeBase64(bytes),
-    leafNotAfterMs: Number.MAX_SAFE_INTEGER,
-  }
+  let providers = SCRIPTED_PROVIDERS
+  const notary = new ScriptedNotary(
+    () => ({
+      protocol_version: PROTOCOL_VERSION,
+      providers,
+      ca_sha256: 'ca'.repeat(32),
+      chain_id: SCRIPTED_DOMAIN.chainId,
+      contract: SCRIPTED_DOMAIN.contract,
+    }),
+    (fields) => nsm.attest(fields),
+  )
+  const { account, log } = notary
+  notary.document = documentOf(
+    await nsm.attest({ publicKey: account.publicKey, userData: null, nonce: null }),
+  )
   const calls: ArrivedCall[] = []
   let script = options.script ?? answerWhole({ choices: [] })
-  let providers = SCRIPTED_PROVIDERS
   let identityCalls = 0
-
-  function identity(): Identity {
-    return {
-      boot_configuration: {
-        protocol_version: PROTOCOL_VERSION,
-        providers,
-        ca_sha256: 'ca'.repeat(32),
-        chain_id: SCRIPTED_DOMAIN.chainId,
-        contract: SCRIPTED_DOMAIN.contract,
-      },
-      public_key: `0x${encodeHex(account.publicKey)}`,
-      notary: account.notary,
-      attestation: document.base64,
-      log: { size: log.size, acknowledged: log.acknowledged },
-    }
-  }
 
   async function complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const left = new Promise<void>((resolve) => {
@@ -125,39 +102,28 @@ export async function startScriptedEnclave(
     const call = JSON.parse(Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString())
     const seal: ArrivedCall['seal'] = (completion, outcome = 'complete', chunks = []) => {
       const given = { body, completion, outcome, chunks }
-      return sealCompletion({ account, log, document }, finishedCompletion(call, given))
+      return notary.seal(finishedCompletion(call, given))
     }
     const arrived = { call, body, response, left, seal }
     calls.push(arrived)
     await script(arrived)
   }
 
-  async function attestHead({ block_hash: hash }: HeadAttestationRequest): Promise<HeadAttestationReply> {
-    const { size, root } = log.head()
-    const { notary, publicKey } = account
-    const configuration = digestBootConfiguration(identity().boot_configuration)
-    const userData = headAttestationUserData({ configuration, notary, size, root })
-    const attested = await nsm.attest({ publicKey, userData, nonce: decodeHex(hash) })
-    return { size, root: encodeHex(root), document: encodeBase64(attested) }
-  }
-
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://enclave')
     if (url.pathname === ENCLAVE_PATHS.completions) return complete(request, response)
     if (url.pathname === ENCLAVE_PATHS.identity) identityCalls++
-    if (url.pathname === ENCLAVE_PATHS.identity) return send(response, identity())
+    if (url.pathname === ENCLAVE_PATHS.identity) return send(response, notary.identity())
     if (url.pathname === ENCLAVE_PATHS.attestation)
       return send(response, {
         document: Buffer.from(url.searchParams.get('nonce') ?? '', 'hex').toString('base64'),
       })
+    const asked = JSON.parse((await readAll(request)).toString())
     if (url.pathname === ENCLAVE_PATHS.attestHead)
-      return send(response, await attestHead(JSON.parse((await readAll(request)).toString())))
-    const pull: PullRequest = JSON.parse((await readAll(request)).toString())
-    log.acknowledge(pull.from)
+      return send(response, await notary.attestHead(asked.block_hash))
     const gone = new AbortController()
     response.once('close', () => gone.abort())
-    await log.waitFor(pull.from, pull.wait_ms, gone.signal)
-    if (!gone.signal.aborted) send(response, log.pull(pull))
+    send(response, await notary.pull(asked, gone.signal))
   }
 
   const server = createServer((request, response) => {
@@ -231,23 +197,6 @@ function testNsm(): Promise<Nsm> {
 }
 
 let sharedNsm: Promise<Nsm> | null = null
-
-/** As the enclave's, without the table that makes it faster and costs half a second to begin with. */
-function makeTestAccount(): Account {
-  const { secretKey } = secp256k1.keygen()
-  const publicKey = secp256k1.getPublicKey(secretKey, false)
-  return {
-    publicKey,
-    notary: addressOf(publicKey),
-    sign: (digest) => {
-      const [recovery = 0, ...rest] = secp256k1.sign(digest, secretKey, {
-        prehash: false,
-        format: 'recovered',
-      })
-      return Uint8Array.from([...rest, 27 + recovery])
-    },
-  }
-}
 
 function finishedCompletion(
   call: CompletionCall,

@@ -1,12 +1,16 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { secp256k1 } from '@noble/curves/secp256k1.js'
+import { addressOf } from '../../attestation/account.ts'
+import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
-import { type Account, makeAccount } from '../../enclave/account.ts'
+import type { Account } from '../../enclave/account.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
 import { Space } from '../../enclave/log/space.ts'
 import type {
+  BootConfiguration,
   HeadAttestationReply,
   Identity,
   PullReply,
@@ -60,7 +64,7 @@ export type ScriptedLog = {
 
 /** Gives a log of a new account. */
 export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promise<ScriptedLog> {
-  let notary = await openNotary(domain)
+  let notary = openNotary(domain)
   let isDown = false
 
   function refuseWhileDown(): void {
@@ -79,7 +83,7 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
       forgetIdentity: () => {},
       async identity() {
         refuseWhileDown()
-        return identityOf(notary, domain)
+        return notary.identity()
       },
       async pull(request, signal) {
         await script.beforePull(request)
@@ -97,19 +101,19 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
         const asked = notary
         const head = await script.beforeAttest(asked.log.head())
         refuseWhileDown()
-        return script.afterAttest(attestHead(asked, { head, blockHash, domain }))
+        return script.afterAttest(await asked.attestHead(blockHash, head))
       },
     },
     notary: () => notary.account.notary,
     size: () => notary.log.size,
     acknowledged: () => notary.log.acknowledged,
-    seal: (completion = {}) => sealCompletion(notary, finish(notary.log.size, completion)),
+    seal: (completion = {}) => notary.seal(finish(notary.log.size, completion)),
     renewDocument() {
-      notary = { ...notary, document: makeDocument() }
+      notary.document = documentOf(randomBytes(4500))
     },
     async restart() {
       const former = notary
-      notary = await openNotary(domain)
+      notary = openNotary(domain)
       former.log.wake()
     },
     setDown(next) {
@@ -119,77 +123,113 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
   }
 }
 
-type OpenNotary = {
-  readonly account: Account
+/** Makes an attestation document of these members. */
+type Attest = (fields: {
+  readonly publicKey: Uint8Array
+  readonly userData: Uint8Array
+  readonly nonce: Uint8Array
+}) => Uint8Array | Promise<Uint8Array>
+
+/** What every scripted enclave is around: an account, its log and document, and what the enclave answers of them. */
+export class ScriptedNotary {
+  readonly account = makeTestAccount()
   readonly log: NotaryLog
-  readonly document: ReturnType<typeof makeDocument>
-}
+  document = documentOf(randomBytes(4500))
+  private readonly boot: () => BootConfiguration
+  private readonly attest: Attest
 
-async function openNotary(domain: LogDomain): Promise<OpenNotary> {
-  const account = await makeAccount(async (length) => randomBytes(length))
-  return {
-    account,
-    log: new NotaryLog({ account, domain, space: new Space(1 << 30) }),
-    document: makeDocument(),
+  constructor(boot: () => BootConfiguration, attest: Attest) {
+    this.boot = boot
+    this.attest = attest
+    const { chain_id: chainId, contract } = boot()
+    this.log = new NotaryLog({
+      account: this.account,
+      domain: { chainId, contract },
+      space: new Space(2 ** 30),
+    })
   }
-}
 
-/** Only its digest matters here; what a real one says, readers of records check. */
-function makeDocument() {
-  const bytes = randomBytes(4500)
-  const digest = createHash('sha256').update(bytes).digest('hex')
-  return { digest, base64: bytes.toString('base64'), leafNotAfterMs: Number.MAX_SAFE_INTEGER }
-}
-
-function identityOf({ account, log, document }: OpenNotary, domain: LogDomain): Identity {
-  return {
-    boot_configuration: {
-      protocol_version: 1,
-      providers: [],
-      ca_sha256: '0'.repeat(64),
-      chain_id: domain.chainId,
-      contract: domain.contract,
-    },
-    public_key: `0x${Buffer.from(account.publicKey).toString('hex')}`,
-    notary: account.notary,
-    attestation: document.base64,
-    log: { size: log.size, acknowledged: log.acknowledged },
+  identity(): Identity {
+    const { account, log, document } = this
+    return {
+      boot_configuration: this.boot(),
+      public_key: `0x${encodeHex(account.publicKey)}`,
+      notary: account.notary,
+      attestation: document.base64,
+      log: { size: log.size, acknowledged: log.acknowledged },
+    }
   }
-}
 
-/** As enclave/server.ts attests it, by a module whose documents are of the builder's time and root. */
-function attestHead(
-  opened: OpenNotary,
-  {
-    head,
-    blockHash,
-    domain,
-  }: { readonly head: TreeHead; readonly blockHash: string; readonly domain: LogDomain },
-): HeadAttestationReply {
-  const { notary, publicKey } = opened.account
-  const configuration = digestBootConfiguration(identityOf(opened, domain).boot_configuration)
-  const document = buildDocument({
-    fields: {
-      public_key: publicKey,
-      user_data: headAttestationUserData({ configuration, notary, ...head }),
-      nonce: Buffer.from(blockHash.slice(2), 'hex'),
-    },
-  })
-  return {
-    size: head.size,
-    root: Buffer.from(head.root).toString('hex'),
-    document: Buffer.from(document).toString('base64'),
+  seal(completion: Parameters<typeof sealCompletion>[1]): SealedNotice {
+    return sealCompletion(this, completion)
   }
-}
 
-/** As enclave/server.ts serves it: acknowledge, wait, give; faults are EnclaveErrors as the client makes them. */
-async function pullFrom({ log }: OpenNotary, request: PullRequest, signal: AbortSignal): Promise<PullReply> {
-  try {
-    log.acknowledge(request.from)
-    await log.waitFor(request.from, request.wait_ms, signal)
+  /** As enclave/server.ts serves it: acknowledge, wait, give. */
+  async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
+    this.log.acknowledge(request.from)
+    await this.log.waitFor(request.from, request.wait_ms, signal)
     signal.throwIfAborted()
+    return this.log.pull(request)
+  }
+
+  /** As enclave/server.ts attests it. */
+  async attestHead(blockHash: string, head: TreeHead = this.log.head()): Promise<HeadAttestationReply> {
+    const { notary, publicKey } = this.account
+    const configuration = digestBootConfiguration(this.boot())
+    const userData = headAttestationUserData({ configuration, notary, ...head })
+    const document = await this.attest({ publicKey, userData, nonce: decodeHex(blockHash) })
+    return { size: head.size, root: encodeHex(head.root), document: encodeBase64(document) }
+  }
+}
+
+/** An attestation document as the enclave keeps it. */
+export function documentOf(bytes: Uint8Array) {
+  const digest = createHash('sha256').update(bytes).digest('hex')
+  return { digest, base64: encodeBase64(bytes), leafNotAfterMs: Number.MAX_SAFE_INTEGER }
+}
+
+/** As the enclave's, made at once. */
+function makeTestAccount(): Account {
+  const { secretKey } = secp256k1.keygen()
+  const publicKey = secp256k1.getPublicKey(secretKey, false)
+  return {
+    publicKey,
+    notary: addressOf(publicKey),
+    sign: (digest) => {
+      const [recovery = 0, ...rest] = secp256k1.sign(digest, secretKey, {
+        prehash: false,
+        format: 'recovered',
+      })
+      return Uint8Array.from([...rest, 27 + recovery])
+    },
+  }
+}
+
+/** Only its documents' digests matter here; what a real one says, readers of records check. Theirs are of the builder's time and root. */
+function openNotary({ chainId, contract }: LogDomain): ScriptedNotary {
+  const boot = {
+    protocol_version: 1,
+    providers: [],
+    ca_sha256: '0'.repeat(64),
+    chain_id: chainId,
+    contract,
+  }
+  return new ScriptedNotary(
+    () => boot,
+    ({ publicKey, userData, nonce }) =>
+      buildDocument({ fields: { public_key: publicKey, user_data: userData, nonce } }),
+  )
+}
+
+/** Faults are EnclaveErrors, as the client makes them. */
+async function pullFrom(
+  notary: ScriptedNotary,
+  request: PullRequest,
+  signal: AbortSignal,
+): Promise<PullReply> {
+  try {
     // Through JSON, as on the wire.
-    return JSON.parse(JSON.stringify(log.pull(request)))
+    return JSON.parse(JSON.stringify(await notary.pull(request, signal)))
   } catch (error) {
     if (signal.aborted || !(error instanceof Error) || !('fault' in error)) throw error
     throw new EnclaveError('refused', error.message, error.fault as EnclaveError['fault'])
