@@ -3,7 +3,7 @@ import type { ApiContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { type InferenceFacts, noteInference } from '../observability/call-scope.ts'
 import type { Decision, LimitedCall, Permit, RateLimiter } from './limits/limiter.ts'
-import { type Standing, standingHeaders } from './limits/standing.ts'
+import { type Quota, quotaHeaders } from './limits/quota.ts'
 import type { CallKind } from './limits/tiers.ts'
 
 /** What a route says of a call; who calls is known from the key. */
@@ -25,11 +25,11 @@ export async function admitCall(
   const { accountId, tier } = callerOf(context.state)
   const decision = await decide(limiter, { ...call, accountId, tier })
   if (decision.kind === 'admitted') {
-    tell(context, decision.permit.standing)
+    tell(context, decision.permit.quota)
     return decision.permit
   }
-  const { message, standing, retryAfterSeconds, isHopeless } = decision.refusal
-  tell(context, standing)
+  const { message, quota, retryAfterSeconds, isHopeless } = decision.refusal
+  tell(context, quota)
   throw new ApiError('rate_limit_exceeded', message, {
     retryAfterSeconds,
     ...(isHopeless ? { shouldRetry: false } : {}),
@@ -44,8 +44,8 @@ const OPERATIONS: Readonly<Record<CallKind, InferenceFacts['operation'] & string
   search: 'search',
 }
 
-function tell(context: ApiContext, standing: Standing | null): void {
-  if (standing !== null) context.set(standingHeaders(standing))
+function tell(context: ApiContext, quota: Quota | null): void {
+  if (quota !== null) context.set(quotaHeaders(quota))
 }
 
 async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): Promise<Decision> {

@@ -1,9 +1,15 @@
 import type { Logger } from '../../observability/logger.ts'
 import type { RateLimitsStore } from '../rate-limits-store.ts'
-import { describeRefusal, describeStanding, type Refusal, type Standing } from './standing.ts'
+import {
+  describeQuota,
+  describeRefusal,
+  describeUsage,
+  type Quota,
+  type Refusal,
+  type UsageReport,
+} from './quota.ts'
 import { type BucketName, createStepQueue, type StepQueue } from './step-queue.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
-import { describeUsage, type UsageReport } from './usage-report.ts'
 
 /** Larger estimates of tokens are all the same: none fits any limit. */
 export const ESTIMATE_MAX = 1_000_000_000_000
@@ -23,7 +29,7 @@ export type LimitedCall = {
 /** An admitted call. Settle it in a `finally`, exactly once counts. */
 export type Permit = {
   /** Null when nothing limits the call. */
-  readonly standing: Standing | null
+  readonly quota: Quota | null
   /** Says what the call used in truth, however it ended. Only the first time counts. */
   settle(usedTokens: number): void
 }
@@ -72,7 +78,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
     const usage = { limits, used, at }
     if (!isAdmitted) return { kind: 'refused', refusal: describeRefusal(usage, reserved) }
     const ticket = { processId: holder, minute: used.minute, day: used.day, reserved }
-    return { kind: 'admitted', permit: openPermit(queue, bucket, ticket, describeStanding(usage)) }
+    return { kind: 'admitted', permit: openPermit(queue, bucket, ticket, describeQuota(usage)) }
   }
 
   return {
@@ -92,10 +98,10 @@ type Ticket = {
   readonly reserved: number
 }
 
-function openPermit(queue: StepQueue, bucket: BucketName, ticket: Ticket, standing: Standing | null): Permit {
+function openPermit(queue: StepQueue, bucket: BucketName, ticket: Ticket, quota: Quota | null): Permit {
   let isSettled = false
   return {
-    standing,
+    quota,
     settle(usedTokens) {
       if (isSettled) return
       isSettled = true

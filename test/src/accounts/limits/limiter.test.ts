@@ -183,7 +183,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     const admitted = await ask(first.limiter, 30)
     expect(admitted).toMatchObject({
       permit: {
-        standing: {
+        quota: {
           requests: { limit: 2, remaining: 1, resetSeconds: 42 },
           tokens: { limit: 50, remaining: 20, resetSeconds: 86_382 },
         },
@@ -194,7 +194,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     })
     await ask(first.limiter, 20)
     expect(await ask(first.limiter, 0)).toMatchObject({
-      refusal: { retryAfterSeconds: 42, standing: { requests: { remaining: 0 } } },
+      refusal: { retryAfterSeconds: 42, quota: { requests: { remaining: 0 } } },
     })
     expect(await ask(first.limiter, 51)).toMatchObject({
       refusal: { isHopeless: true, message: expect.stringContaining('50 tokens per day') },
@@ -260,7 +260,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     const decisions = await Promise.all(Array.from({ length: CALLERS }, () => ask(first.limiter, 500)))
     expect(steps).toBe(0)
     expect(
-      decisions.every((decision) => decision.kind === 'admitted' && decision.permit.standing === null),
+      decisions.every((decision) => decision.kind === 'admitted' && decision.permit.quota === null),
     ).toBe(true)
     for (const decision of decisions) settle(decision, 7)
     expect(await report()).toMatchObject({

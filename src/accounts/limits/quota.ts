@@ -1,7 +1,14 @@
-import { type Limits, SECONDS_PER_DAY, SECONDS_PER_MINUTE, type UsedWindows } from '../rate-limits-store.ts'
+import {
+  type Limits,
+  type RateLimitsStore,
+  SECONDS_PER_DAY,
+  SECONDS_PER_MINUTE,
+  type UsedWindows,
+} from '../rate-limits-store.ts'
+import type { Tier } from './tiers.ts'
 
 /** How far one limit is used. */
-export type Measure = {
+type Measure = {
   readonly limit: number
   /** Never below 0, though calls may in the end have used more tokens than they had reserved. */
   readonly remaining: number
@@ -9,12 +16,12 @@ export type Measure = {
   readonly resetSeconds: number
 }
 
-/** Where an account stands after a call was admitted or refused: of minute and day the one with less left; null is no limit. */
-export type Standing = { readonly requests: Measure | null; readonly tokens: Measure | null }
+/** What an account has left after a call was admitted or refused: of minute and day the one with less left; null is no limit. */
+export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
 /** Why a call was refused. */
 export type Refusal = {
-  readonly standing: Standing
+  readonly quota: Quota
   /** Until what stands in its way is over. */
   readonly retryAfterSeconds: number
   /** It asks for more than a whole window has, so that to try again is no use. */
@@ -25,8 +32,8 @@ export type Refusal = {
 /** Everything that is limited, and how far it is used at `at` (Unix seconds). */
 export type Usage = { readonly limits: Limits; readonly used: UsedWindows; readonly at: number }
 
-/** Where an account stands. */
-export function describeStanding(usage: Usage): Standing {
+/** What an account has left. */
+export function describeQuota(usage: Usage): Quota {
   const all = measureAll(usage)
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }
 }
@@ -41,7 +48,7 @@ export function describeRefusal(usage: Usage, estimate: number): Refusal {
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
   const impossible = tooMuch.find(({ limit }) => limit < estimate)
   return {
-    standing: describeStanding(usage),
+    quota: describeQuota(usage),
     retryAfterSeconds,
     isHopeless: impossible !== undefined,
     message:
@@ -53,7 +60,7 @@ export function describeRefusal(usage: Usage, estimate: number): Refusal {
 }
 
 /** The `x-ratelimit-*` headers of an answer. */
-export function standingHeaders({ requests, tokens }: Standing): Readonly<Record<string, string>> {
+export function quotaHeaders({ requests, tokens }: Quota): Readonly<Record<string, string>> {
   return { ...headersOf('requests', requests), ...headersOf('tokens', tokens) }
 }
 
@@ -108,4 +115,62 @@ function headersOf(what: 'requests' | 'tokens', given: Measure | null): Readonly
     [`x-ratelimit-remaining-${what}`]: String(given.remaining),
     [`x-ratelimit-reset-${what}`]: `${given.resetSeconds}s`,
   }
+}
+
+/** Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service of this interface. */
+export type UsageReport = {
+  readonly usage_tier_name: string
+  readonly usage_tier_description: string
+  /** This service keeps no credits. */
+  readonly credits_balance: null
+  readonly usages: readonly GroupUsage[]
+}
+
+/** What was used of one group of models; null is no limit. Days begin at midnight UTC. */
+type GroupUsage = {
+  /** The group's name. */
+  readonly model: string
+  /** The models that it holds. */
+  readonly full_model: string
+  readonly price_per_million_tokens: string | null
+  readonly max_requests_per_day: number | null
+  readonly max_requests_per_minute: number | null
+  readonly max_tokens_per_day: number | null
+  readonly max_tokens_per_minute: number | null
+  readonly requests_left_day: number | null
+  readonly requests_used_day: number
+  readonly tokens_left_day: number | null
+  readonly tokens_used_day: number
+}
+
+/** What an account used of each group of its tier. */
+export function describeUsage(
+  tier: Tier,
+  { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,
+): UsageReport {
+  return {
+    usage_tier_name: tier.name,
+    usage_tier_description: tier.description,
+    credits_balance: null,
+    usages: tier.groups.map(({ name, models, limits, pricePerMillionTokens }) => {
+      const { dayRequests = 0, dayTokens = 0 } = used.get(name) ?? {}
+      return {
+        model: name,
+        full_model: models.join(', '),
+        price_per_million_tokens: pricePerMillionTokens,
+        max_requests_per_day: limits.requestsPerDay,
+        max_requests_per_minute: limits.requestsPerMinute,
+        max_tokens_per_day: limits.tokensPerDay,
+        max_tokens_per_minute: limits.tokensPerMinute,
+        requests_left_day: left(limits.requestsPerDay, dayRequests),
+        requests_used_day: dayRequests,
+        tokens_left_day: left(limits.tokensPerDay, dayTokens),
+        tokens_used_day: dayTokens,
+      }
+    }),
+  }
+}
+
+function left(limit: number | null, used: number): number | null {
+  return limit === null ? null : Math.max(0, limit - used)
 }

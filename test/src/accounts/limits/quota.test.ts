@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import {
+  describeQuota,
   describeRefusal,
-  describeStanding,
-  standingHeaders,
+  quotaHeaders,
   type Usage,
-} from '../../../../src/accounts/limits/standing.ts'
+} from '../../../../src/accounts/limits/quota.ts'
 
 /** 18 s after midnight UTC. */
 const AT = 1_795_219_218
@@ -28,12 +28,12 @@ const usage = (limits: Partial<Usage['limits']>, used: Partial<Usage['used']> = 
   at: AT,
 })
 
-describe('a standing', () => {
+describe('a quota', () => {
   it('is told in headers, resets in seconds', () => {
-    const standing = describeStanding(
+    const quota = describeQuota(
       usage({ requestsPerMinute: 60, tokensPerMinute: 40_000 }, { minuteRequests: 1, minuteTokens: 500 }),
     )
-    expect(standingHeaders(standing)).toEqual({
+    expect(quotaHeaders(quota)).toEqual({
       'x-ratelimit-limit-requests': '60',
       'x-ratelimit-remaining-requests': '59',
       'x-ratelimit-reset-requests': '42s',
@@ -44,7 +44,7 @@ describe('a standing', () => {
   })
 
   it('is that of the day when less is left of it', () => {
-    const { requests, tokens } = describeStanding(
+    const { requests, tokens } = describeQuota(
       usage(
         { requestsPerMinute: 60, requestsPerDay: 100, tokensPerMinute: 10, tokensPerDay: 10 },
         { dayRequests: 50 },
@@ -55,8 +55,8 @@ describe('a standing', () => {
   })
 
   it('says nothing of what has no limit', () => {
-    expect(standingHeaders(describeStanding(usage({})))).toEqual({})
-    expect(Object.keys(standingHeaders(describeStanding(usage({ tokensPerDay: 5 }))))).toEqual([
+    expect(quotaHeaders(describeQuota(usage({})))).toEqual({})
+    expect(Object.keys(quotaHeaders(describeQuota(usage({ tokensPerDay: 5 }))))).toEqual([
       'x-ratelimit-limit-tokens',
       'x-ratelimit-remaining-tokens',
       'x-ratelimit-reset-tokens',
@@ -64,7 +64,7 @@ describe('a standing', () => {
   })
 
   it('never has less than nothing left', () => {
-    const { tokens } = describeStanding(usage({ tokensPerMinute: 10 }, { minuteTokens: 25 }))
+    const { tokens } = describeQuota(usage({ tokensPerMinute: 10 }, { minuteTokens: 25 }))
     expect(tokens?.remaining).toBe(0)
   })
 })
