@@ -1,11 +1,12 @@
-import { encodeHex } from '../../attestation/bytes.ts'
+import { decodeBase64, decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
+import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
 import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
+import { ROOT_HINT } from './options.ts'
 import { printable } from './printable.ts'
-import { ROOT_HINT } from './root-hint.ts'
 
 /** What became of one document. */
 export type AttestationReport =
@@ -180,4 +181,29 @@ function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
 function isoOf(timeMs: number): string {
   const time = new Date(timeMs)
   return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
+}
+
+/** Longest text that can hold a document: hex with white space between the digits' lines. */
+export const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
+
+/**
+ * Gives the binary attestation document of a file that holds it as it is, in hex (with or without 0x) or in base64
+ * (standard or URL-safe, padded or not); white space in text does not matter. No reading is ambiguous: a document
+ * starts with 84 or d2, which is no text, and in base64 with `hE` or `0o`, which is no hex. What is neither text is
+ * given unchanged, for the validator to refuse.
+ */
+export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
+  if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
+  const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
+  if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
+  const standard = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
+  try {
+    return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
+  } catch {
+    return bytes
+  }
+}
+
+function isText(bytes: Uint8Array): boolean {
+  return bytes.length > 0 && bytes.every((byte) => byte < 0x7f)
 }

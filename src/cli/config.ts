@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { secret, text, url } from '../runtime/fields.ts'
+import { privateKey, secret, text, url } from '../runtime/fields.ts'
 import { type Environment, readSettings } from '../runtime/read-settings.ts'
 
 /** Where `npm start` listens. */
@@ -58,4 +58,17 @@ export function readGatewaySettings(environment: Environment = process.env): Gat
   const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true })
   const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(wanted, environment)
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }
+}
+
+const deployerSchema = z.object({
+  /**
+   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that it is in no shell history. Not
+   * RELAYER_PRIVATE_KEY: that account's nonces belong to the gateway, and an anchor would be lost to a deployment beside it.
+   */
+  DEPLOYER_PRIVATE_KEY: privateKey.optional(),
+})
+
+/** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
+export function readDeployerKey(environment: Environment = process.env): string | null {
+  return readSettings(deployerSchema, environment).DEPLOYER_PRIVATE_KEY ?? null
 }

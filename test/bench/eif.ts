@@ -4,8 +4,7 @@ import { mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { measureEif } from '../../attestation/eif/measure-eif.ts'
-import { readFileChunks } from '../../src/cli/file-chunks.ts'
-import { NODE_DIGESTS } from '../../src/cli/node-digests.ts'
+import { NODE_DIGESTS, readFileChunks } from '../../src/cli/measure-image.ts'
 import { buildImage, CMDLINE, METADATA, TYPE } from '../attestation/eif/image-builder.ts'
 
 /** Measures one image of the proportions of a real one, and has `sha384sum` read the same bytes, in turn. */

@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectToGateway } from '../../src/cli/control-client.ts'
+import { connectToGateway } from '../../src/cli/operations.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import {
   type EnclaveFleet,

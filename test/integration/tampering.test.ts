@@ -7,7 +7,7 @@ import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { parseRoots } from '../../attestation/nitro/roots.ts'
-import { verifySubject } from '../../src/cli/verify-subject.ts'
+import { verifySubject } from '../../src/cli/evidence/verify-record.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 

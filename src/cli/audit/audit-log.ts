@@ -1,34 +1,37 @@
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { createAnchorAudit } from './anchor-audit.ts'
-import type { ServedLog } from './answers.ts'
-import { createAttestationAudit } from './attestation-audit.ts'
-import { auditBootStatement, type NamedHeads } from './boot-audit.ts'
-import { ChainFault } from './chain-fault.ts'
-import type { ChainSource } from './chain-source.ts'
-import { auditClaims, auditSameLog } from './claims-audit.ts'
-import { auditEvents, REORGANISED_BLOCKS_MAX } from './event-audit.ts'
+import { auditEvents, createAnchorAudit, REORGANISED_BLOCKS_MAX, refreshWaiting } from './anchors.ts'
+import { ChainFault, type ChainSource } from './chain.ts'
+import {
+  auditConstancy,
+  auditResumption,
+  createHeadJudge,
+  HeadIndex,
+  type SignedHead,
+} from './compare-heads.ts'
+import {
+  auditBootStatement,
+  createAttestationAudit,
+  createDocumentJudge,
+  type NamedHeads,
+} from './documents.ts'
 import type { AuditScope } from './expectations.ts'
-import type { Finding } from './findings.ts'
-import type { Gateway } from './gateway.ts'
-import { GatewayFault } from './gateway-fault.ts'
-import { HeadIndex } from './head-index.ts'
-import { auditConstancy, auditResumption } from './history-audit.ts'
-import { openLeafReader } from './leaf-reader.ts'
-import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
-import { auditConfigurationSource, auditContract, auditIdentity } from './log-identity.ts'
-import { type WalkOutcome, walkLog } from './log-walk.ts'
-import type { Payers } from './payers.ts'
-import { auditProofs } from './proof-audit.ts'
-import { createRecordAudit, type RecordAudit } from './record-audit.ts'
-import { createDocumentJudge } from './record-documents.ts'
-import { openRecordReader } from './record-reader.ts'
-import { type Random, Samples } from './samples.ts'
-import type { SavedLog } from './saved-log.ts'
-import { createHeadJudge, type SignedHead } from './signed-heads.ts'
-import { TreeWalk } from './tree-walk.ts'
-import { refreshWaiting } from './waiting-heads.ts'
+import { type AuditCheck, type Finding, type Ledger, openLedger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import {
+  auditClaims,
+  auditConfigurationSource,
+  auditContract,
+  auditIdentity,
+  auditSameLog,
+} from './log-claims.ts'
+import { openLeafReader, type WalkOutcome, walkLog } from './log-walk.ts'
+import { createRecordAudit, openRecordReader, type RecordAudit } from './records.ts'
+import type { Payers } from './relayers.ts'
+import type { SavedLog } from './saved-state.ts'
+import { auditProofs, type Random, Samples, TreeWalk } from './tree.ts'
 
 /** What became of the audit of one log. */
 export type LogReport = {

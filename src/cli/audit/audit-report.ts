@@ -1,9 +1,9 @@
+import { Presets, SingleBar } from 'cli-progress'
+import { formatCheck } from '../evidence/verify-record.ts'
+import { hintAtRoot } from '../options.ts'
 import { printable } from '../printable.ts'
-import { hintAtRoot } from '../root-hint.ts'
-import { formatCheck } from '../verify-report.ts'
 import type { LogReport } from './audit-log.ts'
-import type { AuditCheckName, Finding } from './findings.ts'
-import type { AuditCheck } from './ledger.ts'
+import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 import type { AuditReport } from './run-audit.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
@@ -99,4 +99,45 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 /** Whether the log had no leaf when the audit began; that heads or attestations show more is told by its checks. */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
+}
+
+/** Shortest time between two lines on what is no terminal, milliseconds. */
+export const LINE_INTERVAL_MS = 10_000
+
+/** Shows how far an audit is. */
+export type AuditProgress = {
+  start(notary: string, size: number): void
+  update(size: number): void
+  stop(): void
+}
+
+/** Gives a bar on a terminal; elsewhere, for logs, a line now and then. `now` gives milliseconds. */
+export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
+  return stream.isTTY === true ? createBar(stream) : createLines(stream, now)
+}
+
+function createBar(stream: NodeJS.WriteStream): AuditProgress {
+  const format = '{notary} [{bar}] {percentage}% {value}/{total} leaves, {eta_formatted} to go'
+  const bar = new SingleBar({ stream, format, clearOnComplete: true }, Presets.shades_classic)
+  return {
+    start: (notary, size) => bar.start(size, 0, { notary }),
+    update: (size) => bar.update(size),
+    stop: () => bar.stop(),
+  }
+}
+
+function createLines(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
+  let log = { notary: '', size: 0 }
+  let toldAtMs = now()
+  return {
+    start: (notary, size) => {
+      log = { notary, size }
+    },
+    update: (size) => {
+      if (now() - toldAtMs < LINE_INTERVAL_MS) return
+      toldAtMs = now()
+      stream.write(`${log.notary}: ${size} of ${log.size} leaves\n`)
+    },
+    stop: () => undefined,
+  }
 }

@@ -2,8 +2,8 @@ import { errors, Pool } from 'undici'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
-import { checkKeySafety } from '../read-source.ts'
-import { GatewayFault } from './gateway-fault.ts'
+import { checkKeySafety } from '../files.ts'
+import type { FindingCode } from './findings.ts'
 
 /** Longest that one answer may take, from connect to the last byte, milliseconds. */
 export const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
@@ -168,4 +168,37 @@ function wordsOf(body: Uint8Array): string {
 function codeOf(fault: unknown): string {
   if (!(fault instanceof Error)) return 'unknown fault'
   return 'code' in fault && typeof fault.code === 'string' ? fault.code : fault.message
+}
+
+/** The codes of a gateway that does not answer as it must. */
+export type GatewayFaultCode = Extract<
+  FindingCode,
+  | 'gateway_unreachable'
+  | 'answer_refused'
+  | 'answer_invalid'
+  | 'answer_too_large'
+  | 'answer_too_slow'
+  | 'redirected'
+  | 'cursor_stuck'
+  | 'leaf_missing'
+>
+
+/** The gateway's answer cannot be used: what was to be read from it is not audited. The message may hold its words. */
+export class GatewayFault extends Error {
+  override readonly name = 'GatewayFault'
+  readonly code: GatewayFaultCode
+  /** What was asked: path and query. */
+  readonly where: string
+  /** Of an answer; null when there was none. */
+  readonly status: number | null
+
+  constructor(
+    code: GatewayFaultCode,
+    fault: { readonly where: string; readonly message: string; readonly status?: number },
+  ) {
+    super(fault.message)
+    this.code = code
+    this.where = fault.where
+    this.status = fault.status ?? null
+  }
 }

@@ -1,22 +1,16 @@
-import type { Json } from '../../../attestation/json/value.ts'
+import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../../../attestation/account.ts'
+import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
+import { REANCHORED_MAX } from '../../../attestation/evidence/bundle.ts'
 import {
-  type HeadPage,
-  PAGE_ENTRIES_MAX,
-  PAGE_LEAVES_MAX,
-  PAGE_RECORDS_MAX,
-  parseBootAnswer,
-  parseConsistency,
-  parseHeadPage,
-  parseInclusion,
-  parseLeaves,
-  parseLog,
-  parseLogPage,
-  parseRecords,
-  type ServedHead,
-  type ServedLog,
-} from './answers.ts'
-import { GatewayFault } from './gateway-fault.ts'
-import type { GatewayHttp } from './gateway-http.ts'
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import { PROOF_HASHES_MAX } from '../../../attestation/merkle/verify.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
 /** Most logs of one gateway: a restart of its enclave makes one. */
 export const LOGS_MAX = 10_000
@@ -174,3 +168,284 @@ async function listLogs(http: GatewayHttp): Promise<readonly ServedLog[]> {
 function stuck(where: string, message: string): GatewayFault {
   return new GatewayFault('cursor_stuck', { where, message })
 }
+
+/** Most entries of a page, as the API has it. */
+export const PAGE_ENTRIES_MAX = 1000
+export const PAGE_LEAVES_MAX = 10_000
+export const PAGE_RECORDS_MAX = 100
+/** Head attestations of one page: two for each size that has any. */
+export const PAGE_ATTESTATIONS_MAX = 10_000
+
+/** A log, as the gateway describes it. */
+export type ServedLog = {
+  /** Address, 0x, lower case; the log's id. */
+  readonly notary: string
+  readonly publicKey: Uint8Array
+  readonly domain: LogDomain
+  readonly bootConfiguration: JsonObject
+  readonly size: number
+  readonly root: Uint8Array
+  /** The newest head that is anchored. */
+  readonly head: ServedHead | null
+  /** SHA-256 of the newest record's attestation document. */
+  readonly attestationDigest: string | null
+}
+
+/** A head, and what the gateway says of its anchor. */
+export type ServedHead = {
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+  /** Unix seconds. */
+  readonly createdAt: number
+  readonly anchor: {
+    readonly txHash: string
+    /**
+     * Earlier transactions of this head, the first one first, which the gateway says cannot be
+     * mined.
+     */
+    readonly replaces: readonly string[]
+    readonly state: AnchorState
+    readonly blockNumber: number | null
+    readonly blockHash: string | null
+  }
+}
+
+export type AnchorState = (typeof ANCHOR_STATES)[number]
+const ANCHOR_STATES = ['pending', 'mined', 'confirmed', 'reverted'] as const
+
+export type HeadPage = {
+  readonly heads: readonly ServedHead[]
+  /** As they came: verifyHeadAttestation reads them. */
+  readonly attestations: readonly Json[]
+  readonly cursor: number | null
+}
+
+/** All of these throw GatewayFault `answer_invalid`; `where` is the question. */
+export function parseLogPage(
+  answer: JsonObject,
+  where: string,
+): { readonly logs: readonly ServedLog[]; readonly cursor: string | null } {
+  const read = readAnswer(where)
+  const logs = read
+    .array(answer, 'logs', PAGE_ENTRIES_MAX)
+    .map((log) => parseLog(read.entry(log, 'log'), where))
+  const cursor = memberOf(answer, 'cursor') === null ? null : read.text(answer, 'cursor')
+  return { logs, cursor }
+}
+
+export function parseLog(log: JsonObject, where: string): ServedLog {
+  const read = readAnswer(where)
+  const head = memberOf(log, 'head')
+  return {
+    notary: read.hex(log, 'notary', ADDRESS),
+    publicKey: read.bytes(log, 'public_key', { length: PUBLIC_KEY_BYTES, prefix: '0x' }),
+    domain: { chainId: read.count(log, 'chain_id'), contract: read.hex(log, 'contract', ADDRESS) },
+    bootConfiguration: read.object(log, 'boot_configuration'),
+    size: read.count(log, 'size'),
+    root: read.bytes(log, 'root', HASH),
+    head: head === null ? null : parseHead(read.entry(head, 'head'), where),
+    attestationDigest:
+      memberOf(log, 'attestation_sha256') === null ? null : read.hex(log, 'attestation_sha256', HASH),
+  }
+}
+
+/**
+ * Gives the boot statement in an answer, not yet checked; null when there is none. Throws
+ * GatewayFault.
+ */
+export function parseBootAnswer(answer: JsonObject, where: string, notary: string): Json | null {
+  requireNotary(answer, where, notary)
+  return memberOf(answer, 'statement') ?? null
+}
+
+export function parseHeadPage(answer: JsonObject, where: string, notary: string): HeadPage {
+  const read = readAnswer(where)
+  requireNotary(answer, where, notary)
+  return {
+    heads: read
+      .array(answer, 'heads', PAGE_ENTRIES_MAX)
+      .map((head) => parseHead(read.entry(head, 'head'), where)),
+    attestations: read.array(answer, 'attestations', PAGE_ATTESTATIONS_MAX),
+    cursor: read.countOrNull(answer, 'cursor'),
+  }
+}
+
+export function parseLeaves(
+  answer: JsonObject,
+  where: string,
+  notary: string,
+): { readonly start: number; readonly end: number; readonly leaves: readonly Uint8Array[] } {
+  const read = readAnswer(where)
+  requireNotary(answer, where, notary)
+  return {
+    start: read.count(answer, 'start'),
+    end: read.count(answer, 'end'),
+    leaves: read.hashes(answer, 'leaves', PAGE_LEAVES_MAX),
+  }
+}
+
+export function parseInclusion(
+  answer: JsonObject,
+  where: string,
+  asked: { readonly notary: string; readonly index: number; readonly size: number },
+): { readonly root: Uint8Array; readonly leafHash: Uint8Array; readonly path: readonly Uint8Array[] } {
+  const read = readAnswer(where)
+  requireNotary(answer, where, asked.notary)
+  if (read.count(answer, 'index') !== asked.index || read.count(answer, 'size') !== asked.size)
+    throw read.fault(`a proof for index ${asked.index} of ${asked.size}`)
+  return {
+    root: read.bytes(answer, 'root', HASH),
+    leafHash: read.bytes(answer, 'leaf_hash', HASH),
+    path: read.hashes(answer, 'path', PROOF_HASHES_MAX),
+  }
+}
+
+export function parseConsistency(
+  answer: JsonObject,
+  where: string,
+  asked: { readonly notary: string; readonly from: number; readonly to: number },
+): readonly Uint8Array[] {
+  const read = readAnswer(where)
+  requireNotary(answer, where, asked.notary)
+  if (read.count(answer, 'from') !== asked.from || read.count(answer, 'to') !== asked.to)
+    throw read.fault(`a proof from ${asked.from} to ${asked.to}`)
+  return read.hashes(answer, 'path', PROOF_HASHES_MAX)
+}
+
+export function parseRecords(
+  answer: JsonObject,
+  where: string,
+  notary: string,
+): { readonly records: readonly Json[]; readonly next: number | null } {
+  const read = readAnswer(where)
+  requireNotary(answer, where, notary)
+  return {
+    records: read.array(answer, 'records', PAGE_RECORDS_MAX),
+    next: read.countOrNull(answer, 'next'),
+  }
+}
+
+const HASH = { length: HASH_BYTES } as const
+const PREFIXED_HASH = { length: HASH_BYTES, prefix: '0x' } as const
+const ADDRESS = { length: 20, prefix: '0x' } as const
+
+function parseHead(head: JsonObject, where: string): ServedHead {
+  const read = readAnswer(where)
+  const anchor = read.object(head, 'anchor')
+  const state = ANCHOR_STATES.find((known) => known === memberOf(anchor, 'state'))
+  if (state === undefined) throw read.fault(`state to be one of ${ANCHOR_STATES.join(', ')}`)
+  return {
+    size: read.count(head, 'size'),
+    root: read.bytes(head, 'root', HASH),
+    signature: read.bytes(head, 'signature', { length: SIGNATURE_BYTES, prefix: '0x' }),
+    createdAt: read.count(head, 'created_at'),
+    anchor: {
+      txHash: read.hex(anchor, 'tx_hash', PREFIXED_HASH),
+      replaces: parseReplaced(anchor, where),
+      state,
+      blockNumber: read.countOrNull(anchor, 'block_number'),
+      blockHash:
+        memberOf(anchor, 'block_hash') === null ? null : read.hex(anchor, 'block_hash', PREFIXED_HASH),
+    },
+  }
+}
+
+function parseReplaced(anchor: JsonObject, where: string): readonly string[] {
+  if (memberOf(anchor, 'replaces') === undefined) return []
+  const read = readAnswer(where)
+  return read.array(anchor, 'replaces', REANCHORED_MAX).map((hash) => {
+    if (typeof hash === 'string' && /^0x[0-9a-f]{64}$/.test(hash)) return hash
+    throw read.fault('replaces to be transaction hashes')
+  })
+}
+
+function requireNotary(answer: JsonObject, where: string, notary: string): void {
+  const read = readAnswer(where)
+  if (read.hex(answer, 'notary', ADDRESS) !== notary) throw read.fault(`an answer for ${notary}`)
+}
+
+/** Reads members of one answer, each in its one form. Members that are not asked for are left alone. */
+export type AnswerReader = {
+  count(object: JsonObject, name: string): number
+  countOrNull(object: JsonObject, name: string): number | null
+  /** Bytes of hex of this many bytes, lower case, with this prefix (default none). */
+  bytes(
+    object: JsonObject,
+    name: string,
+    form: { readonly length: number; readonly prefix?: '0x' },
+  ): Uint8Array
+  /** Hex as it is written. */
+  hex(object: JsonObject, name: string, form: { readonly length: number; readonly prefix?: '0x' }): string
+  text(object: JsonObject, name: string): string
+  object(object: JsonObject, name: string): JsonObject
+  array(object: JsonObject, name: string, lengthMax: number): readonly Json[]
+  /** Hashes (32 bytes) of an array of hex without prefix. */
+  hashes(object: JsonObject, name: string, lengthMax: number): readonly Uint8Array[]
+  /** The object that an entry of an array is. */
+  entry(json: Json | undefined, name: string): JsonObject
+  /** A fault of this answer. */
+  fault(expectation: string): GatewayFault
+}
+
+/** Gives a reader for the answer of `where` (path and query). It throws GatewayFault `answer_invalid`. */
+export function readAnswer(where: string): AnswerReader {
+  const fault = (expectation: string) =>
+    new GatewayFault('answer_invalid', { where, message: `expected ${expectation}` })
+
+  const hex: AnswerReader['hex'] = (object, name, { length, prefix = '' }) => {
+    const value = memberOf(object, name)
+    const isHex =
+      typeof value === 'string' &&
+      value.length === prefix.length + 2 * length &&
+      value.startsWith(prefix) &&
+      HEX_DIGITS.test(value.slice(prefix.length))
+    if (!isHex) throw fault(`${name} to be ${prefix} and ${length} bytes of lower-case hex`)
+    return value
+  }
+
+  const count: AnswerReader['count'] = (object, name) => {
+    const value = memberOf(object, name)
+    if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
+      throw fault(`${name} to be a whole number from 0 to 2^53-1`)
+    return value
+  }
+
+  const array: AnswerReader['array'] = (object, name, lengthMax) => {
+    const value = memberOf(object, name)
+    if (!isJsonArray(value) || value.length > lengthMax)
+      throw fault(`${name} to be an array of at most ${lengthMax}`)
+    return value
+  }
+
+  const entry: AnswerReader['entry'] = (value, name) => {
+    if (!isJsonObject(value)) throw fault(`${name} to be an object`)
+    return value
+  }
+
+  return {
+    fault,
+    hex,
+    count,
+    array,
+    entry,
+    bytes: (object, name, form) => decodeHex(hex(object, name, form)),
+    countOrNull: (object, name) => (memberOf(object, name) === null ? null : count(object, name)),
+    text: (object, name) => {
+      const value = memberOf(object, name)
+      if (typeof value !== 'string') throw fault(`${name} to be a string`)
+      return value
+    },
+    object: (object, name) => entry(memberOf(object, name), name),
+    hashes: (object, name, lengthMax) =>
+      array(object, name, lengthMax).map((value, at) => {
+        if (typeof value !== 'string' || !HASH_FORM.test(value))
+          throw fault(`${name}.${at} to be 32 bytes of lower-case hex`)
+        // Native, for there are millions of them.
+        return new Uint8Array(Buffer.from(value, 'hex'))
+      }),
+  }
+}
+
+const HEX_DIGITS = /^[0-9a-f]*$/
+const HASH_FORM = /^[0-9a-f]{64}$/

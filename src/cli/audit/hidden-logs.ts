@@ -1,8 +1,91 @@
-import type { AnchorEvent } from './chain-forms.ts'
-import { findDeployment } from './chain-search.ts'
-import type { ChainSource } from './chain-source.ts'
-import type { Ledger } from './ledger.ts'
-import type { Payers } from './payers.ts'
+import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { isConsistent } from './anchors.ts'
+import type { AuditTools, LogReport } from './audit-log.ts'
+import { type AnchorEvent, ChainFault, type ChainSource, findDeployment } from './chain.ts'
+import type { NamedHead, NamedHeads } from './documents.ts'
+import type { Ledger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import { auditRelayers, type Payers } from './relayers.ts'
+
+/** What is known once all logs were audited. */
+type AuditedGateway = {
+  readonly found: readonly ServedLog[]
+  readonly reports: readonly LogReport[]
+  /** Of earlier runs too. */
+  readonly notaries: Iterable<string>
+  /** The newest block before the gateway was asked for its logs; null without a chain. */
+  readonly newestBlock: number | null
+  /** Only one log was asked for. */
+  readonly isOneLog: boolean
+}
+
+/**
+ * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
+ * lists, and in what its relayers sent. Never throws for what the chain says.
+ */
+export async function auditContracts(
+  audited: AuditedGateway,
+  {
+    chain,
+    ledger,
+    ...tools
+  }: Pick<AuditTools, 'chain' | 'payers' | 'fromBlock' | 'scope'> & { readonly ledger: Ledger },
+): Promise<void> {
+  const { newestBlock: toBlock, notaries } = audited
+  const reason = explainUnseen(audited)
+  if (chain === null || toBlock === null || reason !== null) {
+    for (const check of ['logs in the contract', 'transactions of relayers'] as const)
+      ledger.skip(check, reason ?? 'no chain was given (--rpc)')
+    return
+  }
+  const { payers, scope, fromBlock } = tools
+  const contracts = new Set<string>()
+  try {
+    for (const { chainId, contract } of audited.found.map(({ domain }) => domain))
+      if (chainId === chain.chainId && !contracts.has(contract) && (await chain.hasContract(contract)))
+        contracts.add(contract)
+    const parts = {
+      chain,
+      ledger,
+      payers,
+      notaries: { listed: new Set(notaries), hidden: new Set<string>() },
+    }
+    if (!payers.isWhole)
+      ledger.skip(
+        'logs in the contract',
+        'the state file is of a version that did not note who paid for anchors',
+      )
+    if (payers.addresses().length === 0)
+      ledger.lack('logs in the contract', 'no head that is served is anchored')
+    else {
+      for (const contract of contracts) await auditHiddenLogs(contract, { ...parts, fromBlock, toBlock })
+      ledger.pass('logs in the contract', parts.notaries.listed.size)
+    }
+    const unwalked = explainUnwalked(audited, { scope, isWhole: payers.isWhole })
+    if (unwalked === null) await auditRelayers({ ...parts, contracts, toBlock })
+    else ledger.skip('transactions of relayers', unwalked)
+  } catch (fault) {
+    if (!(fault instanceof ChainFault)) throw fault
+    ledger.find('chain_unreachable', { where: 'chain', message: fault.message })
+    ledger.skipAll('the chain was not read to the end')
+  }
+}
+
+/** Why nothing can be said of what the gateway does not list. */
+function explainUnseen({ isOneLog }: AuditedGateway): string | null {
+  return isOneLog ? 'one log alone was asked for (--notary)' : null
+}
+
+/** Why there are served heads whose anchors were not looked at. */
+function explainUnwalked(
+  { reports }: AuditedGateway,
+  { scope, isWhole }: { readonly scope: AuditTools['scope']; readonly isWhole: boolean },
+): string | null {
+  if (scope.from > 0 || scope.to !== null) return 'anchors of some heads were left out (--from, --to)'
+  if (!isWhole) return 'the state file is of a version that did not note who paid for anchors'
+  return reports.every(({ isComplete }) => isComplete) ? null : 'the audit of a log did not come to its end'
+}
 
 /** Most anchors of unlisted logs whose senders are asked for at once. */
 const BATCH_EVENTS_MAX = 50
@@ -89,4 +172,82 @@ export function reportHidden(
     where: `block ${anchor.blockNumber}`,
     message: `the gateway does not list the log of ${anchor.notary}, though its relayer ${sender} paid for a head of it: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
   })
+}
+
+/**
+ * Compares the heads that enclaves were shown when they began with the logs that are served now.
+ * Each head must be of a listed log that grew from it. `isOneLog`: only one log was asked for.
+ * Never throws for what the gateway says.
+ */
+export async function auditEarlierLogs(
+  named: NamedHeads,
+  given: {
+    readonly found: readonly ServedLog[]
+    readonly reports: readonly LogReport[]
+    /** Of earlier runs too: those that are missing now are told already. */
+    readonly listed: ReadonlySet<string>
+    readonly isOneLog: boolean
+    readonly gateway: Pick<Gateway, 'fetchConsistency'>
+    readonly ledger: Ledger
+  },
+): Promise<void> {
+  const { found, reports, listed, isOneLog, ledger } = given
+  if (isOneLog) return ledger.skip('earlier logs', 'one log alone was asked for (--notary)')
+  if (named.isCut()) ledger.skip('earlier logs', 'more heads were named than are looked at')
+  const logs = new Map(found.map((log) => [log.notary, log]))
+  const walked = new Map(reports.map((report) => [report.notary, report.matched]))
+  for (const head of named.list()) {
+    const log = logs.get(head.notary)
+    if (log === undefined && !listed.has(head.notary)) {
+      ledger.find('earlier_log_hidden', {
+        where: `boot statement of ${head.by}`,
+        message: `the gateway does not list the log of ${head.notary}, of which it showed ${describe(head)} to an enclave that began`,
+      })
+    }
+    if (log === undefined) continue
+    const reason = await reasonAgainst(head, { log, matched: walked.get(head.notary) ?? null, ...given })
+    if (reason === null) ledger.pass('earlier logs')
+    else if (reason !== 'unknown')
+      ledger.find('earlier_log_mismatch', {
+        where: `boot statement of ${head.by}`,
+        message: `of log ${head.notary} an enclave was shown ${describe(head)}, but ${reason}`,
+      })
+  }
+}
+
+/** Null when the log goes on from the head. */
+async function reasonAgainst(
+  head: NamedHead,
+  {
+    log,
+    matched,
+    gateway,
+    ledger,
+  }: {
+    readonly log: ServedLog
+    readonly matched: LogReport['matched']
+    readonly gateway: Pick<Gateway, 'fetchConsistency'>
+    readonly ledger: Ledger
+  },
+): Promise<string | 'unknown' | null> {
+  const { notary, size } = head
+  if (size > log.size) return `it is served with ${log.size} leaves`
+  if (matched === null) {
+    ledger.skip('earlier logs', 'some were not walked, so that there is no tree to compare with')
+    return 'unknown'
+  }
+  const other = `it is served with another history, of the root of its ${matched.size} leaves`
+  const root = decodeHex(head.root)
+  if (size === matched.size) return equalBytes(root, matched.root) ? null : other
+  try {
+    return (await isConsistent({ size, root }, matched, { gateway, notary })) ? null : other
+  } catch (fault) {
+    if (!(fault instanceof GatewayFault)) throw fault
+    ledger.find(fault.code, { where: fault.where, message: fault.message })
+    return 'unknown'
+  }
+}
+
+function describe({ size, root, signature }: NamedHead): string {
+  return `the head of size ${size}, root ${root}, signature ${signature}`
 }

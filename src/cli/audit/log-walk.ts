@@ -1,18 +1,13 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { AnchorAudit } from './anchor-audit.ts'
-import type { ServedHead, ServedLog } from './answers.ts'
-import type { AttestationAudit, AttestedHead } from './attestation-audit.ts'
+import type { AnchorAudit } from './anchors.ts'
+import { type HeadJudge, isSigned } from './compare-heads.ts'
+import type { AttestationAudit, AttestedHead } from './documents.ts'
 import type { AuditScope } from './expectations.ts'
-import type { Gateway } from './gateway.ts'
-import { GatewayFault } from './gateway-fault.ts'
-import type { LeafReader } from './leaf-reader.ts'
-import type { Ledger } from './ledger.ts'
-import { readAhead } from './read-ahead.ts'
-import type { RecordAudit } from './record-audit.ts'
-import type { RecordReader } from './record-reader.ts'
-import type { Samples } from './samples.ts'
-import { type HeadJudge, isSigned } from './signed-heads.ts'
-import type { TreeWalk } from './tree-walk.ts'
+import type { Ledger } from './findings.ts'
+import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import type { RecordAudit, RecordReader } from './records.ts'
+import type { Samples, TreeWalk } from './tree.ts'
 
 /** Heads after which what was found is made ready to be saved. */
 const STEP_HEADS = 50
@@ -241,4 +236,68 @@ class Walk {
       await records.audit.check(await records.reader.take(index), { index, leafHash, head })
     }
   }
+}
+
+/** Leaf hashes of one log from a position to its end, in order. */
+export type LeafReader = {
+  /** The next hashes, at least one and at most so many. Throws GatewayFault. */
+  take(countMax: number): Promise<readonly Uint8Array[]>
+  close(): Promise<void>
+}
+
+/** Gives a reader of the leaves [start, end), which holds two pages at a time. */
+export function openLeafReader(
+  gateway: Pick<Gateway, 'fetchLeaves'>,
+  { notary, start, end }: { readonly notary: string; readonly start: number; readonly end: number },
+): LeafReader {
+  const pages = readAhead(readPages())
+  let page: readonly Uint8Array[] = []
+
+  async function* readPages(): AsyncGenerator<readonly Uint8Array[]> {
+    for (let position = start; position < end; ) {
+      const leaves = await gateway.fetchLeaves(notary, position, end)
+      yield leaves
+      position += leaves.length
+    }
+  }
+
+  return {
+    async take(countMax) {
+      if (page.length === 0) {
+        const next = await pages.next()
+        if (next.done) throw new RangeError(`expected no leaf to be asked for beyond ${end}`)
+        page = next.value
+      }
+      const taken = page.slice(0, countMax)
+      page = page.slice(countMax)
+      return taken
+    },
+    close: async () => void (await pages.return(undefined)),
+  }
+}
+
+/** Gives what `source` gives, asking for the next before the one in hand is used up, so that waiting and work overlap. */
+export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenerator<Item> {
+  const items = source[Symbol.asyncIterator]()
+  let next = ask(items)
+  try {
+    for (;;) {
+      const item = await next
+      if (item.done) return
+      next = ask(items)
+      yield item.value
+    }
+  } finally {
+    // Whoever stops early has no use for the answer that is on its way, nor for how it fails.
+    next.then(
+      () => items.return?.(),
+      () => undefined,
+    )
+  }
+}
+
+function ask<Item>(items: AsyncIterator<Item>): Promise<IteratorResult<Item>> {
+  const next = items.next()
+  next.catch(() => undefined)
+  return next
 }

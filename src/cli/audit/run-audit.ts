@@ -1,20 +1,16 @@
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { createListingVerifier } from '../revocation/listing-verifier.ts'
-import type { ParsedList } from '../revocation/parse-list.ts'
-import type { ServedLog } from './answers.ts'
+import type { ParsedList } from '../revocation/revocation-list.ts'
 import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
-import { collectNamedHeads } from './boot-audit.ts'
-import { ChainFault } from './chain-fault.ts'
-import type { ChainSource } from './chain-source.ts'
-import { auditEarlierLogs } from './earlier-logs.ts'
-import type { Finding } from './findings.ts'
-import type { Gateway } from './gateway.ts'
-import { auditContracts } from './gateway-audit.ts'
-import { GatewayFault } from './gateway-fault.ts'
-import { type AuditCheck, type Ledger, openLedger } from './ledger.ts'
-import { reportMissingLog } from './missing-log.ts'
-import type { AuditProgress } from './progress.ts'
-import type { AuditState } from './state-file.ts'
+import type { AuditProgress } from './audit-report.ts'
+import { ChainFault, type ChainSource } from './chain.ts'
+import { describeHead } from './compare-heads.ts'
+import { collectNamedHeads } from './documents.ts'
+import { type AuditCheck, type Finding, type Ledger, openLedger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import { auditContracts, auditEarlierLogs } from './hidden-logs.ts'
+import type { AuditState, SavedLog } from './saved-state.ts'
 
 /** What became of an audit. */
 export type AuditReport = {
@@ -117,4 +113,25 @@ async function findLogs(
     report(fault)
     return null
   }
+}
+
+/**
+ * Gives the report of a log that an earlier run came to, and that the gateway does not list any more, with what was found
+ * of it before: nobody would miss a log that is not asked for.
+ */
+export function reportMissingLog(
+  notary: string,
+  saved: SavedLog,
+): { readonly report: LogReport; readonly findings: readonly Finding[] } {
+  const ledger = openLedger(notary, saved.findings)
+  const last = saved.head === null ? 'no head yet' : describeHead(saved.head)
+  ledger.find('log_missing', {
+    where: 'log',
+    message: `the gateway does not list this log; the last audit found ${last} (a state file is for one gateway)`,
+  })
+  ledger.skipAll('the gateway does not list this log')
+  const { size } = saved.edge
+  const findings = ledger.findings()
+  const counts = { startSize: size, endSize: size, headCount: 0, matched: saved.head, isComplete: false }
+  return { report: { notary, size, ...counts, checks: ledger.checks(), findings }, findings }
 }

@@ -1,9 +1,8 @@
 import type { Command } from 'commander'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withOperations } from '../open-operations.ts'
-import { printable } from '../printable.ts'
-import { textTable, timeCell } from '../text-table.ts'
+import { withOperations } from '../operations.ts'
+import { printable, textTable, timeCell } from '../printable.ts'
 import { parseName } from './keys.ts'
 
 type JsonOption = { readonly json?: boolean }

@@ -6,20 +6,20 @@ import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitr
 import { outcomesOfRefusal } from '../../../attestation/nitro/rule-outcomes.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import {
-  type AttestationOptions,
-  addAttestationOptions,
-  readAttestationPolicy,
-} from '../attestation-options.ts'
-import {
   type AttestationReport,
+  decodeDocumentFile,
   formatAttestationJson,
   formatAttestationText,
 } from '../attestation-report.ts'
-import { decodeDocumentFile } from '../document-encoding.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { readSource } from '../read-source.ts'
+import {
+  type AttestationOptions,
+  addAttestationOptions,
+  readAttestationPolicy,
+  readRevocationLists,
+} from '../expected-evidence.ts'
+import { readSource } from '../files.ts'
 import { createListingVerifier } from '../revocation/listing-verifier.ts'
-import { readRevocationLists } from '../revocation/read-lists.ts'
 
 type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array

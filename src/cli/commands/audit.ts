@@ -1,24 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import { createRpc } from '../../chain/rpc.ts'
-import { addAttestationOptions } from '../attestation-options.ts'
-import { isClean, printAuditJson, printAuditText } from '../audit/audit-report.ts'
-import { ChainFault } from '../audit/chain-fault.ts'
-import { type ChainSource, openChainSource } from '../audit/chain-source.ts'
+import { createAuditProgress, isClean, printAuditJson, printAuditText } from '../audit/audit-report.ts'
+import { ChainFault, type ChainSource, openChainSource } from '../audit/chain.ts'
 import { type AuditScope, digestScope } from '../audit/expectations.ts'
 import { openGateway } from '../audit/gateway.ts'
 import { openGatewayHttp } from '../audit/gateway-http.ts'
-import { createAuditProgress } from '../audit/progress.ts'
 import { type AuditReport, runAudit } from '../audit/run-audit.ts'
-import { drawRandom } from '../audit/samples.ts'
-import { openAuditState } from '../audit/state-file.ts'
-import { type BundleOptions, collectText, parseRpcUrl, readBundlePolicy } from '../bundle-options.ts'
+import { openAuditState } from '../audit/saved-state.ts'
+import { drawRandom } from '../audit/tree.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import {
+  addAttestationOptions,
+  type BundleOptions,
+  collectText,
+  parseRpcUrl,
+  readBundlePolicy,
+  readRevocationLists,
+} from '../expected-evidence.ts'
 import { chooseKey, type GatewayKey } from '../gateway-key.ts'
-import { parseBaseUrl } from '../gateway-options.ts'
+import { parseBaseUrl, parseSeconds } from '../options.ts'
 import { printable } from '../printable.ts'
-import { readRevocationLists } from '../revocation/read-lists.ts'
-import { parseSeconds } from '../timeout-option.ts'
 
 type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly notary?: string

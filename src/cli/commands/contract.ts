@@ -1,12 +1,12 @@
 import type { Command } from 'commander'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
-import { ChainFault } from '../audit/chain-fault.ts'
-import { parseRpcUrl } from '../bundle-options.ts'
+import { ChainFault } from '../audit/chain.ts'
+import { readDeployerKey } from '../config.ts'
+import type { Deployment } from '../contract-deployment.ts'
 import { CliError } from '../exit-codes.ts'
+import { parseRpcUrl } from '../expected-evidence.ts'
+import { parseSeconds } from '../options.ts'
 import { printable } from '../printable.ts'
-import { parseSeconds } from '../timeout-option.ts'
-import { readDeployerKey } from './contract/config.ts'
-import type { Deployment } from './contract-deployment.ts'
 
 /** Fifteen of Ethereum's blocks. */
 const TIMEOUT_SECONDS_DEFAULT = 180
@@ -37,7 +37,7 @@ export function registerContract(program: Command): void {
 async function deploy({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
   const deployerKey = readDeployerKey()
   // It brings ethers, which takes longer to load than all other commands do.
-  const { deployContract } = await import('./contract-deployment.ts')
+  const { deployContract } = await import('../contract-deployment.ts')
   const tell = (line: string) => process.stderr.write(`${line}\n`)
   const rpc = createRpc({ url })
   try {

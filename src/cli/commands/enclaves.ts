@@ -3,9 +3,8 @@ import type { Command } from 'commander'
 import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withGateway } from '../open-operations.ts'
-import { printable } from '../printable.ts'
-import { textTable } from '../text-table.ts'
+import { withGateway } from '../operations.ts'
+import { printable, textTable } from '../printable.ts'
 
 /** How often a wait looks. */
 const POLL_MS = 500

@@ -1,10 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { readBundle } from '../evidence/read-evidence.ts'
 import { CliError } from '../exit-codes.ts'
+import { readSource, writeOutput } from '../files.ts'
 import { chooseKey } from '../gateway-key.ts'
-import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../gateway-options.ts'
-import { readBundle } from '../read-bundle.ts'
-import { readSource } from '../read-source.ts'
-import { writeOutput } from '../write-output.ts'
+import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../options.ts'
 
 type EvidenceOptions = GatewayOptions & { readonly output?: string }
 

@@ -3,9 +3,8 @@ import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/authentic
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
 import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withOperations } from '../open-operations.ts'
-import { printable } from '../printable.ts'
-import { textTable, timeCell } from '../text-table.ts'
+import { withOperations } from '../operations.ts'
+import { printable, textTable, timeCell } from '../printable.ts'
 
 type CreateOptions = {
   readonly account: string

@@ -6,8 +6,7 @@ import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { measureEif } from '../../../attestation/eif/measure-eif.ts'
 import type { EifReport } from '../../../attestation/eif/report.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import { readFileChunks } from '../file-chunks.ts'
-import { NODE_DIGESTS } from '../node-digests.ts'
+import { NODE_DIGESTS, readFileChunks } from '../measure-image.ts'
 import { printable } from '../printable.ts'
 
 /** Adds `measure IMAGE.eif [--json]`. Exit code 0 for an image that can be measured, 1 for another, 2 for usage. */

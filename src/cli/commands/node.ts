@@ -19,10 +19,10 @@ import {
   addBackendOptions,
   addNodeIdOption,
   type NodeOptions,
+  printMembers,
   toAccessVariables,
   toVariables,
-} from '../node-options.ts'
-import { printMembers } from '../node-report.ts'
+} from '../node-actions.ts'
 import { printable } from '../printable.ts'
 
 /** Adds `node run | create | status | stats | benchmark`, for whoever contributes a machine. */

@@ -9,10 +9,9 @@ import {
 } from '../../../attestation/evidence/redact-bundle.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { readBundle } from '../evidence/read-evidence.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import { readBundle } from '../read-bundle.ts'
-import { readSource } from '../read-source.ts'
-import { writeOutput } from '../write-output.ts'
+import { readSource, writeOutput } from '../files.ts'
 
 type RedactOptions = { readonly request?: boolean; readonly response?: boolean; readonly output?: string }
 

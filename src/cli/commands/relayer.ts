@@ -2,9 +2,8 @@ import type { Command } from 'commander'
 import { formatEther } from 'ethers'
 import type { RelayerDescription } from '../../api/control-operations.ts'
 import { readCliConfig } from '../config.ts'
-import { withGateway } from '../open-operations.ts'
-import { printable } from '../printable.ts'
-import { textTable, timeCell } from '../text-table.ts'
+import { withGateway } from '../operations.ts'
+import { printable, textTable, timeCell } from '../printable.ts'
 
 /** Adds `relayer`, for the operator of a gateway that runs. */
 export function registerRelayer(program: Command): void {

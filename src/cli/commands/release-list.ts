@@ -11,10 +11,18 @@ import {
 } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { printable } from '../printable.ts'
-import { addRelease, changeRelease, EMPTY_LIST, issueList, parseListTime } from '../release/edit-list.ts'
-import { readReleaseFile, readUnsignedList, writeReleaseFile } from '../release/release-file.ts'
-import { readSecretKey } from '../release/release-keys.ts'
-import { addReleaseTrustOptions, type ReleaseOptions, readReleaseTrust } from '../release/release-options.ts'
+import {
+  addReleaseTrustOptions,
+  type ReleaseOptions,
+  readReleaseTrust,
+} from '../release/accepted-releases.ts'
+import {
+  readReleaseFile,
+  readSecretKey,
+  readUnsignedList,
+  writeReleaseFile,
+} from '../release/release-files.ts'
+import { addRelease, changeRelease, EMPTY_LIST, issueList, parseListTime } from '../release/release-list.ts'
 import { checkSignaturesHold } from '../release/release-report.ts'
 
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }

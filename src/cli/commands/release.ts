@@ -4,10 +4,19 @@ import type { Release } from '../../../attestation/release/release.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { printable } from '../printable.ts'
-import { parseListTime } from '../release/edit-list.ts'
-import { readReleaseFile, readUnsignedRelease, writeReleaseFile } from '../release/release-file.ts'
-import { createKeyFiles, readSecretKey } from '../release/release-keys.ts'
-import { addReleaseTrustOptions, type ReleaseOptions, readReleaseTrust } from '../release/release-options.ts'
+import {
+  addReleaseTrustOptions,
+  type ReleaseOptions,
+  readReleaseTrust,
+} from '../release/accepted-releases.ts'
+import {
+  createKeyFiles,
+  readReleaseFile,
+  readSecretKey,
+  readUnsignedRelease,
+  writeReleaseFile,
+} from '../release/release-files.ts'
+import { parseListTime } from '../release/release-list.ts'
 import {
   checkSignaturesHold,
   judgeReleaseFile,

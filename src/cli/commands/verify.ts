@@ -8,18 +8,6 @@ import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/js
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import { demandsAttestation, readAttestationPolicy } from '../attestation-options.ts'
-import {
-  addBundleOptions,
-  type BundleOptions,
-  bundleOnlyOptions,
-  completeBundlePolicy,
-} from '../bundle-options.ts'
-import { isAccepted, printBundleJson, printBundleText } from '../bundle-report.ts'
-import { fetchChainFacts } from '../chain-facts.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import { chooseKey } from '../gateway-key.ts'
-import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../gateway-options.ts'
 import {
   compareKept,
   fillRecord,
@@ -27,14 +15,24 @@ import {
   type KeptOptions,
   keptOf,
   readKeptFiles,
-} from '../kept-exchange.ts'
-import { readBundle } from '../read-bundle.ts'
-import { isUrl, readSource } from '../read-source.ts'
-import { readInput, type Subject } from '../read-subjects.ts'
+} from '../evidence/kept-exchange.ts'
+import { readBundle, readInput, type Subject } from '../evidence/read-evidence.ts'
+import { fetchChainFacts, isAccepted, printBundleJson, printBundleText } from '../evidence/verify-bundle.ts'
+import { printJson, printText, type SubjectReport, verifySubject } from '../evidence/verify-record.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import {
+  addBundleOptions,
+  type BundleOptions,
+  bundleOnlyOptions,
+  completeBundlePolicy,
+  demandsAttestation,
+  readAttestationPolicy,
+  readRevocationLists,
+} from '../expected-evidence.ts'
+import { isUrl, readSource } from '../files.ts'
+import { chooseKey } from '../gateway-key.ts'
+import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../options.ts'
 import { createListingVerifier, type ListingVerifier } from '../revocation/listing-verifier.ts'
-import { readRevocationLists } from '../revocation/read-lists.ts'
-import { printJson, printText, type SubjectReport } from '../verify-report.ts'
-import { verifySubject } from '../verify-subject.ts'
 
 type VerifyOptions = BundleOptions & GatewayOptions & KeptOptions & { readonly json?: boolean }
 

@@ -13,7 +13,7 @@ import {
 } from '../../../attestation/release/release-signatures.ts'
 import { CliError } from '../exit-codes.ts'
 import { printable } from '../printable.ts'
-import type { ReleaseFile } from './release-file.ts'
+import type { ReleaseFile } from './release-files.ts'
 
 /** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
 export type SignerFacts = {

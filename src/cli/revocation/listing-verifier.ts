@@ -3,9 +3,7 @@ import { AttestationError } from '../../../attestation/nitro/attestation-error.t
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { findListOfChain, type ListOfChain } from './list-of-chain.ts'
-import type { ParsedList } from './parse-list.ts'
-import { RevocationListError } from './revocation-list-error.ts'
+import { findListOfChain, type ListOfChain, type ParsedList, RevocationListError } from './revocation-list.ts'
 
 /**
  * Most chains that are remembered with what each list says of them. Enclaves of one host share

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CONTROL_FILE, type ServedOperations } from '../../../src/api/control-operations.ts'
 import { CONTROL_BODY_BYTES_MAX, openControl, openControlAt } from '../../../src/api/control-server.ts'
-import { ControlError, connectToGateway } from '../../../src/cli/control-client.ts'
+import { ControlError, connectToGateway } from '../../../src/cli/operations.ts'
 import { createEnclaveOperations, type EndpointDescription } from '../../../src/enclaves/enclave-pool.ts'
 import { makePrivateFolder, type PrivateFolder } from '../../../src/storage/data-folder.ts'
 

@@ -1,12 +1,14 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { readGatewaySettings } from '../../../src/cli/config.ts'
 import {
   type AttestationOptions,
+  type BundleOptions,
+  bundleOnlyOptions,
   demandsAttestation,
   readAttestationPolicy,
-} from '../../../src/cli/attestation-options.ts'
-import { type BundleOptions, bundleOnlyOptions, readBundlePolicy } from '../../../src/cli/bundle-options.ts'
-import { readGatewaySettings } from '../../../src/cli/config.ts'
-import { readExpectedReleases, readReleaseTrust } from '../../../src/cli/release/release-options.ts'
+  readBundlePolicy,
+} from '../../../src/cli/expected-evidence.ts'
+import { readExpectedReleases, readReleaseTrust } from '../../../src/cli/release/accepted-releases.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
   pcr: new Map([[0, new Uint8Array(48).fill(1)]]),

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CliError, EXIT_CODES } from '../../../src/cli/exit-codes.ts'
-import { readSource, type SourceOptions } from '../../../src/cli/read-source.ts'
+import { readSource, type SourceOptions } from '../../../src/cli/files.ts'
 
 let folder = ''
 let origin = ''

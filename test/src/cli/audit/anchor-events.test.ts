@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { RpcError } from '../../../../src/chain/rpc.ts'
-import { readEventPages } from '../../../../src/cli/audit/anchor-events.ts'
-import { ChainFault } from '../../../../src/cli/audit/chain-fault.ts'
+import { ChainFault, readEventPages } from '../../../../src/cli/audit/chain.ts'
 import { CONTRACT } from '../../../support/affidavit-contract.ts'
 
 const contract = `0x${'c0'.repeat(20)}`

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type RpcCall, RpcError, type RpcReply } from '../../../../src/chain/rpc.ts'
-import { ChainFault } from '../../../../src/cli/audit/chain-fault.ts'
-import { CHAIN_ATTEMPTS_MAX, openChainSource } from '../../../../src/cli/audit/chain-source.ts'
+import { CHAIN_ATTEMPTS_MAX, ChainFault, openChainSource } from '../../../../src/cli/audit/chain.ts'
 
 const hashOf = (at: number) => `0x${at.toString(16).padStart(64, '0')}`
 const ADDRESS = `0x${'ab'.repeat(20)}`

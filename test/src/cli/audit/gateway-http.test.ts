@@ -1,10 +1,10 @@
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { GatewayFault } from '../../../../src/cli/audit/gateway-fault.ts'
 import {
   ATTEMPTS_MAX,
   BACK_OFF_MAX_MS,
+  GatewayFault,
   type GatewayHttp,
   openGatewayHttp,
   SLOW_ATTEMPTS_MAX,

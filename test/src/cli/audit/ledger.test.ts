@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { AUDIT_CHECKS, FINDINGS_PER_CODE_MAX } from '../../../../src/cli/audit/findings.ts'
-import { openLedger } from '../../../../src/cli/audit/ledger.ts'
+import { AUDIT_CHECKS, FINDINGS_PER_CODE_MAX, openLedger } from '../../../../src/cli/audit/findings.ts'
 
 const where = { where: 'leaf 1', message: 'm' }
 const outcomeOf = (ledger: ReturnType<typeof openLedger>, name: string) =>

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { NonceSet } from '../../../../src/cli/audit/nonce-set.ts'
-import { openPayers, WrittenPayersForm } from '../../../../src/cli/audit/payers.ts'
+import { NonceSet, openPayers, WrittenPayersForm } from '../../../../src/cli/audit/relayers.ts'
 
 const gaps = (nonces: readonly number[], end: number) => {
   const set = new NonceSet()

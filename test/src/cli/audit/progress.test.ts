@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { createAuditProgress, LINE_INTERVAL_MS } from '../../../../src/cli/audit/progress.ts'
+import { createAuditProgress, LINE_INTERVAL_MS } from '../../../../src/cli/audit/audit-report.ts'
 
 function openStream(isTTY: boolean) {
   const stream = Object.assign(new PassThrough(), {

@@ -8,7 +8,7 @@ import {
   issueList,
   LIST_SKEW_MS_MAX,
   parseListTime,
-} from '../../../../src/cli/release/edit-list.ts'
+} from '../../../../src/cli/release/release-list.ts'
 import { buildEntry, buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
 
 const current = buildEntry()

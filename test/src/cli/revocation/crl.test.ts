@@ -9,10 +9,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { parseCertificate } from '../../../../attestation/nitro/certificate.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
 import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
-import { findListOfChain } from '../../../../src/cli/revocation/list-of-chain.ts'
-import { parseLists } from '../../../../src/cli/revocation/parse-list.ts'
-import { LISTS_BYTES_MAX } from '../../../../src/cli/revocation/read-lists.ts'
-import { RevocationListError } from '../../../../src/cli/revocation/revocation-list-error.ts'
+import { LISTS_BYTES_MAX } from '../../../../src/cli/expected-evidence.ts'
+import {
+  findListOfChain,
+  parseLists,
+  RevocationListError,
+} from '../../../../src/cli/revocation/revocation-list.ts'
 import {
   authorityConstraints,
   extension,

@@ -1,0 +1,279 @@
+import { encodeHex, equalBytes, HASH_BYTES } from '../../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
+import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
+import type { Ledger } from './findings.ts'
+import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import { reasonAgainst, type Samples } from './tree.ts'
+
+/** A head with its notary's signature (65 bytes). */
+export type SignedHead = TreeHead & { readonly signature: Uint8Array }
+
+/** Who signs the heads of a log, and for where. */
+export type Signer = { readonly notary: string; readonly domain: LogDomain }
+
+/** Whether the notary signed the head, for its chain and contract. */
+export function isSigned(head: SignedHead, { notary, domain }: Signer): boolean {
+  try {
+    verifyTreeHead({ domain, head, signature: head.signature, notary }, recoverPoint)
+    return true
+  } catch (fault) {
+    if (fault instanceof FormatError || fault instanceof ProofError) return false
+    throw fault
+  }
+}
+
+/** A head in words, with its signature: two of one size and different roots are a proof that anyone can check. */
+export function describeHead({ size, root, signature }: SignedHead): string {
+  return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
+}
+
+/** Judges the heads of a log as they are served, in order. */
+export type HeadJudge = {
+  /** The newest head that was accepted. */
+  newest(): SignedHead | null
+  /**
+   * Whether a head is signed and follows those before. One that is not takes no further part: an unsigned head binds
+   * nobody, and one that is no larger shows nothing that the larger one does not.
+   */
+  accept(head: SignedHead, where: string): boolean
+}
+
+/** Gives a judge that goes on from `newest`. Heads that it accepts go into the index. */
+export function createHeadJudge(
+  signer: Signer,
+  given: { readonly ledger: Ledger; readonly index: HeadIndex; readonly newest: SignedHead | null },
+): HeadJudge {
+  const { ledger, index } = given
+  let newest = given.newest
+
+  return {
+    newest: () => newest,
+    accept(head, where) {
+      if (!isSigned(head, signer)) {
+        ledger.find('head_signature_invalid', {
+          where,
+          message: `expected the signature of ${signer.notary} on the head of ${describeHead(head)}`,
+        })
+        return false
+      }
+      ledger.pass('head signatures')
+      if (newest === null ? head.size === 0 : head.size <= newest.size) {
+        refuse(head, where)
+        return false
+      }
+      ledger.pass('growth')
+      newest = { size: head.size, root: head.root, signature: head.signature }
+      index.add(newest)
+      return true
+    },
+  }
+
+  function refuse(head: SignedHead, where: string): void {
+    const known = index.compare(head)
+    if (known === 'other')
+      reportEquivocation(ledger, where, [
+        describeHead(head),
+        `root ${rootAt(head.size)}, signed and served before`,
+      ])
+    else if (known === 'same')
+      ledger.find('head_reused', {
+        where,
+        message: `the head of size ${head.size} was served before, and stands here in place of one over ${newest?.size}`,
+      })
+    else
+      ledger.find('sizes_not_growing', {
+        where,
+        message: `expected a head of more than ${newest?.size ?? 0} leaves, got one of ${head.size}`,
+      })
+  }
+
+  function rootAt(size: number): string {
+    const root = index.rootAt(size)
+    return root === null ? 'unknown' : encodeHex(root)
+  }
+}
+
+/** Notes that a notary signed two histories. `heads` describes both. */
+export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
+  ledger.find('equivocation', {
+    where,
+    message: `the notary stands by two histories: ${heads.join('; against: ')}`,
+  })
+}
+
+/** Bytes that one head takes: a million of them are 40 MB. */
+const ENTRY_BYTES = 8 + HASH_BYTES
+
+/** Heads of growing size, packed: what was walked so far, to compare other heads with. */
+export class HeadIndex {
+  private entries = new Uint8Array(1024 * ENTRY_BYTES)
+  private view = new DataView(this.entries.buffer)
+  private count = 0
+  private readonly knownFrom: number
+
+  /** All heads of at least `knownFrom` leaves will be added, up to the largest one. */
+  constructor(knownFrom: number) {
+    this.knownFrom = knownFrom
+  }
+
+  /** Whether a head of this size would be here, if it were one of the walk. */
+  covers(size: number): boolean {
+    return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
+  }
+
+  /** Adds a head that is larger than all before. */
+  add({ size, root }: TreeHead): void {
+    if (this.count > 0 && size <= this.sizeAt(this.count - 1))
+      throw new RangeError(`expected a size over ${this.sizeAt(this.count - 1)}, got ${size}`)
+    const offset = this.count * ENTRY_BYTES
+    if (offset === this.entries.length) this.grow()
+    this.view.setFloat64(offset, size)
+    this.entries.set(root, offset + 8)
+    this.count++
+  }
+
+  /** Whether the head is one of these (`same`), another one of the same size (`other`), or of a size that none has. */
+  compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
+    const known = this.rootAt(size)
+    if (known === null) return 'unknown'
+    return equalBytes(known, root) ? 'same' : 'other'
+  }
+
+  /** Root of the head of this size, or null. */
+  rootAt(size: number): Uint8Array | null {
+    let low = 0
+    let high = this.count - 1
+    while (low <= high) {
+      const middle = Math.floor((low + high) / 2)
+      const found = this.sizeAt(middle)
+      if (found === size) return this.entries.slice(middle * ENTRY_BYTES + 8, (middle + 1) * ENTRY_BYTES)
+      if (found < size) low = middle + 1
+      else high = middle - 1
+    }
+    return null
+  }
+
+  private sizeAt(at: number): number {
+    return this.view.getFloat64(at * ENTRY_BYTES)
+  }
+
+  private grow(): void {
+    const entries = new Uint8Array(this.entries.length * 2)
+    entries.set(this.entries)
+    this.entries = entries
+    this.view = new DataView(entries.buffer)
+  }
+}
+
+type Given = { readonly gateway: Gateway; readonly ledger: Ledger }
+
+/**
+ * Whether the log still is the one of the last audit, whose newest head is `saved`: the gateway serves that head, has no
+ * fewer leaves, and proves that its newest head goes on from there. Throws GatewayFault.
+ */
+export async function auditResumption(
+  log: ServedLog,
+  saved: SignedHead,
+  { gateway, ledger }: Given,
+): Promise<boolean> {
+  const report = (message: string): false => {
+    const told = `${message}; the last audit found ${describeHead(saved)}`
+    ledger.find('history_rewritten', { where: `head ${saved.size}`, message: told })
+    return false
+  }
+  if (log.size < saved.size) return report(`the log has ${log.size} leaves`)
+  const served = await gateway.fetchHead(log.notary, saved.size)
+  if (served === null) return report('the gateway serves no head of that size')
+  if (!equalBytes(served.root, saved.root)) return report(`the gateway serves ${describeHead(served)}`)
+  const { head } = log
+  if (head !== null && head.size > saved.size && isSigned(head, log)) {
+    const reason = await reasonAgainst(async () => {
+      const path = await gateway.fetchConsistency(log.notary, saved.size, head.size)
+      verifyConsistency({ first: saved, second: head, path })
+    })
+    if (reason !== null)
+      return report(`the newest head, ${describeHead(head)}, does not go on from there (${reason})`)
+  }
+  ledger.pass('one history')
+  return true
+}
+
+/**
+ * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What is signed must be the
+ * same for every question. `newest`: the last head of the walk, null when there is none. Gives what the log is now. Throws GatewayFault.
+ */
+export async function auditConstancy(
+  log: ServedLog,
+  given: Given & {
+    readonly index: HeadIndex
+    readonly samples: Samples
+    readonly newest: SignedHead | null
+    /** The largest head that was served as confirmed on the chain: no reorganisation takes that back. */
+    readonly confirmedSize: number
+  },
+): Promise<ServedLog> {
+  const { gateway, ledger, index, samples, confirmedSize } = given
+  if (log.head !== null) compareHead(log.head, log, { ledger, index, where: 'newest head of the log' })
+  for (const { size } of samples.heads()) {
+    const served = await gateway.fetchHead(log.notary, size)
+    if (served !== null) compareHead(served, log, { ledger, index, where: `head ${size}, asked again` })
+    else
+      ledger.find('head_missing', {
+        where: `head ${size}`,
+        message: `the head of size ${size} was served, and is not when it is asked for again`,
+      })
+  }
+  const later = await gateway.fetchLog(log.notary)
+  if (later.size < log.size)
+    ledger.find('history_rewritten', {
+      where: 'log',
+      message: `the log had ${log.size} leaves when the audit began, and has ${later.size} at its end`,
+    })
+  if ((later.head?.size ?? 0) < confirmedSize)
+    ledger.find('head_reused', {
+      where: 'newest head of the log',
+      message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, and serves one of ${confirmedSize}`,
+    })
+  if (later.head !== null) await auditNewest(later.head, log, given)
+  return later
+}
+
+/** The head that is newest now may be one of the walk, or go on from it. */
+async function auditNewest(
+  head: ServedHead,
+  log: ServedLog,
+  given: Given & { readonly index: HeadIndex; readonly newest: SignedHead | null },
+): Promise<void> {
+  const { gateway, ledger, newest } = given
+  const where = 'newest head of the log, at the end'
+  if (newest === null) {
+    if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+    return
+  }
+  if (head.size <= newest.size) return compareHead(head, log, { ...given, where })
+  const reason = await reasonAgainst(async () => {
+    const path = await gateway.fetchConsistency(log.notary, newest.size, head.size)
+    verifyConsistency({ first: newest, second: head, path })
+  })
+  if (reason === null) ledger.pass('one history')
+  else if (isSigned(head, log)) reportEquivocation(ledger, where, [describeHead(head), describeHead(newest)])
+  else ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+}
+
+function compareHead(
+  head: ServedHead,
+  log: ServedLog,
+  { ledger, index, where }: { readonly ledger: Ledger; readonly index: HeadIndex; readonly where: string },
+): void {
+  const known = index.compare(head)
+  if (known === 'same') ledger.pass('one history')
+  else if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+  else if (known === 'other') {
+    const root = index.rootAt(head.size)
+    const before = root === null ? 'unknown' : encodeHex(root)
+    reportEquivocation(ledger, where, [describeHead(head), `root ${before}, signed and served before`])
+  } else if (index.covers(head.size))
+    ledger.find('head_missing', { where, message: `the list of heads lacks ${describeHead(head)}` })
+}

@@ -1,0 +1,351 @@
+import { hash } from 'node:crypto'
+import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import { findExpectedCode } from '../../../attestation/evidence/document-checks.ts'
+import { type HeadAttestation, parseHeadAttestation } from '../../../attestation/evidence/head-attestation.ts'
+import { expectsCode } from '../../../attestation/evidence/policy.ts'
+import {
+  type BootStatementCheckName,
+  verifyBootStatement,
+} from '../../../attestation/evidence/verify-boot-statement.ts'
+import {
+  type HeadAttestationCheckName,
+  type HeadAttestationReport,
+  verifyHeadAttestation,
+} from '../../../attestation/evidence/verify-head-attestation.ts'
+import type { Json } from '../../../attestation/json/value.ts'
+import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
+import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
+import type { Release } from '../../../attestation/release/release.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
+import type { ChainBlock, ChainSource } from './chain.ts'
+import type { AuditScope } from './expectations.ts'
+import type { FindingCode, Ledger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import { isoOf } from './records.ts'
+
+/** Documents that are remembered: an enclave renews its own every few hours. */
+export const DOCUMENTS_MAX = 1_000
+
+/** What is wrong with a document. */
+export type DocumentFault = { readonly code: FindingCode; readonly message: string }
+
+/** What one attestation document says, judged once. */
+export type DocumentVerdict = {
+  /** SHA-256 of the document, hex. */
+  readonly digest: string
+  readonly faults: readonly DocumentFault[]
+  /** The release that the document is of; null when none is expected, or it is faulty. */
+  readonly release: Release | null
+  /** When completions may finish under it, Unix milliseconds; null when it is not genuine. */
+  readonly validMs: { readonly from: number; readonly to: number } | null
+}
+
+/** Judges the documents of one log's records, each once. `decode` is the library's, but remembers. */
+export type DocumentJudge = {
+  decode(document: Uint8Array): AttestationDocument
+  judge(base64: string): Promise<DocumentVerdict>
+}
+
+/** Gives a judge for the documents of `log`. */
+export function createDocumentJudge(
+  log: ServedLog,
+  given: { readonly scope: AuditScope; readonly verifier: AttestationVerifier },
+): DocumentJudge {
+  const verdicts = new Map<string, Promise<DocumentVerdict>>()
+  const decoded = new Map<string, AttestationDocument>()
+  return {
+    decode: (document) =>
+      remember(decoded, hash('sha256', document), () => decodeAttestationPayload(document)),
+    judge: (base64) => remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, log, given)),
+  }
+}
+
+function remember<Value>(known: Map<string, Value>, key: string, make: () => Value): Value {
+  const value = known.get(key) ?? make()
+  known.set(key, value)
+  const [oldest] = known.keys()
+  if (known.size > DOCUMENTS_MAX && oldest !== undefined) known.delete(oldest)
+  return value
+}
+
+async function judgeDocument(
+  base64: string,
+  log: ServedLog,
+  { scope, verifier }: { readonly scope: AuditScope; readonly verifier: AttestationVerifier },
+): Promise<DocumentVerdict> {
+  const { roots, allowDebug, revoked } = scope.policy
+  const bytes = decodeBase64(base64)
+  const digest = hash('sha256', bytes)
+  const policy = {
+    measurements: 'any',
+    mode: 'historical',
+    ...(roots && { roots }),
+    ...(allowDebug !== undefined && { allowDebug }),
+    ...(revoked && { revoked }),
+  } as const
+  try {
+    const facts = await verifier.verify(bytes, policy, new Date(0))
+    const endMs = Math.min(...facts.certificates.map(({ notAfterMs }) => notAfterMs))
+    const document = decodeAttestationPayload(bytes)
+    const code = compareMeasurements(document, scope)
+    return {
+      digest,
+      faults: [...compareConfiguration(document, log), ...code.faults],
+      release: code.release,
+      validMs: { from: facts.timestampMs - FUTURE_SKEW_MS_DEFAULT, to: endMs },
+    }
+  } catch (fault) {
+    if (!(fault instanceof AttestationError)) throw fault
+    const message = `${fault.code}: ${fault.message}`
+    return { digest, faults: [{ code: 'attestation_invalid', message }], release: null, validMs: null }
+  }
+}
+
+function compareConfiguration(document: AttestationDocument, log: ServedLog): readonly DocumentFault[] {
+  const digest = digestBootConfiguration(log.bootConfiguration)
+  if (document.userData !== null && equalBytes(document.userData, digest)) return []
+  const message = `the document does not name the log's boot configuration, ${encodeHex(digest)}`
+  return [{ code: 'configuration_mismatch', message }]
+}
+
+function compareMeasurements(
+  document: AttestationDocument,
+  { policy }: AuditScope,
+): Pick<DocumentVerdict, 'faults' | 'release'> {
+  try {
+    return { faults: [], release: findExpectedCode(document, policy)?.release ?? null }
+  } catch (fault) {
+    if (!(fault instanceof AttestationError)) throw fault
+    return { faults: [{ code: 'measurements_unexpected', message: fault.message }], release: null }
+  }
+}
+
+/** A head attestation that holds, and when its document was made, Unix milliseconds. */
+export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
+
+/** Checks the head attestations of one log, in the order in which they are served. */
+export type AttestationAudit = {
+  /** Those of a page that hold, by size. Throws GatewayFault when one does not belong to the page. */
+  check(page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]>
+}
+
+/** Sizes of a page: over `after` (null: all) up to `through` (null: all). */
+export type PageReach = { readonly after: number | null; readonly through: number | null }
+
+/** Gives the audit of the head attestations of `log`. */
+export function createAttestationAudit(
+  log: ServedLog,
+  given: {
+    readonly ledger: Ledger
+    readonly scope: AuditScope
+    readonly chain: ChainSource | null
+    readonly verifier: AttestationVerifier
+  },
+): AttestationAudit {
+  const { ledger, scope, chain, verifier } = given
+  let newest: AttestedHead | null = null
+
+  async function checkOne(json: Json, blocks: Blocks | null): Promise<AttestedHead | null> {
+    const attestation = parse(json, ledger)
+    if (attestation === null) return null
+    const where = `attestation of size ${attestation.size}`
+    const block = blocks?.byNumber.get(attestation.block_number) ?? null
+    const context = {
+      attestations: verifier,
+      ...(blocks && {
+        chain: { chainId: blocks.chainId, newestBlock: blocks.newest, blockHash: block?.hash ?? null },
+      }),
+    }
+    const report = await verifyHeadAttestation(json, log, scope.policy, context)
+    reportFaults(report, where, ledger)
+    if (report.facts === null) return null
+    const attested = { ...attestation, timestampMs: report.facts.timestampMs }
+    if (expectsCode(scope.policy)) ledger.pass('measurements')
+    if (report.facts.release) ledger.note('measurements', nameRelease(report.facts.release))
+    if (chain !== null) checkBlockTime(attested, block, { where, ledger })
+    checkOrder(attested, where)
+    return attested
+  }
+
+  /** More leaves come later; whoever shows an older document for them turned time around. */
+  function checkOrder(attested: AttestedHead, where: string): void {
+    if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
+      ledger.find('head_attestation_order', {
+        where,
+        message: `made ${isoOf(attested.timestampMs)}, before the one of size ${newest.size}, made ${isoOf(newest.timestampMs)}`,
+      })
+    newest = attested
+  }
+
+  return {
+    async check(page, reach) {
+      // Once the walk is past a size, there is no tree left to compare it with.
+      for (const json of page) checkPlace(tryParse(json), reach)
+      const blocks = chain === null ? null : await fetchBlocks(page, chain)
+      const held: AttestedHead[] = []
+      for (const json of page) {
+        const attested = await checkOne(json, blocks)
+        if (attested !== null) held.push(attested)
+      }
+      return held.sort((one, other) => one.size - other.size)
+    },
+  }
+}
+
+function checkPlace(attestation: HeadAttestation | null, { after, through }: PageReach): void {
+  if (attestation === null) return
+  const { size } = attestation
+  if (size > (after ?? -1) && (through === null || size <= through)) return
+  throw new GatewayFault('answer_invalid', {
+    where: `heads after ${after ?? 'none'}`,
+    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got one of size ${size}`,
+  })
+}
+
+type Blocks = {
+  readonly chainId: number
+  readonly newest: number
+  readonly byNumber: ReadonlyMap<number, ChainBlock>
+}
+
+async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<Blocks> {
+  const numbers = new Set(page.flatMap((json) => tryParse(json)?.block_number ?? []))
+  const byNumber = numbers.size === 0 ? new Map() : await chain.fetchBlocks([...numbers])
+  return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
+}
+
+/** Which finding a failed check is. Those not named here mean that the attestation is none. */
+const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
+  'attestation document': 'attestation_invalid',
+  'attestation key': 'attestation_swapped',
+  head: 'head_attestation_mismatch',
+  'block hash': 'head_attestation_mismatch',
+  measurements: 'measurements_unexpected',
+  'expected configuration': 'configuration_unexpected',
+  'block on chain': 'head_attestation_block',
+}
+
+function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  const foreign = failed.filter(({ name }) => name === 'attestation key')
+  // Of a document of another key, nothing else can be right.
+  const told = foreign.length > 0 ? foreign : failed
+  const byCode = Map.groupBy(told, ({ name }) => CODES[name] ?? 'head_attestation_invalid')
+  for (const [code, of] of byCode) {
+    const message = of.map(({ name, detail }) => `${name}: ${detail}`).join('; ')
+    ledger.find(code, { where, message })
+  }
+}
+
+function checkBlockTime(
+  { timestampMs, block_number: number }: AttestedHead,
+  block: ChainBlock | null,
+  { where, ledger }: { readonly where: string; readonly ledger: Ledger },
+): void {
+  if (block === null) return
+  const isAfter = timestampMs + FUTURE_SKEW_MS_DEFAULT >= block.timestamp * 1000
+  if (isAfter) ledger.pass('blocks of attestations')
+  else
+    ledger.find('head_attestation_block', {
+      where,
+      message: `made ${isoOf(timestampMs)}, before block ${number}, which is of ${isoOf(block.timestamp * 1000)}`,
+    })
+}
+
+function parse(json: Json, ledger: Ledger): HeadAttestation | null {
+  const attestation = tryParse(json)
+  if (attestation === null)
+    ledger.find('head_attestation_invalid', {
+      where: 'heads',
+      message: 'an entry that is no head attestation',
+    })
+  return attestation
+}
+
+function tryParse(json: Json): HeadAttestation | null {
+  try {
+    return parseHeadAttestation(json)
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}
+
+/** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
+const NAMED_HEADS_MAX = 100_000
+
+/** Heads that enclaves were shown when they began, each once. */
+export type NamedHeads = {
+  /** `by`: notary of the enclave that states it. */
+  add(head: BootHead, by: string): void
+  list(): readonly NamedHead[]
+  /** Whether there were more than NAMED_HEADS_MAX. */
+  isCut(): boolean
+}
+
+/** A head that an enclave was shown. `by`: notary of that enclave. */
+export type NamedHead = BootHead & { readonly by: string }
+
+/** Gives an empty collection. */
+export function collectNamedHeads(): NamedHeads {
+  const heads = new Map<string, NamedHead>()
+  let isCut = false
+  return {
+    add(head, by) {
+      const key = `${head.notary} ${head.size} ${head.root}`
+      if (heads.has(key)) return
+      if (heads.size < NAMED_HEADS_MAX) heads.set(key, { ...head, by })
+      else isCut = true
+    },
+    list: () => [...heads.values()],
+    isCut: () => isCut,
+  }
+}
+
+/**
+ * Which finding a failed check is. Those not named here mean that the statement is none of this
+ * log.
+ */
+const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
+  'attestation document': 'attestation_invalid',
+  'attestation key': 'attestation_swapped',
+  measurements: 'measurements_unexpected',
+  'expected configuration': 'configuration_unexpected',
+}
+
+/**
+ * Checks what the enclave of a log stated before its first leaf, and notes the heads that it names.
+ * Throws GatewayFault.
+ */
+export async function auditBootStatement(
+  log: ServedLog,
+  given: {
+    readonly gateway: Pick<Gateway, 'fetchBootStatement'>
+    readonly ledger: Ledger
+    readonly scope: AuditScope
+    readonly verifier: AttestationVerifier
+    readonly named: NamedHeads
+  },
+): Promise<void> {
+  const { gateway, ledger, scope, verifier, named } = given
+  const json = await gateway.fetchBootStatement(log.notary)
+  if (json === null) return ledger.lack('boot statement', 'the gateway serves none')
+  const context = { attestations: verifier, recover: recoverPoint }
+  const { checks, facts } = await verifyBootStatement(json, log, scope.policy, context)
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  const byCode = Map.groupBy(failed, ({ name }) => BOOT_CODES[name] ?? 'boot_statement_invalid')
+  for (const [code, of] of byCode) {
+    const message = of.map(({ name, detail }) => `${name}: ${detail}`).join('; ')
+    ledger.find(code, { where: 'boot statement', message })
+  }
+  if (facts === null) return ledger.skip('boot statement', 'the one that is served is not genuine')
+  ledger.pass('boot statement')
+  for (const head of facts.heads) named.add(head, log.notary)
+}

@@ -1,0 +1,347 @@
+import type { PointRecovery } from '../../../attestation/account.ts'
+import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { expectsCode } from '../../../attestation/evidence/policy.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
+import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { recoverPoint } from '../../verified/check-batch.ts'
+import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
+import type { DocumentJudge, DocumentVerdict } from './documents.ts'
+import type { AuditScope } from './expectations.ts'
+import type { Ledger } from './findings.ts'
+import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import { readAhead } from './log-walk.ts'
+
+/** Checks the records of one log, one after the other. */
+export type RecordAudit = {
+  /** `leafHash`: of the leaf list, null when that could not be read. `head`: the first one that covers the leaf. */
+  check(
+    record: Json | null,
+    leaf: { readonly index: number; readonly leafHash: Uint8Array | null; readonly head: ServedHead },
+  ): Promise<void>
+  readonly timeline: Timeline
+  /** SHA-256 (hex) of the document of the last record. */
+  newestDocument(): { readonly index: number; readonly digest: string } | null
+  /** Ends a gap that reaches up to here. */
+  finish(): void
+}
+
+/** Gives the audit of the records of `log`, going on from `bracket`. */
+export function createRecordAudit(
+  log: ServedLog,
+  given: {
+    readonly ledger: Ledger
+    readonly scope: AuditScope
+    readonly documents: DocumentJudge
+    readonly bracket: TimeBracket
+  },
+): RecordAudit {
+  const { ledger, scope, documents } = given
+  const recover = rememberRecoveries(recoverPoint)
+  const timeline = createTimeline(given.bracket, ledger)
+  const gaps = createGaps(ledger, scope)
+  let newestDocument: { readonly index: number; readonly digest: string } | null = null
+
+  async function checkDocument(record: JsonObject, receipt: Receipt): Promise<void> {
+    const where = `record ${receipt.index}`
+    const verdict = await documents.judge(String(memberOf(record, 'attestation')))
+    newestDocument = { index: receipt.index, digest: verdict.digest }
+    for (const { code, message } of verdict.faults) ledger.find(code, { where, message })
+    if (!isWithin(receipt.finished_at, verdict))
+      ledger.find('attestation_time', {
+        where,
+        message: `finished ${isoOf(receipt.finished_at)}, when its attestation document was not valid`,
+      })
+    if (verdict.faults.length > 0) return
+    ledger.pass('attestation documents')
+    if (expectsCode(scope.policy)) ledger.pass('measurements')
+    if (verdict.release) ledger.note('measurements', nameRelease(verdict.release))
+  }
+
+  return {
+    timeline,
+    async check(record, { index, leafHash, head }) {
+      if (record === null) {
+        gaps.miss(index)
+        return
+      }
+      gaps.end()
+      const where = `record ${index}`
+      const isWhole = reportFaults(record, { where, ledger, documents, recover })
+      const parts = readParts(record)
+      if (parts === null) return
+      const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
+      if (isWhole && isBound) ledger.pass('records')
+      timeline.passRecord(parts.receipt)
+      if (isWhole) await checkDocument(parts.record, parts.receipt)
+    },
+    newestDocument: () => newestDocument,
+    finish: gaps.end,
+  }
+}
+
+/** Records that are not given, one finding for each run of them. */
+function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
+  let gap: { readonly start: number; end: number } | null = null
+  return {
+    miss(index: number): void {
+      if (gap === null) gap = { start: index, end: index }
+      gap.end = index
+    },
+    end(): void {
+      if (gap === null) return
+      const { start, end } = gap
+      gap = null
+      const where = start === end ? `record ${start}` : `records ${start} to ${end}`
+      if (ownRecordsOnly) ledger.skip('records', 'the key sees its own records alone')
+      else
+        ledger.find('record_missing', {
+          where,
+          message: `${where}: leaves of the log that no record is given for`,
+        })
+    },
+  }
+}
+
+type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
+
+/** Reports what the record shows to be wrong with itself; whether there is nothing. */
+function reportFaults(
+  record: Json,
+  {
+    where,
+    ledger,
+    documents,
+    recover,
+  }: {
+    readonly where: string
+    readonly ledger: Ledger
+    readonly documents: DocumentJudge
+    readonly recover: PointRecovery
+  },
+): boolean {
+  const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
+  const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
+  const swapped = failed.find(({ name }) => name === 'attestation key')
+  if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
+  const others = failed.filter((check) => check !== swapped)
+  if (others.length > 0)
+    ledger.find('record_invalid', {
+      where,
+      message: others.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
+    })
+  return failed.length === 0
+}
+
+function readParts(record: Json): Parts | null {
+  try {
+    if (!isJsonObject(record)) return null
+    const receipt = parseReceipt(memberOf(record, 'receipt') ?? null)
+    return { record, receipt, proof: parseLogProof(memberOf(record, 'log') ?? null) }
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}
+
+/** Reports where the record is not the one of its leaf, log, head and anchor; whether it is. */
+function reportMismatches(
+  { record, receipt, proof }: Parts,
+  given: {
+    readonly where: string
+    readonly leafHash: Uint8Array | null
+    readonly head: ServedHead
+    readonly log: ServedLog
+    readonly ledger: Ledger
+  },
+): boolean {
+  const { where, leafHash, head, log, ledger } = given
+  const faults: string[] = []
+  if (leafHash !== null && !equalBytes(hashReceipt(receipt), leafHash))
+    faults.push('its receipt is not the leaf')
+  if (memberOf(record, 'public_key') !== `0x${encodeHex(log.publicKey)}`) faults.push('it names another key')
+  if (proof.chain_id !== log.domain.chainId || proof.contract !== log.domain.contract)
+    faults.push('it names another chain or contract')
+  if (faults.length > 0) ledger.find('record_mismatch', { where, message: faults.join('; ') })
+  const isSameHead = proof.size === head.size && proof.root === encodeHex(head.root)
+  if (!isSameHead) reportHead(proof, given)
+  const fault = isSameHead ? describeAnchorFault(record, head) : null
+  if (fault !== null) ledger.find('record_anchor_mismatch', { where, message: fault })
+  return faults.length === 0 && isSameHead && fault === null
+}
+
+/**
+ * What is wrong with the transactions that the record names; null when they are those of its head.
+ */
+function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
+  const [first = anchor.txHash] = anchor.replaces
+  if (memberOf(record, 'tx_hash') !== first)
+    return `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of its head, ${first}`
+  const again = memberOf(record, 'reanchored')
+  const isNamed = first === anchor.txHash || (isJsonArray(again) && again.includes(anchor.txHash))
+  return isNamed ? null : `expected reanchored to name the transaction of its head, ${anchor.txHash}`
+}
+
+function reportHead(
+  proof: LogProof,
+  {
+    where,
+    head,
+    log,
+    ledger,
+  }: { readonly where: string; readonly head: ServedHead; readonly log: ServedLog; readonly ledger: Ledger },
+): void {
+  const own = { size: proof.size, root: decodeHex(proof.root), signature: decodeHex(proof.signature) }
+  const isContradiction = own.size === head.size && isSigned(own, log)
+  if (isContradiction) reportEquivocation(ledger, where, [describeHead(own), describeHead(head)])
+  else
+    ledger.find('record_head_unserved', {
+      where,
+      message: `expected the head that covers its leaf, of size ${head.size}, got one of size ${own.size}`,
+    })
+}
+
+function isWithin(timeMs: number, { validMs }: DocumentVerdict): boolean {
+  return validMs === null || (timeMs >= validMs.from && timeMs <= validMs.to)
+}
+
+/** The records of one log, in the order of its leaves. */
+export type RecordReader = {
+  /** The record that says it is of this leaf, or null when the gateway does not give one. Ask for growing indexes. */
+  take(index: number): Promise<Json | null>
+  close(): Promise<void>
+}
+
+type Entry = { readonly index: number; readonly record: Json }
+
+/** Gives a reader of the records of the leaves [start, end), which holds two pages at a time. */
+export function openRecordReader(
+  gateway: Pick<Gateway, 'fetchRecords'>,
+  { notary, start, end }: { readonly notary: string; readonly start: number; readonly end: number },
+): RecordReader {
+  const pages = readAhead(readPages())
+  let entries: Entry[] = []
+  let isOver = false
+
+  async function* readPages(): AsyncGenerator<Entry[]> {
+    for (let position: number | null = start; position !== null && position < end; ) {
+      const { records, next } = await gateway.fetchRecords(notary, position)
+      yield indexRecords(records, { from: position, to: next ?? Number.POSITIVE_INFINITY, notary })
+      position = next
+    }
+  }
+
+  return {
+    async take(index) {
+      while (!isOver && (entries[0]?.index ?? -1) < index) {
+        entries.shift()
+        if (entries.length > 0) continue
+        const page = await pages.next()
+        isOver = page.done === true
+        entries = page.done === true ? [] : page.value
+      }
+      const [first] = entries
+      if (first?.index !== index) return null
+      entries.shift()
+      return first.record
+    },
+    close: async () => void (await pages.return(undefined)),
+  }
+}
+
+/** A page's records with the indexes they claim, which must grow and lie within the page. */
+function indexRecords(
+  records: readonly Json[],
+  { from, to, notary }: { readonly from: number; readonly to: number; readonly notary: string },
+): Entry[] {
+  let least = from
+  return records.map((record) => {
+    const receipt = isJsonObject(record) ? memberOf(record, 'receipt') : undefined
+    const index = isJsonObject(receipt) ? memberOf(receipt, 'index') : undefined
+    if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < least || index >= to)
+      throw new GatewayFault('answer_invalid', {
+        where: `/v1/log/${notary}/records?start=${from}`,
+        message: `expected a record of a leaf from ${least} on, got one of ${typeof index === 'number' ? index : 'none'}`,
+      })
+    least = index + 1
+    return { index, record }
+  })
+}
+
+/** Signatures that are remembered: all records under one head carry that head's, one after the other. */
+export const RECOVERIES_MAX = 64
+
+/** Gives `recover`, which remembers what it was asked last. The same digest and signature have the same signer. */
+export function rememberRecoveries(recover: PointRecovery): PointRecovery {
+  const known = new Map<string, Uint8Array>()
+  return (signed) => {
+    const key = `${encodeHex(signed.digest)}${encodeHex(signed.compact)}${signed.recoveryBit}`
+    const point = known.get(key) ?? recover(signed)
+    known.delete(key)
+    known.set(key, point)
+    const [oldest] = known.keys()
+    if (known.size > RECOVERIES_MAX && oldest !== undefined) known.delete(oldest)
+    return point
+  }
+}
+
+/** Between which moments, by head attestations, leaves were appended: Unix milliseconds. */
+export type TimeBracket = {
+  /** The newest time at which a record so far says it finished. */
+  readonly newestMs: number | null
+  /** Leaves from now on were appended after this. */
+  readonly notBeforeMs: number | null
+}
+
+/**
+ * Compares the times that records say with those at which the enclave attested its log. The enclave's clock is its host's,
+ * the attestation's is its security module's: a minute between them is no fault.
+ */
+export type Timeline = {
+  /** Records in the order of their leaves. */
+  passRecord(receipt: Receipt): void
+  /** The enclave attested that the leaves so far were there, and no more, at this time. */
+  passAttestation(timestampMs: number): void
+  bracket(): TimeBracket
+}
+
+/** Gives a timeline that goes on from `start`. */
+export function createTimeline(start: TimeBracket, ledger: Ledger): Timeline {
+  let { newestMs, notBeforeMs } = start
+  return {
+    passRecord({ index, finished_at: finishedMs }) {
+      if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
+        ledger.find('record_time', {
+          where: `record ${index}`,
+          message: `finished ${isoOf(finishedMs)}, it says, but was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
+        })
+      newestMs = Math.max(newestMs ?? 0, finishedMs)
+    },
+    passAttestation(timestampMs) {
+      if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
+        ledger.find('record_time', {
+          where: `attestation of ${isoOf(timestampMs)}`,
+          message: `a record says it finished ${isoOf(newestMs)}, after the enclave attested that it was there`,
+        })
+      notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
+    },
+    bracket: () => ({ newestMs, notBeforeMs }),
+  }
+}
+
+/** A time of the log, in words; also one that no date can be. */
+export function isoOf(timeMs: number): string {
+  const time = new Date(timeMs)
+  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
+}

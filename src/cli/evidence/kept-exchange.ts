@@ -1,0 +1,272 @@
+import {
+  compareExchange,
+  type ExchangeCheck,
+  type KeptAnswer,
+  type KeptExchange,
+  responseOf,
+} from '../../../attestation/compare-exchange.ts'
+import { hashCompletion, stripUnsetMembers } from '../../../attestation/completion-hash.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { readSource } from '../files.ts'
+import { printable } from '../printable.ts'
+import { readKeptAnswer, readKeptRequest } from './read-evidence.ts'
+
+/** The files of what a caller kept, as commander gives them. */
+export type KeptOptions = { readonly request?: string; readonly answer?: string }
+
+/** What a caller kept, as read: the request's bytes too, for a source that is an answer itself. */
+export type KeptFiles = { readonly requestBody: Uint8Array | null; readonly answer: KeptAnswer | null }
+
+/**
+ * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none,
+ * and when standard input is named more than once, `source` included.
+ */
+export async function readKeptFiles(source: string, { request, answer }: KeptOptions): Promise<KeptFiles> {
+  if ([source, request, answer].filter((place) => place === '-').length > 1)
+    throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
+  const read = (place: string) => readSource(place, { apiKey: null, stdin: process.stdin })
+  const requestBody = request === undefined ? null : await read(request)
+  return { requestBody, answer: answer === undefined ? null : readKeptAnswer(await read(answer)) }
+}
+
+/** What is to be compared with evidence. */
+export function keptOf({ requestBody, answer }: KeptFiles): KeptExchange {
+  return {
+    ...(requestBody === null ? {} : { request: readKeptRequest(requestBody) }),
+    ...(answer === null ? {} : { answer }),
+  }
+}
+
+/** What came of comparing what a caller kept with evidence, and what was asked and said. */
+export type ComparedExchange = {
+  readonly checks: readonly ExchangeCheck[]
+  readonly told: ToldExchange
+}
+
+/**
+ * Compares what a caller kept with the record of the evidence, and tells the completion: as the
+ * evidence has it; where that left a part out, as the caller kept it, once it was found to be the
+ * same.
+ */
+export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
+  const record = isJsonObject(evidence) ? evidence : {}
+  const checks = compareExchange(record, kept)
+  return {
+    checks,
+    told: tellExchange({
+      request: objectOf(memberOf(record, 'request')) ?? sameRequest(checks, kept),
+      response: objectOf(memberOf(record, 'response')) ?? sameResponse(checks, kept),
+    }),
+  }
+}
+
+/**
+ * Tells an answer with the request that it answers: both are the caller's own, and have checks of
+ * their own.
+ */
+export function tellKept(
+  answer: Json,
+  given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
+): ComparedExchange {
+  const { request, chunks } = given
+  const kept: KeptAnswer = chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
+  return { checks: [], told: tellExchange({ request: objectOf(request), response: readResponse(kept) }) }
+}
+
+/**
+ * Gives the record with its left-out parts taken from what a caller kept, so that they can be
+ * checked. A part is taken only when it has the hash that the evidence has of it.
+ */
+export function fillRecord(record: JsonObject, kept: KeptExchange): JsonObject {
+  const checks = compareExchange(record, kept)
+  const response = sameResponse(checks, kept)
+  // Chunks without the usage that nobody asked for are the evidence's, but do not make up its
+  // response.
+  const isWhole = response !== null && hashOf(response) === responseHashOf(record)
+  const filled = fillPart(record, 'request', sameRequest(checks, kept))
+  return fillPart(filled, 'response', isWhole ? response : null)
+}
+
+function sameRequest(checks: readonly ExchangeCheck[], { request }: KeptExchange): JsonObject | null {
+  const given = hasPassed(checks, 'request given') ? objectOf(request) : null
+  return given && stripUnsetMembers(given)
+}
+
+function sameResponse(checks: readonly ExchangeCheck[], { answer }: KeptExchange): JsonObject | null {
+  return hasPassed(checks, 'answer given') && answer !== undefined ? readResponse(answer) : null
+}
+
+function hasPassed(checks: readonly ExchangeCheck[], name: ExchangeCheck['name']): boolean {
+  return checks.some((check) => check.name === name && check.outcome === 'passed')
+}
+
+function hashOf(response: JsonObject): string {
+  return hashCompletion({ request: {}, response }).responseHash
+}
+
+function responseHashOf(record: JsonObject): Json | undefined {
+  const receipt = objectOf(memberOf(record, 'receipt'))
+  return receipt === null ? undefined : memberOf(receipt, 'response_hash')
+}
+
+/** Null for chunks that amount to no answer. */
+function readResponse(answer: KeptAnswer): JsonObject | null {
+  try {
+    return responseOf(answer)
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}
+
+function objectOf(value: Json | undefined): JsonObject | null {
+  return isJsonObject(value) ? value : null
+}
+
+function fillPart(record: JsonObject, part: 'request' | 'response', value: JsonObject | null): JsonObject {
+  const known = memberOf(record, part)
+  if (value === null || (known !== undefined && known !== null)) return record
+  const { [`${part}_hash`]: _, ...rest } = record
+  return { ...rest, [part]: value }
+}
+
+/** Longest part of one message that is told, characters. */
+export const TOLD_LENGTH_MAX = 2_000
+/**
+ * Most messages of a request (the last ones) and most choices of a response (the first ones) that
+ * are told.
+ */
+export const TOLD_MESSAGES_MAX = 16
+
+/** One message in words. All of it is text from outside, to be printed as such. */
+type ToldMessage = {
+  /** The role, or whose choice it is. */
+  readonly who: string
+  readonly text: string
+  /** Characters of the text that are not told. */
+  readonly left_out: number
+}
+
+/** What was asked and said, bounded. Null: the part is not known. */
+export type ToldExchange = {
+  readonly asked: readonly ToldMessage[] | null
+  readonly said: readonly ToldMessage[] | null
+}
+
+/**
+ * Tells a completion for people: text of messages and choices, tool calls, refusals; of anything
+ * else its name, so that nothing is passed over in silence.
+ */
+export function tellExchange(completion: {
+  readonly request: JsonObject | null
+  readonly response: JsonObject | null
+}): ToldExchange {
+  const { request, response } = completion
+  return { asked: request && tellRequest(request), said: response && tellResponse(response) }
+}
+
+/**
+ * Gives what was told as lines, each line of a message behind a bar, so that no message can look
+ * like a line of the report. Control characters, terminal escapes and what turns the direction of
+ * text are written as escapes.
+ */
+export function printExchange({ asked, said }: ToldExchange): string {
+  const part = (title: string, messages: readonly ToldMessage[] | null) =>
+    messages === null ? '' : `${title}\n${messages.map(printMessage).join('')}`
+  return `${part('asked', asked)}${part('said', said)}`
+}
+
+const WHO_WIDTH = 12
+
+/** A text of line feeds alone must not push the report off the screen. */
+const LINES_MAX = 40
+
+function printMessage({ who, text, left_out: leftOut }: ToldMessage): string {
+  const lines = text.split('\n')
+  const rest = leftOut + lines.slice(LINES_MAX).join('\n').length
+  const shown = [
+    ...lines.slice(0, LINES_MAX).map(printLine),
+    ...(rest > 0 ? [`… and ${rest} characters more`] : []),
+  ]
+  const name = printable(who.slice(0, WHO_WIDTH)).padEnd(WHO_WIDTH)
+  const margin = ' '.repeat(WHO_WIDTH)
+  return shown.map((line, at) => `  ${at === 0 ? name : margin} | ${line}\n`).join('')
+}
+
+/** A line may be longer than printable shows at once. */
+function printLine(line: string): string {
+  return (line.match(/[\s\S]{1,400}/gu) ?? []).map(printable).join('')
+}
+
+function tellRequest(request: JsonObject): readonly ToldMessage[] {
+  const messages = listOf(memberOf(request, 'messages'))
+  const rest = Object.keys(request).filter((name) => name !== 'messages' && name !== 'model')
+  const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
+  return [
+    bound('model', textOf(memberOf(request, 'model') ?? null)),
+    ...(rest.length > 0 ? [bound('with', rest.join(', '))] : []),
+    ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
+    ...messages.slice(-TOLD_MESSAGES_MAX).map(tellMessage),
+  ]
+}
+
+function tellResponse(response: JsonObject): readonly ToldMessage[] {
+  const choices = listOf(memberOf(response, 'choices'))
+  const later = Math.max(0, choices.length - TOLD_MESSAGES_MAX)
+  return [
+    ...choices.slice(0, TOLD_MESSAGES_MAX).map((choice) => {
+      const told = tellMessage(isJsonObject(choice) ? (memberOf(choice, 'message') ?? null) : choice)
+      return choices.length === 1 ? told : { ...told, who: `choice ${numberOf(choice)}` }
+    }),
+    ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
+  ]
+}
+
+function numberOf(choice: Json): string {
+  return isJsonObject(choice) ? textOf(memberOf(choice, 'index') ?? null) : ''
+}
+
+function tellMessage(message: Json): ToldMessage {
+  if (!isJsonObject(message)) return bound('?', textOf(message))
+  const parts = Object.entries(message).flatMap(([name, value]) => tellMember(name, value))
+  return bound(textOf(memberOf(message, 'role') ?? null), parts.join('\n'))
+}
+
+function tellMember(name: string, value: Json): readonly string[] {
+  if (value === null || name === 'role') return []
+  if (name === 'content') return isJsonArray(value) ? value.map(tellPart) : [textOf(value)]
+  if (name === 'tool_calls' && isJsonArray(value)) return value.map((call) => `[calls ${tellCall(call)}]`)
+  if (name === 'function_call') return [`[calls ${tellCall({ function: value })}]`]
+  return [`[${name}: ${textOf(value)}]`]
+}
+
+function tellPart(part: Json): string {
+  const text = isJsonObject(part) && memberOf(part, 'type') === 'text' ? memberOf(part, 'text') : undefined
+  return typeof text === 'string' ? text : `[part: ${textOf(part)}]`
+}
+
+function tellCall(call: Json): string {
+  const called = isJsonObject(call) ? (memberOf(call, 'function') ?? null) : null
+  if (!isJsonObject(called)) return textOf(call)
+  return `${textOf(memberOf(called, 'name') ?? null)}(${textOf(memberOf(called, 'arguments') ?? null)})`
+}
+
+function textOf(value: Json): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function listOf(value: Json | undefined): readonly Json[] {
+  return isJsonArray(value) ? value : []
+}
+
+function bound(who: string, text: string): ToldMessage {
+  return { who, text: text.slice(0, TOLD_LENGTH_MAX), left_out: Math.max(0, text.length - TOLD_LENGTH_MAX) }
+}

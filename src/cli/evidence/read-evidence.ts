@@ -1,0 +1,154 @@
+import type { KeptAnswer } from '../../../attestation/compare-exchange.ts'
+import { asksForUsage } from '../../../attestation/completion-hash.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import { JsonError } from '../../../attestation/json/json-error.ts'
+import { parseExactJson, parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import { splitEvents } from '../../../attestation/verify-stream.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { printable } from '../printable.ts'
+
+/**
+ * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of
+ * a kept stream, all of them; `record` is then the one with the proof.
+ */
+export type Subject = {
+  readonly record: Json
+  readonly request?: Json
+  readonly chunks?: readonly JsonObject[]
+}
+
+/** What there is to check: an evidence bundle, of whatever version, or records. */
+export type Input =
+  | { readonly kind: 'bundle'; readonly bundle: JsonObject }
+  | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
+
+/**
+ * Gives what there is to check in an input: an evidence bundle (it has a `format`), a stored record, a page of the history
+ * (each of its records), an answer of the verified endpoint, or the event stream of one as it came; the last two with the
+ * request's body. Throws CliError for anything else.
+ */
+export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
+  if (isEventStream(input)) {
+    return { kind: 'records', subjects: [readStream(input, readRequest(requestBody))] }
+  }
+  const value = readJson(() => parseExactJson(input), 'the input')
+  if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
+  if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
+  return { kind: 'records', subjects: findSubjects(value, requestBody) }
+}
+
+/**
+ * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as
+ * it came. Throws CliError for anything else, a record among it.
+ */
+export function readKeptAnswer(input: Uint8Array): KeptAnswer {
+  if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
+  const answer = readJson(() => parseExactJson(input), 'the answer')
+  if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
+    throw new CliError('expected --answer to be an answer as JSON, or its event stream', EXIT_CODES.usage)
+  return { kind: 'whole', answer }
+}
+
+/** Gives the request in a file that its caller kept: the body that was sent. Throws CliError. */
+export function readKeptRequest(input: Uint8Array): Json {
+  return readJson(() => parseStrictJson(input), 'the request')
+}
+
+function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readonly Subject[] {
+  const page = memberOf(value, 'completions')
+  if (isJsonArray(page)) {
+    if (page.length === 0) throw new CliError('the page has no records: there is nothing to check')
+    return page.map((record) => ({ record }))
+  }
+  if (memberOf(value, 'request') !== undefined) return [{ record: value }]
+  if (memberOf(value, 'choices') === undefined)
+    throw new CliError(
+      'expected a record, a page of records, an answer of the verified endpoint, or an evidence bundle',
+    )
+  return [{ record: value, request: readRequest(requestBody) }]
+}
+
+function isEventStream(input: Uint8Array): boolean {
+  const start = Buffer.from(input.subarray(0, 16)).toString('latin1').trimStart()
+  return /^(data|event|id|retry)?:/.test(start)
+}
+
+function readRequest(body: Uint8Array | null): Json {
+  if (body !== null) return readKeptRequest(body)
+  throw new CliError(
+    'an answer does not repeat its request: give the body that was sent with --request FILE',
+    EXIT_CODES.usage,
+  )
+}
+
+/**
+ * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are
+ * all that the enclave gave out, and what they say, is verifyStream's to check.
+ */
+function readStream(input: Uint8Array, request: Json): Subject {
+  const chunks = readChunks(input)
+  const proof = chunks.at(-1)
+  if (proof === undefined || memberOf(proof, 'receipt') === undefined)
+    throw new CliError('expected the last chunk before [DONE] to carry the proof')
+  if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
+    throw new CliError(
+      'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
+        `fetch the record of hash ${printable(String(proof.hash))} instead`,
+    )
+  return { record: proof, request, chunks }
+}
+
+function readChunks(input: Uint8Array): readonly JsonObject[] {
+  const texts = readEvents(input)
+  const chunks = texts.map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
+  if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
+  return chunks
+}
+
+function readEvents(input: Uint8Array): readonly string[] {
+  try {
+    return splitEvents(input)
+  } catch (fault) {
+    if (fault instanceof FormatError) throw new CliError(fault.message)
+    throw fault
+  }
+}
+
+/** Receipts of version 1 do not have the hash of the chunks. */
+function isOfVersion1(proof: JsonObject): boolean {
+  const receipt = memberOf(proof, 'receipt')
+  return isJsonObject(receipt) && memberOf(receipt, 'version') === 1
+}
+
+function readJson(parse: () => Json, what: string): Json {
+  try {
+    return parse()
+  } catch (fault) {
+    if (fault instanceof JsonError)
+      throw new CliError(`${what} is not JSON that means one thing only: ${fault.message}`)
+    throw fault
+  }
+}
+
+/**
+ * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for what is none; `what` names the source.
+ *
+ * Does NOT prove anything: see verifyBundle.
+ */
+export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
+  try {
+    return parseEvidenceBundle(parseExactJson(bytes))
+  } catch (fault) {
+    if (fault instanceof JsonError || fault instanceof FormatError)
+      throw new CliError(`expected ${what} to be an evidence bundle: ${fault.message}`)
+    throw fault
+  }
+}

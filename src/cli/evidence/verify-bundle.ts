@@ -1,0 +1,167 @@
+import { z } from 'zod'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
+import { nameRelease, releaseName } from '../../../attestation/release/accepted-releases.ts'
+import { fetchBlockHashes } from '../../chain/chain-reads.ts'
+import { createRpc, RpcError } from '../../chain/rpc.ts'
+import { CliError } from '../exit-codes.ts'
+import { hintAtRoot } from '../options.ts'
+import { printable, printableJson } from '../printable.ts'
+import { type ComparedExchange, printExchange } from './kept-exchange.ts'
+import { type Check, failedDetails, formatCheck } from './verify-record.ts'
+
+/** How far a report must reach, and what a caller's own request and answer were compared with. */
+type Acceptance = {
+  readonly exchange: ComparedExchange
+  /** Anything short of it fails. */
+  readonly required: 'verified' | undefined
+}
+
+/** Whether a report is good enough for an exit code of 0. */
+export function isAccepted({ verdict }: BundleReport, { exchange, required }: Acceptance): boolean {
+  if (differencesOf(exchange).length > 0) return false
+  return required === undefined ? verdict !== 'invalid' : verdict === required
+}
+
+/**
+ * Gives the report of a bundle for people: each check, what was asked and said, what is open, and
+ * what it comes to.
+ */
+export function printBundleText(report: BundleReport, exchange: ComparedExchange): string {
+  const checks: readonly Check[] = [...report.checks, ...exchange.checks]
+  const width = Math.max(...checks.map(({ name }) => name.length))
+  const lines = checks.map((check) => formatCheck(check, width))
+  const told = report.verdict === 'invalid' ? '' : printExchange(exchange.told)
+  const rest = [...describeFacts(report), conclude(report, exchange)].join('\n')
+  return `evidence bundle\n${lines.join('')}\n${told === '' ? '' : `${told}\n`}${rest}\n${hintAtRoot(failedDetails(checks))}`
+}
+
+/**
+ * The comparisons that found a difference: then the evidence, good or not, is of something else.
+ */
+function differencesOf({ checks }: ComparedExchange): readonly string[] {
+  return checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+}
+
+/**
+ * Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds.
+ * Of evidence that is not of the request or answer that was given, the verdict is `invalid`, too.
+ */
+export function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
+  const { facts, verdict, checks, open, redacted } = report
+  const { exchange } = acceptance
+  return `${printableJson({
+    ok: isAccepted(report, acceptance),
+    conclusion: conclude(report, exchange),
+    bundle: {
+      verdict: differencesOf(exchange).length > 0 ? 'invalid' : verdict,
+      exchange: { checks: exchange.checks, ...(verdict === 'invalid' ? NOTHING_TOLD : exchange.told) },
+      checks,
+      open,
+      redacted,
+      facts: facts && {
+        ...facts,
+        release: facts.release && releaseName(facts.release),
+        configuration: encodeHex(facts.configuration),
+        measurements: Object.fromEntries(
+          [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
+        ),
+      },
+    },
+  })}\n`
+}
+
+/** Of evidence that does not hold, nothing is told. */
+const NOTHING_TOLD = { asked: null, said: null }
+
+function describeFacts({ facts, checks, redacted }: BundleReport): readonly string[] {
+  if (facts === null) return []
+  const { anchoredIn } = facts
+  return [
+    `completion     ${printable(facts.hash)}`,
+    `leaf           ${facts.index} of the log of ${facts.notary}`,
+    `provider       ${printable(facts.provider.name)} at ${printable(facts.provider.origin)}`,
+    `model          ${describeModel(facts)}`,
+    `outcome        ${facts.outcome}${facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'}`,
+    `finished       ${isoOf(facts.finishedAt)}, by the enclave's clock`,
+    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : `${isoOf(anchoredIn.timestamp)}, block ${anchoredIn.number} of the chain`}`,
+    `code           ${describeCode(facts, checks)}`,
+    `configuration  ${encodeHex(facts.configuration)}`,
+    ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
+    '',
+  ]
+}
+
+function describeModel({ model }: BundleFacts): string {
+  const returned =
+    model.returned === null ? 'the answer names none' : `answered by ${printable(model.returned)}`
+  return `${printable(model.requested)}, ${returned}`
+}
+
+function describeCode({ release, measurements }: BundleFacts, checks: BundleReport['checks']): string {
+  if (release !== null) return printable(nameRelease(release))
+  const isExpected = checks.some(({ name, outcome }) => name === 'measurements' && outcome === 'passed')
+  if (isExpected) return 'of the expected measurements'
+  return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
+}
+
+/** Says what it comes to, and no more than that. */
+function conclude({ verdict, checks, open, facts }: BundleReport, exchange: ComparedExchange): string {
+  const differences = differencesOf(exchange)
+  if (verdict !== 'invalid' && differences.length > 0)
+    return `INVALID: failed at ${differences.join(', ')}. The bundle is evidence of something else than what you gave.`
+  switch (verdict) {
+    case 'invalid': {
+      const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+      return `INVALID: failed at ${failed.join(', ')}. The bundle shows nothing.`
+    }
+    case 'consistent': {
+      const cut =
+        open.includes('outcome') && facts !== null
+          ? ` The answer was cut (${facts.outcome}): say --allow-outcome ${facts.outcome} to take it as it is.`
+          : ''
+      return `CONSISTENT: nothing failed, but this was not checked: ${open.join(', ')}. What those show is not shown.${cut}`
+    }
+    case 'verified': {
+      const rest = checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
+      const left = rest.length === 0 ? '' : ` Not checked, and not shown: ${rest.join(', ')}.`
+      return `VERIFIED: nothing failed, and everything that had to be checked was.${left}`
+    }
+  }
+}
+
+function isoOf(seconds: number): string {
+  const time = new Date(seconds * 1000)
+  return Number.isNaN(time.getTime()) ? `${seconds} s` : time.toISOString()
+}
+
+/**
+ * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest block, and its block of
+ * the number that the bundle names (null: of none). Throws CliError when the endpoint cannot be asked.
+ *
+ * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
+ */
+export async function fetchChainFacts(url: string, blockNumber: number | null): Promise<ChainFacts> {
+  const rpc = createRpc({ url })
+  try {
+    const chainId = Quantity.parse(await rpc.call('eth_chainId', []))
+    const newestBlock = Quantity.parse(await rpc.call('eth_blockNumber', []))
+    const hashes =
+      blockNumber === null ? new Map<number, string>() : await fetchBlockHashes(rpc, [blockNumber])
+    return { chainId, newestBlock, blockHash: hashes.get(blockNumber ?? -1) ?? null }
+  } catch (fault) {
+    if (fault instanceof RpcError)
+      throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
+    if (fault instanceof z.ZodError) throw new CliError('the chain cannot be asked: expected numbers in hex')
+    throw fault
+  } finally {
+    await rpc.close()
+  }
+}
+
+const Quantity = z
+  .string()
+  .regex(/^0x[0-9a-fA-F]{1,14}$/)
+  .transform((text) => Number.parseInt(text, 16))
+  .refine(Number.isSafeInteger)

@@ -1,0 +1,150 @@
+import { randomBytes } from 'node:crypto'
+import { open, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { Readable } from 'node:stream'
+import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { printable } from './printable.ts'
+
+/** Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be larger than all those. */
+export const SOURCE_BYTES_MAX = 256 * 1024 * 1024
+/** Longest that a URL may take, milliseconds. */
+export const FETCH_TIMEOUT_MS = 60_000
+
+export type SourceOptions = {
+  /** Sent as a bearer token to a URL; null sends none. */
+  readonly apiKey: string | null
+  /** Told beside a refusal for want of a key (401): how to give one. */
+  readonly keyHint?: string | null
+  /** What `-` reads. */
+  readonly stdin: Readable
+  readonly bytesMax?: number
+  readonly timeoutMs?: number
+}
+
+/**
+ * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not followed, and a key leaves
+ * this machine over https alone. Throws CliError when there is nothing to read or too much of it.
+ */
+export async function readSource(source: string, options: SourceOptions): Promise<Uint8Array> {
+  const bytesMax = options.bytesMax ?? SOURCE_BYTES_MAX
+  if (source === '-') return collect(options.stdin, bytesMax)
+  if (isUrl(source)) return fetchSource(source, { ...options, bytesMax })
+  return readFile(source, bytesMax)
+}
+
+/** Whether a source is fetched from the network. */
+export function isUrl(source: string): boolean {
+  return /^https?:\/\//i.test(source)
+}
+
+/** Throws CliError when the key would leave this machine unencrypted. */
+export function checkKeySafety(url: URL, apiKey: string | null): void {
+  if (apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
+    throw new CliError(
+      'expected https for a URL beyond this machine: the API key would be readable',
+      EXIT_CODES.usage,
+    )
+}
+
+async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
+  try {
+    await using file = await open(path)
+    return await collect(file.createReadStream({ autoClose: false }), bytesMax)
+  } catch (fault) {
+    if (fault instanceof CliError) throw fault
+    throw new CliError(`cannot read ${path}: ${reasonOf(fault)}`, EXIT_CODES.usage)
+  }
+}
+
+async function fetchSource(
+  source: string,
+  options: SourceOptions & { bytesMax: number },
+): Promise<Uint8Array> {
+  const url = parseUrl(source)
+  checkKeySafety(url, options.apiKey)
+  const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
+  const signal = AbortSignal.timeout(options.timeoutMs ?? FETCH_TIMEOUT_MS)
+  try {
+    const response = await fetch(url, { headers, signal, redirect: 'manual' })
+    const bytes = response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
+    if (response.status === 200) return bytes
+    const hint = response.status === 401 && options.keyHint ? ` (${options.keyHint})` : ''
+    throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`)
+  } catch (fault) {
+    if (fault instanceof CliError) throw fault
+    throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`)
+  }
+}
+
+function parseUrl(source: string): URL {
+  if (!URL.canParse(source)) throw new CliError(`expected a URL, got ${printable(source)}`, EXIT_CODES.usage)
+  return new URL(source)
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)
+}
+
+/** The message of our own error envelope, when the answer is one. */
+function describeAnswer(bytes: Uint8Array): string {
+  try {
+    const { error } = JSON.parse(new TextDecoder().decode(bytes))
+    return typeof error?.message === 'string' ? `: ${printable(error.message)}` : ''
+  } catch {
+    return ''
+  }
+}
+
+async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
+  const kept: Uint8Array[] = []
+  let size = 0
+  for await (const part of parts) {
+    size += part.length
+    if (size > bytesMax) throw new CliError(`expected at most ${bytesMax} bytes of input`)
+    kept.push(part)
+  }
+  return Buffer.concat(kept)
+}
+
+function reasonOf(fault: unknown): string {
+  if (!(fault instanceof Error)) return 'unknown fault'
+  if (fault.name === 'TimeoutError') return 'it took too long'
+  const cause = fault.cause instanceof Error ? fault.cause : fault
+  return printable('code' in cause && typeof cause.code === 'string' ? cause.code : cause.message)
+}
+
+/** Writes text to a file, or to standard output when there is none. Throws CliError. */
+export async function writeOutput(text: string, path: string | undefined): Promise<void> {
+  if (path === undefined) process.stdout.write(text)
+  else await writeFileWhole(path, text)
+}
+
+/**
+ * Writes a file whole or not at all, also when the machine stops in between: written beside it, synced, and renamed. Only
+ * the owner can read it unless `mode` says otherwise, for evidence holds prompts. Throws CliError.
+ */
+export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
+  const draft = `${path}.${randomBytes(6).toString('hex')}`
+  try {
+    await writeSynced(draft, text, mode)
+    await rename(draft, path)
+    await syncFolder(dirname(path))
+  } catch (fault) {
+    await rm(draft, { force: true })
+    throw new CliError(
+      `cannot write ${printable(path)}: ${fault instanceof Error ? fault.message : 'unknown fault'}`,
+    )
+  }
+}
+
+async function writeSynced(path: string, text: string, mode: number): Promise<void> {
+  await using file = await open(path, 'wx', mode)
+  await file.writeFile(text)
+  await file.sync()
+}
+
+/** The rename itself is in the folder. */
+async function syncFolder(path: string): Promise<void> {
+  await using folder = await open(path)
+  await folder.sync()
+}

@@ -1,0 +1,127 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { ProofError } from '../../../attestation/errors.ts'
+import { ownMembers } from '../../../attestation/own-members.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
+import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { type ReleaseTrust, SIGNATURES_MAX } from '../../../attestation/release/release-signatures.ts'
+import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { printable } from '../printable.ts'
+import { readReleaseFile, readReleaseKey } from './release-files.ts'
+
+/** Which releases a user expects, and whom they trust to sign them, as commander gives it. */
+export type ReleaseOptions = {
+  readonly release?: readonly string[]
+  readonly releaseKey?: readonly string[]
+  readonly releaseSigners?: number
+}
+
+/** Adds the options that say which releases are expected. */
+export function addReleaseOptions(command: Command): Command {
+  command.option(
+    '--release <file|url>',
+    'expected: this signed release, or those of this signed list; may be repeated',
+    collectText,
+  )
+  return addReleaseTrustOptions(command)
+}
+
+/** Adds the options that say whose signatures on releases are trusted. */
+export function addReleaseTrustOptions(command: Command): Command {
+  return command
+    .option(
+      '--release-key <key|file>',
+      'key that signs releases: 64 hex digits, or a file of them; may be repeated',
+      collectText,
+    )
+    .option(
+      '--release-signers <count>',
+      'how many of the keys must have signed (default: 1)',
+      parseSignerCount,
+    )
+}
+
+/** Gives whom the options trust; null when they name no key. Throws CliError for keys that are none. */
+export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
+  const { releaseKey = [], releaseSigners } = ownMembers(options)
+  if (releaseKey.length === 0) {
+    if (releaseSigners === undefined) return null
+    throw new CliError('expected --release-key with --release-signers', EXIT_CODES.usage)
+  }
+  const keys = await Promise.all(releaseKey.map(readReleaseKey))
+  const different = new Set(keys.map(String)).size
+  if (releaseSigners !== undefined && releaseSigners > different)
+    throw new CliError(
+      `expected at least ${releaseSigners} different keys with --release-signers ${releaseSigners}, got ${different}`,
+      EXIT_CODES.usage,
+    )
+  return { keys, ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }) }
+}
+
+/**
+ * Gives the releases that the options expect, each file's signatures verified; undefined when none is asked for. Says on
+ * standard error which files they are from, and how old those are. Throws CliError: for a file that cannot be read or has
+ * not its form (exit code 2), and for one that is not signed as it must be, or accepts no release at all (1).
+ */
+export async function readExpectedReleases(
+  options: ReleaseOptions,
+): Promise<readonly ReleaseEntry[] | undefined> {
+  const { release: sources = [] } = ownMembers(options)
+  const trust = await readReleaseTrust(options)
+  if (sources.length === 0) {
+    if (trust === null) return undefined
+    throw new CliError(
+      'expected --release with --release-key: a key says nothing by itself',
+      EXIT_CODES.usage,
+    )
+  }
+  if (trust === null)
+    throw new CliError(
+      'expected --release-key with --release: anyone can write such a file',
+      EXIT_CODES.usage,
+    )
+  const entries = await Promise.all(sources.map((source) => readEntries(source, trust)))
+  if (entries.flat().length > 0) return entries.flat()
+  throw new CliError('expected at least one release: the list accepts none')
+}
+
+async function readEntries(source: string, trust: ReleaseTrust): Promise<readonly ReleaseEntry[]> {
+  const file = await readReleaseFile(source)
+  try {
+    switch (file.kind) {
+      case 'release': {
+        const { release, signers } = verifyRelease(file.signed, trust)
+        tell(
+          source,
+          `${nameRelease(release)}, signed by ${signers.join(', ')}; whether it was revoked is not known`,
+        )
+        return [entryOf(release)]
+      }
+      case 'list': {
+        const { list, signers } = verifyReleaseList(file.signed, trust)
+        tell(
+          source,
+          `${list.releases.length} releases, issued ${list.issued_at}, signed by ${signers.join(', ')}`,
+        )
+        return list.releases
+      }
+    }
+  } catch (fault) {
+    if (!(fault instanceof ProofError)) throw fault
+    throw new CliError(`--release ${printable(source)}: ${fault.code}: ${fault.message}`)
+  }
+}
+
+function tell(source: string, text: string): void {
+  process.stderr.write(`Expecting ${printable(source)}: ${printable(text)}\n`)
+}
+
+function parseSignerCount(text: string): number {
+  const count = /^\d{1,2}$/.test(text) ? Number(text) : 0
+  if (count >= 1 && count <= SIGNATURES_MAX) return count
+  throw new InvalidArgumentError(`expected a whole number from 1 to ${SIGNATURES_MAX}`)
+}
+
+function collectText(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, text]
+}

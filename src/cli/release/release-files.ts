@@ -1,0 +1,196 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { open, stat } from 'node:fs/promises'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
+import {
+  parseRelease,
+  parseSignedRelease,
+  RELEASE_FILE_BYTES_MAX,
+  RELEASE_FORMAT,
+  type Release,
+  type SignedRelease,
+} from '../../../attestation/release/release.ts'
+import { parseReleaseKey, RELEASE_KEY_BYTES, releaseKeyOf } from '../../../attestation/release/release-key.ts'
+import {
+  parseReleaseList,
+  parseSignedReleaseList,
+  RELEASES_FORMAT,
+  type ReleaseList,
+  type SignedReleaseList,
+} from '../../../attestation/release/release-list.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { readSource, writeFileWhole } from '../files.ts'
+import { printable } from '../printable.ts'
+
+/** A signed file about releases, its signatures not looked at. */
+export type ReleaseFile =
+  | { readonly kind: 'release'; readonly signed: SignedRelease }
+  | { readonly kind: 'list'; readonly signed: SignedReleaseList }
+
+/** A payload that may or may not be signed yet. */
+export type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
+
+/**
+ * Gives what is in a file, URL or standard input (`-`): a signed release or a signed list. Throws CliError (exit code 2)
+ * for anything else.
+ */
+export async function readReleaseFile(source: string): Promise<ReleaseFile> {
+  return parseFile(source, await readJson(source), (json) => {
+    const format = formatOf(json)
+    if (format === RELEASES_FORMAT) return { kind: 'list', signed: parseSignedReleaseList(json) }
+    return { kind: 'release', signed: parseSignedRelease(json) }
+  })
+}
+
+/** Gives a release to be signed: the payload that the image builder writes, or a signed release. Throws CliError. */
+export async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
+  return parseFile(source, await readJson(source), (json) =>
+    formatOf(json) === RELEASE_FORMAT
+      ? parseSignedRelease(json)
+      : { format: null, payload: parseRelease(json) },
+  )
+}
+
+/** Gives a list to be signed: a payload somebody wrote, or a signed list. Throws CliError. */
+export async function readUnsignedList(source: string): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
+  return parseFile(source, await readJson(source), (json) =>
+    formatOf(json) === RELEASES_FORMAT
+      ? parseSignedReleaseList(json)
+      : { format: null, payload: parseReleaseList(json) },
+  )
+}
+
+/**
+ * Writes a signed file whole or not at all, or to standard output (`-`); everybody may read it, for it is to be published.
+ * Throws CliError.
+ */
+export async function writeReleaseFile(
+  path: string,
+  signed: SignedRelease | SignedReleaseList,
+): Promise<void> {
+  const text = `${JSON.stringify(signed, null, 2)}\n`
+  if (path === '-') process.stdout.write(text)
+  else await writeFileWhole(path, text, PUBLIC_FILE_MODE)
+}
+
+const PUBLIC_FILE_MODE = 0o644
+
+function formatOf(json: Json): Json | undefined {
+  return isJsonObject(json) ? memberOf(json, 'format') : undefined
+}
+
+async function readJson(source: string): Promise<Json> {
+  const bytes = await readSource(source, {
+    apiKey: null,
+    stdin: process.stdin,
+    bytesMax: RELEASE_FILE_BYTES_MAX,
+  })
+  return parseFile(source, bytes, parseExactJson)
+}
+
+function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Value): Value {
+  try {
+    return parse(raw)
+  } catch (fault) {
+    // JsonError is one, too.
+    if (!(fault instanceof FormatError)) throw fault
+    throw new CliError(`${printable(source)}: ${printable(fault.message)}`, EXIT_CODES.usage)
+  }
+}
+
+/** Bytes that a key's file may have; one in PEM has 119. */
+export const KEY_FILE_BYTES_MAX = 16 * 1024
+
+/**
+ * Makes a release key: the private key in a new file `path` that its owner alone can read (PEM, PKCS #8, as OpenSSL has it),
+ * the public one, 64 hex digits, in `path`.pub. Gives the public key, hex. Throws CliError, also when a file is there.
+ */
+export async function createKeyFiles(path: string): Promise<string> {
+  const { privateKey } = generateKeyPairSync('ed25519')
+  const publicKey = encodeHex(releaseKeyOf(secretOf(privateKey)))
+  await writeNew(path, { text: String(privateKey.export({ format: 'pem', type: 'pkcs8' })), mode: 0o600 })
+  await writeNew(`${path}.pub`, { text: `${publicKey}\n`, mode: 0o644 })
+  return publicKey
+}
+
+/**
+ * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that nobody else can read, or from
+ * standard input (`-`). Throws CliError, whose message has nothing of the file in it.
+ */
+export async function readSecretKey(source: string): Promise<Uint8Array> {
+  if (source !== '-') await checkPrivacy(source)
+  const bytes = await readSource(source, { apiKey: null, stdin: process.stdin, bytesMax: KEY_FILE_BYTES_MAX })
+  return secretOf(parsePrivateKey(bytes, source))
+}
+
+/**
+ * Gives the public release key, 32 bytes, that is written as 64 hex digits, or stands so in a file. A file whose name is
+ * 64 hex digits needs `./` before it. Throws CliError.
+ */
+export async function readReleaseKey(text: string): Promise<Uint8Array> {
+  const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
+  try {
+    return parseReleaseKey(digits.toLowerCase())
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw new CliError(`--release-key ${printable(text)}: ${fault.message}`, EXIT_CODES.usage)
+  }
+}
+
+const HEX_KEY = new RegExp(`^[0-9a-fA-F]{${2 * RELEASE_KEY_BYTES}}$`)
+
+async function readKeyFile(path: string): Promise<string> {
+  const source = { apiKey: null, stdin: process.stdin, bytesMax: KEY_FILE_BYTES_MAX }
+  return new TextDecoder().decode(await readSource(path, source)).trim()
+}
+
+function parsePrivateKey(bytes: Uint8Array, source: string): KeyObject {
+  const key = tryParsePrivateKey(bytes)
+  if (key?.asymmetricKeyType === 'ed25519') return key
+  throw new CliError(
+    `${printable(source)}: expected an Ed25519 private key in PEM (PKCS #8), not encrypted`,
+    EXIT_CODES.usage,
+  )
+}
+
+function tryParsePrivateKey(bytes: Uint8Array): KeyObject | null {
+  try {
+    return createPrivateKey({ key: Buffer.from(bytes), format: 'pem' })
+  } catch {
+    return null
+  }
+}
+
+function secretOf(key: KeyObject): Uint8Array {
+  return new Uint8Array(Buffer.from(key.export({ format: 'jwk' }).d ?? '', 'base64url'))
+}
+
+async function checkPrivacy(path: string): Promise<void> {
+  const { mode } = await stat(path).catch((fault: unknown) => {
+    throw new CliError(`cannot read ${printable(path)}: ${reasonOf(fault)}`, EXIT_CODES.usage)
+  })
+  if ((mode & 0o077) === 0) return
+  throw new CliError(
+    `${printable(path)}: expected a private key that nobody else can read: chmod 600 it`,
+    EXIT_CODES.usage,
+  )
+}
+
+async function writeNew(
+  path: string,
+  { text, mode }: { readonly text: string; readonly mode: number },
+): Promise<void> {
+  try {
+    await using file = await open(path, 'wx', mode)
+    await file.writeFile(text)
+    await file.sync()
+  } catch (fault) {
+    throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
+  }
+}
+
+function reasonOf(fault: unknown): string {
+  return fault instanceof Error && 'code' in fault ? String(fault.code) : 'unknown fault'
+}
