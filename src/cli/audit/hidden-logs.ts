@@ -1,7 +1,7 @@
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { isConsistent } from './anchors.ts'
 import type { AuditTools, LogReport } from './audit-log.ts'
-import { type AnchorEvent, ChainFault, type ChainSource, findDeployment } from './chain.ts'
+import { type AnchorEvent, ChainFault, type ChainSource } from './chain.ts'
 import type { NamedHead, NamedHeads } from './documents.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedLog } from './gateway.ts'
@@ -115,7 +115,7 @@ export async function auditHiddenLogs(
   },
 ): Promise<void> {
   const { chain, ledger, notaries, toBlock } = given
-  const made = await findDeployment(chain, contract, toBlock)
+  const made = await chain.findDeployment(contract, toBlock)
   const fromBlock = Math.max(given.fromBlock, made ?? 0)
   if (given.fromBlock > (made ?? 0))
     ledger.skip('logs in the contract', `blocks before ${given.fromBlock} were left out (--from-block)`)

@@ -6,7 +6,7 @@ import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { DEPLOYMENT } from '../../chain/contract/artifact.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
-import { type ChainAnchor, type ChainSource, findSent } from './chain.ts'
+import type { ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
 import { type Notaries, reportHidden } from './hidden-logs.ts'
 
@@ -48,7 +48,7 @@ async function auditRelayer(relayer: string, parts: RelayerParts): Promise<void>
     for (let nonce = start; nonce < end; nonce++) {
       if (lookups === TRANSACTIONS_LOOKED_UP_MAX) return reportRest(relayer, nonce, ledger)
       lookups++
-      const found = await findSent(chain, { from: relayer, nonce }, { fromBlock, toBlock })
+      const found = await chain.findSent({ from: relayer, nonce }, { fromBlock, toBlock })
       if (found === null)
         return skipOld(ledger, `what ${relayer} sent with nonce ${nonce}, for no served head`)
       fromBlock = found.block
