@@ -3,13 +3,28 @@ import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
+import { type AttestationPolicy, resolvePolicy } from '../../attestation/nitro/policy.ts'
 import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
+import { outcomesOfRefusal } from '../../attestation/nitro/rule-outcomes.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
-import { ROOT_HINT } from './options.ts'
+import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
+import { readSource } from './files.ts'
+import type { AttestationOptions } from './options.ts'
 import { printable } from './printable.ts'
+import { isoOf, ROOT_HINT } from './report-lines.ts'
+
+/** What the options say, as commander gives it. */
+export type AttestationCommandOptions = AttestationOptions & {
+  readonly nonce?: Uint8Array
+  readonly at?: Date
+  readonly historical?: boolean
+  /** Milliseconds. */
+  readonly maxAge?: number
+  readonly json?: boolean
+}
 
 /** What became of one document. */
-export type AttestationReport =
+type AttestationReport =
   | { readonly valid: true; readonly facts: AttestationFacts }
   | {
       readonly valid: false
@@ -19,11 +34,45 @@ export type AttestationReport =
       readonly document: Uint8Array
     }
 
+/** Validates the document in a file, and gives the report as the options want it. Throws CliError for what is no file. */
+export async function reportDocument(
+  file: string,
+  options: AttestationCommandOptions,
+): Promise<{ readonly output: string; readonly isValid: boolean }> {
+  const report = await validateFile(file, options)
+  const text = options.json ? formatAttestationJson(report) : formatAttestationText(report)
+  return { output: `${text}\n`, isValid: report.valid }
+}
+
+async function validateFile(file: string, options: AttestationCommandOptions): Promise<AttestationReport> {
+  const policy = await readPolicy(options)
+  const at = options.at ?? new Date()
+  const openVerifier = await readRevocationLists(options, at.getTime())
+  const verifier = openVerifier({ isOfOne: true })
+  const document = decodeDocumentFile(await readSource(file, { apiKey: null, stdin: process.stdin }))
+  try {
+    const facts = await verifier.verify(document, policy, at)
+    return { valid: true, facts }
+  } catch (error) {
+    if (!(error instanceof AttestationError)) throw error
+    return { valid: false, error, rules: outcomesOfRefusal(error, resolvePolicy(policy)), document }
+  }
+}
+
+async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
+  return {
+    ...(await readAttestationPolicy(options)),
+    mode: options.historical ? 'historical' : 'current',
+    ...(options.nonce ? { nonce: options.nonce } : {}),
+    ...(options.maxAge === undefined ? {} : { maxAgeMs: options.maxAge }),
+  }
+}
+
 /**
  * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and `message` are null for a
  * valid document, `facts` for any other, so that no claim of a refused document is taken for a fact.
  */
-export function formatAttestationJson(report: AttestationReport): string {
+function formatAttestationJson(report: AttestationReport): string {
   if (report.valid)
     return JSON.stringify(
       { valid: true, code: null, message: null, facts: factsObject(report.facts) },
@@ -35,7 +84,7 @@ export function formatAttestationJson(report: AttestationReport): string {
 }
 
 /** Gives the report for people: who, when, which measurements, and each rule. */
-export function formatAttestationText(report: AttestationReport): string {
+function formatAttestationText(report: AttestationReport): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
   return [...lines, '', 'Rules', ...rules.map(formatRule)].join('\n')
@@ -178,13 +227,8 @@ function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
   return detail === '' ? text : `${text} (${printable(detail)})`
 }
 
-function isoOf(timeMs: number): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
-}
-
 /** Longest text that can hold a document: hex with white space between the digits' lines. */
-export const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
+const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
  * Gives the binary attestation document of a file that holds it as it is, in hex (with or without 0x) or in base64
@@ -192,7 +236,7 @@ export const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
  * starts with 84 or d2, which is no text, and in base64 with `hE` or `0o`, which is no hex. What is neither text is
  * given unchanged, for the validator to refuse.
  */
-export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
+function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
   const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
   if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))

@@ -4,9 +4,10 @@ import { z } from 'zod'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
 import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../chain/chain-reads.ts'
 import { DEPLOYMENT } from '../chain/contract/artifact.ts'
-import { BigQuantity, Hash, type Rpc, RpcError, readAs } from '../chain/rpc.ts'
+import { BigQuantity, createRpc, Hash, type Rpc, RpcError, readAs } from '../chain/rpc.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { ChainFault, type ChainSource, openChainSource } from './audit/chain.ts'
+import { readDeployerKey } from './config.ts'
 import { CliError } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
@@ -14,8 +15,52 @@ import { printable } from './printable.ts'
 const TIP_DEFAULT_WEI = 1_000_000_000n
 const RECEIPT_POLL_MS = 1_000
 
+/** What the options say, as commander gives it. */
+export type DeployOptions = { readonly rpc: string; readonly timeout: number; readonly json?: boolean }
+
+/** Deploys the contract as the options say, and tells the outcome. Throws CliError, ConfigurationError. */
+export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
+  const deployerKey = readDeployerKey()
+  const tell = (line: string) => process.stderr.write(`${line}\n`)
+  const rpc = createRpc({ url })
+  try {
+    const deployment = await deployContract({ rpc, deployerKey, timeoutMs: timeout * 1000, tell })
+    tell(deployment.sent === null ? 'The contract is there already.' : 'The contract is deployed.')
+    process.stdout.write(json ? formatDeploymentJson(deployment) : formatDeploymentText(deployment))
+  } catch (fault) {
+    if (fault instanceof RpcError || fault instanceof ChainFault)
+      throw new CliError(`the chain cannot be asked, or refused: ${printable(fault.message)}`)
+    throw fault
+  } finally {
+    await rpc.close()
+  }
+}
+
+function formatDeploymentJson({ address, chainId, sent }: Deployment): string {
+  const object = {
+    address,
+    chain_id: chainId,
+    deployed: sent !== null,
+    transaction: sent?.txHash ?? null,
+    block: sent?.blockNumber ?? null,
+    gas_used: sent?.gasUsed ?? null,
+  }
+  return `${JSON.stringify(object, null, 2)}\n`
+}
+
+function formatDeploymentText({ address, chainId, sent }: Deployment): string {
+  const lines = [`address      ${address}`, `chain id     ${chainId}`]
+  if (sent !== null)
+    lines.push(
+      `transaction  ${sent.txHash}`,
+      `block        ${sent.blockNumber}`,
+      `gas used     ${sent.gasUsed}`,
+    )
+  return `${lines.join('\n')}\n`
+}
+
 /** Where the contract is, its code compared with this release's. */
-export type Deployment = {
+type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
@@ -32,7 +77,7 @@ export type Deployment = {
  *
  * Does NOT wait for confirmations: a reorganisation can take the contract away again, as any transaction.
  */
-export async function deployContract({
+async function deployContract({
   rpc,
   deployerKey,
   timeoutMs,

@@ -16,7 +16,7 @@ import {
 } from '../api/control-operations.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startDatabase } from '../storage/database.ts'
-import type { CliConfig } from './config.ts'
+import { type CliConfig, readCliConfig } from './config.ts'
 import { CliError } from './exit-codes.ts'
 
 /**
@@ -24,9 +24,9 @@ import { CliError } from './exit-codes.ts'
  * the data folder, else in that folder's database itself. Throws CliError when none can be used.
  */
 export async function withOperations<Result>(
-  config: CliConfig,
   run: (operations: Operations) => Promise<Result>,
 ): Promise<Result> {
+  const config = readCliConfig()
   try {
     const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
     if (gateway === null) return await withDatabase(config, run)
@@ -42,9 +42,9 @@ export async function withOperations<Result>(
  * folder. Throws CliError when none runs there.
  */
 export async function withGateway<Result>(
-  { dataFolder, controlSocket }: CliConfig,
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {
+  const { dataFolder, controlSocket } = readCliConfig()
   try {
     const gateway = await connectToGateway(dataFolder, controlSocket)
     if (gateway === null)

@@ -1,19 +1,110 @@
-import { type Command, InvalidArgumentError } from 'commander'
-import { readGatewaySettings } from './config.ts'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { decodeHex } from '../../attestation/bytes.ts'
+import { PCR_BYTES, PCRS_MAX } from '../../attestation/nitro/document.ts'
+import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
+import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-/** Which gateway to ask, and as whom, as commander gives it. */
+// Options that several commands have, each declared once, as commander gives them. What they name is read elsewhere
+// (expected-evidence.ts, accepted-releases.ts, gateway-access.ts): this file is loaded by every call.
+
+/** What a user demands of an attestation document. */
+export type AttestationOptions = ReleaseOptions & {
+  readonly pcr?: ReadonlyMap<number, Uint8Array>
+  readonly anyMeasurement?: boolean
+  readonly allowDebug?: boolean
+  readonly root?: readonly string[]
+  /** Where revocation lists are. */
+  readonly crl?: readonly string[]
+}
+
+/** Which releases a user expects, and whom they trust to sign them. */
+export type ReleaseOptions = {
+  readonly release?: readonly string[]
+  readonly releaseKey?: readonly string[]
+  readonly releaseSigners?: number
+}
+
+/** What a user demands of an evidence bundle. */
+export type BundleOptions = AttestationOptions & {
+  readonly configuration?: readonly string[]
+  readonly rpc?: string
+  readonly confirmations?: number
+  readonly require?: 'verified'
+  readonly allowOutcome?: readonly Outcome[]
+}
+
+/** How an answer ended, as receipts call it. */
+export type Outcome = Receipt['outcome']
+
+/** Which gateway to ask, and as whom. */
 export type GatewayOptions = { readonly url?: string; readonly key?: string }
+
+/** Adds the options that say what is demanded of an attestation document. */
+export function addAttestationOptions(command: Command): Command {
+  command
+    .option('--pcr <index=hex>', 'expected measurement; all that are given must be found', collectPcr)
+    .option('--any-measurement', 'accept whatever code runs in the enclave')
+    .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
+    .option('--root <file>', "trust this root (PEM or DER) instead of AWS's; may be repeated", collectText)
+    .option(
+      '--crl <file|url>',
+      'refuse certificates in this revocation list (DER or PEM, verified against the chain); may be repeated',
+      collectText,
+    )
+    .option(
+      '--release <file|url>',
+      'expected: this signed release, or those of this signed list; may be repeated',
+      collectText,
+    )
+  return addReleaseTrustOptions(command)
+}
+
+/** Adds the options that say whose signatures on releases are trusted. */
+export function addReleaseTrustOptions(command: Command): Command {
+  return command
+    .option(
+      '--release-key <key|file>',
+      'key that signs releases: 64 hex digits, or a file of them; may be repeated',
+      collectText,
+    )
+    .option(
+      '--release-signers <count>',
+      'how many of the keys must have signed (default: 1)',
+      parseSignerCount,
+    )
+}
+
+/** Adds the options that say what is demanded of an evidence bundle, beside those of its attestation document. */
+export function addBundleOptions(command: Command): Command {
+  return addAttestationOptions(command)
+    .option(
+      '--configuration <digest|file>',
+      'expected boot configuration: its SHA-256, or a file of it as JSON; never from the gateway; may be repeated',
+      collectText,
+    )
+    .option('--rpc <url>', "JSON-RPC endpoint of the chain, to look the anchor's block up", parseRpcUrl)
+    .option('--confirmations <count>', 'blocks that the anchor must be deep, with --rpc', parseConfirmations)
+    .addOption(new Option('--require <verdict>', 'fail on any less than this').choices(['verified']))
+    .option(
+      '--allow-outcome <outcomes>',
+      `take answers that were cut, too: ${CUT_OUTCOMES.join(', ')}, separated by commas`,
+      parseOutcomes,
+    )
+}
 
 /** Adds the options that say where evidence is fetched from. */
 export function addGatewayOptions(command: Command): Command {
-  return command
-    .option(
-      '--url <url>',
-      "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)",
-      parseBaseUrl,
-    )
-    .option('--key <key>', 'API key (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)')
+  const about = "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)"
+  return addKeyOption(command.option('--url <url>', about, parseBaseUrl))
+}
+
+/** Adds the option of the API key. */
+export function addKeyOption(command: Command): Command {
+  return command.option(
+    '--key <key>',
+    'API key (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)',
+  )
 }
 
 /** Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file of such a name needs `./`. */
@@ -26,18 +117,18 @@ export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Gives the URL of a completion's evidence bundle. */
-export function evidenceUrl(hash: string, options: GatewayOptions): string {
-  const base = options.url ?? readGatewaySettings().gatewayUrl
-  return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${hashOf(hash)}/evidence`
-}
-
 /** Gives the base URL of a gateway as it was written, without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
   if (search !== '' || hash !== '') throw new InvalidArgumentError('expected a base URL, without ? and #')
   return text
+}
+
+/** Gives the URL of a chain's endpoint as it was written. The message does not repeat it: it may hold a key. */
+export function parseRpcUrl(text: string): string {
+  if (isUrl(text) && URL.canParse(text)) return text
+  throw new InvalidArgumentError('expected an http(s) URL')
 }
 
 /** Longest that anything may be waited for: an hour, and far within what a timer can hold. */
@@ -50,14 +141,44 @@ export function parseSeconds(text: string): number {
   throw new InvalidArgumentError(`expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`)
 }
 
-/** For people: where `npm start` keeps the certificate of the root that its simulated security module uses. */
-export const ROOT_HINT =
-  'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
+/** Gathers the values of an option that may be repeated. */
+export function collectText(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, text]
+}
 
-/**
- * Gives the hint as a line when one of these details of failed checks tells root_untrusted, else nothing. They may hold
- * text from outside, which can at most bring the hint about. Reports for programs go without: they have the code.
- */
-export function hintAtRoot(details: readonly string[]): string {
-  return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''
+const PCR_FORM = new RegExp(`^(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
+
+function collectPcr(
+  text: string,
+  before: ReadonlyMap<number, Uint8Array> = new Map(),
+): ReadonlyMap<number, Uint8Array> {
+  const [, index = '', hex = ''] = PCR_FORM.exec(text) ?? []
+  if (hex === '' || Number(index) >= PCRS_MAX)
+    throw new InvalidArgumentError(
+      `expected INDEX=HEX with an index below ${PCRS_MAX} and ${PCR_BYTES} bytes`,
+    )
+  if (before.has(Number(index))) throw new InvalidArgumentError(`expected PCR ${Number(index)} once`)
+  return new Map([...before, [Number(index), decodeHex(hex)]])
+}
+
+function parseSignerCount(text: string): number {
+  const count = /^\d{1,2}$/.test(text) ? Number(text) : 0
+  if (count >= 1 && count <= SIGNATURES_MAX) return count
+  throw new InvalidArgumentError(`expected a whole number from 1 to ${SIGNATURES_MAX}`)
+}
+
+function parseConfirmations(text: string): number {
+  if (!/^\d{1,9}$/.test(text) || Number(text) === 0)
+    throw new InvalidArgumentError('expected a whole number from 1')
+  return Number(text)
+}
+
+/** Those that no complete answer has. */
+const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
+
+function parseOutcomes(text: string, before: readonly Outcome[] = []): readonly Outcome[] {
+  const outcomes = text.split(',').map((word) => CUT_OUTCOMES.find((outcome) => outcome === word.trim()))
+  if (outcomes.includes(undefined))
+    throw new InvalidArgumentError(`expected ${CUT_OUTCOMES.join(', ')}, separated by commas`)
+  return [...before, ...outcomes.flatMap((outcome) => outcome ?? [])]
 }

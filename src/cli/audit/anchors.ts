@@ -4,6 +4,7 @@ import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence
 import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
+import { isoOf } from '../report-lines.ts'
 import {
   type AnchorEvent,
   type ChainAnchor,
@@ -14,7 +15,6 @@ import {
 import { type HeadIndex, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
-import { isoOf } from './records.ts'
 import type { Payers } from './relayers.ts'
 import { reasonAgainst } from './tree.ts'
 

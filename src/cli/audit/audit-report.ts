@@ -1,7 +1,6 @@
 import { Presets, SingleBar } from 'cli-progress'
-import { formatCheck } from '../evidence/verify-record.ts'
-import { hintAtRoot } from '../options.ts'
 import { printable } from '../printable.ts'
+import { formatChecks, hintAtRoot } from '../report-lines.ts'
 import type { LogReport } from './audit-log.ts'
 import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 import type { AuditReport } from './run-audit.ts'
@@ -48,11 +47,6 @@ function formatLog(log: LogReport): string {
   const range = log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
   const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
   return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
-}
-
-function formatChecks(checks: readonly AuditCheck[]): string {
-  const width = Math.max(...checks.map(({ name }) => name.length))
-  return checks.map((check) => formatCheck(check, width)).join('')
 }
 
 function formatFinding({ code, severity, where, message, isEarlier }: Finding): string {

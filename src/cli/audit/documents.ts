@@ -23,12 +23,12 @@ import type { AttestationVerifier } from '../../../attestation/nitro/verify-atte
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import type { Release } from '../../../attestation/release/release.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
+import { isoOf } from '../report-lines.ts'
 import type { ChainBlock, ChainSource } from './chain.ts'
 import type { AuditScope } from './expectations.ts'
 import type { FindingCode, Ledger } from './findings.ts'
 import type { Gateway, ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
-import { isoOf } from './records.ts'
 
 /** Documents that are remembered: an enclave renews its own every few hours. */
 export const DOCUMENTS_MAX = 1_000

@@ -15,6 +15,7 @@ import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
+import { isoOf } from '../report-lines.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
 import type { DocumentJudge, DocumentVerdict } from './documents.ts'
 import type { AuditScope } from './expectations.ts'
@@ -338,10 +339,4 @@ export function createTimeline(start: TimeBracket, ledger: Ledger): Timeline {
     },
     bracket: () => ({ newestMs, notBeforeMs }),
   }
-}
-
-/** A time of the log, in words; also one that no date can be. */
-export function isoOf(timeMs: number): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
 }

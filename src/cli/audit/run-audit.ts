@@ -1,6 +1,4 @@
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { createListingVerifier } from '../revocation/listing-verifier.ts'
-import type { ParsedList } from '../revocation/revocation-list.ts'
+import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
 import type { AuditProgress } from './audit-report.ts'
 import { ChainFault, type ChainSource } from './chain.ts'
@@ -25,18 +23,11 @@ export type AuditReport = {
  * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
  */
 export async function runAudit(
-  {
-    lists,
-    ...tools
-  }: Omit<AuditTools, 'verifier' | 'payers' | 'named'> & {
-    /** Revocation lists that certificates are looked up in. */
-    readonly lists: readonly ParsedList[]
-  },
+  tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
   given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
-  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne: false })
   const { payers } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
@@ -52,7 +43,7 @@ export async function runAudit(
     }
     const saved = state.find(log.notary)
     try {
-      logs.push(await auditLog(log, { ...tools, verifier, payers, named }, { saved, events }))
+      logs.push(await auditLog(log, { ...tools, payers, named }, { saved, events }))
     } finally {
       await state.flush()
       progress.stop()
@@ -65,7 +56,7 @@ export async function runAudit(
     await auditEarlierLogs(named, { ...tools, ...audited, listed: new Set(notaries), ledger })
     await auditContracts(audited, { ...tools, payers, ledger })
   }
-  for (const { message } of verifier.unused())
+  for (const { message } of tools.verifier.unused())
     ledger.find('revocation_list_unused', { where: '--crl', message })
   return { logs, checks: ledger.checks(), findings: ledger.findings() }
 }

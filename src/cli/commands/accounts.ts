@@ -1,7 +1,5 @@
 import type { Command } from 'commander'
-import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withOperations } from '../operations.ts'
 import { printable, textTable, timeCell } from '../printable.ts'
 import { parseName } from './keys.ts'
 
@@ -37,7 +35,7 @@ async function createAccount(
   name: string,
   { tier, json }: JsonOption & { readonly tier?: string },
 ): Promise<void> {
-  const account = await withOperations(readCliConfig(), async ({ accounts }) => {
+  const account = await (await operations()).withOperations(async ({ accounts }) => {
     const opened = await accounts.open(name)
     if (tier === undefined) return opened
     checkOutcome(await accounts.setTier({ name, tier }), { name, tier })
@@ -47,7 +45,7 @@ async function createAccount(
 }
 
 async function listAccounts({ json }: JsonOption): Promise<void> {
-  const list = await withOperations(readCliConfig(), ({ accounts }) => accounts.list())
+  const list = await (await operations()).withOperations(({ accounts }) => accounts.list())
   const rows = list.map(({ id, name, tier, created_at: created }) => [
     id,
     name,
@@ -60,7 +58,7 @@ async function listAccounts({ json }: JsonOption): Promise<void> {
 
 async function setTier(name: string, tier?: string): Promise<void> {
   const order = { name, tier: tier ?? null }
-  checkOutcome(await withOperations(readCliConfig(), ({ accounts }) => accounts.setTier(order)), order)
+  checkOutcome(await (await operations()).withOperations(({ accounts }) => accounts.setTier(order)), order)
   process.stderr.write(
     `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
@@ -73,4 +71,9 @@ function checkOutcome(
   if (outcome === 'unknown_account') throw new CliError(`no account has the name ${printable(name)}`)
   if (outcome === 'unknown_tier')
     throw new CliError(`the tiers file has no tier ${printable(tier ?? '')} (RATE_LIMIT_TIERS_FILE)`)
+}
+
+/** Loaded where they are used: they bring the database, and the help needs none. */
+function operations() {
+  return import('../operations.ts')
 }

@@ -1,34 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { decodeHex } from '../../../attestation/bytes.ts'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import { FIELD_BYTES_MAX } from '../../../attestation/nitro/document.ts'
-import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitro/policy.ts'
-import { outcomesOfRefusal } from '../../../attestation/nitro/rule-outcomes.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import {
-  type AttestationReport,
-  decodeDocumentFile,
-  formatAttestationJson,
-  formatAttestationText,
-} from '../attestation-report.ts'
+import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import {
-  type AttestationOptions,
-  addAttestationOptions,
-  readAttestationPolicy,
-  readRevocationLists,
-} from '../expected-evidence.ts'
-import { readSource } from '../files.ts'
-import { createListingVerifier } from '../revocation/listing-verifier.ts'
-
-type AttestationCommandOptions = AttestationOptions & {
-  readonly nonce?: Uint8Array
-  readonly at?: Date
-  readonly historical?: boolean
-  /** Milliseconds. */
-  readonly maxAge?: number
-  readonly json?: boolean
-}
+import { addAttestationOptions } from '../options.ts'
 
 /** Adds `attestation FILE`. Exit code 0 only when every rule that was asked for holds, 1 otherwise, 2 for usage. */
 export function registerAttestation(program: Command): void {
@@ -61,35 +36,11 @@ export function registerAttestation(program: Command): void {
     .option('--json', 'print one JSON object {valid, code, message, facts}')
     .addHelpText('after', '\nExit codes: 0 valid, 1 not valid, 2 usage.')
     .action(async (file: string, options: AttestationCommandOptions) => {
-      const report = await validateFile(file, options)
-      const output = options.json ? formatAttestationJson(report) : formatAttestationText(report)
-      process.stdout.write(`${output}\n`)
-      process.exitCode = report.valid ? EXIT_CODES.done : EXIT_CODES.failed
+      const { reportDocument } = await import('../attestation-report.ts')
+      const { output, isValid } = await reportDocument(file, options)
+      process.stdout.write(output)
+      process.exitCode = isValid ? EXIT_CODES.done : EXIT_CODES.failed
     })
-}
-
-async function validateFile(file: string, options: AttestationCommandOptions): Promise<AttestationReport> {
-  const policy = await readPolicy(options)
-  const at = options.at ?? new Date()
-  const lists = await readRevocationLists(options, at.getTime())
-  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne: true })
-  const document = decodeDocumentFile(await readSource(file, { apiKey: null, stdin: process.stdin }))
-  try {
-    const facts = await verifier.verify(document, policy, at)
-    return { valid: true, facts }
-  } catch (error) {
-    if (!(error instanceof AttestationError)) throw error
-    return { valid: false, error, rules: outcomesOfRefusal(error, resolvePolicy(policy)), document }
-  }
-}
-
-async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
-  return {
-    ...(await readAttestationPolicy(options)),
-    mode: options.historical ? 'historical' : 'current',
-    ...(options.nonce ? { nonce: options.nonce } : {}),
-    ...(options.maxAge === undefined ? {} : { maxAgeMs: options.maxAge }),
-  }
 }
 
 function parseNonce(text: string): Uint8Array {

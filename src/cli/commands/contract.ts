@@ -1,17 +1,9 @@
 import type { Command } from 'commander'
-import { createRpc, RpcError } from '../../chain/rpc.ts'
-import { ChainFault } from '../audit/chain.ts'
-import { readDeployerKey } from '../config.ts'
-import type { Deployment } from '../contract-deployment.ts'
-import { CliError } from '../exit-codes.ts'
-import { parseRpcUrl } from '../expected-evidence.ts'
-import { parseSeconds } from '../options.ts'
-import { printable } from '../printable.ts'
+import type { DeployOptions } from '../contract-deployment.ts'
+import { parseRpcUrl, parseSeconds } from '../options.ts'
 
 /** Fifteen of Ethereum's blocks. */
 const TIMEOUT_SECONDS_DEFAULT = 180
-
-type DeployOptions = { readonly rpc: string; readonly timeout: number; readonly json?: boolean }
 
 /** Adds `contract deploy`, for the operator: a first set-up begins with it, and every release that changes the contract. */
 export function registerContract(program: Command): void {
@@ -31,47 +23,8 @@ export function registerContract(program: Command): void {
     .option('--timeout <seconds>', 'longest to wait for the block', parseSeconds, TIMEOUT_SECONDS_DEFAULT)
     .option('--json', 'print one JSON object')
     .addHelpText('after', '\nExit codes: 0 the contract is there, 1 it is not, 2 usage.')
-    .action(deploy)
-}
-
-async function deploy({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
-  const deployerKey = readDeployerKey()
-  // It brings ethers, which takes longer to load than all other commands do.
-  const { deployContract } = await import('../contract-deployment.ts')
-  const tell = (line: string) => process.stderr.write(`${line}\n`)
-  const rpc = createRpc({ url })
-  try {
-    const deployment = await deployContract({ rpc, deployerKey, timeoutMs: timeout * 1000, tell })
-    tell(deployment.sent === null ? 'The contract is there already.' : 'The contract is deployed.')
-    process.stdout.write(json ? formatJson(deployment) : formatText(deployment))
-  } catch (fault) {
-    if (fault instanceof RpcError || fault instanceof ChainFault)
-      throw new CliError(`the chain cannot be asked, or refused: ${printable(fault.message)}`)
-    throw fault
-  } finally {
-    await rpc.close()
-  }
-}
-
-function formatJson({ address, chainId, sent }: Deployment): string {
-  const object = {
-    address,
-    chain_id: chainId,
-    deployed: sent !== null,
-    transaction: sent?.txHash ?? null,
-    block: sent?.blockNumber ?? null,
-    gas_used: sent?.gasUsed ?? null,
-  }
-  return `${JSON.stringify(object, null, 2)}\n`
-}
-
-function formatText({ address, chainId, sent }: Deployment): string {
-  const lines = [`address      ${address}`, `chain id     ${chainId}`]
-  if (sent !== null)
-    lines.push(
-      `transaction  ${sent.txHash}`,
-      `block        ${sent.blockNumber}`,
-      `gas used     ${sent.gasUsed}`,
-    )
-  return `${lines.join('\n')}\n`
+    .action(async (options: DeployOptions) => {
+      const { runDeployment } = await import('../contract-deployment.ts')
+      await runDeployment(options)
+    })
 }

@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
-import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withGateway } from '../operations.ts'
 import { printable, textTable } from '../printable.ts'
 
 /** How often a wait looks. */
@@ -43,12 +41,12 @@ export function registerEnclaves(program: Command): void {
 }
 
 async function listEnclaves({ json }: JsonOption): Promise<void> {
-  const list = await withGateway(readCliConfig(), ({ enclaves }) => enclaves.list())
+  const list = await (await operations()).withGateway(({ enclaves }) => enclaves.list())
   process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
 }
 
 async function addEnclave(url: string): Promise<void> {
-  const added = await withGateway(readCliConfig(), async ({ enclaves }) => {
+  const added = await (await operations()).withGateway(async ({ enclaves }) => {
     checkOutcome(await enclaves.add(url), url)
     return find(enclaves, url)
   })
@@ -58,7 +56,7 @@ async function addEnclave(url: string): Promise<void> {
 }
 
 async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): Promise<void> {
-  await withGateway(readCliConfig(), async ({ enclaves }) => {
+  await (await operations()).withGateway(async ({ enclaves }) => {
     checkOutcome(await enclaves.drain(url), url)
     while (wait) {
       const seat = await find(enclaves, url)
@@ -78,7 +76,7 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
 }
 
 async function removeEnclave(url: string): Promise<void> {
-  checkOutcome(await withGateway(readCliConfig(), ({ enclaves }) => enclaves.remove(url)), url)
+  checkOutcome(await (await operations()).withGateway(({ enclaves }) => enclaves.remove(url)), url)
   process.stderr.write(`${printable(url)} is removed. A restart goes by ENCLAVE_URL.\n`)
 }
 
@@ -114,4 +112,9 @@ function toRow(seat: EnclaveDescription): readonly string[] {
     notary ?? '-',
     fault || '-',
   ]
+}
+
+/** Loaded where they are used: they bring the database, and the help needs none. */
+function operations() {
+  return import('../operations.ts')
 }

@@ -1,11 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { readBundle } from '../evidence/read-evidence.ts'
-import { CliError } from '../exit-codes.ts'
-import { readSource, writeOutput } from '../files.ts'
-import { chooseKey } from '../gateway-key.ts'
-import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../options.ts'
-
-type EvidenceOptions = GatewayOptions & { readonly output?: string }
+import type { EvidenceOptions } from '../evidence/fetch-evidence.ts'
+import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
 /** Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway gives it. */
 export function registerEvidence(program: Command): void {
@@ -19,20 +14,10 @@ export function registerEvidence(program: Command): void {
     .option('--output <file>', 'write it there instead of on standard output')
   addGatewayOptions(command)
     .addHelpText('after', '\nIt is not checked here, but for being of this completion: see verify.')
-    .action(fetchEvidence)
-}
-
-async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
-  const url = evidenceUrl(hash, options)
-  const bytes = await readSource(url, { ...chooseKey(url, options), stdin: process.stdin })
-  const { record, block } = readBundle(bytes, 'the answer')
-  if (record.hash !== hash) throw new CliError('expected the evidence of this hash, got that of another one')
-  const text = new TextDecoder().decode(bytes)
-  await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
-  if (block === null)
-    process.stderr.write(
-      'The transaction is not mined yet: this bundle does not show a block. Ask again later.\n',
-    )
+    .action(async (hash: string, options: EvidenceOptions) => {
+      const { fetchEvidence } = await import('../evidence/fetch-evidence.ts')
+      await fetchEvidence(hash, options)
+    })
 }
 
 function parseHash(text: string): string {

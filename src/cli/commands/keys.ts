@@ -1,9 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/authenticate.ts'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
-import { readCliConfig } from '../config.ts'
 import { CliError } from '../exit-codes.ts'
-import { withOperations } from '../operations.ts'
 import { printable, textTable, timeCell } from '../printable.ts'
 
 type CreateOptions = {
@@ -51,7 +49,7 @@ export function parseName(text: string): string {
 
 async function createKey({ account, name, scopes, expires, json }: CreateOptions): Promise<void> {
   const order = { account, name, scopes, expires_at: expires ?? null }
-  const created = await withOperations(readCliConfig(), ({ keys }) => keys.create(order))
+  const created = await (await operations()).withOperations(({ keys }) => keys.create(order))
   if (json) {
     process.stdout.write(`${JSON.stringify(created, null, 2)}\n`)
     return
@@ -65,12 +63,12 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
 }
 
 async function listKeys({ json }: ListOptions): Promise<void> {
-  const list = await withOperations(readCliConfig(), ({ keys }) => keys.list())
+  const list = await (await operations()).withOperations(({ keys }) => keys.list())
   process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
 }
 
 async function revokeKey(id: string): Promise<void> {
-  const outcome = await withOperations(readCliConfig(), ({ keys }) => keys.revoke(id))
+  const outcome = await (await operations()).withOperations(({ keys }) => keys.revoke(id))
   if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
   process.stderr.write(`Key ${printable(id)} is revoked.\n`)
 }
@@ -112,4 +110,9 @@ function parseDate(text: string): number {
   return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text
     ? Number.NaN
     : date.getTime() / 1000
+}
+
+/** Loaded where they are used: they bring the database, and the help needs none. */
+function operations() {
+  return import('../operations.ts')
 }

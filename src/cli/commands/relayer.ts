@@ -1,8 +1,5 @@
 import type { Command } from 'commander'
-import { formatEther } from 'ethers'
 import type { RelayerDescription } from '../../api/control-operations.ts'
-import { readCliConfig } from '../config.ts'
-import { withGateway } from '../operations.ts'
 import { printable, textTable, timeCell } from '../printable.ts'
 
 /** Adds `relayer`, for the operator of a gateway that runs. */
@@ -17,8 +14,16 @@ export function registerRelayer(program: Command): void {
 }
 
 async function showRelayers({ json }: { readonly json?: boolean }): Promise<void> {
-  const list = await withGateway(readCliConfig(), ({ relayers }) => relayers.list())
-  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
+  const { formatEther } = await import('ethers')
+  const list = await (await operations()).withGateway(({ relayers }) => relayers.list())
+  process.stdout.write(
+    json
+      ? `${JSON.stringify(list, null, 2)}\n`
+      : textTable(
+          TITLES,
+          list.map((one) => toRow(one, formatEther)),
+        ),
+  )
 }
 
 const TITLES = [
@@ -34,7 +39,7 @@ const TITLES = [
   'FAULT',
 ]
 
-function toRow(relayer: RelayerDescription): readonly string[] {
+function toRow(relayer: RelayerDescription, formatEther: (wei: string) => string): readonly string[] {
   const { balance_wei: balance, oldest_at: oldest } = relayer
   return [
     relayer.address,
@@ -52,4 +57,9 @@ function toRow(relayer: RelayerDescription): readonly string[] {
 
 function cell(value: number | null): string {
   return value === null ? '-' : String(value)
+}
+
+/** Loaded where they are used: they bring the database, and the help needs none. */
+function operations() {
+  return import('../operations.ts')
 }

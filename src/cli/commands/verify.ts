@@ -1,40 +1,7 @@
 import type { Command } from 'commander'
-import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
-import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { BundleReport } from '../../../attestation/evidence/bundle-report.ts'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { ownMembers } from '../../../attestation/own-members.ts'
-import {
-  compareKept,
-  fillRecord,
-  type KeptFiles,
-  type KeptOptions,
-  keptOf,
-  readKeptFiles,
-} from '../evidence/kept-exchange.ts'
-import { readBundle, readInput, type Subject } from '../evidence/read-evidence.ts'
-import { fetchChainFacts, isAccepted, printBundleJson, printBundleText } from '../evidence/verify-bundle.ts'
-import { printJson, printText, type SubjectReport, verifySubject } from '../evidence/verify-record.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
-import {
-  addBundleOptions,
-  type BundleOptions,
-  bundleOnlyOptions,
-  completeBundlePolicy,
-  demandsAttestation,
-  readAttestationPolicy,
-  readRevocationLists,
-} from '../expected-evidence.ts'
-import { isUrl, readSource } from '../files.ts'
-import { chooseKey } from '../gateway-key.ts'
-import { addGatewayOptions, evidenceUrl, type GatewayOptions, hashOf, isHash } from '../options.ts'
-import { createListingVerifier, type ListingVerifier } from '../revocation/listing-verifier.ts'
-
-type VerifyOptions = BundleOptions & GatewayOptions & KeptOptions & { readonly json?: boolean }
+import type { VerifyOptions } from '../evidence/verify-source.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
+import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
 /** Adds `verify SOURCE`, which checks evidence by itself; README.md of src/cli says what its outcome means. */
 export function registerVerify(program: Command): void {
@@ -53,6 +20,7 @@ export function registerVerify(program: Command): void {
   addBundleOptions(addGatewayOptions(command))
     .addHelpText('after', HELP)
     .action(async (source: string, options: VerifyOptions) => {
+      const { verifySource } = await import('../evidence/verify-source.ts')
       const { output, isOk } = await verifySource(source, options)
       process.stdout.write(output)
       process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
@@ -73,125 +41,3 @@ An answer that was cut (outcome client_disconnected or upstream_error) is CONSIS
 --allow-outcome names its outcome.
 Exit codes: 0 nothing failed, 1 a check failed (or less than --require), the gateway gave other evidence or there
 was nothing to check, 2 usage.`
-
-type Outcome = { readonly output: string; readonly isOk: boolean }
-
-async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
-  // Before anything is fetched: what is wrong with the command is told first.
-  const expected = await readAttestationPolicy(options)
-  const policy = await completeBundlePolicy(expected, options)
-  const lists = await readRevocationLists(options, Date.now())
-  const hash = isHash(source) ? hashOf(source) : null
-  const place = hash === null ? source : evidenceUrl(hash, options)
-  // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
-  const key = isUrl(place) ? chooseKey(place, options) : NO_KEY
-  const files = await readKeptFiles(source, options)
-  const bytes = await readSource(place, { ...key, stdin: process.stdin })
-  if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
-  const input = readInput(bytes, files.requestBody)
-  const isOfOne = input.kind === 'bundle' || input.subjects.length === 1
-  const verifier = createListingVerifier(createAttestationVerifier(), lists, { isOfOne })
-  switch (input.kind) {
-    case 'bundle':
-      return await reportBundle(input.bundle, { policy, verifier, kept: keptOf(files) }, options)
-    case 'records':
-      return await reportRecords(input.subjects, { expected, verifier, files }, options)
-  }
-}
-
-const NO_KEY = { apiKey: null } as const
-
-/**
- * A gateway may answer with evidence of anything. Its own checks will show that its hash is of its
- * request and response.
- */
-function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
-  if (record.hash !== hash)
-    throw new CliError(`expected the evidence of ${hash}, got that of another completion, ${record.hash}`)
-}
-
-async function reportBundle(
-  given: JsonObject,
-  demands: {
-    readonly policy: BundlePolicy
-    readonly verifier: ListingVerifier
-    readonly kept: KeptExchange
-  },
-  options: VerifyOptions,
-): Promise<Outcome> {
-  if (options.confirmations !== undefined && options.rpc === undefined)
-    throw new CliError('expected --rpc with --confirmations: only a chain can tell', EXIT_CODES.usage)
-  const { policy, verifier, kept } = demands
-  const record = memberOf(given, 'record')
-  const bundle = isJsonObject(record) ? { ...given, record: fillRecord(record, kept) } : given
-  const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
-  const report: BundleReport = await verifyBundle(bundle, policy, {
-    attestations: verifier,
-    ...(chain === null ? {} : { chain }),
-  })
-  const exchange = compareKept(isJsonObject(record) ? record : {}, kept)
-  return {
-    output: options.json
-      ? printBundleJson(report, { exchange, required: options.require })
-      : printBundleText(report, exchange),
-    isOk: isAccepted(report, { exchange, required: options.require }),
-  }
-}
-
-/** The number that the bundle claims, to be looked up; null when there is none, which its checks will tell. */
-function blockNumberOf(bundle: JsonObject): number | null {
-  try {
-    return parseEvidenceBundle(bundle).block?.number ?? null
-  } catch {
-    return null
-  }
-}
-
-async function reportRecords(
-  subjects: readonly Subject[],
-  demands: {
-    readonly expected: AttestationPolicy
-    readonly verifier: ListingVerifier
-    readonly files: KeptFiles
-  },
-  options: VerifyOptions,
-): Promise<Outcome> {
-  const [unfit] = bundleOnlyOptions(options)
-  if (unfit !== undefined)
-    throw new CliError(
-      `expected an evidence bundle for ${unfit}: a record does not hold enough`,
-      EXIT_CODES.usage,
-    )
-  const { expected, verifier, files } = demands
-  checkComparable(subjects, files)
-  const kept = keptOf(files)
-  const policy = demandsAttestation(options) ? expected : null
-  const { allowOutcome = [] } = ownMembers(options)
-  const reports: readonly SubjectReport[] = await Promise.all(
-    subjects.map((subject) => verifySubject(subject, { policy, allowOutcome, verifier, kept })),
-  )
-  const [unused] = verifier.unused()
-  if (subjects.length > 1 && unused !== undefined) throw unused
-  return {
-    output: options.json ? printJson(reports) : printText(reports),
-    isOk: reports.every((report) => report.ok),
-  }
-}
-
-/**
- * What was kept is of one call. An answer that is the source itself has nothing else to be compared
- * with.
- */
-function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
-  if (requestBody === null && answer === null) return
-  if (subjects.length > 1)
-    throw new CliError(
-      'expected one record with --request and --answer, got a page of them',
-      EXIT_CODES.usage,
-    )
-  if (answer !== null && subjects[0]?.request !== undefined)
-    throw new CliError(
-      'expected no --answer: the source is an answer itself; name the evidence as the source',
-      EXIT_CODES.usage,
-    )
-}

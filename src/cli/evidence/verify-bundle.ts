@@ -1,15 +1,58 @@
 import { z } from 'zod'
 import { encodeHex } from '../../../attestation/bytes.ts'
+import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
+import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
-import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
+import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
+import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/accepted-releases.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
-import { CliError } from '../exit-codes.ts'
-import { hintAtRoot } from '../options.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import type { BundleOptions } from '../options.ts'
 import { printable, printableJson } from '../printable.ts'
-import { type ComparedExchange, printExchange } from './kept-exchange.ts'
-import { type Check, failedDetails, formatCheck } from './verify-record.ts'
+import { type Check, failedDetails, formatChecks, hintAtRoot, isoOf } from '../report-lines.ts'
+import type { ListingVerifier } from '../revocation/listing-verifier.ts'
+import { type ComparedExchange, compareKept, fillRecord, printExchange } from './kept-exchange.ts'
+
+/** Checks a bundle, and compares it with what its caller kept. Throws CliError when the chain cannot be asked. */
+export async function reportBundle(
+  given: JsonObject,
+  demands: {
+    readonly policy: BundlePolicy
+    readonly verifier: ListingVerifier
+    readonly kept: KeptExchange
+  },
+  options: Pick<BundleOptions, 'rpc' | 'confirmations' | 'require'> & { readonly json?: boolean },
+): Promise<{ readonly output: string; readonly isOk: boolean }> {
+  if (options.confirmations !== undefined && options.rpc === undefined)
+    throw new CliError('expected --rpc with --confirmations: only a chain can tell', EXIT_CODES.usage)
+  const { policy, verifier, kept } = demands
+  const record = memberOf(given, 'record')
+  const bundle = isJsonObject(record) ? { ...given, record: fillRecord(record, kept) } : given
+  const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
+  const report: BundleReport = await verifyBundle(bundle, policy, {
+    attestations: verifier,
+    ...(chain === null ? {} : { chain }),
+  })
+  const exchange = compareKept(isJsonObject(record) ? record : {}, kept)
+  return {
+    output: options.json
+      ? printBundleJson(report, { exchange, required: options.require })
+      : printBundleText(report, exchange),
+    isOk: isAccepted(report, { exchange, required: options.require }),
+  }
+}
+
+/** The number that the bundle claims, to be looked up; null when there is none, which its checks will tell. */
+function blockNumberOf(bundle: JsonObject): number | null {
+  try {
+    return parseEvidenceBundle(bundle).block?.number ?? null
+  } catch {
+    return null
+  }
+}
 
 /** How far a report must reach, and what a caller's own request and answer were compared with. */
 type Acceptance = {
@@ -19,7 +62,7 @@ type Acceptance = {
 }
 
 /** Whether a report is good enough for an exit code of 0. */
-export function isAccepted({ verdict }: BundleReport, { exchange, required }: Acceptance): boolean {
+function isAccepted({ verdict }: BundleReport, { exchange, required }: Acceptance): boolean {
   if (differencesOf(exchange).length > 0) return false
   return required === undefined ? verdict !== 'invalid' : verdict === required
 }
@@ -28,13 +71,11 @@ export function isAccepted({ verdict }: BundleReport, { exchange, required }: Ac
  * Gives the report of a bundle for people: each check, what was asked and said, what is open, and
  * what it comes to.
  */
-export function printBundleText(report: BundleReport, exchange: ComparedExchange): string {
+function printBundleText(report: BundleReport, exchange: ComparedExchange): string {
   const checks: readonly Check[] = [...report.checks, ...exchange.checks]
-  const width = Math.max(...checks.map(({ name }) => name.length))
-  const lines = checks.map((check) => formatCheck(check, width))
   const told = report.verdict === 'invalid' ? '' : printExchange(exchange.told)
   const rest = [...describeFacts(report), conclude(report, exchange)].join('\n')
-  return `evidence bundle\n${lines.join('')}\n${told === '' ? '' : `${told}\n`}${rest}\n${hintAtRoot(failedDetails(checks))}`
+  return `evidence bundle\n${formatChecks(checks)}\n${told === '' ? '' : `${told}\n`}${rest}\n${hintAtRoot(failedDetails(checks))}`
 }
 
 /**
@@ -48,7 +89,7 @@ function differencesOf({ checks }: ComparedExchange): readonly string[] {
  * Gives the report of a bundle as one JSON object, for programs. Bytes are hex; times Unix seconds.
  * Of evidence that is not of the request or answer that was given, the verdict is `invalid`, too.
  */
-export function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
+function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
   const { facts, verdict, checks, open, redacted } = report
   const { exchange } = acceptance
   return `${printableJson({
@@ -84,8 +125,8 @@ function describeFacts({ facts, checks, redacted }: BundleReport): readonly stri
     `provider       ${printable(facts.provider.name)} at ${printable(facts.provider.origin)}`,
     `model          ${describeModel(facts)}`,
     `outcome        ${facts.outcome}${facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'}`,
-    `finished       ${isoOf(facts.finishedAt)}, by the enclave's clock`,
-    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : `${isoOf(anchoredIn.timestamp)}, block ${anchoredIn.number} of the chain`}`,
+    `finished       ${isoOf(facts.finishedAt * 1000, `${facts.finishedAt} s`)}, by the enclave's clock`,
+    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : describeBlock(anchoredIn)}`,
     `code           ${describeCode(facts, checks)}`,
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
@@ -131,9 +172,8 @@ function conclude({ verdict, checks, open, facts }: BundleReport, exchange: Comp
   }
 }
 
-function isoOf(seconds: number): string {
-  const time = new Date(seconds * 1000)
-  return Number.isNaN(time.getTime()) ? `${seconds} s` : time.toISOString()
+function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {
+  return `${isoOf(timestamp * 1000, `${timestamp} s`)}, block ${number} of the chain`
 }
 
 /**
@@ -142,7 +182,7 @@ function isoOf(seconds: number): string {
  *
  * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
  */
-export async function fetchChainFacts(url: string, blockNumber: number | null): Promise<ChainFacts> {
+async function fetchChainFacts(url: string, blockNumber: number | null): Promise<ChainFacts> {
   const rpc = createRpc({ url })
   try {
     const chainId = Quantity.parse(await rpc.call('eth_chainId', []))

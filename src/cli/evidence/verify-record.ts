@@ -10,9 +10,9 @@ import { OUTCOMES, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease, type ReleaseName, releaseName } from '../../../attestation/release/accepted-releases.ts'
 import { configurationOf } from '../../../attestation/release/release.ts'
 import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
-import type { Outcome } from '../expected-evidence.ts'
-import { hintAtRoot } from '../options.ts'
+import type { Outcome } from '../options.ts'
 import { printable, printableJson } from '../printable.ts'
+import { type Check, failedDetails, formatChecks, hintAtRoot, isoOf, widthOf } from '../report-lines.ts'
 import {
   type ComparedExchange,
   compareKept,
@@ -54,13 +54,6 @@ export async function verifySubject(
     allowOutcome,
     exchange: request === undefined ? compareKept(record, kept) : tellKept(record, { request, chunks }),
   })
-}
-
-/** One line of a report. Not checked is not passed. */
-export type Check = {
-  readonly name: string
-  readonly outcome: 'passed' | 'failed' | 'not checked'
-  readonly detail: string
 }
 
 /** What was found of one record. */
@@ -138,22 +131,12 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 
 /** Gives the reports for people: each check, then what it comes to. */
 export function printText(reports: readonly SubjectReport[]): string {
-  const width = Math.max(...reports.flatMap(({ checks }) => checks.map(({ name }) => name.length)))
+  const all = reports.flatMap(({ checks }) => checks)
   const blocks = reports.map(({ hash, checks, exchange }) => {
-    const lines = checks.map((check) => formatCheck(check, width))
-    return `record ${printable(hash ?? 'without hash')}\n${lines.join('')}${printExchange(exchange)}`
+    const lines = formatChecks(checks, widthOf(all))
+    return `record ${printable(hash ?? 'without hash')}\n${lines}${printExchange(exchange)}`
   })
-  return `${blocks.join('\n')}\n${conclude(reports)}\n${hintAtRoot(failedDetails(reports.flatMap(({ checks }) => checks)))}`
-}
-
-/** What the checks that failed say. */
-export function failedDetails(checks: readonly Check[]): readonly string[] {
-  return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
-}
-
-/** Gives the line of one check, its name padded to `width`. */
-export function formatCheck({ name, outcome, detail }: Check, width: number): string {
-  return `  ${MARKS[outcome]}  ${name.padEnd(width)}  ${printable(detail)}\n`
+  return `${blocks.join('\n')}\n${conclude(reports)}\n${hintAtRoot(failedDetails(all))}`
 }
 
 /** Gives the reports as one JSON object, for programs. */
@@ -161,8 +144,6 @@ export function printJson(reports: readonly SubjectReport[]): string {
   const report = { ok: reports.every(({ ok }) => ok), conclusion: conclude(reports), records: reports }
   return `${printableJson(report)}\n`
 }
-
-const MARKS = { passed: 'passed     ', failed: 'FAILED     ', 'not checked': 'not checked' } as const
 
 /** Says what it comes to, and no more than that. */
 function conclude(reports: readonly SubjectReport[]): string {
@@ -241,8 +222,8 @@ function checkLifetime(members: JsonObject, facts: AttestationFacts): void {
   const endMs = Math.min(...facts.certificates.map(({ notAfterMs }) => notAfterMs))
   if (finishedAt < facts.timestampMs - FUTURE_SKEW_MS_DEFAULT || finishedAt > endMs)
     throw new RangeError(
-      `expected the completion between ${isoOf(facts.timestampMs)} and ${isoOf(endMs)}, when the document was valid, ` +
-        `but it finished ${isoOf(finishedAt)}`,
+      `expected the completion between ${iso(facts.timestampMs)} and ${iso(endMs)}, when the document was valid, ` +
+        `but it finished ${iso(finishedAt)}`,
     )
 }
 
@@ -268,12 +249,11 @@ function describe(
       : release
         ? `the measurements are those of ${nameRelease(release)}`
         : 'the measurements are the expected ones'
-  return `${moduleId} at ${isoOf(timestampMs)}: ${code}${isDebugMode ? '; IN DEBUG MODE' : ''}`
+  return `${moduleId} at ${iso(timestampMs)}: ${code}${isDebugMode ? '; IN DEBUG MODE' : ''}`
 }
 
-function isoOf(timeMs: number): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? String(timeMs) : time.toISOString()
+function iso(timeMs: number): string {
+  return isoOf(timeMs, String(timeMs))
 }
 
 function reasonOf(fault: unknown): string {

@@ -1,45 +1,13 @@
-import { type Command, InvalidArgumentError } from 'commander'
 import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { type ReleaseTrust, SIGNATURES_MAX } from '../../../attestation/release/release-signatures.ts'
+import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
-
-/** Which releases a user expects, and whom they trust to sign them, as commander gives it. */
-export type ReleaseOptions = {
-  readonly release?: readonly string[]
-  readonly releaseKey?: readonly string[]
-  readonly releaseSigners?: number
-}
-
-/** Adds the options that say which releases are expected. */
-export function addReleaseOptions(command: Command): Command {
-  command.option(
-    '--release <file|url>',
-    'expected: this signed release, or those of this signed list; may be repeated',
-    collectText,
-  )
-  return addReleaseTrustOptions(command)
-}
-
-/** Adds the options that say whose signatures on releases are trusted. */
-export function addReleaseTrustOptions(command: Command): Command {
-  return command
-    .option(
-      '--release-key <key|file>',
-      'key that signs releases: 64 hex digits, or a file of them; may be repeated',
-      collectText,
-    )
-    .option(
-      '--release-signers <count>',
-      'how many of the keys must have signed (default: 1)',
-      parseSignerCount,
-    )
-}
 
 /** Gives whom the options trust; null when they name no key. Throws CliError for keys that are none. */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
@@ -114,14 +82,4 @@ async function readEntries(source: string, trust: ReleaseTrust): Promise<readonl
 
 function tell(source: string, text: string): void {
   process.stderr.write(`Expecting ${printable(source)}: ${printable(text)}\n`)
-}
-
-function parseSignerCount(text: string): number {
-  const count = /^\d{1,2}$/.test(text) ? Number(text) : 0
-  if (count >= 1 && count <= SIGNATURES_MAX) return count
-  throw new InvalidArgumentError(`expected a whole number from 1 to ${SIGNATURES_MAX}`)
-}
-
-function collectText(text: string, before: readonly string[] = []): readonly string[] {
-  return [...before, text]
 }

@@ -4,6 +4,7 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
+import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import {
   parseRelease,
   parseSignedRelease,
@@ -20,9 +21,50 @@ import {
   type ReleaseList,
   type SignedReleaseList,
 } from '../../../attestation/release/release-list.ts'
+import { signRelease } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readSource, writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
+import { checkSignaturesHold } from './release-report.ts'
+
+/** What the options say, as commander gives it. */
+export type SignOptions = { readonly key: string; readonly output?: string; readonly uncommitted?: boolean }
+
+/** Makes a release key, and prints the public one. Throws CliError. */
+export async function createKey(file: string): Promise<void> {
+  const publicKey = await createKeyFiles(file)
+  process.stderr.write(
+    `The private key is in ${printable(file)}: keep it off every machine that serves. Publish this key:\n`,
+  )
+  process.stdout.write(`${publicKey}\n`)
+}
+
+/** Signs an image's measurements. Throws CliError. */
+export async function signFile(
+  file: string,
+  { key, output, uncommitted = false }: SignOptions,
+): Promise<void> {
+  const given = await readUnsignedRelease(file)
+  const [release, others] = given.format === null ? [given.payload, []] : [given.release, given.signatures]
+  if (given.format !== null) checkSignaturesHold({ kind: 'release', signed: given }, file)
+  checkCommitted(release, uncommitted)
+  const signed = signRelease(release, await readSecretKey(key), others)
+  const place = output ?? file
+  await writeReleaseFile(place, signed)
+  process.stderr.write(
+    `${printable(nameRelease(release))} has ${signed.signatures.length} signature(s) in ${printable(place)}.\n`,
+  )
+}
+
+/** The mark that the image builder puts on the version of an image that the commit alone does not give. */
+const UNCOMMITTED = /\+uncommitted$/
+
+function checkCommitted({ version }: Release, isAllowed: boolean): void {
+  if (isAllowed || !UNCOMMITTED.test(version)) return
+  throw new CliError(
+    `release ${version} is of uncommitted sources, which nobody else can rebuild: commit and build, or say --uncommitted`,
+  )
+}
 
 /** A signed file about releases, its signatures not looked at. */
 export type ReleaseFile =

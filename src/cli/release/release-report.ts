@@ -11,19 +11,35 @@ import {
   signedBytes,
   verifySignatures,
 } from '../../../attestation/release/release-signatures.ts'
-import { CliError } from '../exit-codes.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
+import { readReleaseTrust } from './accepted-releases.ts'
 import type { ReleaseFile } from './release-files.ts'
+import { readReleaseFile } from './release-files.ts'
+import { parseListTime } from './release-list.ts'
+
+/** What the options say, as commander gives it. */
+export type ShowOptions = Omit<ReleaseOptions, 'release'> & { readonly at?: string; readonly json?: boolean }
+
+/** Prints what is in a signed file, and whether its signatures hold. Throws CliError. */
+export async function showFile(source: string, options: ShowOptions): Promise<void> {
+  const trust = await readReleaseTrust(options)
+  const atMs = Date.parse(parseListTime(options.at ?? 'now', Date.now()))
+  const report = judgeReleaseFile(await readReleaseFile(source), { trust, atMs })
+  process.stdout.write(options.json ? printReleaseJson(report) : printReleaseText(report))
+  process.exitCode = report.isOk ? EXIT_CODES.done : EXIT_CODES.failed
+}
 
 /** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
-export type SignerFacts = {
+type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
   readonly isTrusted: boolean | null
 }
 
 /** What is shown of a signed file. */
-export type ReleaseReport = {
+type ReleaseReport = {
   readonly file: ReleaseFile
   readonly signers: readonly SignerFacts[]
   /** Every signature holds and, when keys are trusted, enough of them signed. */
@@ -34,7 +50,7 @@ export type ReleaseReport = {
 }
 
 /** Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they are. */
-export function judgeReleaseFile(
+function judgeReleaseFile(
   file: ReleaseFile,
   { trust, atMs }: { readonly trust: ReleaseTrust | null; readonly atMs: number },
 ): ReleaseReport {
@@ -58,7 +74,7 @@ export function checkSignaturesHold(file: ReleaseFile, path: string): void {
 }
 
 /** Gives the report for people. */
-export function printReleaseText(report: ReleaseReport): string {
+function printReleaseText(report: ReleaseReport): string {
   const { file, signers, atMs, conclusion } = report
   const lines =
     file.kind === 'release'
@@ -77,7 +93,7 @@ export function printReleaseText(report: ReleaseReport): string {
 }
 
 /** Gives the report as one JSON object, for programs. */
-export function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseReport): string {
+function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseReport): string {
   const told = signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
   const common = { ok: isOk, conclusion, kind: file.kind, signatures: told }
   if (file.kind === 'release')

@@ -3,7 +3,16 @@ import { AttestationError } from '../../../attestation/nitro/attestation-error.t
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { findListOfChain, type ListOfChain, type ParsedList, RevocationListError } from './revocation-list.ts'
+import { LruMap } from '../../runtime/lru-map.ts'
+import { readSource } from '../files.ts'
+import { isoOf } from '../report-lines.ts'
+import {
+  findListOfChain,
+  type ListOfChain,
+  type ParsedList,
+  parseLists,
+  RevocationListError,
+} from './revocation-list.ts'
 
 /**
  * Most chains that are remembered with what each list says of them. Enclaves of one host share
@@ -30,7 +39,7 @@ export function createListingVerifier(
 ): ListingVerifier {
   const silent = new Map<ParsedList, RevocationListError>()
   const used = new Set<ParsedList>()
-  const known = new Map<string, Promise<readonly ListOfChain[]>>()
+  const known = new LruMap<string, Promise<readonly ListOfChain[]>>(CHAINS_MAX)
 
   async function chooseLists(document: ReadDocument): Promise<readonly RevocationList[]> {
     const found = await remember(document)
@@ -52,8 +61,6 @@ export function createListingVerifier(
     const key = ders.map((der) => hash('sha256', der)).join()
     const found = known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
     known.set(key, found)
-    const [oldest] = known.keys()
-    if (known.size > CHAINS_MAX && oldest !== undefined) known.delete(oldest)
     return found
   }
 
@@ -97,6 +104,20 @@ function nothingRead({ source }: ParsedList): RevocationListError {
   return new RevocationListError('unused', { source, message })
 }
 
-function isoOf(timeMs: number): string {
-  return new Date(timeMs).toISOString()
+/** Largest file of lists, bytes: some 100,000 certificates. */
+export const LISTS_BYTES_MAX = 4 * 1024 * 1024
+/** Longest that a list may take to be fetched, milliseconds. */
+const LISTS_TIMEOUT_MS = 30_000
+
+/** Gives the lists in files or behind http(s) URLs, made by `nowMs`. Throws CliError, RevocationListError. */
+export async function readLists(sources: readonly string[], nowMs: number): Promise<readonly ParsedList[]> {
+  const given = { apiKey: null, stdin: process.stdin, bytesMax: LISTS_BYTES_MAX, timeoutMs: LISTS_TIMEOUT_MS }
+  const files = await Promise.all(
+    sources.map(async (source) => parseLists(await readSource(source, given), source)),
+  )
+  const lists = files.flat()
+  const early = lists.find(({ thisUpdateMs }) => thisUpdateMs > nowMs)
+  if (early === undefined) return lists
+  const message = `expected a list that is in force, got one that begins ${isoOf(early.thisUpdateMs)}`
+  throw new RevocationListError('not_yet_valid', { source: early.source, message })
 }

@@ -1,13 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { readGatewaySettings } from '../../../src/cli/config.ts'
 import {
-  type AttestationOptions,
-  type BundleOptions,
   bundleOnlyOptions,
   demandsAttestation,
   readAttestationPolicy,
   readBundlePolicy,
 } from '../../../src/cli/expected-evidence.ts'
+import type { AttestationOptions, BundleOptions } from '../../../src/cli/options.ts'
 import { readExpectedReleases, readReleaseTrust } from '../../../src/cli/release/accepted-releases.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {

@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { parseCertificate } from '../../../../attestation/nitro/certificate.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
 import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
-import { LISTS_BYTES_MAX } from '../../../../src/cli/expected-evidence.ts'
+import { LISTS_BYTES_MAX } from '../../../../src/cli/revocation/listing-verifier.ts'
 import {
   findListOfChain,
   parseLists,

@@ -1,6 +1,7 @@
 import type { Environment } from '../runtime/read-settings.ts'
 import { readGatewaySettings } from './config.ts'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { type GatewayOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */
 export type GatewayKey = {
@@ -29,6 +30,12 @@ export function chooseKey(
   if (origin === originOf(settings.gatewayUrl))
     return { apiKey: settings.apiKey, isWithheld: false, keyHint: null }
   return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
+}
+
+/** Gives the URL of a completion's evidence bundle. */
+export function evidenceUrl(hash: string, options: GatewayOptions): string {
+  const base = options.url ?? readGatewaySettings().gatewayUrl
+  return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${hashOf(hash)}/evidence`
 }
 
 /** Throws CliError when a command that needs a key would go without the environment's, for the sake of `--url`. */

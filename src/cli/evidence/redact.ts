@@ -1,0 +1,99 @@
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
+import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import {
+  type RedactablePart,
+  redactBundle,
+  redactedParts,
+} from '../../../attestation/evidence/redact-bundle.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { readSource, writeOutput } from '../files.ts'
+import { readBundle } from './read-evidence.ts'
+
+/** What to leave out, as commander gives it. */
+export type RedactOptions = {
+  readonly request?: boolean
+  readonly response?: boolean
+  readonly output?: string
+}
+
+/** Writes a bundle without the parts that are to be left out. Throws CliError for what cannot be left out. */
+export async function redactFile(file: string, options: RedactOptions): Promise<void> {
+  const parts = partsOf(options)
+  const bundle = readBundle(await readSource(file, { apiKey: null, stdin: process.stdin }), 'the file')
+  checkWhole(bundle, parts)
+  const redacted = redactBundle(bundle, {
+    request: parts.includes('request'),
+    response: parts.includes('response'),
+  })
+  await writeOutput(`${JSON.stringify(redacted, null, 2)}\n`, options.output)
+  process.stderr.write(
+    [...parts.map((part) => LOST[part]), ...guessableParts(bundle, parts)]
+      .map((line) => `${line}\n`)
+      .join(''),
+  )
+}
+
+function partsOf({ request = false, response = false }: RedactOptions): readonly RedactablePart[] {
+  if (!request && !response)
+    throw new CliError('say what to leave out: --request, --response', EXIT_CODES.usage)
+  return [...(request ? (['request'] as const) : []), ...(response ? (['response'] as const) : [])]
+}
+
+/** A part that is gone already, or that is not what was signed, cannot be left out: the result would say otherwise. */
+function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
+  const gone = redactedParts(record).find((part) => parts.includes(part))
+  if (gone !== undefined)
+    throw new CliError(`the ${gone} is left out of this bundle already: there is nothing to redact`)
+  const withheld = {
+    ...('request' in record ? {} : { request: record.request_hash }),
+    ...('response' in record ? {} : { response: record.response_hash }),
+  }
+  const { checks } = verifyRecord(record, { withheld })
+  const failed = parts.find((part) =>
+    checks.some(({ name, outcome }) => name === `${part} hash` && outcome === 'failed'),
+  )
+  if (failed !== undefined)
+    throw new CliError(
+      `the ${failed} is not the one that was signed: without it the bundle would still be invalid`,
+    )
+}
+
+/**
+ * Warnings of parts that can be guessed: their hashes have no salt but what the caller or the
+ * provider put into them.
+ */
+function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePart[]): readonly string[] {
+  const isSalted = 'request' in record && hasNonce(record.request)
+  return parts
+    .filter((part) => part !== 'request' || !isSalted)
+    .map((part) => `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`)
+}
+
+/**
+ * Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could
+ * itself be guessed.
+ */
+function hasNonce(request: JsonObject): boolean {
+  const given = memberOf(request, CALLER_MEMBER)
+  const nonce = isJsonObject(given) ? memberOf(given, 'nonce') : undefined
+  return typeof nonce === 'string' && CALLER_NONCE_FORM.test(nonce)
+}
+
+const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
+  request: 'the request has no nonce of its caller (affidavit.nonce), so that its hash has no salt.',
+  response:
+    'a response has no salt but the id that its provider gave it, and no nonce of a request covers it.',
+}
+
+/** What a part's absence leaves unchecked (attestation/evidence/README.md, Redaction). */
+const LOST: Readonly<Record<RedactablePart, string>> = {
+  request: lost('request', 'request hash', 'model that was requested'),
+  response: lost('response', 'response hash', 'model that answered'),
+}
+
+function lost(part: RedactablePart, name: BundleCheckName, model: string): string {
+  return `Without the ${part}, this can no longer be checked: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
+}
