@@ -4,14 +4,12 @@ import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, resolvePolicy } from '../../attestation/nitro/policy.ts'
-import type { RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
-import { outcomesOfRefusal } from '../../attestation/nitro/rule-outcomes.ts'
+import { outcomesOfRefusal, type RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
 import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
-import { printable } from './printable.ts'
-import { isoOf, ROOT_HINT } from './report-lines.ts'
+import { isoOf, printable, ROOT_HINT } from './printable.ts'
 
 /** What the options say, as commander gives it. */
 export type AttestationCommandOptions = AttestationOptions & {

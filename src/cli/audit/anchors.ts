@@ -4,7 +4,7 @@ import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence
 import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
-import { isoOf } from '../report-lines.ts'
+import { isoOf } from '../printable.ts'
 import {
   type AnchorEvent,
   type ChainAnchor,

@@ -2,6 +2,7 @@ import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { auditEvents, createAnchorAudit, REORGANISED_BLOCKS_MAX, refreshWaiting } from './anchors.ts'
+import type { AuditScope } from './audit-scope.ts'
 import { ChainFault, type ChainSource } from './chain.ts'
 import {
   auditConstancy,
@@ -16,7 +17,6 @@ import {
   createDocumentJudge,
   type NamedHeads,
 } from './documents.ts'
-import type { AuditScope } from './expectations.ts'
 import { type AuditCheck, type Finding, type Ledger, openLedger } from './findings.ts'
 import type { Gateway, ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'

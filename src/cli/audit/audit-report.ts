@@ -1,9 +1,8 @@
 import { Presets, SingleBar } from 'cli-progress'
-import { printable } from '../printable.ts'
-import { formatChecks, hintAtRoot } from '../report-lines.ts'
+import { formatChecks, hintAtRoot, printable } from '../printable.ts'
+import type { AuditReport } from './audit-gateway.ts'
 import type { LogReport } from './audit-log.ts'
 import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
-import type { AuditReport } from './run-audit.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
 export function isClean({ logs, findings }: AuditReport): boolean {

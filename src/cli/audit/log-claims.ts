@@ -9,9 +9,9 @@ import {
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { configurationOf } from '../../../attestation/release/release.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
+import type { AuditScope } from './audit-scope.ts'
 import type { ChainSource } from './chain.ts'
 import { isSigned } from './compare-heads.ts'
-import type { AuditScope } from './expectations.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 

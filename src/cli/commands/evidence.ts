@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { EvidenceOptions } from '../evidence/fetch-evidence.ts'
+import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
 /** Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway gives it. */
@@ -15,7 +15,7 @@ export function registerEvidence(program: Command): void {
   addGatewayOptions(command)
     .addHelpText('after', '\nIt is not checked here, but for being of this completion: see verify.')
     .action(async (hash: string, options: EvidenceOptions) => {
-      const { fetchEvidence } = await import('../evidence/fetch-evidence.ts')
+      const { fetchEvidence } = await import('../evidence/read-evidence.ts')
       await fetchEvidence(hash, options)
     })
 }

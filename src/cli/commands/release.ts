@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import { addReleaseTrustOptions } from '../options.ts'
 import type { SignOptions } from '../release/release-files.ts'
+import type { AddOptions, EndOptions, RevokeOptions } from '../release/release-list.ts'
 import type { ShowOptions } from '../release/release-report.ts'
-import { registerReleaseList } from './release-list.ts'
 
 /** Adds `release key | sign | show | list`: measurements of enclave images, signed for those who check records. */
 export function registerRelease(program: Command): void {
@@ -50,4 +50,60 @@ export function registerRelease(program: Command): void {
 /** Loaded where they are used: other commands start without them. */
 function releaseFiles() {
   return import('../release/release-files.ts')
+}
+
+/** Adds `release list add | end | revoke | sign`: the list of the releases that an operator runs. */
+export function registerReleaseList(release: Command): void {
+  const list = release
+    .command('list')
+    .summary('keep the signed list of accepted releases')
+    .description(
+      'Keep the signed list of the releases that are accepted, and when. Each change signs it anew, under a later time of issue; what others signed must be signed by them again (sign).',
+    )
+    .helpCommand(false)
+  editing(
+    list.command('add').description('accept a signed release, in a list that is made when there is none'),
+  )
+    .argument('<list>', 'releases.json')
+    .argument('<release>', 'measurements.json, signed by --key or a --release-key')
+    .option('--from <time>', 'accepted in documents made from then on: now, or 2026-11-21T14:00:00Z')
+    .option('--until <time>', 'and before then')
+    .action(async (path: string, release: string, options: AddOptions) =>
+      (await lists()).addToList(path, release, options),
+    )
+  editing(list.command('end').description('accept a release only in documents made before a time'))
+    .argument('<list>', 'releases.json')
+    .argument('<release>', NAME)
+    .requiredOption('--at <time>', 'now, or 2026-11-21T14:00:00Z')
+    .action(async (path: string, release: string, options: EndOptions) =>
+      (await lists()).endInList(path, release, options),
+    )
+  editing(list.command('revoke').description('never accept a release again, whenever a document was made'))
+    .argument('<list>', 'releases.json')
+    .argument('<release>', NAME)
+    .requiredOption('--reason <text>', 'why, for those whose records fail')
+    .action(async (path: string, release: string, options: RevokeOptions) =>
+      (await lists()).revokeInList(path, release, options),
+    )
+  list
+    .command('sign')
+    .description('sign a list that was written by hand, or add a signature to a signed one')
+    .argument('<list>', 'releases.json; written by hand it is {"issued_at": …, "releases": […]}')
+    .requiredOption('--key <file>', 'private release key, or - for standard input')
+    .action(async (path: string, options: { readonly key: string }) =>
+      (await lists()).signList(path, options),
+    )
+}
+
+const NAME = 'its version, or 7 digits or more of its commit or PCR0'
+
+function editing(command: Command): Command {
+  return addReleaseTrustOptions(
+    command.requiredOption('--key <file>', 'private release key, or - for standard input'),
+  )
+}
+
+/** Loaded where it is used: other commands start without it. */
+function lists() {
+  return import('../release/release-list.ts')
 }

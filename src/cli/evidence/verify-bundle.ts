@@ -11,8 +11,15 @@ import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import type { BundleOptions } from '../options.ts'
-import { printable, printableJson } from '../printable.ts'
-import { type Check, failedDetails, formatChecks, hintAtRoot, isoOf } from '../report-lines.ts'
+import {
+  type Check,
+  failedDetails,
+  formatChecks,
+  hintAtRoot,
+  isoOf,
+  printable,
+  printableJson,
+} from '../printable.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import { type ComparedExchange, compareKept, fillRecord, printExchange } from './kept-exchange.ts'
 

@@ -11,8 +11,16 @@ import { nameRelease, type ReleaseName, releaseName } from '../../../attestation
 import { configurationOf } from '../../../attestation/release/release.ts'
 import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
 import type { Outcome } from '../options.ts'
-import { printable, printableJson } from '../printable.ts'
-import { type Check, failedDetails, formatChecks, hintAtRoot, isoOf, widthOf } from '../report-lines.ts'
+import {
+  type Check,
+  failedDetails,
+  formatChecks,
+  hintAtRoot,
+  isoOf,
+  printable,
+  printableJson,
+  widthOf,
+} from '../printable.ts'
 import {
   type ComparedExchange,
   compareKept,

@@ -15,8 +15,7 @@ import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
-import type { ReleaseFile } from './release-files.ts'
-import { readReleaseFile } from './release-files.ts'
+import { type ReleaseFile, readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
 /** What the options say, as commander gives it. */

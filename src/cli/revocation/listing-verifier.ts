@@ -5,7 +5,7 @@ import type { RevocationList } from '../../../attestation/nitro/revocation-list.
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { readSource } from '../files.ts'
-import { isoOf } from '../report-lines.ts'
+import { isoOf } from '../printable.ts'
 import {
   findListOfChain,
   type ListOfChain,
