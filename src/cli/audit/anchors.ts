@@ -1,10 +1,10 @@
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-call.ts'
-import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
 import { isoOf } from '../printable.ts'
+import type { LogContext } from './audit-context.ts'
 import {
   type AnchorEvent,
   type ChainAnchor,
@@ -12,11 +12,9 @@ import {
   type ChainSource,
   decodeAnchorEvent,
 } from './chain.ts'
-import { type HeadIndex, reportEquivocation } from './compare-heads.ts'
+import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
-import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
-import type { Payers } from './relayers.ts'
-import { reasonAgainst } from './tree.ts'
+import type { ServedHead, ServedLog } from './gateway.ts'
 
 /** Longest that a head may wait for its anchor without being reported, milliseconds: chains take minutes. */
 export const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
@@ -28,27 +26,12 @@ export const WAITING_MAX = 10_000
 const BATCH_HEADS_MAX = 50
 
 /** Checks the anchors of one log's heads. */
-export type AnchorAudit = {
-  /** `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is known. */
-  check(heads: readonly ServedHead[], attestedAtMs?: AttestedAt): Promise<void>
-  /** Heads whose anchor was in no block yet. */
-  waiting(): readonly ServedHead[]
-}
+export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 
-export type AttestedAt = (size: number) => number | null
+type AttestedAt = (size: number) => number | null
 
-/** Gives the audit of the anchors of `log`. Without a chain, only what the gateway itself says is looked at. */
-export function createAnchorAudit(
-  log: ServedLog,
-  given: {
-    readonly ledger: Ledger
-    readonly chain: ChainSource | null
-    /** Told who paid for each anchor that is in a block, whatever else is wrong with it. */
-    readonly payers: Pick<Payers, 'note'>
-    readonly nowMs: number
-  },
-): AnchorAudit {
-  const { ledger, chain, payers, nowMs } = given
+/** Gives the audit of the anchors of a log. Without a chain, only what the gateway itself says is looked at. */
+export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
   /** The head's own time is the gateway's word: it may say that a head is always young. */
@@ -90,7 +73,7 @@ export function createAnchorAudit(
       return
     }
     payers.note({ address: found.from, nonce: found.nonce })
-    const faults = compareAnchor(head, { found, receipt, log })
+    const faults = compareAnchor(head, { ...found, receipt }, log)
     if (receipt.status !== 1)
       ledger.find('anchor_reverted', {
         where,
@@ -101,13 +84,21 @@ export function createAnchorAudit(
     else ledger.pass('anchors on chain')
   }
 
+  /** What the gateway says against itself. */
+  function judgeUnasked(head: ServedHead, attestedAtMs: AttestedAt): void {
+    if (head.anchor.state === 'pending') wait(head, attestedAtMs)
+    if (head.anchor.state === 'reverted')
+      ledger.find('anchor_reverted', { where: headOf(head), message: 'the gateway itself says so' })
+  }
+
   return {
-    waiting: () => waiting,
-    async check(heads, attestedAtMs = () => null) {
+    /** Heads whose anchor was in no block yet. */
+    waiting: (): readonly ServedHead[] => waiting,
+    /** `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is known. */
+    async check(heads: readonly ServedHead[], attestedAtMs: AttestedAt = () => null): Promise<void> {
       for (let start = 0; start < heads.length; start += BATCH_HEADS_MAX) {
         const part = heads.slice(start, start + BATCH_HEADS_MAX)
-        if (chain === null)
-          for (const head of part) judgeUnasked(head, { ledger, wait: () => wait(head, attestedAtMs) })
+        if (chain === null) for (const head of part) judgeUnasked(head, attestedAtMs)
         else {
           const found = await chain.fetchAnchors(part.map(({ anchor }) => anchor.txHash))
           for (const [at, head] of part.entries()) judge(head, found[at] ?? null, attestedAtMs)
@@ -117,26 +108,13 @@ export function createAnchorAudit(
   }
 }
 
-/** What the gateway says against itself. */
-function judgeUnasked(
-  head: ServedHead,
-  { ledger, wait }: { readonly ledger: Ledger; readonly wait: () => void },
-): void {
-  if (head.anchor.state === 'pending') wait()
-  if (head.anchor.state === 'reverted')
-    ledger.find('anchor_reverted', { where: headOf(head), message: 'the gateway itself says so' })
-}
-
 function compareAnchor(
   head: ServedHead,
-  {
-    found,
-    receipt,
-    log,
-  }: { readonly found: ChainAnchor; readonly receipt: ChainReceipt; readonly log: ServedLog },
+  { receipt, input, to }: ChainAnchor & { readonly receipt: ChainReceipt },
+  log: ServedLog,
 ): readonly string[] {
   const { contract } = log.domain
-  const call = decodeCall(found.input)
+  const call = decodeCall(input)
   const isCall =
     call !== null &&
     call.size === head.size &&
@@ -157,7 +135,7 @@ function compareAnchor(
   const isInBlock =
     state !== 'confirmed' || (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
   return [
-    ...(found.to === contract ? [] : [`calls ${found.to ?? 'no account'} instead of ${contract}`]),
+    ...(to === contract ? [] : [`calls ${to ?? 'no account'} instead of ${contract}`]),
     ...(isCall ? [] : [`does not bring this head (root ${encodeHex(head.root)}) with its signature`]),
     ...(hasEvent ? [] : ['has not the event of the contract for this head']),
     ...(isInBlock
@@ -189,11 +167,11 @@ const REFRESHED_MAX = 1_000
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
-  { gateway, notary }: { readonly gateway: Pick<Gateway, 'fetchHead'>; readonly notary: string },
+  { gateway, log }: LogContext,
 ): Promise<readonly ServedHead[]> {
   const refreshed: ServedHead[] = []
   for (const head of heads.slice(0, REFRESHED_MAX)) {
-    const served = await gateway.fetchHead(notary, head.size)
+    const served = await gateway.fetchHead(log.notary, head.size)
     refreshed.push(served !== null && isReplacement(served, head) ? { ...head, anchor: served.anchor } : head)
   }
   return [...refreshed, ...heads.slice(REFRESHED_MAX)]
@@ -220,18 +198,10 @@ export const REORGANISED_BLOCKS_MAX = 100
  * Anyone may bring a notary's head to the contract, also an old one again; that is no fault. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
-  log: ServedLog,
-  given: {
-    readonly chain: ChainSource
-    readonly gateway: Pick<Gateway, 'fetchHead' | 'fetchConsistency'>
-    readonly ledger: Ledger
-    readonly index: HeadIndex
-    /** The newest head that the tree was built up to. */
-    readonly newest: TreeHead | null
-    readonly fromBlock: number
-  },
+  context: LogContext & { readonly chain: ChainSource },
+  newest: TreeHead | null,
 ): Promise<number> {
-  const { chain, ledger, index, fromBlock } = given
+  const { log, chain, ledger, index, fromBlock } = context
   const toBlock = await chain.fetchNewestBlock()
   if (toBlock < fromBlock) return toBlock
   const { notary } = log
@@ -248,7 +218,7 @@ export async function auditEvents(
         ])
       else if (lookups < LOOKUPS_MAX) {
         lookups++
-        await lookUp(event, given, notary)
+        await lookUp(event, newest, context)
       } else ledger.skip('heads on chain', `more than ${LOOKUPS_MAX} heads there are none of those walked`)
     }
   }
@@ -258,18 +228,8 @@ export async function auditEvents(
 /** A head that was not walked: before the range, after it, or hidden. */
 async function lookUp(
   event: AnchorEvent,
-  {
-    gateway,
-    ledger,
-    newest,
-    index,
-  }: {
-    readonly gateway: Pick<Gateway, 'fetchHead' | 'fetchConsistency'>
-    readonly ledger: Ledger
-    readonly newest: TreeHead | null
-    readonly index: HeadIndex
-  },
-  notary: string,
+  newest: TreeHead | null,
+  { log: { notary }, gateway, ledger, index }: LogContext,
 ): Promise<void> {
   const served = await gateway.fetchHead(notary, event.size)
   const where = blockOf(event)
@@ -293,23 +253,6 @@ async function lookUp(
       message: `the list of heads lacks ${told}, which the gateway serves to whoever asks for its size`,
     })
   else ledger.pass('heads on chain')
-}
-
-/**
- * Whether the gateway proves that the larger head's log begins with the smaller one's. Throws
- * GatewayFault.
- */
-export async function isConsistent(
-  one: TreeHead,
-  other: TreeHead,
-  { gateway, notary }: { readonly gateway: Pick<Gateway, 'fetchConsistency'>; readonly notary: string },
-): Promise<boolean> {
-  const [first, second] = one.size <= other.size ? [one, other] : [other, one]
-  const reason = await reasonAgainst(async () => {
-    const path = await gateway.fetchConsistency(notary, first.size, second.size)
-    verifyConsistency({ first, second, path })
-  })
-  return reason === null
 }
 
 function reportContract(ledger: Ledger, event: AnchorEvent): void {

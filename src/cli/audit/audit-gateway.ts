@@ -6,7 +6,9 @@ import { chooseKey, type GatewayKey } from '../gateway-access.ts'
 import type { BundleOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
-import { type AuditTools, auditLog, type LogReport } from './audit-log.ts'
+import type { AuditTools } from './audit-context.ts'
+import { type AuditScope, digestScope } from './audit-context.ts'
+import { auditLog, type LogReport } from './audit-log.ts'
 import {
   type AuditProgress,
   createAuditProgress,
@@ -14,7 +16,6 @@ import {
   printAuditJson,
   printAuditText,
 } from './audit-report.ts'
-import { type AuditScope, digestScope } from './audit-scope.ts'
 import { ChainFault, type ChainSource, openChainSource } from './chain.ts'
 import { describeHead } from './compare-heads.ts'
 import { collectNamedHeads } from './documents.ts'

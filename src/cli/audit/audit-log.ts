@@ -1,9 +1,8 @@
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
-import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { auditEvents, createAnchorAudit, REORGANISED_BLOCKS_MAX, refreshWaiting } from './anchors.ts'
-import type { AuditScope } from './audit-scope.ts'
-import { ChainFault, type ChainSource } from './chain.ts'
+import type { AuditTools, LogContext } from './audit-context.ts'
+import { ChainFault } from './chain.ts'
 import {
   auditConstancy,
   auditResumption,
@@ -11,14 +10,9 @@ import {
   HeadIndex,
   type SignedHead,
 } from './compare-heads.ts'
-import {
-  auditBootStatement,
-  createAttestationAudit,
-  createDocumentJudge,
-  type NamedHeads,
-} from './documents.ts'
-import { type AuditCheck, type Finding, type Ledger, openLedger } from './findings.ts'
-import type { Gateway, ServedLog } from './gateway.ts'
+import { auditBootStatement, createAttestationAudit } from './documents.ts'
+import { type AuditCheck, type Finding, openLedger } from './findings.ts'
+import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import {
   auditClaims,
@@ -29,9 +23,8 @@ import {
 } from './log-claims.ts'
 import { openLeafReader, type WalkOutcome, walkLog } from './log-walk.ts'
 import { createRecordAudit, openRecordReader, type RecordAudit } from './records.ts'
-import type { Payers } from './relayers.ts'
 import type { SavedLog } from './saved-state.ts'
-import { auditProofs, type Random, Samples, TreeWalk } from './tree.ts'
+import { auditProofs, Samples, TreeWalk } from './tree.ts'
 
 /** What became of the audit of one log. */
 export type LogReport = {
@@ -48,22 +41,6 @@ export type LogReport = {
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
   readonly findings: readonly Finding[]
-}
-
-/** What logs are audited with. */
-export type AuditTools = {
-  readonly gateway: Gateway
-  readonly chain: ChainSource | null
-  readonly scope: AuditScope
-  /** First block whose events are read. */
-  readonly fromBlock: number
-  readonly verifier: AttestationVerifier
-  readonly payers: Payers
-  /** Heads that enclaves say they were shown. */
-  readonly named: NamedHeads
-  readonly random: Random
-  /** Unix milliseconds. */
-  readonly nowMs: number
 }
 
 /** What happens on the way. */
@@ -83,7 +60,7 @@ export async function auditLog(
   { saved, events }: { readonly saved: SavedLog | null; readonly events: AuditEvents },
 ): Promise<LogReport> {
   const ledger = openLedger(log.notary, saved?.findings)
-  const run = new LogRun(log, { tools, ledger, saved, events })
+  const run = new LogRun({ ...tools, log, ledger }, saved ?? NOTHING_SAVED, events)
   let isComplete = false
   try {
     isComplete = await run.audit()
@@ -108,40 +85,25 @@ export async function auditLog(
 class LogRun {
   readonly startSize: number
   headCount = 0
-  private readonly log: ServedLog
-  private readonly tools: AuditTools
-  private readonly ledger: Ledger
   private readonly events: AuditEvents
   private readonly tree: TreeWalk
-  private readonly index: HeadIndex
-  private readonly samples: Samples
+  private readonly context: LogContext
   /** What would be saved now. */
   private state: SavedLog
   private walkedSize: number
   private closers: (() => Promise<void>)[] = []
 
-  constructor(
-    log: ServedLog,
-    given: {
-      readonly tools: AuditTools
-      readonly ledger: Ledger
-      readonly saved: SavedLog | null
-      readonly events: AuditEvents
-    },
-  ) {
-    const { tools, saved } = given
-    this.log = log
-    this.tools = tools
-    this.ledger = given.ledger
-    this.events = given.events
-    this.state = saved ?? NOTHING_SAVED
-    this.startSize = this.state.edge.size
+  constructor(given: Omit<LogContext, 'index' | 'samples'>, saved: SavedLog, events: AuditEvents) {
+    this.events = events
+    this.state = saved
+    this.startSize = saved.edge.size
     this.walkedSize = this.startSize
-    this.tree = new TreeWalk(this.state.edge)
-    this.index = new HeadIndex(this.startSize)
-    if (this.state.head !== null) this.index.add(this.state.head)
-    const end = Math.min(log.size, tools.scope.to ?? log.size)
-    this.samples = new Samples(tools.random, { start: this.startSize, end: Math.max(this.startSize, end) })
+    this.tree = new TreeWalk(saved.edge)
+    const index = new HeadIndex(this.startSize)
+    if (saved.head !== null) index.add(saved.head)
+    const end = Math.max(this.startSize, endOf(given))
+    const samples = new Samples(given.random, { start: this.startSize, end })
+    this.context = { ...given, index, samples }
   }
 
   get endSize(): number {
@@ -154,28 +116,24 @@ class LogRun {
 
   /** Whether it came to its end. */
   async audit(): Promise<boolean> {
-    const { log, ledger, tools } = this
     const saved = this.state
-    auditIdentity(log, { ledger, scope: tools.scope })
-    await auditBootStatement(log, { ...tools, ledger })
-    const chain = await auditContract(log, { ledger, chain: tools.chain })
-    const given = { gateway: tools.gateway, ledger }
-    if (saved.head !== null && !(await auditResumption(log, saved.head, given))) return false
-    const anchors = createAnchorAudit(log, { ...tools, ledger, chain })
-    await anchors.check(await refreshWaiting(saved.waiting, { gateway: tools.gateway, notary: log.notary }))
+    auditIdentity(this.context)
+    await auditBootStatement(this.context)
+    const chain = await auditContract(this.context)
+    const context: LogContext = { ...this.context, chain }
+    if (saved.head !== null && !(await auditResumption(context, saved.head))) return false
+    const anchors = createAnchorAudit(context)
+    await anchors.check(await refreshWaiting(saved.waiting, context))
     const records = this.openRecords()
-    const heads = createHeadJudge(log, { ledger, index: this.index, newest: saved.head })
+    const heads = createHeadJudge(context, saved.head)
     const outcome = await walkLog({
-      ...tools,
-      log,
-      ledger,
+      ...context,
       heads,
       anchors,
       records,
       tree: this.tree,
-      samples: this.samples,
-      leaves: this.openLeaves(),
-      attestations: createAttestationAudit(log, { ...tools, ledger, chain }),
+      leaves: this.closing(openLeafReader(context, this.startSize)),
+      attestations: createAttestationAudit(context),
       onStep: async ({ size, isWhole }) => {
         this.walkedSize = size
         this.events.progress(size)
@@ -189,8 +147,8 @@ class LogRun {
     })
     this.headCount = outcome.headCount
     this.finishRecords(records?.audit ?? null)
-    auditConfigurationSource(ledger)
-    await this.close(outcome, { chain, newest: heads.newest() })
+    auditConfigurationSource(context.ledger)
+    await this.close(outcome, heads.newest(), context)
     return true
   }
 
@@ -201,34 +159,28 @@ class LogRun {
   }
 
   /** What takes the whole walk to be known. */
-  private async close(
-    outcome: WalkOutcome,
-    { chain, newest }: { readonly chain: ChainSource | null; readonly newest: SignedHead | null },
-  ): Promise<void> {
-    const { log, ledger, tools, samples, index } = this
-    const { confirmedSize } = outcome
-    const end = Math.min(log.size, tools.scope.to ?? log.size)
+  private async close(outcome: WalkOutcome, newest: SignedHead | null, context: LogContext): Promise<void> {
+    const { log, ledger, scope, chain } = context
+    const end = endOf(context)
     if (this.walkedSize < end)
       ledger.find('head_missing', {
         where: 'heads',
         message: `the log has ${log.size} leaves, and the last head that is served and signed has ${this.walkedSize}`,
       })
-    if (tools.scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
-    const matched = this.state.head
-    if (matched !== null) await auditProofs(matched, { ...tools, notary: log.notary, ledger, samples })
-    const given = { ...tools, ledger, index, samples, newest, confirmedSize }
-    this.auditClaims(await auditConstancy(log, given), outcome)
+    if (scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
+    if (this.matched !== null) await auditProofs(this.matched, context)
+    this.auditClaims(await auditConstancy(context, newest, outcome.confirmedSize), outcome)
     if (chain === null) return
-    const fromBlock = Math.max(tools.fromBlock, (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
-    if (tools.fromBlock > 0)
-      ledger.skip('heads on chain', `blocks before ${tools.fromBlock} were left out (--from-block)`)
-    const eventBlock = await auditEvents(log, { ...tools, chain, ledger, index, newest, fromBlock })
+    const fromBlock = Math.max(context.fromBlock, (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
+    if (context.fromBlock > 0)
+      ledger.skip('heads on chain', `blocks before ${context.fromBlock} were left out (--from-block)`)
+    const eventBlock = await auditEvents({ ...context, chain, fromBlock }, newest)
     this.state = { ...this.state, eventBlock }
   }
 
   /** What the gateway claimed of the log when the audit began, and what it claims at the end (`later`). */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
-    const { log, ledger } = this
+    const { log, ledger } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree })
     // That it shrank is told already.
@@ -241,16 +193,14 @@ class LogRun {
       )
   }
 
-  private openLeaves() {
-    const { log, tools, startSize } = this
-    const reader = openLeafReader(tools.gateway, { notary: log.notary, start: startSize, end: log.size })
+  /** Closes a reader when the audit ends. */
+  private closing<Reader extends { close(): Promise<void> }>(reader: Reader): Reader {
     this.closers.push(() => reader.close())
     return reader
   }
 
   private openRecords() {
-    const { log, tools, ledger, startSize } = this
-    const { scope, gateway, verifier } = tools
+    const { ledger, scope } = this.context
     if (!expectsCode(scope.policy))
       ledger.skip(
         'measurements',
@@ -261,21 +211,20 @@ class LogRun {
         ledger.skip(check, scope.recordsLeftOut)
       return null
     }
-    const start = Math.max(startSize, scope.from)
-    const reader = openRecordReader(gateway, { notary: log.notary, start, end: log.size })
-    this.closers.push(() => reader.close())
-    const documents = createDocumentJudge(log, { scope, verifier })
-    const { bracket } = this.state
-    return { reader, audit: createRecordAudit(log, { ledger, scope, documents, bracket }) }
+    const start = Math.max(this.startSize, scope.from)
+    return {
+      reader: this.closing(openRecordReader(this.context, start)),
+      audit: createRecordAudit(this.context, this.state.bracket),
+    }
   }
 
   private finishRecords(audit: RecordAudit | null): void {
     if (audit === null) return
     audit.finish()
     const newest = audit.newestDocument()
-    const { attestationDigest, size } = this.log
+    const { attestationDigest, size } = this.context.log
     if (newest?.index !== size - 1 || newest.digest === attestationDigest) return
-    this.ledger.find('attestation_digest_mismatch', {
+    this.context.ledger.find('attestation_digest_mismatch', {
       where: 'log',
       message: `the log names the document ${attestationDigest ?? 'none'}, its newest record carries ${newest.digest}`,
     })
@@ -283,9 +232,14 @@ class LogRun {
 
   /** Faults are of this run: the next one asks again. */
   private async save(): Promise<void> {
-    const findings = this.ledger.findings().filter(({ severity }) => severity !== 'fault')
+    const findings = this.context.ledger.findings().filter(({ severity }) => severity !== 'fault')
     await this.events.save({ ...this.state, findings })
   }
+}
+
+/** Where the audit of the log ends: at the size it had when it was listed, or before (`--to`). */
+function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
+  return Math.min(log.size, scope.to ?? log.size)
 }
 
 const NOTHING_SAVED: SavedLog = {

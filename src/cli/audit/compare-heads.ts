@@ -3,9 +3,10 @@ import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
+import type { LogContext } from './audit-context.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
-import { reasonAgainst, type Samples } from './tree.ts'
+import { reasonAgainst } from './tree.ts'
 
 /** A head with its notary's signature (65 bytes). */
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }
@@ -30,31 +31,22 @@ export function describeHead({ size, root, signature }: SignedHead): string {
 }
 
 /** Judges the heads of a log as they are served, in order. */
-export type HeadJudge = {
-  /** The newest head that was accepted. */
-  newest(): SignedHead | null
-  /**
-   * Whether a head is signed and follows those before. One that is not takes no further part: an unsigned head binds
-   * nobody, and one that is no larger shows nothing that the larger one does not.
-   */
-  accept(head: SignedHead, where: string): boolean
-}
+export type HeadJudge = ReturnType<typeof createHeadJudge>
 
 /** Gives a judge that goes on from `newest`. Heads that it accepts go into the index. */
-export function createHeadJudge(
-  signer: Signer,
-  given: { readonly ledger: Ledger; readonly index: HeadIndex; readonly newest: SignedHead | null },
-): HeadJudge {
-  const { ledger, index } = given
-  let newest = given.newest
-
+export function createHeadJudge({ log, ledger, index }: LogContext, newest: SignedHead | null) {
   return {
-    newest: () => newest,
-    accept(head, where) {
-      if (!isSigned(head, signer)) {
+    /** The newest head that was accepted. */
+    newest: (): SignedHead | null => newest,
+    /**
+     * Whether a head is signed and follows those before. One that is not takes no further part: an unsigned head binds
+     * nobody, and one that is no larger shows nothing that the larger one does not.
+     */
+    accept(head: SignedHead, where: string): boolean {
+      if (!isSigned(head, log)) {
         ledger.find('head_signature_invalid', {
           where,
-          message: `expected the signature of ${signer.notary} on the head of ${describeHead(head)}`,
+          message: `expected the signature of ${log.notary} on the head of ${describeHead(head)}`,
         })
         return false
       }
@@ -72,11 +64,7 @@ export function createHeadJudge(
 
   function refuse(head: SignedHead, where: string): void {
     const known = index.compare(head)
-    if (known === 'other')
-      reportEquivocation(ledger, where, [
-        describeHead(head),
-        `root ${rootAt(head.size)}, signed and served before`,
-      ])
+    if (known === 'other') reportEquivocation(ledger, where, [describeHead(head), describeKnown(head, index)])
     else if (known === 'same')
       ledger.find('head_reused', {
         where,
@@ -88,11 +76,11 @@ export function createHeadJudge(
         message: `expected a head of more than ${newest?.size ?? 0} leaves, got one of ${head.size}`,
       })
   }
+}
 
-  function rootAt(size: number): string {
-    const root = index.rootAt(size)
-    return root === null ? 'unknown' : encodeHex(root)
-  }
+function describeKnown({ size }: TreeHead, index: HeadIndex): string {
+  const root = index.rootAt(size)
+  return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
 /** Notes that a notary signed two histories. `heads` describes both. */
@@ -100,6 +88,27 @@ export function reportEquivocation(ledger: Ledger, where: string, heads: readonl
   ledger.find('equivocation', {
     where,
     message: `the notary stands by two histories: ${heads.join('; against: ')}`,
+  })
+}
+
+/** Whether the gateway proves that the larger head's log begins with the smaller one's. Throws GatewayFault. */
+export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked): Promise<boolean> {
+  const [first, second] = one.size <= other.size ? [one, other] : [other, one]
+  return (await reasonAgainstGrowth(first, second, asked)) === null
+}
+
+/** Which log is asked about, and who is asked. */
+type Asked = { readonly notary: string; readonly gateway: Gateway }
+
+/** Why the gateway's proof does not show that `second` goes on from `first`; null when it does. */
+async function reasonAgainstGrowth(
+  first: TreeHead,
+  second: TreeHead,
+  { notary, gateway }: Asked,
+): Promise<string | null> {
+  return await reasonAgainst(async () => {
+    const path = await gateway.fetchConsistency(notary, first.size, second.size)
+    verifyConsistency({ first, second, path })
   })
 }
 
@@ -167,16 +176,13 @@ export class HeadIndex {
   }
 }
 
-type Given = { readonly gateway: Gateway; readonly ledger: Ledger }
-
 /**
  * Whether the log still is the one of the last audit, whose newest head is `saved`: the gateway serves that head, has no
  * fewer leaves, and proves that its newest head goes on from there. Throws GatewayFault.
  */
 export async function auditResumption(
-  log: ServedLog,
+  { log, gateway, ledger }: LogContext,
   saved: SignedHead,
-  { gateway, ledger }: Given,
 ): Promise<boolean> {
   const report = (message: string): false => {
     const told = `${message}; the last audit found ${describeHead(saved)}`
@@ -189,10 +195,7 @@ export async function auditResumption(
   if (!equalBytes(served.root, saved.root)) return report(`the gateway serves ${describeHead(served)}`)
   const { head } = log
   if (head !== null && head.size > saved.size && isSigned(head, log)) {
-    const reason = await reasonAgainst(async () => {
-      const path = await gateway.fetchConsistency(log.notary, saved.size, head.size)
-      verifyConsistency({ first: saved, second: head, path })
-    })
+    const reason = await reasonAgainstGrowth(saved, head, { notary: log.notary, gateway })
     if (reason !== null)
       return report(`the newest head, ${describeHead(head)}, does not go on from there (${reason})`)
   }
@@ -205,20 +208,16 @@ export async function auditResumption(
  * same for every question. `newest`: the last head of the walk, null when there is none. Gives what the log is now. Throws GatewayFault.
  */
 export async function auditConstancy(
-  log: ServedLog,
-  given: Given & {
-    readonly index: HeadIndex
-    readonly samples: Samples
-    readonly newest: SignedHead | null
-    /** The largest head that was served as confirmed on the chain: no reorganisation takes that back. */
-    readonly confirmedSize: number
-  },
+  context: LogContext,
+  newest: SignedHead | null,
+  /** The largest head that was served as confirmed on the chain: no reorganisation takes that back. */
+  confirmedSize: number,
 ): Promise<ServedLog> {
-  const { gateway, ledger, index, samples, confirmedSize } = given
-  if (log.head !== null) compareHead(log.head, log, { ledger, index, where: 'newest head of the log' })
+  const { log, gateway, ledger, samples } = context
+  if (log.head !== null) compareHead(log.head, 'newest head of the log', context)
   for (const { size } of samples.heads()) {
     const served = await gateway.fetchHead(log.notary, size)
-    if (served !== null) compareHead(served, log, { ledger, index, where: `head ${size}, asked again` })
+    if (served !== null) compareHead(served, `head ${size}, asked again`, context)
     else
       ledger.find('head_missing', {
         where: `head ${size}`,
@@ -236,44 +235,31 @@ export async function auditConstancy(
       where: 'newest head of the log',
       message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, and serves one of ${confirmedSize}`,
     })
-  if (later.head !== null) await auditNewest(later.head, log, given)
+  if (later.head !== null) await auditNewest(later.head, newest, context)
   return later
 }
 
 /** The head that is newest now may be one of the walk, or go on from it. */
-async function auditNewest(
-  head: ServedHead,
-  log: ServedLog,
-  given: Given & { readonly index: HeadIndex; readonly newest: SignedHead | null },
-): Promise<void> {
-  const { gateway, ledger, newest } = given
+async function auditNewest(head: ServedHead, newest: SignedHead | null, context: LogContext): Promise<void> {
+  const { log, gateway, ledger } = context
   const where = 'newest head of the log, at the end'
   if (newest === null) {
     if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
     return
   }
-  if (head.size <= newest.size) return compareHead(head, log, { ...given, where })
-  const reason = await reasonAgainst(async () => {
-    const path = await gateway.fetchConsistency(log.notary, newest.size, head.size)
-    verifyConsistency({ first: newest, second: head, path })
-  })
+  if (head.size <= newest.size) return compareHead(head, where, context)
+  const reason = await reasonAgainstGrowth(newest, head, { notary: log.notary, gateway })
   if (reason === null) ledger.pass('one history')
   else if (isSigned(head, log)) reportEquivocation(ledger, where, [describeHead(head), describeHead(newest)])
   else ledger.find('head_signature_invalid', { where, message: describeHead(head) })
 }
 
-function compareHead(
-  head: ServedHead,
-  log: ServedLog,
-  { ledger, index, where }: { readonly ledger: Ledger; readonly index: HeadIndex; readonly where: string },
-): void {
+function compareHead(head: ServedHead, where: string, { log, ledger, index }: LogContext): void {
   const known = index.compare(head)
   if (known === 'same') ledger.pass('one history')
   else if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
-  else if (known === 'other') {
-    const root = index.rootAt(head.size)
-    const before = root === null ? 'unknown' : encodeHex(root)
-    reportEquivocation(ledger, where, [describeHead(head), `root ${before}, signed and served before`])
-  } else if (index.covers(head.size))
+  else if (known === 'other')
+    reportEquivocation(ledger, where, [describeHead(head), describeKnown(head, index)])
+  else if (index.covers(head.size))
     ledger.find('head_missing', { where, message: `the list of heads lacks ${describeHead(head)}` })
 }

@@ -19,15 +19,16 @@ import type { Json } from '../../../attestation/json/value.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
-import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import type { Release } from '../../../attestation/release/release.ts'
+import { LruMap } from '../../runtime/lru-map.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
+import type { Check } from '../printable.ts'
 import { isoOf } from '../printable.ts'
-import type { AuditScope } from './audit-scope.ts'
+import type { AuditScope, LogContext } from './audit-context.ts'
 import type { ChainBlock, ChainSource } from './chain.ts'
 import type { FindingCode, Ledger } from './findings.ts'
-import type { Gateway, ServedLog } from './gateway.ts'
+import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 
 /** Documents that are remembered: an enclave renews its own every few hours. */
@@ -54,32 +55,23 @@ export type DocumentJudge = {
 }
 
 /** Gives a judge for the documents of `log`. */
-export function createDocumentJudge(
-  log: ServedLog,
-  given: { readonly scope: AuditScope; readonly verifier: AttestationVerifier },
-): DocumentJudge {
-  const verdicts = new Map<string, Promise<DocumentVerdict>>()
-  const decoded = new Map<string, AttestationDocument>()
+export function createDocumentJudge(context: LogContext): DocumentJudge {
+  const verdicts = new LruMap<string, Promise<DocumentVerdict>>(DOCUMENTS_MAX)
+  const decoded = new LruMap<string, AttestationDocument>(DOCUMENTS_MAX)
   return {
     decode: (document) =>
       remember(decoded, hash('sha256', document), () => decodeAttestationPayload(document)),
-    judge: (base64) => remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, log, given)),
+    judge: (base64) => remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, context)),
   }
 }
 
-function remember<Value>(known: Map<string, Value>, key: string, make: () => Value): Value {
+function remember<Value>(known: LruMap<string, Value>, key: string, make: () => Value): Value {
   const value = known.get(key) ?? make()
   known.set(key, value)
-  const [oldest] = known.keys()
-  if (known.size > DOCUMENTS_MAX && oldest !== undefined) known.delete(oldest)
   return value
 }
 
-async function judgeDocument(
-  base64: string,
-  log: ServedLog,
-  { scope, verifier }: { readonly scope: AuditScope; readonly verifier: AttestationVerifier },
-): Promise<DocumentVerdict> {
+async function judgeDocument(base64: string, { log, scope, verifier }: LogContext): Promise<DocumentVerdict> {
   const { roots, allowDebug, revoked } = scope.policy
   const bytes = decodeBase64(base64)
   const digest = hash('sha256', bytes)
@@ -130,26 +122,17 @@ function compareMeasurements(
 /** A head attestation that holds, and when its document was made, Unix milliseconds. */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
-/** Checks the head attestations of one log, in the order in which they are served. */
-export type AttestationAudit = {
-  /** Those of a page that hold, by size. Throws GatewayFault when one does not belong to the page. */
-  check(page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]>
-}
-
 /** Sizes of a page: over `after` (null: all) up to `through` (null: all). */
-export type PageReach = { readonly after: number | null; readonly through: number | null }
+type PageReach = { readonly after: number | null; readonly through: number | null }
 
-/** Gives the audit of the head attestations of `log`. */
-export function createAttestationAudit(
-  log: ServedLog,
-  given: {
-    readonly ledger: Ledger
-    readonly scope: AuditScope
-    readonly chain: ChainSource | null
-    readonly verifier: AttestationVerifier
-  },
-): AttestationAudit {
-  const { ledger, scope, chain, verifier } = given
+/** Checks the head attestations of one log, page by page, in the order in which they are served. */
+export type AttestationAudit = ReturnType<typeof createAttestationAudit>
+
+/**
+ * Gives the audit of a log's head attestations: of a page, those that hold, by size. It throws GatewayFault when one
+ * does not belong to the page.
+ */
+export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
 
   async function checkOne(json: Json, blocks: Blocks | null): Promise<AttestedHead | null> {
@@ -184,18 +167,16 @@ export function createAttestationAudit(
     newest = attested
   }
 
-  return {
-    async check(page, reach) {
-      // Once the walk is past a size, there is no tree left to compare it with.
-      for (const json of page) checkPlace(tryParse(json), reach)
-      const blocks = chain === null ? null : await fetchBlocks(page, chain)
-      const held: AttestedHead[] = []
-      for (const json of page) {
-        const attested = await checkOne(json, blocks)
-        if (attested !== null) held.push(attested)
-      }
-      return held.sort((one, other) => one.size - other.size)
-    },
+  return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
+    // Once the walk is past a size, there is no tree left to compare it with.
+    for (const json of page) checkPlace(tryParse(json), reach)
+    const blocks = chain === null ? null : await fetchBlocks(page, chain)
+    const held: AttestedHead[] = []
+    for (const json of page) {
+      const attested = await checkOne(json, blocks)
+      if (attested !== null) held.push(attested)
+    }
+    return held.sort((one, other) => one.size - other.size)
   }
 }
 
@@ -237,11 +218,11 @@ function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: 
   const foreign = failed.filter(({ name }) => name === 'attestation key')
   // Of a document of another key, nothing else can be right.
   const told = foreign.length > 0 ? foreign : failed
-  const byCode = Map.groupBy(told, ({ name }) => CODES[name] ?? 'head_attestation_invalid')
-  for (const [code, of] of byCode) {
-    const message = of.map(({ name, detail }) => `${name}: ${detail}`).join('; ')
-    ledger.find(code, { where, message })
-  }
+  findEach(
+    ledger,
+    where,
+    Map.groupBy(told, ({ name }) => CODES[name] ?? 'head_attestation_invalid'),
+  )
 }
 
 function checkBlockTime(
@@ -281,31 +262,27 @@ function tryParse(json: Json): HeadAttestation | null {
 /** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
 const NAMED_HEADS_MAX = 100_000
 
-/** Heads that enclaves were shown when they began, each once. */
-export type NamedHeads = {
-  /** `by`: notary of the enclave that states it. */
-  add(head: BootHead, by: string): void
-  list(): readonly NamedHead[]
-  /** Whether there were more than NAMED_HEADS_MAX. */
-  isCut(): boolean
-}
-
 /** A head that an enclave was shown. `by`: notary of that enclave. */
 export type NamedHead = BootHead & { readonly by: string }
 
+/** Heads that enclaves were shown when they began, each once. */
+export type NamedHeads = ReturnType<typeof collectNamedHeads>
+
 /** Gives an empty collection. */
-export function collectNamedHeads(): NamedHeads {
+export function collectNamedHeads() {
   const heads = new Map<string, NamedHead>()
   let isCut = false
   return {
-    add(head, by) {
+    /** `by`: notary of the enclave that states it. */
+    add(head: BootHead, by: string): void {
       const key = `${head.notary} ${head.size} ${head.root}`
       if (heads.has(key)) return
       if (heads.size < NAMED_HEADS_MAX) heads.set(key, { ...head, by })
       else isCut = true
     },
-    list: () => [...heads.values()],
-    isCut: () => isCut,
+    list: (): readonly NamedHead[] => [...heads.values()],
+    /** Whether there were more than NAMED_HEADS_MAX. */
+    isCut: (): boolean => isCut,
   }
 }
 
@@ -324,28 +301,22 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
  * Checks what the enclave of a log stated before its first leaf, and notes the heads that it names.
  * Throws GatewayFault.
  */
-export async function auditBootStatement(
-  log: ServedLog,
-  given: {
-    readonly gateway: Pick<Gateway, 'fetchBootStatement'>
-    readonly ledger: Ledger
-    readonly scope: AuditScope
-    readonly verifier: AttestationVerifier
-    readonly named: NamedHeads
-  },
-): Promise<void> {
-  const { gateway, ledger, scope, verifier, named } = given
+export async function auditBootStatement(audited: LogContext): Promise<void> {
+  const { log, gateway, ledger, scope, verifier, named } = audited
   const json = await gateway.fetchBootStatement(log.notary)
   if (json === null) return ledger.lack('boot statement', 'the gateway serves none')
   const context = { attestations: verifier, recover: recoverPoint }
   const { checks, facts } = await verifyBootStatement(json, log, scope.policy, context)
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const byCode = Map.groupBy(failed, ({ name }) => BOOT_CODES[name] ?? 'boot_statement_invalid')
-  for (const [code, of] of byCode) {
-    const message = of.map(({ name, detail }) => `${name}: ${detail}`).join('; ')
-    ledger.find(code, { where: 'boot statement', message })
-  }
+  findEach(ledger, 'boot statement', byCode)
   if (facts === null) return ledger.skip('boot statement', 'the one that is served is not genuine')
   ledger.pass('boot statement')
   for (const head of facts.heads) named.add(head, log.notary)
+}
+
+/** One finding for each code, with all the checks that came to it. */
+function findEach(ledger: Ledger, where: string, byCode: ReadonlyMap<FindingCode, readonly Check[]>): void {
+  for (const [code, checks] of byCode)
+    ledger.find(code, { where, message: checks.map(({ name, detail }) => `${name}: ${detail}`).join('; ') })
 }

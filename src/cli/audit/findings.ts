@@ -129,30 +129,13 @@ export type AuditCheck = {
  * What was found of one log, or of the gateway as a whole, and how much was looked at: written
  * while the audit goes on.
  */
-export type Ledger = {
-  /** So many things were checked in this respect, and nothing was wrong with them. */
-  pass(check: AuditCheckName, count?: number): void
-  /** What was found in this respect, beside how many: said once. */
-  note(check: AuditCheckName, text: string): void
-  /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
-  skip(check: AuditCheckName, reason: string): void
-  /** The same, because what it could be checked on was not there. */
-  lack(check: AuditCheckName, reason: string): void
-  /** Nothing was checked, or not in full. */
-  skipAll(reason: string): void
-  /** How many things were passed so far. */
-  passed(check: AuditCheckName): number
-  find(code: FindingCode, finding: { readonly where: string; readonly message: string }): void
-  /** Up to FINDINGS_PER_CODE_MAX of each code. */
-  findings(): readonly Finding[]
-  checks(): readonly AuditCheck[]
-}
+export type Ledger = ReturnType<typeof openLedger>
 
 /**
  * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the
  * findings of an earlier run.
  */
-export function openLedger(notary: string | null, earlier: readonly Finding[] = []): Ledger {
+export function openLedger(notary: string | null, earlier: readonly Finding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
   const passed = new Map<AuditCheckName, number>()
   const reasons = new Map<AuditCheckName, Set<string>>()
@@ -181,26 +164,32 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     return count === 0 ? give('not checked', ['there was nothing to check'], true) : give('passed', shown)
   }
 
+  /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
   function skip(check: AuditCheckName, reason: string): void {
     reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
   }
 
   return {
     skip,
-    lack: (check, reason) => {
+    /** The same, because what it could be checked on was not there. */
+    lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    note: (check, text) => {
-      notes.set(check, (notes.get(check) ?? new Set()).add(text))
-    },
-    skipAll: (reason) => {
+    /** Nothing was checked, or not in full. */
+    skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },
-    pass(check, count = 1) {
+    /** So many things were checked in this respect, and nothing was wrong with them. */
+    pass(check: AuditCheckName, count = 1): void {
       passed.set(check, (passed.get(check) ?? 0) + count)
     },
-    passed: (check) => passed.get(check) ?? 0,
-    find(code, { where, message }) {
+    /** How many things were passed so far. */
+    passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
+    /** What was found in this respect, beside how many: said once. */
+    note(check: AuditCheckName, text: string): void {
+      notes.set(check, (notes.get(check) ?? new Set()).add(text))
+    },
+    find(code: FindingCode, { where, message }: { readonly where: string; readonly message: string }): void {
       const { severity } = FINDING_KINDS[code]
       const finding = { code, severity, notary, where, message, isEarlier: false }
       const again = unrepeated.get(`${code} ${where}`)
@@ -213,8 +202,9 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       counts.set(code, count)
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
-    findings: () => kept,
-    checks: () => names.map(judge),
+    /** Up to FINDINGS_PER_CODE_MAX of each code. */
+    findings: (): readonly Finding[] => kept,
+    checks: (): readonly AuditCheck[] => names.map(judge),
   }
 }
 

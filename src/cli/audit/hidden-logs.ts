@@ -1,7 +1,8 @@
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { isConsistent } from './anchors.ts'
-import type { AuditTools, LogReport } from './audit-log.ts'
+import type { AuditTools } from './audit-context.ts'
+import type { LogReport } from './audit-log.ts'
 import { type AnchorEvent, ChainFault, type ChainSource } from './chain.ts'
+import { isConsistent } from './compare-heads.ts'
 import type { NamedHead, NamedHeads } from './documents.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedLog } from './gateway.ts'
@@ -187,7 +188,7 @@ export async function auditEarlierLogs(
     /** Of earlier runs too: those that are missing now are told already. */
     readonly listed: ReadonlySet<string>
     readonly isOneLog: boolean
-    readonly gateway: Pick<Gateway, 'fetchConsistency'>
+    readonly gateway: Gateway
     readonly ledger: Ledger
   },
 ): Promise<void> {
@@ -226,7 +227,7 @@ async function reasonAgainst(
   }: {
     readonly log: ServedLog
     readonly matched: LogReport['matched']
-    readonly gateway: Pick<Gateway, 'fetchConsistency'>
+    readonly gateway: Gateway
     readonly ledger: Ledger
   },
 ): Promise<string | 'unknown' | null> {

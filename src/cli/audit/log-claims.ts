@@ -9,17 +9,14 @@ import {
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { configurationOf } from '../../../attestation/release/release.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
-import type { AuditScope } from './audit-scope.ts'
+import type { LogContext } from './audit-context.ts'
 import type { ChainSource } from './chain.ts'
 import { isSigned } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 
 /** Checks that what the gateway says of a log fits together, and whether its configuration is an expected one. */
-export function auditIdentity(
-  log: ServedLog,
-  { ledger, scope }: { readonly ledger: Ledger; readonly scope: AuditScope },
-): void {
+export function auditIdentity({ log, ledger, scope }: LogContext): void {
   const faults = listFaults(log)
   if (faults.length > 0) ledger.find('log_identity_invalid', { where: 'log', message: faults.join('; ') })
   const configurations = expectedConfigurations(scope.policy)
@@ -60,10 +57,7 @@ export function auditConfigurationSource(ledger: Ledger): void {
  * Gives the chain, if it is the one of the log and has the contract of this release there; null when it cannot show
  * anything. Throws ChainFault.
  */
-export async function auditContract(
-  log: ServedLog,
-  { ledger, chain }: { readonly ledger: Ledger; readonly chain: ChainSource | null },
-): Promise<ChainSource | null> {
+export async function auditContract({ log, ledger, chain }: LogContext): Promise<ChainSource | null> {
   const { chainId, contract } = log.domain
   if (chain === null) {
     for (const check of ['anchors on chain', 'heads on chain', 'blocks of attestations'] as const)

@@ -1,13 +1,12 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { AnchorAudit } from './anchors.ts'
-import type { AuditScope } from './audit-scope.ts'
+import type { LogContext } from './audit-context.ts'
 import { type HeadJudge, isSigned } from './compare-heads.ts'
 import type { AttestationAudit, AttestedHead } from './documents.ts'
-import type { Ledger } from './findings.ts'
-import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import type { ServedHead, ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import type { RecordAudit, RecordReader } from './records.ts'
-import type { Samples, TreeWalk } from './tree.ts'
+import type { TreeWalk } from './tree.ts'
 
 /** Heads after which what was found is made ready to be saved. */
 const STEP_HEADS = 50
@@ -16,19 +15,14 @@ const STEP_HEADS = 50
 export const REFUSED_HEADS_MAX = 2_000
 
 /** What a walk is done with. */
-export type WalkParts = {
-  readonly log: ServedLog
-  readonly gateway: Gateway
-  readonly ledger: Ledger
-  readonly scope: AuditScope
+type WalkParts = LogContext & {
   readonly heads: HeadJudge
   readonly tree: TreeWalk
-  readonly leaves: LeafReader
+  readonly leaves: ReturnType<typeof openLeafReader>
   readonly anchors: AnchorAudit
   readonly attestations: AttestationAudit
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
-  readonly samples: Samples
   /** Called after each step; `isWhole`: everything up to the newest head was compared, so it can be gone on from there. */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
@@ -60,7 +54,7 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   let servedSize = 0
   let after = heads.newest()?.size ?? null
   for await (const page of readAhead(gateway.headPages(log.notary, after))) {
-    walk.takeAttested(await parts.attestations.check(page.attestations, { after, through: page.cursor }))
+    walk.takeAttested(await parts.attestations(page.attestations, { after, through: page.cursor }))
     after = page.cursor
     servedSize = Math.max(servedSize, largestSigned(page.heads, log))
     const reach = page.heads.filter(({ size }) => size <= log.size)
@@ -181,9 +175,9 @@ class Walk {
   }
 
   private async explain(head: ServedHead): Promise<boolean> {
-    const { log, gateway, ledger, tree } = this.parts
+    const { log, tree } = this.parts
     const beyond = log.head !== null && isSigned(log.head, log) ? log.head : null
-    return await tree.explain(head, { notary: log.notary, gateway, ledger, beyond })
+    return await tree.explain(head, beyond, this.parts)
   }
 
   private compareAttested(attested: AttestedHead, root: string): void {
@@ -238,18 +232,8 @@ class Walk {
   }
 }
 
-/** Leaf hashes of one log from a position to its end, in order. */
-export type LeafReader = {
-  /** The next hashes, at least one and at most so many. Throws GatewayFault. */
-  take(countMax: number): Promise<readonly Uint8Array[]>
-  close(): Promise<void>
-}
-
-/** Gives a reader of the leaves [start, end), which holds two pages at a time. */
-export function openLeafReader(
-  gateway: Pick<Gateway, 'fetchLeaves'>,
-  { notary, start, end }: { readonly notary: string; readonly start: number; readonly end: number },
-): LeafReader {
+/** Gives a reader of a log's leaf hashes from `start` to its end, in order, which holds two pages at a time. */
+export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
   let page: readonly Uint8Array[] = []
 
@@ -262,7 +246,8 @@ export function openLeafReader(
   }
 
   return {
-    async take(countMax) {
+    /** The next hashes, at least one and at most so many. Throws GatewayFault. */
+    async take(countMax: number): Promise<readonly Uint8Array[]> {
       if (page.length === 0) {
         const next = await pages.next()
         if (next.done) throw new RangeError(`expected no leaf to be asked for beyond ${end}`)
@@ -272,7 +257,7 @@ export function openLeafReader(
       page = page.slice(countMax)
       return taken
     },
-    close: async () => void (await pages.return(undefined)),
+    close: async (): Promise<void> => void (await pages.return(undefined)),
   }
 }
 

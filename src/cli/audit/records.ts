@@ -14,43 +14,34 @@ import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
+import { LruMap } from '../../runtime/lru-map.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
 import { isoOf } from '../printable.ts'
-import type { AuditScope } from './audit-scope.ts'
+import type { AuditScope, LogContext } from './audit-context.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
-import type { DocumentJudge, DocumentVerdict } from './documents.ts'
+import type { DocumentVerdict } from './documents.ts'
+import { createDocumentJudge } from './documents.ts'
 import type { Ledger } from './findings.ts'
-import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import type { ServedHead } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import { readAhead } from './log-walk.ts'
 
 /** Checks the records of one log, one after the other. */
-export type RecordAudit = {
-  /** `leafHash`: of the leaf list, null when that could not be read. `head`: the first one that covers the leaf. */
-  check(
-    record: Json | null,
-    leaf: { readonly index: number; readonly leafHash: Uint8Array | null; readonly head: ServedHead },
-  ): Promise<void>
-  readonly timeline: Timeline
-  /** SHA-256 (hex) of the document of the last record. */
-  newestDocument(): { readonly index: number; readonly digest: string } | null
-  /** Ends a gap that reaches up to here. */
-  finish(): void
+export type RecordAudit = ReturnType<typeof createRecordAudit>
+
+/** Where a record belongs. `leafHash`: of the leaf list, null when that could not be read. `head`: the first that covers it. */
+type RecordPlace = {
+  readonly index: number
+  readonly leafHash: Uint8Array | null
+  readonly head: ServedHead
 }
 
-/** Gives the audit of the records of `log`, going on from `bracket`. */
-export function createRecordAudit(
-  log: ServedLog,
-  given: {
-    readonly ledger: Ledger
-    readonly scope: AuditScope
-    readonly documents: DocumentJudge
-    readonly bracket: TimeBracket
-  },
-): RecordAudit {
-  const { ledger, scope, documents } = given
+/** Gives the audit of the records of a log, going on from `bracket`. */
+export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
+  const { log, ledger, scope } = context
+  const documents = createDocumentJudge(context)
   const recover = rememberRecoveries(recoverPoint)
-  const timeline = createTimeline(given.bracket, ledger)
+  const timeline = createTimeline(bracket, ledger)
   const gaps = createGaps(ledger, scope)
   let newestDocument: { readonly index: number; readonly digest: string } | null = null
 
@@ -70,16 +61,31 @@ export function createRecordAudit(
     if (verdict.release) ledger.note('measurements', nameRelease(verdict.release))
   }
 
+  /** Reports what the record shows to be wrong with itself; whether there is nothing. */
+  function reportFaults(record: Json, where: string): boolean {
+    const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
+    const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
+    const swapped = failed.find(({ name }) => name === 'attestation key')
+    if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
+    const others = failed.filter((check) => check !== swapped)
+    if (others.length > 0)
+      ledger.find('record_invalid', {
+        where,
+        message: others.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
+      })
+    return failed.length === 0
+  }
+
   return {
     timeline,
-    async check(record, { index, leafHash, head }) {
+    async check(record: Json | null, { index, leafHash, head }: RecordPlace): Promise<void> {
       if (record === null) {
         gaps.miss(index)
         return
       }
       gaps.end()
       const where = `record ${index}`
-      const isWhole = reportFaults(record, { where, ledger, documents, recover })
+      const isWhole = reportFaults(record, where)
       const parts = readParts(record)
       if (parts === null) return
       const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
@@ -87,7 +93,9 @@ export function createRecordAudit(
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
+    /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
+    /** Ends a gap that reaches up to here. */
     finish: gaps.end,
   }
 }
@@ -115,35 +123,10 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   }
 }
 
-type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
+/** Where a record stands, and what it is compared with. */
+type Compared = Omit<RecordPlace, 'index'> & Pick<LogContext, 'log' | 'ledger'> & { readonly where: string }
 
-/** Reports what the record shows to be wrong with itself; whether there is nothing. */
-function reportFaults(
-  record: Json,
-  {
-    where,
-    ledger,
-    documents,
-    recover,
-  }: {
-    readonly where: string
-    readonly ledger: Ledger
-    readonly documents: DocumentJudge
-    readonly recover: PointRecovery
-  },
-): boolean {
-  const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
-  const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
-  const swapped = failed.find(({ name }) => name === 'attestation key')
-  if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
-  const others = failed.filter((check) => check !== swapped)
-  if (others.length > 0)
-    ledger.find('record_invalid', {
-      where,
-      message: others.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
-    })
-  return failed.length === 0
-}
+type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
 
 function readParts(record: Json): Parts | null {
   try {
@@ -157,17 +140,8 @@ function readParts(record: Json): Parts | null {
 }
 
 /** Reports where the record is not the one of its leaf, log, head and anchor; whether it is. */
-function reportMismatches(
-  { record, receipt, proof }: Parts,
-  given: {
-    readonly where: string
-    readonly leafHash: Uint8Array | null
-    readonly head: ServedHead
-    readonly log: ServedLog
-    readonly ledger: Ledger
-  },
-): boolean {
-  const { where, leafHash, head, log, ledger } = given
+function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
+  const { where, leafHash, head, log, ledger } = compared
   const faults: string[] = []
   if (leafHash !== null && !equalBytes(hashReceipt(receipt), leafHash))
     faults.push('its receipt is not the leaf')
@@ -176,7 +150,7 @@ function reportMismatches(
     faults.push('it names another chain or contract')
   if (faults.length > 0) ledger.find('record_mismatch', { where, message: faults.join('; ') })
   const isSameHead = proof.size === head.size && proof.root === encodeHex(head.root)
-  if (!isSameHead) reportHead(proof, given)
+  if (!isSameHead) reportHead(proof, compared)
   const fault = isSameHead ? describeAnchorFault(record, head) : null
   if (fault !== null) ledger.find('record_anchor_mismatch', { where, message: fault })
   return faults.length === 0 && isSameHead && fault === null
@@ -194,15 +168,7 @@ function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string
   return isNamed ? null : `expected reanchored to name the transaction of its head, ${anchor.txHash}`
 }
 
-function reportHead(
-  proof: LogProof,
-  {
-    where,
-    head,
-    log,
-    ledger,
-  }: { readonly where: string; readonly head: ServedHead; readonly log: ServedLog; readonly ledger: Ledger },
-): void {
+function reportHead(proof: LogProof, { where, head, log, ledger }: Compared): void {
   const own = { size: proof.size, root: decodeHex(proof.root), signature: decodeHex(proof.signature) }
   const isContradiction = own.size === head.size && isSigned(own, log)
   if (isContradiction) reportEquivocation(ledger, where, [describeHead(own), describeHead(head)])
@@ -218,19 +184,12 @@ function isWithin(timeMs: number, { validMs }: DocumentVerdict): boolean {
 }
 
 /** The records of one log, in the order of its leaves. */
-export type RecordReader = {
-  /** The record that says it is of this leaf, or null when the gateway does not give one. Ask for growing indexes. */
-  take(index: number): Promise<Json | null>
-  close(): Promise<void>
-}
+export type RecordReader = ReturnType<typeof openRecordReader>
 
 type Entry = { readonly index: number; readonly record: Json }
 
-/** Gives a reader of the records of the leaves [start, end), which holds two pages at a time. */
-export function openRecordReader(
-  gateway: Pick<Gateway, 'fetchRecords'>,
-  { notary, start, end }: { readonly notary: string; readonly start: number; readonly end: number },
-): RecordReader {
+/** Gives a reader of the records of the leaves from `start` on, which holds two pages at a time. */
+export function openRecordReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
   let entries: Entry[] = []
   let isOver = false
@@ -244,7 +203,8 @@ export function openRecordReader(
   }
 
   return {
-    async take(index) {
+    /** The record that says it is of this leaf, or null when the gateway does not give one. Ask for growing indexes. */
+    async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
         entries.shift()
         if (entries.length > 0) continue
@@ -257,7 +217,7 @@ export function openRecordReader(
       entries.shift()
       return first.record
     },
-    close: async () => void (await pages.return(undefined)),
+    close: async (): Promise<void> => void (await pages.return(undefined)),
   }
 }
 
@@ -285,14 +245,11 @@ export const RECOVERIES_MAX = 64
 
 /** Gives `recover`, which remembers what it was asked last. The same digest and signature have the same signer. */
 export function rememberRecoveries(recover: PointRecovery): PointRecovery {
-  const known = new Map<string, Uint8Array>()
+  const known = new LruMap<string, Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
     const key = `${encodeHex(signed.digest)}${encodeHex(signed.compact)}${signed.recoveryBit}`
     const point = known.get(key) ?? recover(signed)
-    known.delete(key)
     known.set(key, point)
-    const [oldest] = known.keys()
-    if (known.size > RECOVERIES_MAX && oldest !== undefined) known.delete(oldest)
     return point
   }
 }
@@ -306,22 +263,14 @@ export type TimeBracket = {
 }
 
 /**
- * Compares the times that records say with those at which the enclave attested its log. The enclave's clock is its host's,
- * the attestation's is its security module's: a minute between them is no fault.
+ * Compares the times that records say with those at which the enclave attested its log, going on from `start`. The
+ * enclave's clock is its host's, the attestation's is its security module's: a minute between them is no fault.
  */
-export type Timeline = {
-  /** Records in the order of their leaves. */
-  passRecord(receipt: Receipt): void
-  /** The enclave attested that the leaves so far were there, and no more, at this time. */
-  passAttestation(timestampMs: number): void
-  bracket(): TimeBracket
-}
-
-/** Gives a timeline that goes on from `start`. */
-export function createTimeline(start: TimeBracket, ledger: Ledger): Timeline {
+function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start
   return {
-    passRecord({ index, finished_at: finishedMs }) {
+    /** Records in the order of their leaves. */
+    passRecord({ index, finished_at: finishedMs }: Receipt): void {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `record ${index}`,
@@ -329,7 +278,8 @@ export function createTimeline(start: TimeBracket, ledger: Ledger): Timeline {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    passAttestation(timestampMs) {
+    /** The enclave attested that the leaves so far were there, and no more, at this time. */
+    passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `attestation of ${isoOf(timestampMs)}`,
@@ -337,6 +287,6 @@ export function createTimeline(start: TimeBracket, ledger: Ledger): Timeline {
         })
       notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
     },
-    bracket: () => ({ newestMs, notBeforeMs }),
+    bracket: (): TimeBracket => ({ newestMs, notBeforeMs }),
   }
 }

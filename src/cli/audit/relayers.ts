@@ -143,20 +143,10 @@ function attempt<Value>(run: () => Value): Value | null {
  * The relayers of a gateway: who paid for the anchors that it serves, as the chain says, and with
  * which nonces. Of all logs that this audit came to, and those that it goes on from.
  */
-export type Payers = {
-  /** False when a run of an earlier version walked heads without noting who paid for them. */
-  readonly isWhole: boolean
-  note(payer: { readonly address: string; readonly nonce: number }): void
-  has(address: string): boolean
-  addresses(): readonly string[]
-  /** Nonces below `end` that no served anchor was sent with. */
-  gapsBelow(address: string, end: number): readonly NonceRange[]
-  /** The first nonce above all that were noted. */
-  endOf(address: string): number
-}
+export type Payers = ReturnType<typeof openPayers>
 
 /** Gives payers that go on from those that were written; null: from a state that has none. */
-export function openPayers(written: WrittenPayers | null = {}): Payers & { write(): WrittenPayers } {
+export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
       address,
@@ -164,22 +154,23 @@ export function openPayers(written: WrittenPayers | null = {}): Payers & { write
     ]),
   )
   return {
+    /** False when a run of an earlier version walked heads without noting who paid for them. */
     isWhole: written !== null,
-    note({ address, nonce }) {
+    note({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
       const known = nonces.get(address) ?? new NonceSet()
       known.add(nonce)
       nonces.set(address, known)
     },
-    has: (address) => nonces.has(address),
-    addresses: () => [...nonces.keys()],
-    gapsBelow: (address, end) => (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
-    endOf: (address) => nonces.get(address)?.end ?? 0,
-    write: () =>
+    has: (address: string): boolean => nonces.has(address),
+    addresses: (): readonly string[] => [...nonces.keys()],
+    /** Nonces below `end` that no served anchor was sent with. */
+    gapsBelow: (address: string, end: number): readonly NonceRange[] =>
+      (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
+    /** The first nonce above all that were noted. */
+    endOf: (address: string): number => nonces.get(address)?.end ?? 0,
+    write: (): WrittenPayers =>
       Object.fromEntries(
-        [...nonces].map(([address, set]) => [
-          address,
-          set.list().map(({ start, end }): [number, number] => [start, end]),
-        ]),
+        [...nonces].map(([address, set]) => [address, set.list().map(({ start, end }) => [start, end])]),
       ),
   }
 }

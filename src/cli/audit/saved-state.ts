@@ -10,23 +10,13 @@ import type { SignedHead } from './compare-heads.ts'
 import { FINDING_KINDS, type Finding, type FindingCode } from './findings.ts'
 import type { ServedHead } from './gateway.ts'
 import type { TimeBracket } from './records.ts'
-import { openPayers, type Payers, type WrittenPayers, WrittenPayersForm } from './relayers.ts'
+import { openPayers, type WrittenPayers, WrittenPayersForm } from './relayers.ts'
 
 /** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
 export const SAVE_INTERVAL_MS = 1_000
 
 /** Where audits stand, log by log, over several runs. */
-export type AuditState = {
-  /** Who paid for the anchors of all logs so far; kept with them. */
-  readonly payers: Payers
-  find(notary: string): SavedLog | null
-  /** Of all logs that any run came to. */
-  notaries(): readonly string[]
-  /** Keeps where a log stands; written at once, or within SAVE_INTERVAL_MS. Throws CliError. */
-  save(notary: string, saved: SavedLog): Promise<void>
-  /** Writes what is not written yet. */
-  flush(): Promise<void>
-}
+export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
  * Opens the state in a file, which need not exist yet; null keeps none. `scope` is the digest of what is audited: a state
@@ -35,12 +25,13 @@ export type AuditState = {
 export async function openAuditState(
   path: string | null,
   { scope, now }: { readonly scope: string; readonly now: () => number },
-): Promise<AuditState> {
+) {
   const { logs, relayers } = path === null ? nothing() : await readState(path, scope)
   const payers = openPayers(relayers)
   let writtenAtMs = Number.NEGATIVE_INFINITY
   let isDirty = false
 
+  /** Writes what is not written yet. */
   async function flush(): Promise<void> {
     if (path === null || !isDirty) return
     const written = Object.fromEntries([...logs].map(([notary, saved]) => [notary, writeSavedLog(saved)]))
@@ -53,10 +44,13 @@ export async function openAuditState(
   }
 
   return {
+    /** Who paid for the anchors of all logs so far; kept with them. */
     payers,
-    find: (notary) => logs.get(notary) ?? null,
-    notaries: () => [...logs.keys()],
-    async save(notary, saved) {
+    find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
+    /** Of all logs that any run came to. */
+    notaries: (): readonly string[] => [...logs.keys()],
+    /** Keeps where a log stands; written at once, or within SAVE_INTERVAL_MS. Throws CliError. */
+    async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
       if (now() - writtenAtMs >= SAVE_INTERVAL_MS) await flush()

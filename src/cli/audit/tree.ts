@@ -4,8 +4,8 @@ import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edge.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
-import type { FindingCode, Ledger } from './findings.ts'
-import type { Gateway } from './gateway.ts'
+import type { LogContext } from './audit-context.ts'
+import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
 /** Leaves under one head that are held, so that a wrong one among them can be found. */
@@ -62,25 +62,21 @@ export class TreeWalk {
    */
   async explain(
     head: TreeHead,
-    given: {
-      readonly notary: string
-      readonly gateway: Pick<Gateway, 'fetchInclusion'>
-      readonly ledger: Ledger
-      /** A signed head beyond, when there is one. */
-      readonly beyond: TreeHead | null
-    },
+    /** A signed head beyond, when there is one. */
+    beyond: TreeHead | null,
+    context: LogContext,
   ): Promise<boolean> {
-    const { ledger, beyond } = given
+    const { ledger } = context
     const start = this.matched.size
     const where = `leaves ${start} to ${head.size - 1}`
-    const proven = await this.proveLeaves(head, given)
+    const proven = await this.proveLeaves(head, context)
     const wrong = proven?.findIndex((leaf, at) => !this.holds(at, leaf)) ?? -1
     if (proven === null || wrong < 0) {
       const message = `the leaves do not hash to the root of the signed head of size ${head.size}`
       ledger.find('head_root_mismatch', { where, message })
       return false
     }
-    const after = proven[wrong + 1] ?? (beyond && (await proveLeaf(start + wrong + 1, beyond, given)))
+    const after = proven[wrong + 1] ?? (beyond && (await proveLeaf(start + wrong + 1, beyond, context)))
     if (after !== null && this.holds(wrong, after)) {
       const message = `leaf ${start + wrong}, which is in the signed head of size ${head.size}, is left out`
       ledger.find('leaf_missing', { where: `leaf ${start + wrong}`, message })
@@ -101,14 +97,11 @@ export class TreeWalk {
     return held !== undefined && equalBytes(held, leaf)
   }
 
-  private async proveLeaves(
-    head: TreeHead,
-    given: { readonly notary: string; readonly gateway: Pick<Gateway, 'fetchInclusion'> },
-  ): Promise<readonly Uint8Array[] | null> {
+  private async proveLeaves(head: TreeHead, context: LogContext): Promise<readonly Uint8Array[] | null> {
     if (this.held === null) return null
     const proven: Uint8Array[] = []
     for (let index = this.matched.size; index < head.size; index++) {
-      const leaf = await proveLeaf(index, head, given)
+      const leaf = await proveLeaf(index, head, context)
       if (leaf === null) return null
       proven.push(leaf)
     }
@@ -120,7 +113,7 @@ export class TreeWalk {
 async function proveLeaf(
   index: number,
   head: TreeHead,
-  { notary, gateway }: { readonly notary: string; readonly gateway: Pick<Gateway, 'fetchInclusion'> },
+  { log: { notary }, gateway }: LogContext,
 ): Promise<Uint8Array | null> {
   try {
     if (index >= head.size) return null
@@ -200,14 +193,8 @@ export class Samples {
  */
 export async function auditProofs(
   newest: TreeHead,
-  given: {
-    readonly notary: string
-    readonly gateway: Pick<Gateway, 'fetchInclusion' | 'fetchConsistency'>
-    readonly ledger: Ledger
-    readonly samples: Samples
-  },
+  { log: { notary }, gateway, ledger, samples }: LogContext,
 ): Promise<void> {
-  const { notary, gateway, ledger, samples } = given
   const expectProof = async (code: FindingCode, where: string, verify: () => Promise<unknown>) => {
     const reason = await reasonAgainst(verify)
     if (reason === null) ledger.pass('proofs')

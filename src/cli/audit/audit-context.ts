@@ -1,6 +1,14 @@
 import { createHash } from 'node:crypto'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import type { ChainSource } from './chain.ts'
+import type { HeadIndex } from './compare-heads.ts'
+import type { NamedHeads } from './documents.ts'
+import type { Ledger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import type { Payers } from './relayers.ts'
+import type { Random, Samples } from './tree.ts'
 
 /** What an auditor looks at, and what they expect to find. */
 export type AuditScope = {
@@ -16,6 +24,32 @@ export type AuditScope = {
   readonly recordsLeftOut: string | null
   /** The key sees its own records alone, so that others may be missing. */
   readonly ownRecordsOnly: boolean
+}
+
+/** What a gateway's logs are audited with. */
+export type AuditTools = {
+  readonly gateway: Gateway
+  readonly chain: ChainSource | null
+  readonly scope: AuditScope
+  /** First block whose events are read. */
+  readonly fromBlock: number
+  readonly verifier: AttestationVerifier
+  /** Told who paid for each anchor that is in a block. */
+  readonly payers: Payers
+  /** Heads that enclaves say they were shown. */
+  readonly named: NamedHeads
+  readonly random: Random
+  /** Unix milliseconds. */
+  readonly nowMs: number
+}
+
+/** What one log is audited with. `chain`: null when there is none, or it is not the log's. */
+export type LogContext = AuditTools & {
+  readonly log: ServedLog
+  readonly ledger: Ledger
+  /** Heads that were walked. */
+  readonly index: HeadIndex
+  readonly samples: Samples
 }
 
 /**
