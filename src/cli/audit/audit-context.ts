@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import type { LogReport } from './audit-log.ts'
 import type { ChainSource } from './chain.ts'
 import type { HeadIndex } from './compare-heads.ts'
 import type { NamedHeads } from './documents.ts'
@@ -50,6 +51,19 @@ export type LogContext = AuditTools & {
   /** Heads that were walked. */
   readonly index: HeadIndex
   readonly samples: Samples
+}
+
+/** What the gateway as a whole is audited with, once all logs were. */
+export type GatewayContext = AuditTools & {
+  readonly ledger: Ledger
+  readonly found: readonly ServedLog[]
+  readonly reports: readonly LogReport[]
+  /** Notaries of the logs that the gateway lists, and of those that an earlier run came to, whose loss is told already. */
+  readonly listed: ReadonlySet<string>
+  /** The newest block before the gateway was asked for its logs; null without a chain. */
+  readonly newestBlock: number | null
+  /** Only one log was asked for. */
+  readonly isOneLog: boolean
 }
 
 /**

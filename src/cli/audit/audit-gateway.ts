@@ -143,7 +143,7 @@ export type AuditReport = {
  * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A gateway that does not answer as it
  * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
  */
-export async function runAudit(
+async function runAudit(
   tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
   given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
 ): Promise<AuditReport> {
@@ -154,13 +154,13 @@ export async function runAudit(
   const logs: LogReport[] = []
   // Before the logs are asked for: what the chain has by then, they must have.
   const newestBlock = await findNewestBlock(tools.chain, ledger)
-  const found = await findLogs(tools.gateway, notary, (fault) => ledger.find(fault.code, fault))
+  const found = await findLogs(tools.gateway, notary, ledger)
   if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
   for (const log of found ?? []) {
     progress.start(log.notary, log.size)
     const events = {
       progress: progress.update,
-      save: (saved: Parameters<AuditState['save']>[1]) => state.save(log.notary, saved),
+      save: (saved: SavedLog) => state.save(log.notary, saved),
     }
     const saved = state.find(log.notary)
     try {
@@ -172,10 +172,11 @@ export async function runAudit(
   }
   if (found !== null && logs.length === 0) ledger.find('no_log', NO_LOG)
   if (found !== null) {
-    const notaries = [...found.map((log) => log.notary), ...state.notaries()]
-    const audited = { found, reports: logs, notaries, newestBlock, isOneLog: notary !== null }
-    await auditEarlierLogs(named, { ...tools, ...audited, listed: new Set(notaries), ledger })
-    await auditContracts(audited, { ...tools, payers, ledger })
+    const listed = new Set([...found.map((log) => log.notary), ...state.notaries()])
+    const isOneLog = notary !== null
+    const audited = { ...tools, payers, named, ledger, found, reports: logs, listed, newestBlock, isOneLog }
+    await auditEarlierLogs(audited)
+    await auditContracts(audited)
   }
   for (const { message } of tools.verifier.unused())
     ledger.find('revocation_list_unused', { where: '--crl', message })
@@ -204,8 +205,8 @@ async function auditMissing(found: readonly ServedLog[], state: AuditState): Pro
   for (const notary of state.notaries()) {
     const saved = state.find(notary)
     if (saved === null || served.has(notary)) continue
-    const { report, findings } = reportMissingLog(notary, saved)
-    await state.save(notary, { ...saved, findings })
+    const report = reportMissingLog(notary, saved)
+    await state.save(notary, { ...saved, findings: report.findings })
     reports.push(report)
   }
   await state.flush()
@@ -216,13 +217,13 @@ async function auditMissing(found: readonly ServedLog[], state: AuditState): Pro
 async function findLogs(
   gateway: Gateway,
   notary: string | null,
-  report: (fault: GatewayFault) => void,
+  ledger: Ledger,
 ): Promise<readonly ServedLog[] | null> {
   try {
     return notary === null ? await gateway.listLogs() : [await gateway.fetchLog(notary)]
   } catch (fault) {
     if (!(fault instanceof GatewayFault)) throw fault
-    report(fault)
+    ledger.find(fault.code, fault)
     return null
   }
 }
@@ -231,10 +232,7 @@ async function findLogs(
  * Gives the report of a log that an earlier run came to, and that the gateway does not list any more, with what was found
  * of it before: nobody would miss a log that is not asked for.
  */
-export function reportMissingLog(
-  notary: string,
-  saved: SavedLog,
-): { readonly report: LogReport; readonly findings: readonly Finding[] } {
+function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)
   const last = saved.head === null ? 'no head yet' : describeHead(saved.head)
   ledger.find('log_missing', {
@@ -243,7 +241,6 @@ export function reportMissingLog(
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge
-  const findings = ledger.findings()
   const counts = { startSize: size, endSize: size, headCount: 0, matched: saved.head, isComplete: false }
-  return { report: { notary, size, ...counts, checks: ledger.checks(), findings }, findings }
+  return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }

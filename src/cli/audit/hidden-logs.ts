@@ -1,70 +1,51 @@
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import type { AuditTools } from './audit-context.ts'
+import type { GatewayContext } from './audit-context.ts'
 import type { LogReport } from './audit-log.ts'
 import { type AnchorEvent, ChainFault, type ChainSource } from './chain.ts'
 import { isConsistent } from './compare-heads.ts'
-import type { NamedHead, NamedHeads } from './documents.ts'
-import type { Ledger } from './findings.ts'
-import type { Gateway, ServedLog } from './gateway.ts'
+import type { NamedHead } from './documents.ts'
+import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
-import { auditRelayers, type Payers } from './relayers.ts'
+import { auditRelayers } from './relayers.ts'
 
-/** What is known once all logs were audited. */
-type AuditedGateway = {
-  readonly found: readonly ServedLog[]
-  readonly reports: readonly LogReport[]
-  /** Of earlier runs too. */
-  readonly notaries: Iterable<string>
-  /** The newest block before the gateway was asked for its logs; null without a chain. */
-  readonly newestBlock: number | null
-  /** Only one log was asked for. */
-  readonly isOneLog: boolean
+/** What logs that are not listed are looked for with. */
+export type SearchContext = GatewayContext & {
+  readonly chain: ChainSource
+  /** The newest block when the audit began: what was sent later may be served later. */
+  readonly toBlock: number
+  /** Contracts of the listed logs. */
+  readonly contracts: ReadonlySet<string>
+  /** Notaries that were reported. */
+  readonly hidden: Set<string>
 }
 
 /**
  * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
  * lists, and in what its relayers sent. Never throws for what the chain says.
  */
-export async function auditContracts(
-  audited: AuditedGateway,
-  {
-    chain,
-    ledger,
-    ...tools
-  }: Pick<AuditTools, 'chain' | 'payers' | 'fromBlock' | 'scope'> & { readonly ledger: Ledger },
-): Promise<void> {
-  const { newestBlock: toBlock, notaries } = audited
-  const reason = explainUnseen(audited)
-  if (chain === null || toBlock === null || reason !== null) {
+export async function auditContracts(audited: GatewayContext): Promise<void> {
+  const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
+  if (chain === null || toBlock === null || isOneLog) {
+    const reason = isOneLog ? 'one log alone was asked for (--notary)' : 'no chain was given (--rpc)'
     for (const check of ['logs in the contract', 'transactions of relayers'] as const)
-      ledger.skip(check, reason ?? 'no chain was given (--rpc)')
+      ledger.skip(check, reason)
     return
   }
-  const { payers, scope, fromBlock } = tools
   const contracts = new Set<string>()
   try {
     for (const { chainId, contract } of audited.found.map(({ domain }) => domain))
       if (chainId === chain.chainId && !contracts.has(contract) && (await chain.hasContract(contract)))
         contracts.add(contract)
-    const parts = {
-      chain,
-      ledger,
-      payers,
-      notaries: { listed: new Set(notaries), hidden: new Set<string>() },
-    }
-    if (!payers.isWhole)
-      ledger.skip(
-        'logs in the contract',
-        'the state file is of a version that did not note who paid for anchors',
-      )
+    const context = { ...audited, chain, toBlock, contracts, hidden: new Set<string>() }
+    if (!payers.isWhole) ledger.skip('logs in the contract', PAYERS_UNKNOWN)
     if (payers.addresses().length === 0)
       ledger.lack('logs in the contract', 'no head that is served is anchored')
     else {
-      for (const contract of contracts) await auditHiddenLogs(contract, { ...parts, fromBlock, toBlock })
-      ledger.pass('logs in the contract', parts.notaries.listed.size)
+      for (const contract of contracts) await auditHiddenLogs(contract, context)
+      ledger.pass('logs in the contract', audited.listed.size)
     }
-    const unwalked = explainUnwalked(audited, { scope, isWhole: payers.isWhole })
-    if (unwalked === null) await auditRelayers({ ...parts, contracts, toBlock })
+    const unwalked = explainUnwalked(audited)
+    if (unwalked === null) await auditRelayers(context)
     else ledger.skip('transactions of relayers', unwalked)
   } catch (fault) {
     if (!(fault instanceof ChainFault)) throw fault
@@ -73,85 +54,49 @@ export async function auditContracts(
   }
 }
 
-/** Why nothing can be said of what the gateway does not list. */
-function explainUnseen({ isOneLog }: AuditedGateway): string | null {
-  return isOneLog ? 'one log alone was asked for (--notary)' : null
-}
+const PAYERS_UNKNOWN = 'the state file is of a version that did not note who paid for anchors'
 
 /** Why there are served heads whose anchors were not looked at. */
-function explainUnwalked(
-  { reports }: AuditedGateway,
-  { scope, isWhole }: { readonly scope: AuditTools['scope']; readonly isWhole: boolean },
-): string | null {
+function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null) return 'anchors of some heads were left out (--from, --to)'
-  if (!isWhole) return 'the state file is of a version that did not note who paid for anchors'
+  if (!payers.isWhole) return PAYERS_UNKNOWN
   return reports.every(({ isComplete }) => isComplete) ? null : 'the audit of a log did not come to its end'
 }
 
 /** Most anchors of unlisted logs whose senders are asked for at once. */
 const BATCH_EVENTS_MAX = 50
 
-/** Which logs of a contract are known, and what was found of the others. */
-export type Notaries = {
-  /** Addresses of the logs that the gateway lists, and of those that an earlier run came to. */
-  readonly listed: ReadonlySet<string>
-  /** Notaries that were reported. */
-  readonly hidden: Set<string>
-}
-
 /**
  * Reads every anchor in a contract since its deployment. When a relayer of the gateway paid for an
  * anchor of a log that the gateway does not list, the gateway hides that log. Logs whose anchors
  * others paid for are other people's; they are counted. Throws ChainFault.
  */
-export async function auditHiddenLogs(
-  contract: string,
-  given: {
-    readonly chain: ChainSource
-    readonly ledger: Ledger
-    readonly payers: Payers
-    readonly notaries: Notaries
-    readonly fromBlock: number
-    readonly toBlock: number
-  },
-): Promise<void> {
-  const { chain, ledger, notaries, toBlock } = given
+async function auditHiddenLogs(contract: string, context: SearchContext): Promise<void> {
+  const { chain, ledger, listed, hidden, toBlock } = context
   const made = await chain.findDeployment(contract, toBlock)
-  const fromBlock = Math.max(given.fromBlock, made ?? 0)
-  if (given.fromBlock > (made ?? 0))
-    ledger.skip('logs in the contract', `blocks before ${given.fromBlock} were left out (--from-block)`)
+  const fromBlock = Math.max(context.fromBlock, made ?? 0)
+  if (context.fromBlock > (made ?? 0))
+    ledger.skip('logs in the contract', `blocks before ${context.fromBlock} were left out (--from-block)`)
   const others = new Set<string>()
   for await (const events of chain.eventPages({ contract, notary: null, fromBlock, toBlock })) {
-    const unlisted = events.filter(({ notary }) => !notaries.listed.has(notary))
+    const unlisted = events.filter(({ notary }) => !listed.has(notary))
     for (let start = 0; start < unlisted.length; start += BATCH_EVENTS_MAX)
-      for (const notary of await judge(unlisted.slice(start, start + BATCH_EVENTS_MAX), given))
+      for (const notary of await judge(unlisted.slice(start, start + BATCH_EVENTS_MAX), context))
         others.add(notary)
   }
-  const strangers = [...others].filter((notary) => !notaries.hidden.has(notary))
+  const strangers = [...others].filter((notary) => !hidden.has(notary))
   if (strangers.length > 0)
     ledger.note('logs in the contract', `${strangers.length} of others, in ${contract}, were not looked at`)
 }
 
 /** Gives the notaries of these events. */
-async function judge(
-  events: readonly AnchorEvent[],
-  {
-    chain,
-    ledger,
-    payers,
-    notaries: { hidden },
-  }: {
-    readonly chain: ChainSource
-    readonly ledger: Ledger
-    readonly payers: Payers
-    readonly notaries: Notaries
-  },
-): Promise<readonly string[]> {
+async function judge(events: readonly AnchorEvent[], context: SearchContext): Promise<readonly string[]> {
+  const { chain, payers, hidden } = context
   const open = events.filter(({ notary }) => !hidden.has(notary))
   const senders = open.length === 0 ? [] : await chain.fetchSenders(open.map(({ txHash }) => txHash))
   for (const [at, event] of open.entries()) {
     const sender = senders[at] ?? null
-    if (sender !== null && payers.has(sender)) reportHidden(event, { ledger, hidden, sender })
+    if (sender !== null && payers.has(sender)) reportHidden(event, sender, context)
   }
   return events.map(({ notary }) => notary)
 }
@@ -160,12 +105,9 @@ async function judge(
  * Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen.
  */
 export function reportHidden(
-  anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash'> & { readonly address: string },
-  {
-    ledger,
-    hidden,
-    sender,
-  }: { readonly ledger: Ledger; readonly hidden: Set<string>; readonly sender: string },
+  anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
+  sender: string,
+  { ledger, hidden }: SearchContext,
 ): void {
   if (hidden.has(anchor.notary)) return
   hidden.add(anchor.notary)
@@ -177,22 +119,10 @@ export function reportHidden(
 
 /**
  * Compares the heads that enclaves were shown when they began with the logs that are served now.
- * Each head must be of a listed log that grew from it. `isOneLog`: only one log was asked for.
- * Never throws for what the gateway says.
+ * Each head must be of a listed log that grew from it. Never throws for what the gateway says.
  */
-export async function auditEarlierLogs(
-  named: NamedHeads,
-  given: {
-    readonly found: readonly ServedLog[]
-    readonly reports: readonly LogReport[]
-    /** Of earlier runs too: those that are missing now are told already. */
-    readonly listed: ReadonlySet<string>
-    readonly isOneLog: boolean
-    readonly gateway: Gateway
-    readonly ledger: Ledger
-  },
-): Promise<void> {
-  const { found, reports, listed, isOneLog, ledger } = given
+export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
+  const { named, found, reports, listed, isOneLog, ledger } = audited
   if (isOneLog) return ledger.skip('earlier logs', 'one log alone was asked for (--notary)')
   if (named.isCut()) ledger.skip('earlier logs', 'more heads were named than are looked at')
   const logs = new Map(found.map((log) => [log.notary, log]))
@@ -206,7 +136,7 @@ export async function auditEarlierLogs(
       })
     }
     if (log === undefined) continue
-    const reason = await reasonAgainst(head, { log, matched: walked.get(head.notary) ?? null, ...given })
+    const reason = await reasonAgainst(head, { ...audited, log, matched: walked.get(head.notary) ?? null })
     if (reason === null) ledger.pass('earlier logs')
     else if (reason !== 'unknown')
       ledger.find('earlier_log_mismatch', {
@@ -219,18 +149,9 @@ export async function auditEarlierLogs(
 /** Null when the log goes on from the head. */
 async function reasonAgainst(
   head: NamedHead,
-  {
-    log,
-    matched,
-    gateway,
-    ledger,
-  }: {
-    readonly log: ServedLog
-    readonly matched: LogReport['matched']
-    readonly gateway: Gateway
-    readonly ledger: Ledger
-  },
+  given: GatewayContext & { readonly log: ServedLog; readonly matched: LogReport['matched'] },
 ): Promise<string | 'unknown' | null> {
+  const { log, matched, gateway, ledger } = given
   const { notary, size } = head
   if (size > log.size) return `it is served with ${log.size} leaves`
   if (matched === null) {

@@ -6,39 +6,27 @@ import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { DEPLOYMENT } from '../../chain/contract/artifact.ts'
 import { recoverPoint } from '../../verified/check-batch.ts'
-import type { ChainAnchor, ChainSource } from './chain.ts'
+import type { ChainAnchor } from './chain.ts'
 import type { Ledger } from './findings.ts'
-import { type Notaries, reportHidden } from './hidden-logs.ts'
+import { reportHidden, type SearchContext } from './hidden-logs.ts'
 
 /**
  * Most transactions of one relayer that are looked up. A relayer that only anchors has few others.
  */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
-/** What the transactions of relayers are judged with. */
-type RelayerParts = {
-  readonly chain: ChainSource
-  readonly ledger: Ledger
-  readonly payers: Payers
-  readonly notaries: Notaries
-  /** Contracts of the listed logs. */
-  readonly contracts: ReadonlySet<string>
-  /** The newest block when the audit began: what was sent later may be served later. */
-  readonly toBlock: number
-}
-
 /**
  * Accounts for every nonce of the relayers. Each nonce belongs to a transaction. One that is no
  * served anchor may anchor a hidden log, in this contract or in another. Throws ChainFault.
  */
-export async function auditRelayers(parts: RelayerParts): Promise<void> {
+export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts
   if (payers.addresses().length === 0)
     ledger.lack('transactions of relayers', 'no head that is served is anchored')
   for (const relayer of payers.addresses()) await auditRelayer(relayer, parts)
 }
 
-async function auditRelayer(relayer: string, parts: RelayerParts): Promise<void> {
+async function auditRelayer(relayer: string, parts: SearchContext): Promise<void> {
   const { chain, ledger, payers, toBlock } = parts
   const sent = await chain.countSent(relayer, toBlock)
   if (sent === null) skipOld(ledger, `how many transactions ${relayer} had sent by block ${toBlock}`)
@@ -71,9 +59,9 @@ function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
 
 async function judge(
   { txHash, block }: { readonly txHash: string | null; readonly block: number },
-  given: RelayerParts & { readonly relayer: string; readonly nonce: number },
+  given: SearchContext & { readonly relayer: string; readonly nonce: number },
 ): Promise<void> {
-  const { chain, ledger, notaries, relayer, nonce } = given
+  const { chain, ledger, listed, relayer, nonce } = given
   const [transaction = null] = txHash === null ? [] : await chain.fetchAnchors([txHash])
   const purpose: Purpose = transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
   switch (purpose.kind) {
@@ -81,10 +69,10 @@ async function judge(
       return ledger.note('transactions of relayers', purpose.words)
     case 'anchor': {
       // Whether its head is served, the audit of that log tells.
-      if (notaries.listed.has(purpose.notary)) return
+      if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
-      return reportHidden(anchor, { ledger, hidden: notaries.hidden, sender: relayer })
+      return reportHidden(anchor, relayer, given)
     }
     case 'unknown':
       return ledger.find('relayer_transaction', {
@@ -105,7 +93,7 @@ type Purpose =
 /** What a transaction was for, by its own data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
-  { contracts, chain }: Pick<RelayerParts, 'contracts' | 'chain'>,
+  { contracts, chain }: Pick<SearchContext, 'contracts' | 'chain'>,
 ): Purpose {
   // Without data it brings no head to anybody.
   if (to !== null && input.length === 0) return { kind: 'accounted', words: 'some transfers of coins alone' }
