@@ -35,7 +35,7 @@ export type CliConfig = {
 }
 
 /** The gateway that the environment names, and its key. */
-export type GatewaySettings = {
+type GatewaySettings = {
   readonly gatewayUrl: string
   /** AFFIDAVIT_URL is not set, or says no more than its default. */
   readonly isDefaultUrl: boolean

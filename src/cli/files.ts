@@ -6,9 +6,9 @@ import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
 /** Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be larger than all those. */
-export const SOURCE_BYTES_MAX = 256 * 1024 * 1024
+const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 /** Longest that a URL may take, milliseconds. */
-export const FETCH_TIMEOUT_MS = 60_000
+const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {
   /** Sent as a bearer token to a URL; null sends none. */

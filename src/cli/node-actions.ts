@@ -155,7 +155,7 @@ async function withGateway<Value>(
 }
 
 /** Gives the variables that the options stand for. */
-export function toVariables(options: NodeOptions): Environment {
+function toVariables(options: NodeOptions): Environment {
   return {
     AFFIDAVIT_URL: options.url,
     AFFIDAVIT_API_KEY: options.key,
@@ -171,7 +171,7 @@ export function toVariables(options: NodeOptions): Environment {
  * The same, for what asks the gateway. Throws CliError when the environment's key is not for the gateway of `--url`: that
  * one would be sent it.
  */
-export function toAccessVariables(options: NodeOptions): Environment {
+function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)
   return toVariables(options)
 }

@@ -79,7 +79,7 @@ async function withDatabase<Result>(
 }
 
 /** Longest that a running gateway may take, milliseconds. */
-export const CONTROL_TIMEOUT_MS = 10_000
+const CONTROL_TIMEOUT_MS = 10_000
 
 /** The running gateway refused or failed; the message is what it said. */
 export class ControlError extends Error {
@@ -87,7 +87,7 @@ export class ControlError extends Error {
 }
 
 /** Operations through a running gateway; `close` when done. */
-export type RemoteOperations = GatewayOperations & { close(): Promise<void> }
+type RemoteOperations = GatewayOperations & { close(): Promise<void> }
 
 /**
  * Gives the operations of the gateway that runs on a data folder, or that listens at `controlSocket`, or null when none does (there is no address, or

@@ -17,10 +17,10 @@ import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
 /** Longest that a head may wait for its anchor without being reported, milliseconds: chains take minutes. */
-export const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
+const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
 /** Most heads that wait for their anchor and are looked at again by the next run. */
-export const WAITING_MAX = 10_000
+const WAITING_MAX = 10_000
 
 /** Anchors asked for at once: two calls for each. */
 const BATCH_HEADS_MAX = 50
@@ -186,7 +186,7 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
 }
 
 /** Heads in the contract that were not walked, and that the gateway is asked for one by one. */
-export const LOOKUPS_MAX = 1_000
+const LOOKUPS_MAX = 1_000
 
 /** Blocks that are read again by the next run: they may have been replaced. */
 export const REORGANISED_BLOCKS_MAX = 100

@@ -44,7 +44,7 @@ export type LogReport = {
 }
 
 /** What happens on the way. */
-export type AuditEvents = {
+type AuditEvents = {
   progress(size: number): void
   /** Where the next run could go on from. */
   save(saved: SavedLog): Promise<void>

@@ -12,7 +12,7 @@ import { reasonAgainst } from './tree.ts'
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }
 
 /** Who signs the heads of a log, and for where. */
-export type Signer = { readonly notary: string; readonly domain: LogDomain }
+type Signer = { readonly notary: string; readonly domain: LogDomain }
 
 /** Whether the notary signed the head, for its chain and contract. */
 export function isSigned(head: SignedHead, { notary, domain }: Signer): boolean {

@@ -32,10 +32,10 @@ import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 
 /** Documents that are remembered: an enclave renews its own every few hours. */
-export const DOCUMENTS_MAX = 1_000
+const DOCUMENTS_MAX = 1_000
 
 /** What is wrong with a document. */
-export type DocumentFault = { readonly code: FindingCode; readonly message: string }
+type DocumentFault = { readonly code: FindingCode; readonly message: string }
 
 /** What one attestation document says, judged once. */
 export type DocumentVerdict = {
@@ -49,7 +49,7 @@ export type DocumentVerdict = {
 }
 
 /** Judges the documents of one log's records, each once. `decode` is the library's, but remembers. */
-export type DocumentJudge = {
+type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>
 }

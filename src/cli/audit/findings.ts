@@ -19,7 +19,7 @@ export const AUDIT_CHECKS = {
 } as const satisfies Readonly<Record<string, string>>
 
 /** What a gateway as a whole is audited for, beyond its logs one by one. */
-export const GATEWAY_CHECKS = {
+const GATEWAY_CHECKS = {
   'logs in the contract': 'no relayer of this gateway paid for a log that the gateway does not list',
   'earlier logs': 'the logs that enclaves were shown when they began are listed, and went on from there',
   'transactions of relayers': 'every transaction of those relayers is accounted for',
@@ -33,7 +33,7 @@ export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CH
  * `missing`: something that must be there is not. `fault`: the gateway or the chain did not answer as it must, so that the
  * audit could not go on.
  */
-export type Severity = 'contradiction' | 'missing' | 'fault'
+type Severity = 'contradiction' | 'missing' | 'fault'
 
 type FindingKind = { readonly severity: Severity; readonly check: AuditCheckName | null }
 

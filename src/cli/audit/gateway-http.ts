@@ -2,17 +2,18 @@ import { errors, Pool } from 'undici'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { backOffMs } from '../../runtime/back-off.ts'
 import { checkKeySafety } from '../files.ts'
 import type { FindingCode } from './findings.ts'
 
 /** Longest that one answer may take, from connect to the last byte, milliseconds. */
-export const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
+const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
 /** How often a question is asked before the audit gives up: over a minute and a half of a gateway that is down. */
 export const ATTEMPTS_MAX = 8
 /** An answer that took too long is likely to take too long again. */
 export const SLOW_ATTEMPTS_MAX = 2
-export const BACK_OFF_FIRST_MS = 250
 export const BACK_OFF_MAX_MS = 30_000
+const BACK_OFF = { minMs: 250, maxMs: BACK_OFF_MAX_MS }
 
 /** Questions to a gateway over HTTP. */
 export type GatewayHttp = {
@@ -24,7 +25,7 @@ export type GatewayHttp = {
   close(): Promise<void>
 }
 
-export type GatewayHttpOptions = {
+type GatewayHttpOptions = {
   /** Base URL, which may have a path. */
   readonly url: string
   readonly apiKey: string | null
@@ -118,7 +119,7 @@ function mayRetry({ code }: GatewayFault, tried: number): boolean {
 
 /** As long as the gateway wishes, when it says so in seconds, but never longer than our own longest. */
 function pauseOf(tried: number, wished: Answer['retryAfter']): number {
-  const own = Math.min(BACK_OFF_FIRST_MS * 2 ** (tried - 1), BACK_OFF_MAX_MS)
+  const own = backOffMs(tried, BACK_OFF, { jitter: 'none' })
   const seconds = typeof wished === 'string' && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(own, seconds * 1000), BACK_OFF_MAX_MS)
 }
@@ -171,7 +172,7 @@ function codeOf(fault: unknown): string {
 }
 
 /** The codes of a gateway that does not answer as it must. */
-export type GatewayFaultCode = Extract<
+type GatewayFaultCode = Extract<
   FindingCode,
   | 'gateway_unreachable'
   | 'answer_refused'

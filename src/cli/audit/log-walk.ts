@@ -12,7 +12,7 @@ import type { TreeWalk } from './tree.ts'
 const STEP_HEADS = 50
 
 /** Heads in a row that are refused before the walk ends: of heads that nobody signed there may be no end. */
-export const REFUSED_HEADS_MAX = 2_000
+const REFUSED_HEADS_MAX = 2_000
 
 /** What a walk is done with. */
 type WalkParts = LogContext & {

@@ -241,10 +241,10 @@ function indexRecords(
 }
 
 /** Signatures that are remembered: all records under one head carry that head's, one after the other. */
-export const RECOVERIES_MAX = 64
+const RECOVERIES_MAX = 64
 
 /** Gives `recover`, which remembers what it was asked last. The same digest and signature have the same signer. */
-export function rememberRecoveries(recover: PointRecovery): PointRecovery {
+function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = new LruMap<string, Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
     const key = `${encodeHex(signed.digest)}${encodeHex(signed.compact)}${signed.recoveryBit}`

@@ -180,7 +180,7 @@ export const WrittenPayersForm = z.record(
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 
 /** Nonces from `start` to before `end`. */
-export type NonceRange = { readonly start: number; readonly end: number }
+type NonceRange = { readonly start: number; readonly end: number }
 
 /**
  * Nonces of one account, as ranges: a relayer that only anchors has one, however many anchors it

@@ -13,7 +13,7 @@ import type { TimeBracket } from './records.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './relayers.ts'
 
 /** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
-export const SAVE_INTERVAL_MS = 1_000
+const SAVE_INTERVAL_MS = 1_000
 
 /** Where audits stand, log by log, over several runs. */
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
@@ -127,7 +127,7 @@ export type SavedLog = {
 }
 
 /** Gives what is saved of a log as JSON. */
-export function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.input<typeof SavedLogForm> {
+function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.input<typeof SavedLogForm> {
   return {
     edge: { size: edge.size, hashes: edge.hashes.map(encodeHex) },
     head: head && writeHead(head),
@@ -142,7 +142,7 @@ export function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.inp
 }
 
 /** Gives a log as it was saved; its findings are those of earlier runs now. Throws ZodError. */
-export function readSavedLog(json: unknown): SavedLog {
+function readSavedLog(json: unknown): SavedLog {
   const saved = SavedLogForm.parse(json)
   return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }
 }

@@ -9,7 +9,7 @@ import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
 /** Leaves under one head that are held, so that a wrong one among them can be found. */
-export const HELD_LEAVES_MAX = 1_000
+const HELD_LEAVES_MAX = 1_000
 
 /**
  * The tree, built from the leaves as they come, and compared with every head: stronger than consistency proofs, for it
@@ -129,7 +129,7 @@ async function proveLeaf(
 }
 
 /** Leaves, and heads, that the gateway is asked to prove. */
-export const SAMPLES_MAX = 16
+const SAMPLES_MAX = 16
 
 /** Gives a random whole number from 0 to below `end`. */
 export type Random = (end: number) => number

@@ -22,8 +22,8 @@ export function registerCompletions(program: Command): void {
 }
 
 /** Shells that completions are written for. */
-export const SHELLS = ['bash', 'zsh', 'fish'] as const
-export type Shell = (typeof SHELLS)[number]
+const SHELLS = ['bash', 'zsh', 'fish'] as const
+type Shell = (typeof SHELLS)[number]
 
 /** One place in the command line: the words that lead there and the words that may follow. */
 type Level = { readonly path: string; readonly words: readonly Word[]; readonly takesFiles: boolean }

@@ -53,7 +53,7 @@ function releaseFiles() {
 }
 
 /** Adds `release list add | end | revoke | sign`: the list of the releases that an operator runs. */
-export function registerReleaseList(release: Command): void {
+function registerReleaseList(release: Command): void {
   const list = release
     .command('list')
     .summary('keep the signed list of accepted releases')

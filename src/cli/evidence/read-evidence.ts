@@ -29,7 +29,7 @@ export type Subject = {
 }
 
 /** What there is to check: an evidence bundle, of whatever version, or records. */
-export type Input =
+type Input =
   | { readonly kind: 'bundle'; readonly bundle: JsonObject }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 

@@ -84,7 +84,7 @@ export type SubjectReport = {
  * What the attestation document shows of who holds the record's key: which code, by which root; null when nothing. A
  * root that the user gave is worth what the user knows of it: that of a simulated security module proves nothing.
  */
-export type Holder = {
+type Holder = {
   readonly code: 'expected' | 'any'
   /** The expected release that the code is of; null when none was expected. */
   readonly release: ReleaseName | null
@@ -92,7 +92,7 @@ export type Holder = {
 } | null
 
 /** Gives the report of one record from the library's checks and the one of its attestation document. */
-export function judgeReport(
+function judgeReport(
   record: Json,
   report: RecordReport,
   found: {
@@ -192,7 +192,7 @@ function nameExpected(holders: readonly Holder[]): string {
  *
  * Does NOT prove when the record was made: both times are the enclave's side's; the anchor shows it was not later.
  */
-export async function checkAttestation(
+async function checkAttestation(
   record: Json,
   policy: AttestationPolicy | null,
   verifier: AttestationVerifier,

@@ -72,7 +72,7 @@ export type ReleaseFile =
   | { readonly kind: 'list'; readonly signed: SignedReleaseList }
 
 /** A payload that may or may not be signed yet. */
-export type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
+type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
  * Gives what is in a file, URL or standard input (`-`): a signed release or a signed list. Throws CliError (exit code 2)
@@ -87,7 +87,7 @@ export async function readReleaseFile(source: string): Promise<ReleaseFile> {
 }
 
 /** Gives a release to be signed: the payload that the image builder writes, or a signed release. Throws CliError. */
-export async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
+async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
     formatOf(json) === RELEASE_FORMAT
       ? parseSignedRelease(json)
@@ -143,13 +143,13 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
 }
 
 /** Bytes that a key's file may have; one in PEM has 119. */
-export const KEY_FILE_BYTES_MAX = 16 * 1024
+const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
  * Makes a release key: the private key in a new file `path` that its owner alone can read (PEM, PKCS #8, as OpenSSL has it),
  * the public one, 64 hex digits, in `path`.pub. Gives the public key, hex. Throws CliError, also when a file is there.
  */
-export async function createKeyFiles(path: string): Promise<string> {
+async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
   const publicKey = encodeHex(releaseKeyOf(secretOf(privateKey)))
   await writeNew(path, { text: String(privateKey.export({ format: 'pem', type: 'pkcs8' })), mode: 0o600 })

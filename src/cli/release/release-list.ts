@@ -149,7 +149,7 @@ async function exists(path: string): Promise<boolean> {
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
 /** Digits by which a commit or an image may be named, at least. */
-export const ABBREVIATION_MIN = 7
+const ABBREVIATION_MIN = 7
 
 /** Gives the list with one release more. Throws CliError when its image is in the list. */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {

@@ -156,7 +156,7 @@ function scopeOf(extensions: readonly Extension[], source: string): ListScope {
 const URI = 6
 
 /** The addresses among general names. */
-export function addressesOf(names: readonly GeneralName[]): readonly string[] {
+function addressesOf(names: readonly GeneralName[]): readonly string[] {
   return names.flatMap(({ type, value }) => (type === URI && typeof value === 'string' ? [value] : []))
 }
 
@@ -285,7 +285,7 @@ function hasBits(value: unknown): value is Bits {
 }
 
 /** What is wrong with a revocation list, one code for each check. */
-export type RevocationListCode =
+type RevocationListCode =
   | 'malformed' //      no list in DER or PEM, or not of version 2 with an end
   | 'algorithm' //      not signed by ECDSA with SHA-384
   | 'unsupported' //    a delta, an indirect list, one of some reasons, or a critical extension that is not understood
