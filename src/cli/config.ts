@@ -22,6 +22,11 @@ const schema = z.object({
    * first. Default: none. A variable, so that it is in no shell history.
    */
   AFFIDAVIT_API_KEY: secret.optional(),
+  /**
+   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that it is in no shell history. Not
+   * RELAYER_PRIVATE_KEY: that account's nonces belong to the gateway, and an anchor would be lost to a deployment beside it.
+   */
+  DEPLOYER_PRIVATE_KEY: privateKey.optional(),
 })
 
 /** Settings of the command line that do not change from call to call. */
@@ -44,7 +49,8 @@ type GatewaySettings = {
 
 /** Gives the command line's settings, or throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  const settings = readSettings(schema, environment)
+  // A command that deploys nothing does not complain of the deployer's key.
+  const settings = readSettings(schema.omit({ DEPLOYER_PRIVATE_KEY: true }), environment)
   return {
     databaseUrl: settings.DATABASE_URL ?? null,
     dataFolder: resolve(settings.DATA_DIR),
@@ -60,15 +66,7 @@ export function readGatewaySettings(environment: Environment = process.env): Gat
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }
 }
 
-const deployerSchema = z.object({
-  /**
-   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that it is in no shell history. Not
-   * RELAYER_PRIVATE_KEY: that account's nonces belong to the gateway, and an anchor would be lost to a deployment beside it.
-   */
-  DEPLOYER_PRIVATE_KEY: privateKey.optional(),
-})
-
 /** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
 export function readDeployerKey(environment: Environment = process.env): string | null {
-  return readSettings(deployerSchema, environment).DEPLOYER_PRIVATE_KEY ?? null
+  return readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ?? null
 }

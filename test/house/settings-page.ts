@@ -18,11 +18,6 @@ const PROCESSES = [
   { title: 'A node agent', file: 'src/agent/config.ts', about: '`affidavit node run`' },
   { title: 'The command line', file: 'src/cli/config.ts', about: '`affidavit`' },
   {
-    title: '`affidavit contract deploy`',
-    file: 'src/cli/commands/contract/config.ts',
-    about: 'Besides those of the command line',
-  },
-  {
     title: 'The demo provider',
     file: 'src/local/demo/config.ts',
     about: '`npm start` starts it where ENCLAVE_URL is not set',
