@@ -1,7 +1,30 @@
-import type { Assembly, ChoiceAssembly } from './assemble-choice.ts'
-import type { MergedMembers, MergedValue } from './assemble-members.ts'
 import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+
+/**
+ * The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream.
+ */
+export type Assembly = {
+  readonly members: Map<string, Json>
+  readonly choices: Map<number, ChoiceAssembly>
+}
+
+/** One choice, as far as its chunks have come. Changed in place. */
+export type ChoiceAssembly = {
+  /** finish_reason and members unknown here: the last value. */
+  readonly members: Map<string, Json>
+  readonly message: MergedMembers
+  readonly toolCalls: Map<number, MergedMembers>
+  /** Highest index among the tool calls; -1 when there is none. */
+  lastToolCall: number
+  readonly logprobs: MergedMembers
+}
+
+/** A JSON value that chunks are merged into: objects as maps and arrays of its own, both changed in place. */
+export type MergedValue = null | boolean | number | string | Json[] | MergedMembers
+
+/** Members of an object that chunks are merged into. */
+export type MergedMembers = Map<string, MergedValue>
 
 /**
  * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the

@@ -50,21 +50,22 @@ export function hashCompletion(
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(completion.request))
-  return hashResponse({ canonicalRequest, ...completion }, digest)
+  const requestDigest = digest(encodeUtf8(canonicalRequest))
+  return hashResponse({ canonicalRequest, requestDigest, ...completion }, digest)
 }
 
-/** As hashCompletion, for a caller that has the canonical text of the request already. */
+/** As hashCompletion, for a caller that has the canonical text of the request already, and its digest. */
 export function hashResponse(
   completion: {
     readonly canonicalRequest: string
+    readonly requestDigest: Uint8Array
     readonly response: JsonObject
     readonly version?: ReceiptVersion
   },
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
-  const { canonicalRequest, response, version } = completion
+  const { canonicalRequest, requestDigest, response, version } = completion
   const canonicalResponse = canonicalizeJson(stripProofMembers(response, version))
-  const requestDigest = digest(encodeUtf8(canonicalRequest))
   const responseDigest = digest(encodeUtf8(canonicalResponse))
   return {
     requestHash: encodeHex(requestDigest),

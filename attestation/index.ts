@@ -1,13 +1,8 @@
 /** What third parties use of this folder. README.md says what each check proves and what it does not. */
 export { addressOf, completionDigest, type SignatureFacts, verifyCompletionSignature } from './account.ts'
-export type { Assembly } from './assemble-choice.ts'
-export {
-  addChunk,
-  assembleCompletion,
-  emptyAssembly,
-  finishAssembly,
-} from './assemble-completion.ts'
+export { addChunk, assembleCompletion, emptyAssembly, finishAssembly } from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
+export type { Assembly } from './check-chunk.ts'
 export {
   compareExchange,
   type ExchangeCheck,
@@ -26,12 +21,20 @@ export {
 } from './completion-hash.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
-export { measureEif } from './eif/measure-eif.ts'
-export type { EifReport } from './eif/report.ts'
+export { type EifReport, measureEif } from './eif/measure-eif.ts'
 export { FormatError, ProofError } from './errors.ts'
-export { type AnchorCall, decodeAnchorCall } from './evidence/anchor-call.ts'
-export { type AnchorTransaction, decodeAnchorTransaction } from './evidence/anchor-transaction.ts'
-export { type BlockHeader, decodeBlockHeader } from './evidence/block-header.ts'
+export {
+  type AnchorCall,
+  type AnchorTransaction,
+  decodeAnchorCall,
+  decodeAnchorTransaction,
+} from './evidence/anchor-transaction.ts'
+export {
+  type BlockHeader,
+  decodeBlockHeader,
+  decodeTransactionReceipt,
+  hasAnchoredEvent,
+} from './evidence/block.ts'
 export { digestBootConfiguration } from './evidence/boot-configuration.ts'
 export {
   BOOT_STATEMENT_FORMAT,
@@ -40,31 +43,26 @@ export {
   bootStatementUserData,
   parseBootStatement,
 } from './evidence/boot-statement.ts'
-export { buildTrieProof } from './evidence/build-trie.ts'
 export {
   BUNDLE_FORMAT,
   type BundleBlock,
   type BundleRecord,
+  createBundle,
   type EvidenceBundle,
   parseEvidenceBundle,
+  type RedactablePart,
+  redactBundle,
 } from './evidence/bundle.ts'
-export type {
-  BundleCheck,
-  BundleCheckName,
-  BundleFacts,
-  BundleReport,
-} from './evidence/bundle-report.ts'
-export { createBundle } from './evidence/create-bundle.ts'
-export { type HeadAttestation, parseHeadAttestation } from './evidence/head-attestation.ts'
+export type { BundleCheck, BundleCheckName, BundleFacts, BundleReport } from './evidence/bundle-report.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
+  type HeadAttestation,
   type HeadStatement,
   headAttestationUserData,
-} from './evidence/head-statement.ts'
+  parseHeadAttestation,
+} from './evidence/head-attestation.ts'
 export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.ts'
-export { type RedactablePart, redactBundle } from './evidence/redact-bundle.ts'
-export { decodeTransactionReceipt, hasAnchoredEvent } from './evidence/transaction-receipt.ts'
-export { verifyTrieProof } from './evidence/trie-proof.ts'
+export { buildTrieProof, verifyTrieProof } from './evidence/trie.ts'
 export {
   type BootStatementCheckName,
   type BootStatementFacts,
@@ -98,16 +96,20 @@ export { verifyConsistency, verifyInclusion } from './merkle/verify.ts'
 export { type AttestationCode, AttestationError } from './nitro/attestation-error.ts'
 export { type AttestationDocument, decodeAttestationPayload } from './nitro/document.ts'
 export type { AttestationFacts } from './nitro/facts.ts'
-export { type AttestationPolicy, type MeasurementSet, PolicyError } from './nitro/policy.ts'
+export {
+  type AttestationPolicy,
+  AWS_ROOT_SHA256,
+  type MeasurementSet,
+  PolicyError,
+  parseRoots,
+} from './nitro/policy.ts'
 export type { RevocationList } from './nitro/revocation-list.ts'
-export { AWS_ROOT_SHA256, parseRoots } from './nitro/roots.ts'
 export {
   type AttestationVerifier,
   createAttestationVerifier,
   verifyAttestation,
 } from './nitro/verify-attestation.ts'
 export { parseReceipt, type Receipt, type ReceiptTls, type ReceiptV2 } from './receipt.ts'
-export { type AcceptedMeasurements, acceptedMeasurements, nameRelease } from './release/accepted-releases.ts'
 export {
   configurationOf,
   parseRelease,
@@ -116,10 +118,12 @@ export {
   type Release,
   type SignedRelease,
 } from './release/release.ts'
-export { parseReleaseKey } from './release/release-key.ts'
 export {
+  type AcceptedMeasurements,
+  acceptedMeasurements,
   checkNotRolledBack,
   entryOf,
+  nameRelease,
   parseReleaseList,
   parseSignedReleaseList,
   RELEASES_FORMAT,
@@ -127,13 +131,8 @@ export {
   type ReleaseList,
   type SignedReleaseList,
 } from './release/release-list.ts'
-export type { ReleaseTrust } from './release/release-signatures.ts'
-export {
-  signRelease,
-  signReleaseList,
-  verifyRelease,
-  verifyReleaseList,
-} from './release/verify-release.ts'
+export { parseReleaseKey, type ReleaseTrust } from './release/release-signatures.ts'
+export { signRelease, signReleaseList, verifyRelease, verifyReleaseList } from './release/verify-release.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export {
   type RecordCheck,

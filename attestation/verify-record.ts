@@ -11,6 +11,7 @@ import {
   type ReceiptVersion,
 } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
+import { type Attempt, attempt, type Check, check, type Finding, need } from './finding.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
@@ -33,12 +34,8 @@ export type RecordCheckName =
   | 'tree head' //        that key signed the head of that log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 
-/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
-export type RecordCheck = {
-  readonly name: RecordCheckName
-  readonly outcome: 'passed' | 'failed' | 'not checked'
-  readonly detail: string
-}
+/** One check's outcome. Not checked is not passed. */
+export type RecordCheck = Check<RecordCheckName>
 
 /** Outcome of verifyRecord. */
 export type RecordReport = {
@@ -68,7 +65,7 @@ export type RecordOptions = {
 }
 
 /** SHA-256 (hex) of the request, or of the response, that is not there. */
-export type Withheld = { readonly request?: string; readonly response?: string }
+type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
  * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt`
@@ -87,21 +84,22 @@ export type Withheld = { readonly request?: string; readonly response?: string }
 export function verifyRecord(record: Json, given: RecordOptions = {}): RecordReport {
   const options = ownMembers(given)
   const subject = readSubject(record, options)
+  const made = (name: RecordCheckName, find: () => Finding) => check(name, find, messageOf)
   const checks = [
-    check('request hash', () => checkRequestHash(subject)),
-    check('response hash', () => checkResponseHash(subject)),
-    check('stream hash', () => checkStreamHash(subject)),
-    check('hash', () => checkHash(subject)),
-    check('public key', () => `account ${addressOf(need(subject.publicKey))}`),
-    check('signature', () => checkSignature(subject, options.recover)),
-    check('receipt', () => checkReceipt(subject)),
-    check('created_at', () => checkCreatedAt(subject)),
-    check('attestation key', () =>
+    made('request hash', () => checkRequestHash(subject)),
+    made('response hash', () => checkResponseHash(subject)),
+    made('stream hash', () => checkStreamHash(subject)),
+    made('hash', () => checkHash(subject)),
+    made('public key', () => `account ${addressOf(need(subject.publicKey))}`),
+    made('signature', () => checkSignature(subject, options.recover)),
+    made('receipt', () => checkReceipt(subject)),
+    made('created_at', () => checkCreatedAt(subject)),
+    made('attestation key', () =>
       checkAttestationKey(subject, options.decodeAttestation ?? decodeAttestationPayload),
     ),
-    check('receipt in log', () => checkReceiptInLog(subject)),
-    check('tree head', () => checkTreeHead(subject, options.recover)),
-    check('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
+    made('receipt in log', () => checkReceiptInLog(subject)),
+    made('tree head', () => checkTreeHead(subject, options.recover)),
+    made('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
   ]
   return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
 }
@@ -125,11 +123,6 @@ type Subject = {
   readonly request: Attempt<JsonObject>
   readonly response: Attempt<JsonObject>
 }
-
-type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
-
-/** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
-type Finding = string | { readonly notChecked: string }
 
 function readSubject(record: Json, options: RecordOptions): Subject {
   const { request: createRequest, chunks = null } = options
@@ -351,32 +344,13 @@ function withheldReason(part: keyof Withheld): string {
 const PUBLIC_KEY_FORM = /^0x[0-9a-f]{130}$/
 const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/
 
-function check(name: RecordCheckName, find: () => Finding): RecordCheck {
-  const attempted = attempt(find)
-  if ('fault' in attempted) {
-    const { fault } = attempted
-    return { name, outcome: 'failed', detail: fault instanceof Error ? fault.message : 'unknown fault' }
-  }
-  return typeof attempted.value === 'string'
-    ? { name, outcome: 'passed', detail: attempted.value }
-    : { name, outcome: 'not checked', detail: attempted.value.notChecked }
+/** Without the code of a document that cannot be read: no document is judged here. */
+function messageOf(fault: unknown): string {
+  return fault instanceof Error ? fault.message : 'unknown fault'
 }
 
 function skip(reason: string): Finding {
   return { notChecked: reason }
-}
-
-function attempt<Value>(produce: () => Value): Attempt<Value> {
-  try {
-    return { value: produce() }
-  } catch (fault) {
-    return { fault }
-  }
-}
-
-function need<Value>(attempted: Attempt<Value>): Value {
-  if ('fault' in attempted) throw attempted.fault
-  return attempted.value
 }
 
 function parseObject(value: Json | undefined, what: string): JsonObject {

@@ -1,5 +1,3 @@
-import { recover } from 'tiny-secp256k1'
-import type { PointRecovery } from '../attestation/account.ts'
 import { FormatError, ProofError } from '../attestation/errors.ts'
 import {
   type BootHead,
@@ -13,6 +11,7 @@ import type { LogDomain } from '../attestation/tree-head.ts'
 import type { AttestationKeeper } from './attestation-keeper.ts'
 import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/messages.ts'
+import { recoverPoint } from './protocol/recover-point.ts'
 
 /**
  * Largest body of a request, bytes: 1,000 heads of at most 320 bytes each as JSON, and some room.
@@ -75,11 +74,4 @@ function decodeHeads(body: Uint8Array, domain: LogDomain): readonly BootHead[] {
       throw new CallFault('invalid_call', fault.message)
     throw fault
   }
-}
-
-/** The same library that signs: a thousand heads take a tenth of a second. */
-const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
-  const point = recover(digest, compact, recoveryBit, false)
-  if (point === null) throw new Error('expected r to be the x coordinate of a point')
-  return point
 }

@@ -1,7 +1,7 @@
 import type { EnclaveFault, EnclaveFaultCode } from './protocol/messages.ts'
 
 /** HTTP status of each code; provider_refused has the provider's own. */
-export const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'>, number>> = {
+const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'>, number>> = {
   invalid_request: 422,
   unsupported_model: 404,
   provider_mismatch: 409,

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { getHeapStatistics } from 'node:v8'
 import type { SocketMode } from './listen-socket.ts'
-import type { ProviderEntry } from './protocol/messages.ts'
+import { type BootConfiguration, PROTOCOL_VERSION, type ProviderEntry } from './protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
 import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'
@@ -251,4 +251,20 @@ function parseAddress(text: string): string {
 function parseDemoOrigin(text: string): string {
   if (!parseOrigin(text).startsWith('http:')) throw new Error('expected an http origin on a loopback host')
   return text
+}
+
+/**
+ * What of the configuration a relying party must know: the attestation document names its digest
+ * (digestBootConfiguration). Of a provider it has the members of the protocol and no others.
+ */
+export function bootConfiguration(
+  config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,
+): BootConfiguration {
+  return {
+    protocol_version: PROTOCOL_VERSION,
+    providers: config.providers.map(({ name, origin, path, models }) => ({ name, origin, path, models })),
+    ca_sha256: config.cas.sha256,
+    chain_id: config.chainId,
+    contract: config.contract,
+  }
 }

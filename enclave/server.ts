@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { decodeHex, encodeHex } from '../attestation/bytes.ts'
-import { headAttestationUserData } from '../attestation/evidence/head-statement.ts'
+import { headAttestationUserData } from '../attestation/evidence/head-attestation.ts'
 import { measureJson } from '../attestation/json/json-size.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
 import { CallerGone, CallFault, logFull, ProviderRefusal } from './call-fault.ts'
@@ -23,7 +23,7 @@ import {
 } from './protocol/messages.ts'
 
 /** Completion calls at once. More would only wait for the same two cores. */
-export const CALLS_MAX = 1_024
+const CALLS_MAX = 1_024
 
 /** Body of a request that is no completion, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
@@ -40,7 +40,7 @@ const KEEP_ALIVE_MS = 120_000
 /** Calls that run, and whether new ones are taken. */
 export type Gate = { running: number; isClosed: boolean }
 
-export type ServerOptions = {
+type ServerOptions = {
   readonly core: CompletionCore
   readonly boot: BootConfiguration
   /** Digest of it (digestBootConfiguration). */

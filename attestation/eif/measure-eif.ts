@@ -1,23 +1,23 @@
+import { concatBytes } from '../bytes.ts'
 import { JsonError } from '../json/json-error.ts'
 import { parseLenientJson } from '../json/parse-lenient.ts'
 import { isJsonObject, type JsonObject } from '../json/value.ts'
-import { type ByteReader, createByteReader } from './byte-reader.ts'
-import { type Digests, PORTABLE_DIGESTS } from './digests.ts'
+import { type Digests, PORTABLE_DIGESTS, type RunningHash } from './digests.ts'
 import { EifError } from './eif-error.ts'
 import {
+  checkComplete,
   EIF_CRC_OFFSET,
   EIF_HEADER_BYTES,
   EIF_SECTION_HEADER_BYTES,
   type EifHeader,
   parseEifHeader,
-} from './header.ts'
-import { createRegisters, type EifMeasurements, extendZero, type Registers } from './registers.ts'
-import { type EifReport, type EifSignature, listWarnings } from './report.ts'
-import { checkComplete, parseSectionHeader, type Section } from './section.ts'
+  parseSectionHeader,
+  type Section,
+} from './format.ts'
 import { parseImageSignature, verifyImageSignature } from './signature.ts'
 
 /** An image: how many bytes it has, and the bytes from the first to the last in chunks of any size. */
-export type EifSource = {
+type EifSource = {
   readonly sizeBytes: number
   readonly chunks: AsyncIterable<Uint8Array>
 }
@@ -140,4 +140,173 @@ async function readSignature(given: {
 
 function hex32(value: number): string {
   return value.toString(16).padStart(8, '0')
+}
+
+/** The measurements of an image, 48 bytes each. */
+export type EifMeasurements = {
+  /** Kernel, command line and all ramdisks. */
+  readonly pcr0: Uint8Array
+  /** Kernel, command line and the first ramdisk: what boots. */
+  readonly pcr1: Uint8Array
+  /** The other ramdisks: the application. With only one ramdisk, the hash of nothing. */
+  readonly pcr2: Uint8Array
+  /** DER of the signing certificate; null for an image that is not signed, whose PCR8 is zero. */
+  readonly pcr8: Uint8Array | null
+}
+
+/** Takes the measured bytes of an image in the order of the file. */
+type Registers = {
+  /** Bytes of the kernel, the command line or the first ramdisk. */
+  addBoot(bytes: Uint8Array): void
+  /** Bytes of any other ramdisk. */
+  addApplication(bytes: Uint8Array): void
+  finish(): Omit<EifMeasurements, 'pcr8'>
+}
+
+/**
+ * Gives empty registers. In nearly every image what boots comes before the application, so that PCR1's hash is
+ * PCR0's of that moment: it is copied only then, and boot bytes are hashed once instead of twice.
+ */
+export function createRegisters(digests: Digests): Registers {
+  const image = digests.sha384()
+  const application = digests.sha384()
+  let boot: RunningHash | null = null
+  return {
+    addBoot: (bytes) => {
+      image.update(bytes)
+      boot?.update(bytes)
+    },
+    addApplication: (bytes) => {
+      boot ??= image.copy()
+      image.update(bytes)
+      application.update(bytes)
+    },
+    finish: () => ({
+      pcr1: extendZero((boot ?? image.copy()).digest(), digests),
+      pcr0: extendZero(image.digest(), digests),
+      pcr2: extendZero(application.digest(), digests),
+    }),
+  }
+}
+
+/** SHA384(48 zero bytes || digest): a register that was extended once. */
+export function extendZero(digest: Uint8Array, digests: Digests): Uint8Array {
+  const hash = digests.sha384()
+  hash.update(new Uint8Array(48))
+  hash.update(digest)
+  return new Uint8Array(hash.digest())
+}
+
+/** What is known of an image that was measured. */
+export type EifReport = {
+  readonly sizeBytes: number
+  readonly version: number
+  readonly architecture: EifHeader['architecture']
+  readonly defaultMemoryBytes: bigint
+  readonly defaultCpus: bigint
+  readonly crc32: number
+  /** In the order of the file. */
+  readonly sections: readonly Section[]
+  readonly measurements: EifMeasurements
+  /** What the image says of itself; null without a metadata section. Attacker-controlled and not measured. */
+  readonly metadata: JsonObject | null
+  /** Null for an image that is not signed. */
+  readonly signature: EifSignature | null
+  readonly warnings: readonly EifWarning[]
+}
+
+/** A signature that was verified: this certificate's key signed this image's PCR0. */
+type EifSignature = {
+  readonly algorithm: 'ES256' | 'ES384' | 'ES512'
+  /** DER. Its issuer and validity were not checked. */
+  readonly certificate: Uint8Array
+}
+
+/** Something that equal measurements do not say. */
+type EifWarning = { readonly code: EifWarningCode; readonly message: string }
+
+type EifWarningCode =
+  | 'header_not_measured'
+  | 'boundaries_not_measured'
+  | 'metadata_not_measured'
+  | 'no_metadata'
+  | 'no_application'
+  | 'certificate_not_judged'
+  | 'not_signed'
+
+/** Gives the warnings that apply: the first two to every image. */
+export function listWarnings(
+  image: Pick<EifReport, 'version' | 'sections' | 'metadata' | 'signature'>,
+): readonly EifWarning[] {
+  const ramdisks = image.sections.filter(({ kind }) => kind === 'ramdisk').length
+  const applying: readonly (EifWarningCode | false)[] = [
+    'header_not_measured',
+    'boundaries_not_measured',
+    image.metadata !== null && 'metadata_not_measured',
+    image.metadata === null && image.version >= 4 && 'no_metadata',
+    ramdisks === 1 && 'no_application',
+    image.signature !== null && 'certificate_not_judged',
+    image.signature === null && 'not_signed',
+  ]
+  return applying.filter((code) => code !== false).map((code) => ({ code, message: WARNINGS[code] }))
+}
+
+const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
+  header_not_measured:
+    'The architecture, version, default memory and CPUs in the header are in no measurement.',
+  boundaries_not_measured:
+    'Sections are measured one after the other without their lengths: bytes moved over a boundary of kernel, command line and first ramdisk, or of two later ramdisks, leave the measurements as they are.',
+  metadata_not_measured: 'The metadata is in no measurement: anyone can write anything into it.',
+  no_metadata: 'The image is of version 4 and has no metadata section, as the official tools would write.',
+  no_application:
+    'There is only one ramdisk, so that PCR2 is the hash of nothing and tells no image from another.',
+  certificate_not_judged:
+    "The signature is of the certificate's key, but nothing was checked about the certificate itself: neither who issued it nor whether it has expired.",
+  not_signed: 'The image is not signed; its PCR8 is zero.',
+}
+
+/** Takes a stream of chunks apart at byte positions of one's own. */
+type ByteReader = {
+  /** Passes the next `length` bytes on as they come, in pieces that are not kept or copied. */
+  forEach(length: number, visit: (piece: Uint8Array) => void): Promise<void>
+  /** Gives the next `length` bytes whole, in memory of their own. */
+  take(length: number): Promise<Uint8Array>
+  /** Refuses what comes after. */
+  expectEnd(): Promise<void>
+}
+
+/** Reads `chunks` once, from the start. A stream that ends early, or too late, is EifError `source_changed`. */
+export function createByteReader(chunks: AsyncIterator<Uint8Array>): ByteReader {
+  let rest: Uint8Array = new Uint8Array()
+  const pull = async (): Promise<boolean> => {
+    const next = await chunks.next()
+    if (next.done === true) return false
+    rest = next.value
+    return true
+  }
+  const forEach: ByteReader['forEach'] = async (length, visit) => {
+    let left = length
+    while (left > 0) {
+      if (rest.length === 0) {
+        if (!(await pull())) throw new EifError('source_changed', `expected ${left} more bytes`)
+        continue
+      }
+      const piece = rest.subarray(0, left)
+      rest = rest.subarray(piece.length)
+      left -= piece.length
+      visit(piece)
+    }
+  }
+  return {
+    forEach,
+    take: async (length) => {
+      const pieces: Uint8Array[] = []
+      await forEach(length, (piece) => pieces.push(piece.slice()))
+      return concatBytes(...pieces)
+    },
+    expectEnd: async () => {
+      while (rest.length === 0) if (!(await pull())) return
+      throw new EifError('source_changed', 'expected no more bytes')
+    },
+  }
 }

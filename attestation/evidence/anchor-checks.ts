@@ -2,16 +2,14 @@ import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
+import { attempt, check, type Finding, need } from '../finding.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { type AnchorTransaction, decodeAnchorTransaction } from './anchor-transaction.ts'
-import { type BlockHeader, decodeBlockHeader } from './block-header.ts'
-import { checkBlockOnChain } from './block-on-chain.ts'
+import { type BlockHeader, decodeBlockHeader, decodeTransactionReceipt, hasAnchoredEvent } from './block.ts'
 import type { BundleBlock, EvidenceBundle } from './bundle.ts'
 import type { BundleCheck } from './bundle-report.ts'
-import { attempt, check, type Finding, need } from './finding.ts'
-import type { ChainFacts } from './policy.ts'
-import { decodeTransactionReceipt, hasAnchoredEvent } from './transaction-receipt.ts'
-import { verifyTrieProof } from './trie-proof.ts'
+import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
+import { verifyTrieProof } from './trie.ts'
 
 /** Checks that the transaction anchors the log's head, that the block holds it and that it succeeded there. */
 export function checkAnchor(
@@ -153,4 +151,34 @@ function checkOutcome({ record }: EvidenceBundle, block: BundleBlock, header: Bl
 
 function wrongAnchor(expectation: string): ProofError {
   return new ProofError('wrong_anchor', `expected a transaction ${expectation}`)
+}
+
+/**
+ * Checks that the chain has this block, deep enough. `hash`: 0x, lower case. Throws ProofError.
+ *
+ * Does NOT prove more than whoever was asked about the chain is believed.
+ */
+export function checkBlockOnChain(
+  block: { readonly chainId: number; readonly number: number; readonly hash: string },
+  given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
+): Finding {
+  const { chain, confirmationsMin = CONFIRMATIONS_MIN_DEFAULT } = given
+  if (chain === undefined)
+    return { notChecked: `offline; look up that block ${block.number} has the hash ${block.hash}` }
+  if (chain.chainId !== block.chainId)
+    throw new ProofError('wrong_chain', `expected chain ${block.chainId}, asked ${chain.chainId}`)
+  if (chain.blockHash === null)
+    throw new ProofError('not_on_chain', `expected the chain to have a block ${block.number}`)
+  if (chain.blockHash.toLowerCase() !== block.hash)
+    throw new ProofError(
+      'not_on_chain',
+      `expected block ${block.number} to be ${block.hash}, got ${chain.blockHash}`,
+    )
+  const confirmations = chain.newestBlock - block.number + 1
+  if (confirmations < confirmationsMin)
+    throw new ProofError(
+      'few_confirmations',
+      `expected ${confirmationsMin} confirmations, got ${confirmations}`,
+    )
+  return `${confirmations} confirmations`
 }

@@ -1,11 +1,11 @@
 import type { PointRecovery } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
+import { attempt } from '../finding.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts'
 import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle.ts'
-import { attempt } from './finding.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
 
 /** What `format` is in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'

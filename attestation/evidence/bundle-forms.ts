@@ -3,8 +3,11 @@ import { FormatError } from '../errors.ts'
 import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
+/** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
+export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
+
 /** How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise). */
-export type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
+type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
   readonly prefix?: '' | '0x'
 }
 

@@ -1,7 +1,8 @@
+import type { Check } from '../finding.ts'
 import type { Receipt } from '../receipt.ts'
 import type { Release } from '../release/release.ts'
-import type { RedactablePart } from './redact-bundle.ts'
-import type { Check, CheckTable, Judgement } from './verdict.ts'
+import type { RedactablePart } from './bundle.ts'
+import type { CheckTable, Judgement } from './verdict.ts'
 
 /** What a bundle is checked for, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS

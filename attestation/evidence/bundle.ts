@@ -1,25 +1,30 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
-import { type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
+import { hashCompletion, type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof.ts'
+import { ownMembers } from '../own-members.ts'
 import { parseReceipt, type Receipt } from '../receipt.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
-import { HEADER_BYTES_MAX } from './block-header.ts'
+import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
 import { parseBootConfiguration } from './boot-configuration.ts'
-import { base64Of, countOf, hexOf, invalidBundle, membersOf, originOf } from './bundle-forms.ts'
-import { TRANSACTION_RECEIPT_BYTES_MAX } from './transaction-receipt.ts'
-import { TRIE_NODES_MAX } from './trie-proof.ts'
+import {
+  BUNDLE_DOCUMENT_BYTES_MAX,
+  base64Of,
+  countOf,
+  hexOf,
+  invalidBundle,
+  membersOf,
+  originOf,
+} from './bundle-forms.ts'
+import { TRIE_NODES_MAX } from './trie.ts'
 
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
 /** Most transactions that a record names beside `tx_hash`. */
 export const REANCHORED_MAX = 64
-
-/** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
-export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
 /** All that a check of one completion needs (README.md of this folder, Format). */
 export type EvidenceBundle = {
@@ -56,10 +61,10 @@ export type BundleRecord = RequestPart &
   }
 
 /** The request as hashed, without unset members; or, in its place and under another name, its hash. */
-export type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
+type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
 /** The response as hashed; or, in its place and under another name, its hash. */
-export type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
+type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
 
 /** The block that holds the transaction. */
 export type BundleBlock = {
@@ -199,4 +204,77 @@ function parseNodes(json: Json, name: string): readonly string[] {
 function objectOf(json: Json | undefined, name: string): JsonObject {
   if (!isJsonObject(json)) throw invalidBundle(name, 'an object')
   return json
+}
+
+/**
+ * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with what the gateway
+ * keeps beside it. Leaves out the record's `id` and the request's unset members, which nothing binds. Throws
+ * FormatError as parseEvidenceBundle.
+ *
+ * Does NOT check that the parts belong together: see verifyBundle.
+ */
+export function createBundle(parts: {
+  readonly record: JsonObject
+  readonly bootConfiguration: JsonObject
+  /** Raw anchor transaction, 0x hex. */
+  readonly transaction: string
+  readonly block: BundleBlock | null
+}): EvidenceBundle {
+  const { id: _, ...record } = parts.record
+  const request: Json = memberOf(record, 'request') ?? null
+  const receipt = memberOf(record, 'receipt')
+  return parseEvidenceBundle({
+    format: BUNDLE_FORMAT,
+    version: isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null,
+    record: { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request },
+    boot_configuration: parts.bootConfiguration,
+    transaction: parts.transaction,
+    block: parts.block,
+  })
+}
+
+/** The parts of a completion that can be left out of a bundle. */
+export type RedactablePart = 'request' | 'response'
+
+/**
+ * The bundle with only the hash in place of the request, of the response, or of both. The rest stays verifiable:
+ * who signed, the receipt, the log, the anchor. A part that is left out already stays so. The hash is of the part
+ * itself, so that leaving out a part that was altered does not hide it.
+ *
+ * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that can be guessed,
+ * since its hash is without salt and each guess can be tried; nor what the other part repeats of it.
+ */
+export function redactBundle(
+  bundle: EvidenceBundle,
+  parts: { readonly request?: boolean; readonly response?: boolean },
+): EvidenceBundle {
+  const { record } = bundle
+  const { request, response } = ownMembers(parts)
+  const withoutRequest = request === true ? redactRequest(record) : record
+  return { ...bundle, record: response === true ? redactResponse(withoutRequest) : withoutRequest }
+}
+
+/** The parts that the record's hash alone is left of. */
+export function redactedParts(record: BundleRecord): readonly RedactablePart[] {
+  return [
+    ...('request' in record ? [] : ['request' as const]),
+    ...('response' in record ? [] : ['response' as const]),
+  ]
+}
+
+function redactRequest(record: BundleRecord): BundleRecord {
+  if (!('request' in record)) return record
+  const { request, ...rest } = record
+  const part: RequestPart = { request_hash: hashCompletion({ request, response: {} }).requestHash }
+  return { ...part, ...rest }
+}
+
+function redactResponse(record: BundleRecord): BundleRecord {
+  if (!('response' in record)) return record
+  const { response, ...rest } = record
+  const { version } = record.receipt
+  const part: ResponsePart = {
+    response_hash: hashCompletion({ request: {}, response, version }).responseHash,
+  }
+  return { ...part, ...rest }
 }

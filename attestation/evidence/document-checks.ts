@@ -1,14 +1,18 @@
 import { addressOf } from '../account.ts'
-import { encodeHex, equalBytes } from '../bytes.ts'
+import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
+import { type Attempt, attempt, check, type Finding, need, reasonOf } from '../finding.ts'
 import { checkMeasurements, type MatchedCode } from '../nitro/checks.ts'
-import type { AttestationDocument } from '../nitro/document.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
-import { type AttestationPolicy, PolicyError } from '../nitro/policy.ts'
+import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT, PolicyError } from '../nitro/policy.ts'
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
-import { nameRelease } from '../release/accepted-releases.ts'
+import type { Receipt } from '../receipt.ts'
 import { configurationOf, type Release } from '../release/release.ts'
-import { type Attempt, attempt, type Finding, need, reasonOf } from './finding.ts'
+import { nameRelease } from '../release/release-list.ts'
+import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
+import type { EvidenceBundle } from './bundle.ts'
+import type { BundleCheck } from './bundle-report.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
@@ -123,4 +127,93 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
   return 'fault' in found ? null : found.value
+}
+
+/**
+ * Checks which code holds the key, by the attestation document, and with which configuration it was booted. All of
+ * it at the time of the document (historical mode): it is the log's anchor that shows the record to be no younger
+ * than it says.
+ */
+export async function checkEnclave(
+  bundle: EvidenceBundle,
+  policy: BundlePolicy,
+  attestations?: AttestationVerifier,
+): Promise<readonly BundleCheck[]> {
+  const bytes = attempt(() => decodeBase64(bundle.record.attestation))
+  const document = attempt(() => decodeAttestationPayload(need(bytes)))
+  const facts = await verifyDocument(bytes, policy, attestations)
+  return [
+    check('attestation document', () => describeDocument(need(facts))),
+    check('attestation time', () => checkTime(bundle, need(facts))),
+    check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
+    check('boot configuration', () => checkBootConfiguration(bundle, need(document))),
+    check('expected configuration', () =>
+      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), { document, policy }),
+    ),
+    check('provider', () => checkProvider(bundle)),
+  ]
+}
+
+/** Clocks of enclave and security module may differ a little; after the leaf expired, the document shows nothing. */
+function checkTime({ record }: EvidenceBundle, { timestampMs, certificates }: AttestationFacts): Finding {
+  const beginMs = timestampMs - FUTURE_SKEW_MS_DEFAULT
+  const endMs = Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
+  const finishedMs = record.receipt.finished_at
+  if (finishedMs < beginMs || finishedMs > endMs)
+    throw new ProofError(
+      'wrong_time',
+      'expected the completion to finish after the document was made and before its certificates ended',
+    )
+  return `the completion finished while the document was valid, until ${new Date(endMs).toISOString()}`
+}
+
+function checkBootConfiguration(
+  { boot_configuration, record }: EvidenceBundle,
+  document: AttestationDocument,
+): Finding {
+  const digest = digestBootConfiguration(boot_configuration)
+  if (document.userData === null || !equalBytes(document.userData, digest))
+    throw new ProofError(
+      'wrong_configuration',
+      "expected the document's user_data to be the digest of the boot configuration",
+    )
+  const { chainId, contract } = parseBootConfiguration(boot_configuration)
+  if (chainId !== record.log.chain_id || contract !== record.log.contract)
+    throw new ProofError(
+      'wrong_domain',
+      "expected the boot configuration to name the log's chain and contract",
+    )
+  return `SHA-256 ${encodeHex(digest)}`
+}
+
+function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding {
+  const { name, origin } = record.receipt.provider
+  const { providers } = parseBootConfiguration(boot_configuration)
+  if (!providers.some((entry) => entry.name === name && entry.origin === origin))
+    throw new ProofError(
+      'wrong_provider',
+      "expected the boot configuration to have the receipt's provider at its origin",
+    )
+  return `${name} at ${origin}`
+}
+
+/**
+ * Checks that the answer is whole, or that it was cut in a way that the reader accepts. Nothing
+ * shows what was cut off. So any other cut answer leaves this check open, and its bundle is not
+ * verified.
+ *
+ * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which
+ * may have done it on purpose.
+ */
+export function checkOutcome({ outcome }: Receipt, accepted: readonly Receipt['outcome'][] = []): Finding {
+  if (outcome === 'complete') return 'complete: the answer has its end'
+  const cut = `${outcome}: the answer was cut, ${CAUSES[outcome]}`
+  return accepted.includes(outcome)
+    ? `${cut}; accepted as such`
+    : { notChecked: `${cut}; what is missing is not shown` }
+}
+
+const CAUSES: Readonly<Record<Exclude<Receipt['outcome'], 'complete'>, string>> = {
+  client_disconnected: 'by its caller or by the gateway',
+  upstream_error: 'by its provider, or on the way there',
 }

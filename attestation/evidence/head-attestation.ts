@@ -1,8 +1,9 @@
-import { decodeBase64 } from '../bytes.ts'
+import { decodeBase64, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
+import { attempt } from '../finding.ts'
+import { canonicalizeJson } from '../json/canonical.ts'
 import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle.ts'
-import { attempt } from './finding.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
 
 /** A head attestation as it is served with the heads of its log. */
 export type HeadAttestation = {
@@ -61,4 +62,44 @@ function countOf(json: Json, name: string): number {
 
 function invalid(expectation: string): FormatError {
   return new FormatError('invalid_head_attestation', `head attestation: expected ${expectation}`)
+}
+
+/** What `format` is in the statement that a head attestation's `user_data` is the digest of. */
+export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'
+
+/** What an enclave states of its log in a head attestation, beside the block's hash. */
+export type HeadStatement = {
+  /** Digest of the enclave's boot configuration, 32 bytes (digestBootConfiguration). */
+  readonly configuration: Uint8Array
+  /** The log: its notary's address, 0x and lower case. */
+  readonly notary: string
+  /** All leaves that the log has at that moment, whether or not the gateway has them. */
+  readonly size: number
+  /** Their Merkle root, 32 bytes. */
+  readonly root: Uint8Array
+}
+
+/**
+ * What `user_data` of a head attestation's document is, 32 bytes: SHA-256 of the canonical JSON of the statement. It
+ * is no digest of a boot configuration, which has no member `format`: neither document passes for the other. Throws
+ * FormatError `invalid_head_statement`.
+ */
+export function headAttestationUserData({ configuration, notary, size, root }: HeadStatement): Uint8Array {
+  if (configuration.length !== HASH_BYTES || root.length !== HASH_BYTES)
+    throw invalidStatement(`a configuration and a root of ${HASH_BYTES} bytes`)
+  if (!/^0x[0-9a-f]{40}$/.test(notary)) throw invalidStatement('an address in lower case')
+  if (!Number.isSafeInteger(size) || size < 0) throw invalidStatement('a size from 0 to 2^53-1')
+  const statement = {
+    format: HEAD_ATTESTATION_FORMAT,
+    version: 1,
+    boot_configuration: encodeHex(configuration),
+    notary,
+    size,
+    root: encodeHex(root),
+  }
+  return sha256(encodeUtf8(canonicalizeJson(statement)))
+}
+
+function invalidStatement(expectation: string): FormatError {
+  return new FormatError('invalid_head_statement', `head statement: expected ${expectation}`)
 }

@@ -1,9 +1,4 @@
-/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
-export type Check<Name extends string> = {
-  readonly name: Name
-  readonly outcome: 'passed' | 'failed' | 'not checked'
-  readonly detail: string
-}
+import type { Check } from '../finding.ts'
 
 /** Checks by name, in the order of the report, and when `verified` needs each. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | 'with a chain'>>

@@ -1,6 +1,7 @@
 import type { PointRecovery } from '../account.ts'
 import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
+import { attempt, type Check, check, need, reasonOf } from '../finding.ts'
 import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
@@ -21,17 +22,8 @@ import {
   findExpectedCode,
   verifyDocument,
 } from './document-checks.ts'
-import { attempt, check, need, reasonOf } from './finding.ts'
-import type { BundleContext, BundlePolicy } from './policy.ts'
-import { readContext, readPolicy } from './policy-form.ts'
-import {
-  type Check,
-  type CheckTable,
-  type Judgement,
-  judgeChecks,
-  orderChecks,
-  refuseForm,
-} from './verdict.ts'
+import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
+import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 import type { AttestedLog } from './verify-head-attestation.ts'
 
 /** What a boot statement is checked for, in the order of the report. */

@@ -1,9 +1,10 @@
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
+import { attempt, type Check, check, type Finding, need, reasonOf } from '../finding.ts'
 import type { Json, JsonObject } from '../json/value.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
 import type { Release } from '../release/release.ts'
-import { checkBlockOnChain } from './block-on-chain.ts'
+import { checkBlockOnChain } from './anchor-checks.ts'
 import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import {
   checkCreatedAt,
@@ -14,19 +15,9 @@ import {
   findExpectedCode,
   verifyDocument,
 } from './document-checks.ts'
-import { attempt, check, type Finding, need, reasonOf } from './finding.ts'
-import { type HeadAttestation, parseHeadAttestation } from './head-attestation.ts'
-import { headAttestationUserData } from './head-statement.ts'
-import type { BundleContext, BundlePolicy } from './policy.ts'
-import { readContext, readPolicy } from './policy-form.ts'
-import {
-  type Check,
-  type CheckTable,
-  type Judgement,
-  judgeChecks,
-  orderChecks,
-  refuseForm,
-} from './verdict.ts'
+import { type HeadAttestation, headAttestationUserData, parseHeadAttestation } from './head-attestation.ts'
+import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
+import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /** What a head attestation is checked for, in the order of the report. */
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS

@@ -7,7 +7,7 @@ import { type Json, setMember } from './value.ts'
 export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow'
 
 /** What one reading needs. */
-export type ReaderInput = {
+type ReaderInput = {
   /** Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape. */
   readonly text: string
   readonly depthMax: number

@@ -1,5 +1,5 @@
 /** Deepest nesting of arrays and maps that is accepted; the outermost container is depth 1. */
-export const CBOR_DEPTH_MAX = 16
+const CBOR_DEPTH_MAX = 16
 
 /** What is wrong with an encoding, one word for each distinct check. */
 export type CborFault =

@@ -1,10 +1,15 @@
-import { sha256 } from '../bytes.ts'
+import { encodeHex, sha256 } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
-import { decodeDerOf, type Extensions, parseExtensions, refuseDer } from './certificate-extensions.ts'
-import { type DistinguishedName, parseName } from './certificate-name.ts'
-import type { DerNode } from './der.ts'
-import { DER_TAGS, decodeObjectIdentifier, decodeTime } from './der-value.ts'
-import { isPointOnCurve, POINT_BYTES } from './p384.ts'
+import {
+  DER_TAGS,
+  DerError,
+  type DerNode,
+  decodeDer,
+  decodeObjectIdentifier,
+  decodeTime,
+  latin1,
+} from './der.ts'
+import { isPointOnCurve, isSignatureInRange, POINT_BYTES } from './p384.ts'
 
 /** What a certificate says (RFC 5280 section 4.1). Claims, until the chain it stands in is verified. */
 export type Certificate = Extensions & {
@@ -172,4 +177,218 @@ function bitsOf(node: DerNode | undefined, where: string): Uint8Array<ArrayBuffe
     throw refuseDer(where, 'a bit string of whole bytes')
   }
   return node.content.subarray(1)
+}
+
+/** basicConstraints (RFC 5280 section 4.2.1.9). */
+type BasicConstraints = {
+  readonly critical: boolean
+  readonly ca: boolean
+  readonly pathLength: number | null
+}
+
+/** The bits of keyUsage (RFC 5280 section 4.2.1.3) that documents depend on. */
+type KeyUsage = { readonly digitalSignature: boolean; readonly keyCertSign: boolean }
+
+/** What of a certificate's extensions is understood; null where the extension is absent. */
+type Extensions = {
+  readonly basicConstraints: BasicConstraints | null
+  readonly keyUsage: KeyUsage | null
+}
+
+/**
+ * Gives the extensions in the [3] field of a certificate; `where` names the certificate in messages. Each type may
+ * occur once, and a critical one must be understood, so name constraints and policies refuse. Throws AttestationError.
+ */
+function parseExtensions(field: DerNode | undefined, where: string): Extensions {
+  const found = new Map<string, Extension>()
+  for (const node of field === undefined ? [] : sequenceIn(field, where)) {
+    const extension = parseExtension(node, where)
+    if (found.has(extension.type)) {
+      throw new AttestationError(
+        'certificate_duplicate_extension',
+        `${where}: ${extension.type} occurs twice`,
+      )
+    }
+    if (extension.critical && !UNDERSTOOD.has(extension.type)) {
+      const message = `${where}: critical extension ${extension.type} is not understood`
+      throw new AttestationError('certificate_critical_extension', message)
+    }
+    found.set(extension.type, extension)
+  }
+  const constraints = found.get(BASIC_CONSTRAINTS)
+  const usage = found.get(KEY_USAGE)
+  return {
+    basicConstraints: constraints ? parseBasicConstraints(constraints, where) : null,
+    keyUsage: usage ? parseKeyUsage(usage, where) : null,
+  }
+}
+
+/** The refusal of a certificate that is not in the form of RFC 5280. */
+function refuseDer(where: string, expected: string): AttestationError {
+  return new AttestationError('certificate_der', `${where}: expected ${expected}`)
+}
+
+/** Decodes the whole of `bytes` as DER, as one field of the certificate `where`. Throws AttestationError. */
+function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
+  try {
+    return decodeDer(bytes)
+  } catch (error) {
+    if (error instanceof DerError) throw new AttestationError('certificate_der', `${where}: ${error.message}`)
+    throw error
+  }
+}
+
+const BASIC_CONSTRAINTS = '2.5.29.19'
+const KEY_USAGE = '2.5.29.15'
+const UNDERSTOOD: ReadonlySet<string> = new Set([BASIC_CONSTRAINTS, KEY_USAGE])
+
+type Extension = { readonly type: string; readonly critical: boolean; readonly value: DerNode }
+
+function sequenceIn({ children }: DerNode, where: string): readonly DerNode[] {
+  const [sequence] = children
+  if (children.length !== 1 || sequence?.tag !== DER_TAGS.sequence || sequence.children.length === 0) {
+    throw refuseDer(where, 'a sequence of extensions that is not empty')
+  }
+  return sequence.children
+}
+
+function parseExtension({ tag, children }: DerNode, where: string): Extension {
+  const [type, ...rest] = children
+  const flag = rest.length === 2 ? rest[0] : undefined
+  const value = rest.at(-1)
+  const isExtension = tag === DER_TAGS.sequence && rest.length >= 1 && rest.length <= 2
+  if (!isExtension || type?.tag !== DER_TAGS.objectIdentifier || value?.tag !== DER_TAGS.octetString) {
+    throw refuseDer(where, 'each extension to be a type, perhaps critical, and a value')
+  }
+  if (flag && !isTrue(flag)) throw refuseDer(where, 'critical to be TRUE, or absent as its default')
+  return {
+    type: decodeObjectIdentifier(type.content),
+    critical: flag !== undefined,
+    value: decodeDerOf(value.content, where),
+  }
+}
+
+function isTrue({ tag, content }: DerNode): boolean {
+  return tag === DER_TAGS.boolean && content[0] === 0xff
+}
+
+function parseBasicConstraints({ critical, value }: Extension, where: string): BasicConstraints {
+  const [flag, length, ...rest] = value.children
+  if (value.tag !== DER_TAGS.sequence || rest.length > 0 || (flag && !isTrue(flag))) {
+    throw refuseDer(where, 'basicConstraints of cA TRUE or nothing, and perhaps a path length')
+  }
+  if (length === undefined) return { critical, ca: flag !== undefined, pathLength: null }
+  const [digit = 0x80] = length.content
+  if (length.tag !== DER_TAGS.integer || length.content.length > 1 || digit >= 0x80) {
+    throw refuseDer(where, 'a path length from 0 to 127')
+  }
+  return { critical, ca: true, pathLength: digit }
+}
+
+/** decipherOnly, the last bit that has a name. */
+const NINTH_BIT = 0x80
+
+function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
+  const [unused = 0, first = 0, second] = value.content
+  const last = value.content.at(-1) ?? 0
+  const isNamedBits = value.content.length >= 2 && ((last >> unused) & 1) === 1
+  const isWithinNine = value.content.length === 2 || (value.content.length === 3 && second === NINTH_BIT)
+  if (value.tag !== DER_TAGS.bitString || !isNamedBits || !isWithinNine) {
+    throw refuseDer(where, 'keyUsage of one to nine bits without trailing zeros')
+  }
+  return { digitalSignature: (first & 0x80) !== 0, keyCertSign: (first & 0x04) !== 0 }
+}
+
+/** A distinguished name (RFC 5280 section 4.1.2.4). Names are equal when `encoding` is. */
+type DistinguishedName = {
+  readonly encoding: Uint8Array<ArrayBuffer>
+  /** One line for people, in the order of the encoding, e.g. `C=US, O=Amazon, CN=aws.nitro-enclaves`. */
+  readonly text: string
+  /** Null when there is none, or more than one. */
+  readonly commonName: string | null
+}
+
+/** Gives the name in a DER node, or null when the node has not the form of a Name. */
+export function parseName(node: DerNode): DistinguishedName | null {
+  if (node.tag !== DER_TAGS.sequence) return null
+  const attributes: Attribute[] = []
+  for (const set of node.children) {
+    if (set.tag !== DER_TAGS.set || set.children.length === 0) return null
+    for (const child of set.children) {
+      const attribute = parseAttribute(child)
+      if (attribute === null) return null
+      attributes.push(attribute)
+    }
+  }
+  const commonNames = attributes.filter(({ type }) => type === 'CN')
+  return {
+    encoding: node.encoding,
+    text: attributes.map(({ type, value }) => `${type}=${value}`).join(', '),
+    commonName: commonNames.length === 1 ? (commonNames[0]?.value ?? null) : null,
+  }
+}
+
+type Attribute = { readonly type: string; readonly value: string }
+
+const SHORT_TYPES: Readonly<Record<string, string>> = {
+  '2.5.4.3': 'CN',
+  '2.5.4.6': 'C',
+  '2.5.4.7': 'L',
+  '2.5.4.8': 'ST',
+  '2.5.4.10': 'O',
+  '2.5.4.11': 'OU',
+}
+
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true })
+
+function parseAttribute({ tag, children }: DerNode): Attribute | null {
+  const [type, value] = children
+  const isPair = tag === DER_TAGS.sequence && children.length === 2
+  if (!isPair || type?.tag !== DER_TAGS.objectIdentifier || !value) return null
+  const identifier = decodeObjectIdentifier(type.content)
+  return { type: SHORT_TYPES[identifier] ?? identifier, value: textOf(value) }
+}
+
+/** Control characters, which could forge a line on a terminal, and other string types are shown as hex. */
+function textOf({ tag, content, encoding }: DerNode): string {
+  const isText = tag === DER_TAGS.utf8String || tag === DER_TAGS.printableString || tag === DER_TAGS.ia5String
+  const text = tag === DER_TAGS.utf8String ? utf8.decode(content) : isText ? latin1(content) : ''
+  return isText && !/\p{Cc}|\p{Cf}/u.test(text) ? text : `#${encodeHex(encoding)}`
+}
+
+/**
+ * Gives r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279 section 2.2.3), with
+ * both in range. Verifies nothing. Throws AttestationError.
+ */
+export function parseCertificateSignature({ signature, where }: Certificate): Uint8Array<ArrayBuffer> {
+  const scalars = decodeSequence(signature)
+  const pair = new Uint8Array(2 * SCALAR_BYTES)
+  for (const [index, scalar] of scalars.entries()) {
+    const digits = scalarOf(scalar)
+    if (digits !== null) pair.set(digits, (index + 1) * SCALAR_BYTES - digits.length)
+  }
+  if (scalars.length !== 2 || scalars.some((node) => scalarOf(node) === null) || !isSignatureInRange(pair)) {
+    const message = `${where}: expected a signature of two integers from 1 to n-1 in DER`
+    throw new AttestationError('certificate_signature_malformed', message)
+  }
+  return pair
+}
+
+const SCALAR_BYTES = 48
+
+function decodeSequence(signature: Uint8Array<ArrayBuffer>): readonly DerNode[] {
+  try {
+    const node = decodeDer(signature)
+    return node.tag === DER_TAGS.sequence && node.children.length === 2 ? node.children : []
+  } catch (error) {
+    if (error instanceof DerError) return []
+    throw error
+  }
+}
+
+/** Big-endian digits without leading zeros; null for what is negative, too long or no INTEGER. */
+function scalarOf({ tag, content }: DerNode): Uint8Array | null {
+  if (tag !== DER_TAGS.integer || (content[0] ?? 0x80) >= 0x80) return null
+  const digits = content[0] === 0 ? content.subarray(1) : content
+  return digits.length > SCALAR_BYTES ? null : digits
 }

@@ -1,22 +1,19 @@
-import { encodeHex, equalBytes, sha256 } from '../bytes.ts'
+import { concatBytes, encodeHex, equalBytes, sha256 } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
-import { type Certificate, parseCertificate } from './certificate.ts'
-import { parseCertificateSignature } from './certificate-signature.ts'
-import type { ChainCache, LinkedChain } from './chain-cache.ts'
-import { checkLinks } from './chain-links.ts'
+import { type Certificate, parseCertificate, parseCertificateSignature } from './certificate.ts'
 import type { AttestationDocument } from './document.ts'
 import { importPoint, type P384Key, verifyP384 } from './p384.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
 /** What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints. */
-export type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLists' | 'mode'> & {
+type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLists' | 'mode'> & {
   readonly atMs: number
   readonly cache: ChainCache | null
 }
 
 /** A chain that holds, root first, with the key of its leaf. */
-export type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
+type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
  * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), all certificates being valid
@@ -118,4 +115,107 @@ function lastOf(certificates: readonly Certificate[]): Certificate {
   const leaf = certificates.at(-1)
   if (!leaf) throw new AttestationError('certificate_size', 'expected a certificate')
   return leaf
+}
+
+/**
+ * Checks the claims by which a chain (root first, leaf last) hangs together: order, names, CA and leaf constraints
+ * (rules 14, 16, 17). They mean something only together with the signatures. Throws AttestationError.
+ */
+function checkLinks(certificates: readonly Certificate[]): void {
+  for (const [index, certificate] of certificates.entries()) {
+    const parent = certificates[index - 1]
+    if (parent) checkIssuer(certificate, { parent, certificates })
+  }
+  for (const [index, certificate] of certificates.entries()) {
+    const following = certificates.length - index - 2
+    if (following < 0) checkLeaf(certificate)
+    else checkAuthority(certificate, { following })
+  }
+}
+
+/** RFC 5280 section 6.1.3 (a)(4), by bytes: nobody here needs the equivalences of names. */
+function checkIssuer(
+  certificate: Certificate,
+  { parent, certificates }: { readonly parent: Certificate; readonly certificates: readonly Certificate[] },
+): void {
+  if (isSameName(certificate, parent)) return
+  const elsewhere = certificates.some((other) => other !== certificate && isSameName(certificate, other))
+  throw elsewhere
+    ? new AttestationError('chain_order', `expected the issuer of ${certificate.where} right before it`)
+    : new AttestationError(
+        'issuer_mismatch',
+        `expected the issuer of ${certificate.where} to be the subject of ${parent.where}`,
+      )
+}
+
+function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean {
+  return (
+    issuer.encoding.length === subject.encoding.length &&
+    issuer.encoding.every((byte, index) => byte === subject.encoding[index])
+  )
+}
+
+/** `following`: how many CA certificates come between this one and the leaf. All count, self-issued ones too. */
+function checkAuthority(certificate: Certificate, { following }: { readonly following: number }): void {
+  const { basicConstraints, keyUsage, where } = certificate
+  if (!basicConstraints?.critical || !basicConstraints.ca) {
+    throw new AttestationError('ca_basic_constraints', `${where}: expected critical basicConstraints with cA`)
+  }
+  if (!keyUsage?.keyCertSign) {
+    throw new AttestationError('ca_key_usage', `${where}: expected keyUsage with keyCertSign`)
+  }
+  const { pathLength } = basicConstraints
+  if (pathLength !== null && following > pathLength) {
+    const message = `${where}: expected at most ${pathLength} CA certificates below it, got ${following}`
+    throw new AttestationError('path_length_exceeded', message)
+  }
+}
+
+function checkLeaf({ basicConstraints, keyUsage }: Certificate): void {
+  if (basicConstraints?.ca) throw new AttestationError('leaf_is_ca', 'leaf: expected no CA certificate')
+  if (!keyUsage?.digitalSignature) {
+    throw new AttestationError('leaf_key_usage', 'leaf: expected keyUsage with digitalSignature')
+  }
+}
+
+/** Chains kept when the caller does not say: one for each enclave in use at a time, about 8 KB each. */
+export const CHAINS_MAX_DEFAULT = 64
+
+/**
+ * A chain, root first, whose form, links and signatures hold. Its root, times and revocation are checked at each use.
+ */
+export type LinkedChain = { readonly certificates: readonly Certificate[]; readonly leafKey: P384Key }
+
+/** Chains that were found to be linked, by the exact bytes of all their certificates. */
+export type ChainCache = {
+  get(ders: readonly Uint8Array[]): LinkedChain | undefined
+  set(ders: readonly Uint8Array[], chain: LinkedChain): void
+}
+
+/** Gives an empty cache of at most `entriesMax` chains; the one that was not used for longest leaves first. */
+export function createChainCache(entriesMax: number): ChainCache {
+  const chains = new Map<string, LinkedChain>()
+  return {
+    get(ders) {
+      const key = keyOf(ders)
+      const chain = chains.get(key)
+      if (chain) {
+        chains.delete(key)
+        chains.set(key, chain)
+      }
+      return chain
+    },
+    set(ders, chain) {
+      chains.set(keyOf(ders), chain)
+      if (chains.size <= entriesMax) return
+      const oldest = chains.keys().next()
+      if (!oldest.done) chains.delete(oldest.value)
+    },
+  }
+}
+
+/** Lengths are hashed too, so that no other division into certificates has the same key. */
+function keyOf(ders: readonly Uint8Array[]): string {
+  const lengths = Uint16Array.from(ders, (der) => der.length)
+  return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))
 }

@@ -4,8 +4,8 @@ import { decodeCose, decodeScannedCbor, refuseCbor } from './cose.ts'
 
 /** Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with 1024. */
 export const FIELD_BYTES_MAX = 1024
-export const CERTIFICATE_BYTES_MAX = 1024
-export const CABUNDLE_CERTIFICATES_MAX = 32
+const CERTIFICATE_BYTES_MAX = 1024
+const CABUNDLE_CERTIFICATES_MAX = 32
 export const PCRS_MAX = 32
 /** SHA-384, the only digest that exists. */
 export const PCR_BYTES = 48

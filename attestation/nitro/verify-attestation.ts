@@ -1,12 +1,10 @@
 import { ownMembers } from '../own-members.ts'
-import { verifyChain } from './chain.ts'
-import { CHAINS_MAX_DEFAULT, type ChainCache, createChainCache } from './chain-cache.ts'
+import { CHAINS_MAX_DEFAULT, type ChainCache, createChainCache, verifyChain } from './chain.ts'
 import { checkDebugMode, checkFreshness, checkMeasurements, checkNonce } from './checks.ts'
-import { decodeCose } from './cose.ts'
+import { decodeCose, verifySignature } from './cose.ts'
 import { parseDocument } from './document.ts'
 import { type AttestationFacts, gatherFacts } from './facts.ts'
 import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
-import { verifySignature } from './signature.ts'
 
 /**
  * Verifies documents and remembers the chains that held, so that the next document of an enclave costs one signature.

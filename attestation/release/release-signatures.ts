@@ -1,17 +1,9 @@
+import { ed25519 } from '@noble/curves/ed25519.js'
 import { concatBytes, decodeHex, encodeHex, encodeUtf8 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import type { Json, JsonObject } from '../json/value.ts'
+import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
-import { arrayOf, hexOf, invalidRelease, membersOf } from './release-forms.ts'
-import {
-  parseReleaseKey,
-  RELEASE_KEY_BYTES,
-  RELEASE_SIGNATURE_BYTES,
-  releaseKeyOf,
-  signBytes,
-  verifyBytes,
-} from './release-key.ts'
 
 /** Signatures that one file may carry: signers of a release, each once. */
 export const SIGNATURES_MAX = 16
@@ -104,4 +96,157 @@ export function verifySignatures(
       `expected signatures of ${signersMin} of the trusted keys, got ${signers.length}`,
     )
   return signers
+}
+
+/** Lower-case hex of exactly `bytes` bytes. Throws FormatError `invalid_release` naming `name`. */
+export function hexOf(json: Json | undefined, name: string, bytes: number): string {
+  if (typeof json !== 'string' || json.length !== 2 * bytes || !LOWER_CASE_HEX.test(json))
+    throw invalidRelease(name, `${2 * bytes} lower-case hex digits`)
+  return json
+}
+
+/** Text of the form `form`, which is what the message says of it. Throws FormatError `invalid_release` naming `name`. */
+export function textOf(
+  json: Json | undefined,
+  name: string,
+  { form, expectation }: { readonly form: RegExp; readonly expectation: string },
+): string {
+  if (typeof json !== 'string' || !form.test(json)) throw invalidRelease(name, expectation)
+  return json
+}
+
+/**
+ * A time as ISO 8601 in UTC, to the second, in the one form `2026-11-21T14:00:00Z`, of the years 1970 to 9999. Throws
+ * FormatError `invalid_release` naming `name`.
+ */
+export function timeOf(json: Json | undefined, name: string): string {
+  if (typeof json !== 'string' || !TIME_FORM.test(json) || !isTime(json))
+    throw invalidRelease(name, 'a time such as 2026-11-21T14:00:00Z')
+  return json
+}
+
+/** Unix milliseconds of a time that `timeOf` took. */
+export function millisecondsOf(time: string): number {
+  return Date.parse(time)
+}
+
+/** The one form of a time, Unix milliseconds, cut to the second. Throws FormatError `invalid_release` outside 1970 to 9999. */
+export function formatTime(timeMs: number): string {
+  if (!(timeMs >= 0 && timeMs <= TIME_MS_MAX)) throw invalidRelease('the time', 'of the years 1970 to 9999')
+  return `${new Date(timeMs).toISOString().slice(0, 19)}Z`
+}
+
+/** A time in words for messages, Unix milliseconds; also one that is no date, as a document's may be. */
+export function describeTime(timeMs: number): string {
+  const time = new Date(timeMs)
+  return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
+}
+
+/** The members of an object that has exactly `names`. Throws FormatError `invalid_release` naming `name`. */
+export function membersOf<Name extends string>(
+  json: Json | undefined,
+  name: string,
+  names: readonly Name[],
+): Readonly<Record<Name, Json>> {
+  if (!isJsonObject(json) || !hasExactMembers(json, names))
+    throw invalidRelease(name, `an object of ${names.join(', ')}`)
+  return json
+}
+
+/** An object. Throws FormatError `invalid_release` naming `name`. */
+export function objectOf(json: Json | undefined, name: string): JsonObject {
+  if (!isJsonObject(json)) throw invalidRelease(name, 'an object')
+  return json
+}
+
+/** An array of `min` to `max` values. Throws FormatError `invalid_release` naming `name`. */
+export function arrayOf(
+  json: Json | undefined,
+  name: string,
+  { min, max }: { readonly min: number; readonly max: number },
+): readonly Json[] {
+  if (!isJsonArray(json) || json.length < min || json.length > max)
+    throw invalidRelease(name, `an array of ${min} to ${max}`)
+  return json
+}
+
+/** What is thrown when the member `name` has not its form. */
+export function invalidRelease(name: string, expectation: string): FormatError {
+  return new FormatError('invalid_release', `expected ${name} to be ${expectation}`)
+}
+
+const LOWER_CASE_HEX = /^[0-9a-f]*$/
+
+const TIME_FORM = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/
+
+const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
+
+/** Not 30 February, and not 24:00:00, which some readers take for the next day. */
+function isTime(text: string): boolean {
+  const timeMs = Date.parse(text)
+  return (
+    timeMs >= 0 && timeMs <= TIME_MS_MAX && new Date(timeMs).toISOString() === `${text.slice(0, 19)}.000Z`
+  )
+}
+
+/** Bytes of an Ed25519 public key, and of the secret it is made from. */
+export const RELEASE_KEY_BYTES = 32
+/** Bytes of an Ed25519 signature: R and S. */
+const RELEASE_SIGNATURE_BYTES = 64
+
+/**
+ * The release key, 32 bytes, that 64 lower-case hex digits are. Only a key that every verifier reads alike: the one encoding
+ * of a point (RFC 8032 section 5.1.3: y below p, no sign for x = 0) that is in the group of prime order. A key of small
+ * order would make signatures that hold for many messages. Throws FormatError `invalid_release_key`.
+ */
+export function parseReleaseKey(text: string): Uint8Array {
+  if (!/^[0-9a-f]{64}$/.test(text))
+    throw new FormatError('invalid_release_key', 'expected a release key of 64 lower-case hex digits')
+  const key = decodeHex(text)
+  checkPoint(key)
+  return key
+}
+
+/** The public key of a secret of 32 bytes (RFC 8032 section 5.1.5). */
+export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
+  return ed25519.getPublicKey(secretKey)
+}
+
+/** The signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), deterministic: no randomness is needed. */
+export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
+  return ed25519.sign(message, secretKey)
+}
+
+/**
+ * Whether the signature over `message` is by `publicKey`, which parseReleaseKey gave. Strict (RFC 8032 section 5.1.7): S
+ * below the group's order, R in its one encoding; and R in the group of prime order, so that verifiers with and without the
+ * cofactor agree. Never throws.
+ */
+export function verifyBytes(
+  signature: Uint8Array,
+  { message, publicKey }: { readonly message: Uint8Array; readonly publicKey: Uint8Array },
+): boolean {
+  if (signature.length !== RELEASE_SIGNATURE_BYTES) return false
+  return (
+    ed25519.verify(signature, message, publicKey, { zip215: false }) &&
+    isPrimeOrder(signature.subarray(0, RELEASE_KEY_BYTES))
+  )
+}
+
+function checkPoint(key: Uint8Array): void {
+  if (!isPrimeOrder(key))
+    throw new FormatError(
+      'invalid_release_key',
+      `expected a release key that is a point of prime order, got ${encodeHex(key)}`,
+    )
+}
+
+/** Of an encoded point. Of the small-order points, only the neutral one is free of torsion. */
+function isPrimeOrder(encoding: Uint8Array): boolean {
+  try {
+    const point = ed25519.Point.fromBytes(encoding, false)
+    return !point.isSmallOrder() && point.isTorsionFree()
+  } catch {
+    return false
+  }
 }

@@ -3,8 +3,16 @@ import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { PCR_BYTES } from '../nitro/document.ts'
 import { ownMembers } from '../own-members.ts'
-import { hexOf, invalidRelease, membersOf, objectOf, textOf, timeOf } from './release-forms.ts'
-import { parseSignatures, type ReleaseSignature } from './release-signatures.ts'
+import {
+  hexOf,
+  invalidRelease,
+  membersOf,
+  objectOf,
+  parseSignatures,
+  type ReleaseSignature,
+  textOf,
+  timeOf,
+} from './release-signatures.ts'
 
 /** What `format` is in every signed release of version 1, and what its signatures begin with. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
@@ -16,7 +24,7 @@ export const INPUTS_MAX = 1_024
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
 /** Processors that enclaves run on. */
-export const ARCHITECTURES = ['x86_64', 'aarch64'] as const
+const ARCHITECTURES = ['x86_64', 'aarch64'] as const
 
 /** Measurements of an image, SHA-384 as 96 hex digits. PCR8 is there when the image is signed. */
 export type ReleaseMeasurements = {

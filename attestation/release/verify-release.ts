@@ -9,10 +9,10 @@ import {
 } from './release-signatures.ts'
 
 /** The payload that was signed, and by whom of those trusted: keys as 64 hex digits. */
-export type VerifiedRelease = { readonly release: Release; readonly signers: readonly string[] }
+type VerifiedRelease = { readonly release: Release; readonly signers: readonly string[] }
 
 /** The list that was signed, and by whom of those trusted: keys as 64 hex digits. */
-export type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
+type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
 
 /**
  * Gives the release, signed by keys that the caller trusts. Throws ProofError `release_signature`, `release_not_signed`;

@@ -6,7 +6,7 @@ import { CallFault } from '../call-fault.ts'
 import { describeProviderError } from '../providers/refusal.ts'
 
 /** What stands in for members that a provider left out although every completion has them (interface 2.2). */
-export type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
+type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
 
 /**
  * The completion in a provider's answer to a call without stream (attacker-controlled bytes). Nothing is changed that a

@@ -22,15 +22,14 @@ import {
 } from '../stream/normalize-chunk.ts'
 import { type CallAliases, settleDeltas } from '../stream/settle-deltas.ts'
 import { StreamMemory } from './answer-memory.ts'
-import { type BodyTerms, readPackets } from './read-body.ts'
+import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
-import type { Watchdog } from './watchdog.ts'
 
 /** How long the body may go on after `[DONE]` before it is given up, milliseconds: only its end should follow. */
-export const LINGER_MS = 1_000
+const LINGER_MS = 1_000
 
 /** What relaying one stream needs. */
-export type RelayInput = {
+type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
   readonly stream: StreamTerms
@@ -40,7 +39,7 @@ export type RelayInput = {
 }
 
 /** A stream that is over and of which at least one chunk was passed on. */
-export type RelayedStream = {
+type RelayedStream = {
   readonly outcome: Receipt['outcome']
   /** The completion assembled from the chunks, as far as they came, with usage if it was stated. */
   readonly response: JsonObject

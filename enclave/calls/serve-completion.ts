@@ -21,13 +21,12 @@ import type { ProviderAnswer, Transport } from '../providers/transport.ts'
 import { admitAnswer } from './answer-memory.ts'
 import { parseAnswer } from './parse-answer.ts'
 import type { ParsedRequest } from './parse-request.ts'
-import { readBody } from './read-body.ts'
+import { createWatchdog, readBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 import { openSink } from './stream-sink.ts'
-import { createWatchdog, type Watchdog } from './watchdog.ts'
 
 /** How long the body of a refusal may take, milliseconds; then the refusal goes on without the provider's words. */
-export const REFUSAL_TIMEOUT_MS = 10_000
+const REFUSAL_TIMEOUT_MS = 10_000
 
 /** What completion calls work with. */
 export type CompletionCore = {
@@ -46,7 +45,7 @@ export type CompletionCore = {
 }
 
 /** One call as it arrived. */
-export type ArrivedCall = {
+type ArrivedCall = {
   readonly call: CompletionCall
   readonly parsed: ParsedRequest
   /** Memory that the request takes. */
@@ -236,6 +235,7 @@ function seal(
     { account: core.account, log: core.log, document },
     {
       canonicalRequest: parsed.canonicalRequest,
+      requestDigest: parsed.requestDigest,
       response: result.response,
       streamHash: result.streamHash,
       attempt,

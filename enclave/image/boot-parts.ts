@@ -1,15 +1,12 @@
 import { join } from 'node:path'
-import { BuildError } from './build-error.ts'
-import type { FileTree, TreeEntry } from './file-tree.ts'
-import { collectModules, layOutModules } from './kernel-modules.ts'
+import { BuildError, readInput } from './build-error.ts'
+import { type FileTree, mergeTrees, prefixTree, type TreeEntry, textFile } from './file-tree.ts'
 import { getEntry, type OpenedPackage, selectFiles } from './open-parts.ts'
 import type { ImageOptions } from './options.ts'
 import type { Pins } from './pins.ts'
-import { layOutBoot, layOutForeignBoot } from './ramdisks.ts'
-import { readInput } from './read-input.ts'
 
 /** What an enclave boots with. */
-export type BootParts = {
+type BootParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
   /** Names the kernel in the image's metadata. */
@@ -103,4 +100,140 @@ function withNsm(
   nsm: TreeEntry | null,
 ): ReadonlyMap<string, TreeEntry> {
   return nsm === null ? modules : new Map([...modules, ['nsm', nsm]])
+}
+
+/**
+ * Gives the modules of `names` and all that they need, of a Debian kernel package's tree, by name, each after what it
+ * needs. Throws BuildError `module_missing`, also for one that is built into the kernel.
+ */
+export function collectModules(tree: FileTree, names: readonly string[]): ReadonlyMap<string, TreeEntry> {
+  const files = new Map([...tree].flatMap(([path, entry]) => readModule(path, entry)))
+  const ordered = new Map<string, TreeEntry>()
+  const add = (name: string, wantedBy: string): void => {
+    const found = files.get(name)
+    if (ordered.has(name)) return
+    if (found === undefined)
+      throw new BuildError(
+        'module_missing',
+        `the kernel package has no module ${name}, wanted by ${wantedBy}`,
+      )
+    for (const needed of listNeeds(found.data)) add(needed, name)
+    ordered.set(name, found)
+  }
+  for (const name of names) add(name, 'kernel.json')
+  return ordered
+}
+
+/**
+ * Gives modules as they stand in the boot ramdisk: `modules/NAME.ko`, and `modules/order`, the names of these files in the
+ * order in which they are loaded, one a line.
+ */
+export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree {
+  const order = [...modules.keys()].map((name) => `${name}.ko\n`).join('')
+  return new Map([
+    ...[...modules].map(([name, entry]) => [`modules/${name}.ko`, entry] as const),
+    ['modules/order', textFile(order)],
+  ])
+}
+
+type ModuleFile = { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
+
+/** The kernel takes `-` and `_` in a module's name for the same. */
+function readModule(path: string, entry: TreeEntry): readonly (readonly [string, ModuleFile])[] {
+  const name = /([^/]+)\.ko$/.exec(path)?.[1]
+  if (name === undefined || entry.kind !== 'file') return []
+  return [[name.replaceAll('-', '_'), { ...entry, mode: 0o644 }]]
+}
+
+/** Of the section `.modinfo`: texts that end in a zero byte, `depends=` one of them in every module. */
+function listNeeds(module: Uint8Array): readonly string[] {
+  const text = Buffer.from(module.buffer, module.byteOffset, module.length).toString('latin1')
+  const needs = /\0depends=([\w,-]*)\0/.exec(text)?.[1]
+  if (needs === undefined)
+    throw new BuildError('module_missing', 'a kernel module does not say what it needs')
+  return needs
+    .split(',')
+    .filter((name) => name !== '')
+    .map((name) => name.replaceAll('-', '_'))
+}
+
+/** Where the sources and their dependencies are in the root file system. */
+const PROGRAM_FOLDER = 'opt/affidavit'
+
+/** What the application ramdisk is made of. */
+type ApplicationParts = {
+  /** What the verifier loads of our own, by its paths in the project. */
+  readonly sources: FileTree
+  /** `package.json`, `package-lock.json` and `node_modules/**`. */
+  readonly dependencies: FileTree
+  /** The Node.js binary. */
+  readonly node: TreeEntry
+  /** Files of Debian packages, by their absolute paths without the slash. */
+  readonly system: FileTree
+  /** Files below `etc/`. */
+  readonly settings: FileTree
+  /** The script that starts all of it: guest/enclave-init. */
+  readonly init: TreeEntry
+}
+
+/**
+ * Gives the application ramdisk as AWS's own tools lay one out: `/cmd` and `/env`, one string a line, and the root file
+ * system below `/rootfs`. So it runs under AWS's init program and under ours alike.
+ */
+export function layOutApplication(parts: ApplicationParts): FileTree {
+  const root = mergeTrees(
+    prefixTree(PROGRAM_FOLDER, mergeTrees(parts.sources, parts.dependencies)),
+    parts.system,
+    parts.settings,
+    new Map<string, TreeEntry>([
+      ['usr/bin/node', parts.node],
+      ['usr/sbin/enclave-init', parts.init],
+      ['bin/sh', { kind: 'link', target: 'busybox' }],
+      ...emptyFolders(['dev', 'proc', 'sys', 'run']),
+      ['tmp', { kind: 'directory', mode: 0o1777 }],
+    ]),
+  )
+  return mergeTrees(
+    prefixTree('rootfs', root),
+    new Map([
+      ['cmd', textFile('/usr/sbin/enclave-init\n')],
+      ['env', textFile('PATH=/usr/sbin:/usr/bin:/sbin:/bin\n')],
+    ]),
+  )
+}
+
+/** What the boot ramdisk is made of. */
+type BootLayout = {
+  /** `/init`: guest/boot-init, or the operator's. */
+  readonly init: TreeEntry
+  /** `bin/busybox`, for our init. */
+  readonly system: FileTree
+  readonly modules: FileTree
+}
+
+/** Gives the ramdisk that the kernel starts `/init` from. */
+function layOutBoot({ init, system, modules }: BootLayout): FileTree {
+  return mergeTrees(
+    system,
+    modules,
+    new Map<string, TreeEntry>([
+      ['init', init],
+      ['bin/sh', { kind: 'link', target: 'busybox' }],
+      // The kernel opens it for /init before anything is mounted.
+      ['dev/console', { kind: 'device', mode: 0o600, major: 5, minor: 1 }],
+      ...emptyFolders(['proc', 'sys']),
+    ]),
+  )
+}
+
+/**
+ * Gives the boot ramdisk for an init program of AWS's kind: it, and the driver that it loads when there is one. Such a
+ * program needs nothing else.
+ */
+function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
+  return new Map<string, TreeEntry>([['init', init], ...(nsm === null ? [] : ([['nsm.ko', nsm]] as const))])
+}
+
+function emptyFolders(paths: readonly string[]): readonly (readonly [string, TreeEntry])[] {
+  return paths.map((path) => [path, { kind: 'directory', mode: 0o755 }] as const)
 }

@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises'
+
 /** Why an image was not built. */
-export type BuildErrorCode =
+type BuildErrorCode =
   | 'missing_tool' //         a program that the builder runs is not installed
   | 'command_failed' //       such a program failed
   | 'package_unavailable' //  no source has the pinned version of a package
@@ -20,5 +22,14 @@ export class BuildError extends Error {
   constructor(code: BuildErrorCode, message: string) {
     super(message)
     this.code = code
+  }
+}
+
+/** Reads a file that an option names, or one of the project's that must be there. Throws BuildError `options`. */
+export async function readInput(path: string): Promise<Uint8Array> {
+  try {
+    return new Uint8Array(await readFile(path))
+  } catch (error) {
+    throw new BuildError('options', error instanceof Error ? error.message : `${path}: unreadable`)
   }
 }

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { digestSettings } from './boot-digest.ts'
-import { collectBootParts } from './boot-parts.ts'
-import type { BuiltImage } from './built-image.ts'
-import { packRamdisk } from './compressed-ramdisk.ts'
+import { collectBootParts, layOutApplication } from './boot-parts.ts'
+import { readInput } from './build-error.ts'
 import { readCacheFolder } from './config.ts'
+import { packRamdisk } from './cpio.ts'
+import { sealImage } from './eif.ts'
 import type { FileTree } from './file-tree.ts'
 import { type ImageSigner, openImageSigner } from './image-signature.ts'
 import {
@@ -16,21 +16,16 @@ import {
 } from './open-parts.ts'
 import type { ImageOptions } from './options.ts'
 import { readPins } from './pins.ts'
-import { layOutApplication } from './ramdisks.ts'
-import { readInput } from './read-input.ts'
 import { describeRelease } from './release-payload.ts'
-import { listWarnings } from './report.ts'
-import { sealImage } from './seal-image.ts'
-import { readSettings } from './settings.ts'
-import { writeSettings } from './settings-files.ts'
+import { type BuiltImage, listWarnings, writeImage } from './report.ts'
+import { digestSettings, readSettings, writeSettings } from './settings.ts'
 import { readTrackedSources } from './tracked-files.ts'
-import { writeImage } from './write-image.ts'
 
 /** The project that this file is in. */
 export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
 
 /** Where the project is, and where fetched packages are kept. */
-export type BuildPlace = { readonly root: string; readonly cache: string }
+type BuildPlace = { readonly root: string; readonly cache: string }
 
 /**
  * Builds the enclave image that `options` ask for into their output folder: `affidavit.eif`, the kernel and the two

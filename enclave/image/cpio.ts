@@ -1,10 +1,12 @@
+import { crc32 } from 'node:zlib'
+import { deflateSync } from 'fflate'
 import { addParents, type FileTree, type TreeEntry, TreeError } from './file-tree.ts'
 
 /** The header has 32 bits for a size. */
-export const CPIO_FILE_BYTES_MAX = 0xffff_ffff
+const CPIO_FILE_BYTES_MAX = 0xffff_ffff
 
 /** Linux reads no longer path from a ramdisk (PATH_MAX, with its zero). */
-export const CPIO_PATH_BYTES_MAX = 4096
+const CPIO_PATH_BYTES_MAX = 4096
 
 /**
  * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc" (Documentation/driver-api/early-userspace/
@@ -73,4 +75,33 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
 /** Header with name, and data, each end at a multiple of four bytes. */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
+}
+
+/**
+ * Gives `bytes` as a gzip file (RFC 1952) without name and time. The deflate is plain JavaScript: zlib's output
+ * changes with its version and with the instructions that a processor has, and these bytes are measured.
+ */
+export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  // fflate would choose `mem` by a logarithm, which JavaScript does not define to the last bit.
+  const deflated = deflateSync(bytes, { level: 6, mem: 12 })
+  const trailer = Buffer.alloc(8)
+  trailer.writeUInt32LE(crc32(bytes), 0)
+  trailer.writeUInt32LE(bytes.length % 2 ** 32, 4)
+  return new Uint8Array(Buffer.concat([HEADER, deflated, trailer]))
+}
+
+/** Magic, deflate, no flags, no time, no extra flags, unknown system. */
+const HEADER = Uint8Array.of(0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255)
+
+export type RamdiskSize = { readonly files: number; readonly bytes: number; readonly compressedBytes: number }
+
+/** A ramdisk as it stands in an image. */
+export type CompressedRamdisk = { readonly bytes: Uint8Array; readonly size: RamdiskSize }
+
+/** Packs and compresses a tree. */
+export function packRamdisk(tree: FileTree): CompressedRamdisk {
+  const archive = encodeCpio(tree)
+  const bytes = compressGzip(archive)
+  const size = { files: addParents(tree).size, bytes: archive.length, compressedBytes: bytes.length }
+  return { bytes, size }
 }

@@ -3,9 +3,8 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:f
 import { join } from 'node:path'
 import { z } from 'zod'
 import { BuildError } from './build-error.ts'
-import type { FileTree } from './file-tree.ts'
+import { type FileTree, takeFiles } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
-import { takeFiles } from './take-files.ts'
 import { decodeTar } from './tar.ts'
 
 const packageForm = z.strictObject({
@@ -59,7 +58,7 @@ export async function openDebianPackage(pinned: DebianPackage, source: PackageSo
  * Gives the path of a package's file whose bytes are the pinned ones: of the source's folder, of the cache, or
  * fetched. Throws BuildError `package_unavailable` or `package_altered`.
  */
-export async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
+async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
   const path = join(source.folder ?? source.cache, fileNameOf(pinned))
   const bytes = await readFile(path).catch(() => null)
   if (bytes !== null && isPinned(pinned, bytes)) return path

@@ -29,7 +29,7 @@ const lockForm = z.object({
 })
 
 /** A package with the reason why the enclave needs it. */
-export type ExplainedPackage = NpmPackage & { readonly why: string }
+type ExplainedPackage = NpmPackage & { readonly why: string }
 
 /** The enclave's production dependencies. */
 export type DependencyClosure = {

@@ -1,13 +1,17 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import { encodeHex } from '../../attestation/bytes.ts'
 import {
   EIF_CRC_OFFSET,
   EIF_HEADER_BYTES,
   EIF_SECTION_HEADER_BYTES,
   EIF_SECTIONS_MAX,
-} from '../../attestation/eif/header.ts'
-import { createRegisters } from '../../attestation/eif/registers.ts'
-import type { SectionKind } from '../../attestation/eif/section.ts'
+  type SectionKind,
+} from '../../attestation/eif/format.ts'
+import { createRegisters, extendZero } from '../../attestation/eif/measure-eif.ts'
+import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
+import type { ReleaseMeasurements } from '../../attestation/release/release.ts'
+import { type ImageSigner, signImage } from './image-signature.ts'
 
 /** What an enclave image holds. */
 export type EifParts = {
@@ -90,4 +94,61 @@ function encodeSectionHeader(kind: SectionKind, data: Uint8Array): Uint8Array {
   header.writeUInt16BE(TYPE_OF_KIND[kind], 0)
   header.writeBigUInt64BE(BigInt(data.length), 4)
   return header
+}
+
+/** What goes into an image file, packed. */
+type ImageContents = {
+  readonly kernel: Uint8Array
+  readonly cmdline: string
+  readonly kernelVersion: string
+  readonly bootRamdisk: Uint8Array
+  readonly applicationRamdisk: Uint8Array
+  readonly version: string
+  readonly commit: string
+  readonly signer: ImageSigner | null
+}
+
+/** An image file, and what an enclave that runs it will show. */
+type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
+
+/** Measures the contents, signs them when there is a signer, and gives the image file. */
+export function sealImage(contents: ImageContents): SealedImage {
+  const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
+  const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
+  const { pcr0, pcr1, pcr2 } = measureParts(parts)
+  const signature = signer === null ? null : signImage(signer, pcr0)
+  const measurements = { PCR0: encodeHex(pcr0), PCR1: encodeHex(pcr1), PCR2: encodeHex(pcr2) }
+  return {
+    eif: encodeEif({ ...parts, metadata: writeMetadata(contents), signature }),
+    measurements: signer === null ? measurements : { ...measurements, PCR8: measureSigner(signer) },
+  }
+}
+
+function measureSigner({ certificate }: ImageSigner): string {
+  const digest = createHash('sha384').update(parseSigningCertificate(certificate).der).digest()
+  return encodeHex(extendZero(digest, { sha384: () => createHash('sha384'), crc32 }))
+}
+
+/**
+ * Gives the metadata section of an image: the members that AWS's builder writes, without its clock, so that the same image
+ * always has the same bytes. No measurement covers it: what counts is in `measurements.json`.
+ */
+function writeMetadata(image: {
+  readonly version: string
+  readonly commit: string
+  readonly kernelVersion: string
+}): string {
+  return JSON.stringify({
+    ImageName: 'affidavit-enclave',
+    ImageVersion: image.version,
+    BuildMetadata: {
+      BuildTime: '1970-01-01T00:00:00+00:00',
+      BuildTool: 'affidavit npm run image',
+      BuildToolVersion: image.version,
+      OperatingSystem: 'Debian GNU/Linux',
+      KernelVersion: image.kernelVersion,
+    },
+    DockerInfo: {},
+    CustomMetadata: { GitCommit: image.commit },
+  })
 }

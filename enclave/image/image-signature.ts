@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { p384 } from '@noble/curves/nist.js'
-import { parseSigningCertificate } from '../../attestation/eif/signing-certificate.ts'
+import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
 import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../protocol/cbor.ts'
 
 /** Who signs an image. Made by openImageSigner. */

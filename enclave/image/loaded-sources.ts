@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path/posix'
 
 /** What runs in an enclave: its measurement is over this file and what it loads. */
-export const ENCLAVE_MAIN = 'enclave/main.ts'
+const ENCLAVE_MAIN = 'enclave/main.ts'
 
 /** A file that is imported cannot be read, or an import cannot be followed. The message names the file. */
 export class SourceError extends Error {

@@ -4,9 +4,8 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { BuildError } from './build-error.ts'
 import { keepPackage, type PackageSource } from './debian-packages.ts'
-import type { FileTree, TreeEntry } from './file-tree.ts'
+import { type FileTree, type TreeEntry, takeFiles } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
-import { takeFiles } from './take-files.ts'
 import { decodeTar } from './tar.ts'
 
 /** A pinned package of npm. */
@@ -20,7 +19,7 @@ export type NpmPackage = {
 }
 
 /** Most bytes that a package may unpack to: Node's, with room. */
-export const NPM_PACKAGE_BYTES_MAX = 2 ** 29
+const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
 /** Gives the files of a package that `take` names, by their paths in it. No script of it runs. Throws BuildError. */
 export async function openNpmPackage(pinned: NpmPackage, source: PackageSource): Promise<FileTree> {

@@ -1,15 +1,15 @@
 import { BuildError } from './build-error.ts'
-import type { Dependency } from './built-image.ts'
 import { type DebianPackage, openDebianPackage, type PackageSource } from './debian-packages.ts'
 import type { DependencyClosure } from './dependency-closure.ts'
 import { type FileTree, mergeTrees, prefixTree, type TreeEntry } from './file-tree.ts'
 import { openNpmPackage } from './npm-packages.ts'
+import type { Dependency } from './report.ts'
 
 /** A Debian package with the files that were taken of it. */
 export type OpenedPackage = { readonly pinned: DebianPackage; readonly tree: FileTree }
 
 /** The enclave's dependencies, opened. */
-export type OpenedDependencies = {
+type OpenedDependencies = {
   readonly node: TreeEntry
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
   readonly tree: FileTree

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { BuildError } from './build-error.ts'
 
 /** What `npm run image` was asked for. */
-export type ImageCommand =
+type ImageCommand =
   | { readonly kind: 'build'; readonly options: ImageOptions }
   | { readonly kind: 'update_packages' }
   | { readonly kind: 'help' }

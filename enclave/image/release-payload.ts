@@ -1,5 +1,5 @@
 import type { Release, ReleaseMeasurements } from '../../attestation/release/release.ts'
-import { formatTime } from '../../attestation/release/release-forms.ts'
+import { formatTime } from '../../attestation/release/release-signatures.ts'
 import type { DebianPackage } from './debian-packages.ts'
 import { digestSha256, type Pins } from './pins.ts'
 import type { TrackedSources } from './tracked-files.ts'
@@ -14,7 +14,7 @@ export type ReleaseParts = {
   readonly packages: readonly DebianPackage[]
   /** Other bytes that went in, by name: kernel, Node.js, settings, what the operator gave. */
   readonly files: Readonly<Record<string, Uint8Array>>
-  /** Digest of the boot configuration that the settings come to, 64 hex digits (boot-digest.ts). */
+  /** Digest of the boot configuration that the settings come to, 64 hex digits (digestSettings). */
   readonly configuration: string
 }
 

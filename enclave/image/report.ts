@@ -1,4 +1,7 @@
-import type { BuiltImage, Dependency, RamdiskSize } from './built-image.ts'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Release } from '../../attestation/release/release.ts'
+import type { CompressedRamdisk, RamdiskSize } from './cpio.ts'
 import type { ImageOptions } from './options.ts'
 
 /** Most bytes that an image should have. */
@@ -58,4 +61,98 @@ function formatDependency({ kind, name, version, bytes, why }: Dependency): stri
 
 function megabytes(bytes: number): string {
   return `${(bytes / 1_000_000).toFixed(bytes < 995_000 ? 2 : 1)} MB`
+}
+
+/** An image that was built. */
+export type BuiltImage = {
+  /** Folder that holds all of the files. */
+  readonly folder: string
+  readonly eifPath: string
+  readonly kernelPath: string
+  /** The kernel's command line, as the image has it. */
+  readonly cmdline: string
+  readonly bootRamdiskPath: string
+  readonly applicationRamdiskPath: string
+  /** SHA-384 as hex: PCR0, 1 and 2. */
+  readonly measurements: { readonly 0: string; readonly 1: string; readonly 2: string }
+  /** The release payload that `measurements.json` holds, ready to be signed. */
+  readonly release: Release
+  readonly report: ImageReport
+}
+
+export type Dependency = {
+  readonly kind: 'runtime' | 'npm' | 'debian'
+  readonly name: string
+  readonly version: string
+  readonly why: string
+  readonly bytes: number
+}
+
+/** What is in an image, and how large it is. */
+type ImageReport = {
+  readonly eifBytes: number
+  readonly kernelBytes: number
+  readonly boot: RamdiskSize
+  readonly application: RamdiskSize
+  /** The production dependencies: Node.js, npm's and Debian's, each with the bytes that were taken. */
+  readonly dependencies: readonly Dependency[]
+  readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
+  /** What keeps others from rebuilding this image, and what it is not fit for. */
+  readonly warnings: readonly string[]
+}
+
+/** Everything that a build leaves behind. */
+type FinishedImage = {
+  readonly eif: Uint8Array
+  readonly kernel: Uint8Array
+  readonly cmdline: string
+  readonly boot: CompressedRamdisk
+  readonly application: CompressedRamdisk
+  readonly release: Release
+  readonly dependencies: ImageReport['dependencies']
+  readonly sources: ImageReport['sources']
+  readonly warnings: ImageReport['warnings']
+}
+
+/** Writes an image's files into `folder`, over those of an earlier build. Errors of the file system pass through. */
+export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
+  const { release, cmdline, dependencies, sources, warnings } = image
+  const report: ImageReport = {
+    eifBytes: image.eif.length,
+    kernelBytes: image.kernel.length,
+    boot: image.boot.size,
+    application: image.application.size,
+    dependencies,
+    sources,
+    warnings,
+  }
+  const built: BuiltImage = {
+    folder,
+    eifPath: join(folder, 'affidavit.eif'),
+    kernelPath: join(folder, 'kernel'),
+    cmdline,
+    bootRamdiskPath: join(folder, 'boot.cpio.gz'),
+    applicationRamdiskPath: join(folder, 'application.cpio.gz'),
+    measurements: {
+      0: release.measurements.PCR0,
+      1: release.measurements.PCR1,
+      2: release.measurements.PCR2,
+    },
+    release,
+    report,
+  }
+  await mkdir(folder, { recursive: true })
+  await Promise.all([
+    writeFile(built.eifPath, image.eif),
+    writeFile(built.kernelPath, image.kernel),
+    writeFile(built.bootRamdiskPath, image.boot.bytes),
+    writeFile(built.applicationRamdiskPath, image.application.bytes),
+    writeFile(join(folder, 'measurements.json'), writeJson(release)),
+    writeFile(join(folder, 'report.json'), writeJson({ ...report, cmdline })),
+  ])
+  return built
+}
+
+function writeJson(value: object): string {
+  return `${JSON.stringify(value, null, 2)}\n`
 }

@@ -2,10 +2,10 @@ import { execFile } from 'node:child_process'
 import { BuildError } from './build-error.ts'
 
 /** Most bytes that a command may print: the unpacked kernel package, with room. */
-export const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
+const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
 
 /** A command of the operating system, run without a shell. */
-export type Command = {
+type Command = {
   readonly file: string
   readonly arguments: readonly string[]
   readonly folder?: string

@@ -14,7 +14,7 @@ import { weighString } from './weigh-json.ts'
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
 /** A completion that is appended, without what the log itself knows of it. */
-export type NewEntry = {
+type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
   /** hashLeaf over the receipt's text. */
   readonly leafHash: Uint8Array

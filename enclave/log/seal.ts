@@ -15,6 +15,8 @@ import type { NotaryLog } from './notary-log.ts'
 export type FinishedCompletion = {
   /** Canonical JSON text of the request without unset members. */
   readonly canonicalRequest: string
+  /** SHA-256 of that text. */
+  readonly requestDigest: Uint8Array
   readonly response: JsonObject
   /** hashChunks over the chunks that were given out (hex); null when it was no stream. */
   readonly streamHash: string | null

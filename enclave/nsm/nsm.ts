@@ -42,7 +42,7 @@ export class NsmError extends Error {
 }
 
 /** Wire errors, and the faults that arise before a request reaches a module. */
-export type NsmErrorCode =
+type NsmErrorCode =
   | NsmWireError
   | 'Closed' //         the Nsm was closed
   | 'Unavailable' //    no module, or no access to it

@@ -5,8 +5,8 @@ import type { ProviderEntry } from '../protocol/messages.ts'
 
 /** Entries of a table, patterns of an entry, and characters of a pattern, at most: many times what the built-in table has. */
 export const PROVIDERS_MAX = 64
-export const PATTERNS_MAX = 256
-export const PATTERN_CHARACTERS_MAX = 256
+const PATTERNS_MAX = 256
+const PATTERN_CHARACTERS_MAX = 256
 
 /**
  * The provider table of a JSON file: an array of ProviderEntry, with exactly its members. Names are unique, origins

@@ -12,7 +12,7 @@ export const PROVIDER_CODE_CHARACTERS_MAX = 100
 export const REFUSAL_BYTES_MAX = 64 * 1024
 
 /** What a provider says went wrong. */
-export type ProviderErrorText = { readonly message: string; readonly code: string | null }
+type ProviderErrorText = { readonly message: string; readonly code: string | null }
 
 /** The refusal that a provider's 4xx is. Status, headers and body are the provider's: attacker-controlled. */
 export function parseRefusal(answer: {

@@ -1,10 +1,10 @@
+import { createHash } from 'node:crypto'
 import http, { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import https from 'node:https'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import type { ReceiptTls } from '../../attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
-import { tlsEvidence } from './tls-evidence.ts'
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close idle ones after 5 s and more; a call on a
@@ -14,10 +14,10 @@ import { tlsEvidence } from './tls-evidence.ts'
 export const IDLE_CONNECTION_MS = 4_000
 
 /** Unused connections kept for each origin. */
-export const IDLE_CONNECTIONS_MAX = 256
+const IDLE_CONNECTIONS_MAX = 256
 
 /** One request to a provider. */
-export type ProviderCall = {
+type ProviderCall = {
   readonly provider: ProviderEntry
   /** Sent as a bearer token; null sends none. */
   readonly credential: string | null
@@ -153,4 +153,38 @@ function toFault(
   return call.isConnected
     ? new CallFault('provider_error', `Provider ${call.provider.name} broke the connection off (${code}).`)
     : new CallFault('provider_unreachable', `Provider ${call.provider.name} cannot be reached (${code}).`)
+}
+
+/** Longest distinguished name in a receipt, characters; a longer one is cut. */
+const NAME_CHARACTERS_MAX = 1024
+
+/**
+ * Whose TLS key is at the other end of a connection, for the receipt: negotiated protocol, SHA-256 of the leaf
+ * certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once for each connection.
+ *
+ * Only for a socket that Node.js verified (rejectUnauthorized); throws when it did not. Shows which key answered, NOT
+ * what produced the answer behind it (a CDN may hold the key).
+ */
+function tlsEvidence(socket: TLSSocket): ReceiptTls {
+  const known = evidenceBySocket.get(socket)
+  if (known) return known
+  const certificate = socket.getPeerX509Certificate()
+  if (!socket.authorized || certificate === undefined)
+    throw new Error('expected a TLS connection whose certificate was verified')
+  const spki = certificate.publicKey.export({ type: 'spki', format: 'der' })
+  const evidence: ReceiptTls = {
+    protocol: socket.getProtocol() ?? 'unknown',
+    spki_sha256: createHash('sha256').update(spki).digest('hex'),
+    subject: toOneLine(certificate.subject),
+    issuer: toOneLine(certificate.issuer),
+  }
+  evidenceBySocket.set(socket, evidence)
+  return evidence
+}
+
+const evidenceBySocket = new WeakMap<TLSSocket, ReceiptTls>()
+
+/** Node.js writes one attribute a line, and escapes commas and line breaks within them (RFC 2253). */
+function toOneLine(name: string | undefined): string {
+  return (name ?? '').split('\n').join(', ').toWellFormed().slice(0, NAME_CHARACTERS_MAX).toWellFormed()
 }

@@ -4,7 +4,7 @@ import { ByteBuffer } from '../byte-buffer.ts'
 export type ServerEvent = { readonly event: string; readonly data: string }
 
 /** Longest event of a provider's stream: its pending line and the data lines before it, bytes. */
-export const EVENT_BYTES_MAX = 4 * 1024 * 1024
+const EVENT_BYTES_MAX = 4 * 1024 * 1024
 
 /** An event of the stream goes over the limit. The stream cannot be read on. */
 export class EventTooLargeError extends Error {

@@ -1,4 +1,4 @@
-import type { Assembly, ChoiceAssembly } from '../../attestation/assemble-choice.ts'
+import type { Assembly, ChoiceAssembly } from '../../attestation/check-chunk.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**

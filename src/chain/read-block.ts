@@ -1,7 +1,7 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { decodeBlockHeader, HEADER_BYTES_MAX } from '../../attestation/evidence/block-header.ts'
+import { decodeBlockHeader, HEADER_BYTES_MAX } from '../../attestation/evidence/block.ts'
 import {
   encodeHeader,
   encodeReceipt,

@@ -2,10 +2,14 @@ import { decodeBase64, decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-import type { AttestationFacts, CertificateFacts } from '../../attestation/nitro/facts.ts'
+import {
+  type AttestationFacts,
+  type CertificateFacts,
+  outcomesOfRefusal,
+  type RuleOutcome,
+} from '../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, resolvePolicy } from '../../attestation/nitro/policy.ts'
-import { outcomesOfRefusal, type RuleOutcome } from '../../attestation/nitro/rule-outcomes.ts'
-import { nameRelease, releaseName } from '../../attestation/release/accepted-releases.ts'
+import { nameRelease, releaseName } from '../../attestation/release/release-list.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'

@@ -2,14 +2,13 @@ import { unwatchFile, watchFile } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { RELEASE_FILE_BYTES_MAX } from '../../attestation/release/release.ts'
-import { millisecondsOf } from '../../attestation/release/release-forms.ts'
-import { parseReleaseKey } from '../../attestation/release/release-key.ts'
 import {
   checkNotRolledBack,
   parseSignedReleaseList,
   type ReleaseEntry,
   type ReleaseList,
 } from '../../attestation/release/release-list.ts'
+import { millisecondsOf, parseReleaseKey } from '../../attestation/release/release-signatures.ts'
 import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'

@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
-import { recover } from 'tiny-secp256k1'
-import { addressOf, type PointRecovery } from '../../attestation/account.ts'
+import { addressOf } from '../../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, encodeUtf8, equalBytes } from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { Json } from '../../attestation/json/value.ts'
@@ -9,6 +8,7 @@ import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../attestation/receipt.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../attestation/tree-head.ts'
 import type { Identity, PullReply, SealedCompletion } from '../../enclave/protocol/messages.ts'
+import { recoverPoint } from '../../enclave/protocol/recover-point.ts'
 
 /** What the enclave handed over is not what its own head covers, or could not be stored as it is. Nothing is kept of it. */
 export class BatchRefused extends Error {
@@ -185,11 +185,4 @@ function checkHead(
 
 function refused(code: BatchFault, message: string): BatchRefused {
   return new BatchRefused(code, message)
-}
-
-/** libsecp256k1 as WebAssembly: it takes a tenth of the time that JavaScript numbers take (test/bench/signing.ts). */
-export const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
-  const point = recover(digest, compact, recoveryBit, false)
-  if (point === null) throw new Error('expected r to be the x coordinate of a point')
-  return point
 }

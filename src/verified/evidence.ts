@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeHex } from '../../attestation/bytes.ts'
-import type { BundleBlock } from '../../attestation/evidence/bundle.ts'
-import { createBundle } from '../../attestation/evidence/create-bundle.ts'
+import { type BundleBlock, createBundle } from '../../attestation/evidence/bundle.ts'
 import type { AnchorBlocksStore, AnchorEvidence } from '../chain/anchor-blocks-store.ts'
 import type { BlockProof, BlockProofs } from '../chain/block-proofs.ts'
 import { BlockUnreadable } from '../chain/read-block.ts'

@@ -1,7 +1,7 @@
 import { addressOf } from '../../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
-import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { HeadAttestationReply, Identity } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'

@@ -4,7 +4,7 @@ import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { listBridges } from '../../enclave/image/settings-files.ts'
+import { listBridges } from '../../enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
 
 const root = join(import.meta.dirname, '../..')

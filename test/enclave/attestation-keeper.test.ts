@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import {
   type AttestationKeeper,
+  CLOCK_SKEW_MAX_MS,
   FRESH_CALLS_MAX,
   keepAttestation,
   LEAF_MARGIN_MS,
   RETRY_MS,
 } from '../../enclave/attestation-keeper.ts'
-import { CLOCK_SKEW_MAX_MS } from '../../enclave/clock-watch.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
 import type { AttestationInput } from '../../enclave/protocol/nsm-wire.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'

@@ -10,16 +10,16 @@ import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
 import { MEMORY_MEBIBYTES } from '../../enclave/image/boot/boot-enclave.ts'
-import { expectImage } from '../../enclave/image/boot/expected-policy.ts'
 import type { Machine } from '../../enclave/image/boot/machine.ts'
 import {
   type BootStage,
+  completeChat,
+  expectImage,
   type FirstCompletion,
   startStage,
   verifyFirstCompletion,
 } from '../../enclave/image/boot/run-boot.ts'
-import { completeChat } from '../../enclave/image/boot/verified-call.ts'
-import { sealImage } from '../../enclave/image/seal-image.ts'
+import { sealImage } from '../../enclave/image/eif.ts'
 import { bootWithScript, findBootHindrance } from '../support/image-boot.ts'
 import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'

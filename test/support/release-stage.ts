@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { Release } from '../../attestation/release/release.ts'
-import { releaseKeyOf } from '../../attestation/release/release-key.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
+import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
 import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
 
 /** Keys that sign releases in tests. Anyone can know them. */

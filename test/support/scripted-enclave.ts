@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -208,8 +209,10 @@ function finishedCompletion(
   },
 ) {
   const request: JsonObject = JSON.parse(given.body.toString())
+  const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
-    canonicalRequest: canonicalizeJson(stripUnsetMembers(request)),
+    canonicalRequest,
+    requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     response: given.completion,
     streamHash: request.stream === true ? hashChunks(given.chunks) : null,
     attempt: 1,

@@ -3,7 +3,7 @@ import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { addressOf } from '../../attestation/account.ts'
 import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
-import { headAttestationUserData } from '../../attestation/evidence/head-statement.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { Account } from '../../enclave/account.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
@@ -242,8 +242,10 @@ function finish(index: number, completion: Sealed) {
     accountId = TEST_ACCOUNT_ID,
     requestId = `request-${index}`,
   } = completion
+  const canonicalRequest = `{"messages":[{"content":"question ${index}","role":"user"}],"model":"demo/test"}`
   return {
-    canonicalRequest: `{"messages":[{"content":"question ${index}","role":"user"}],"model":"demo/test"}`,
+    canonicalRequest,
+    requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     response: {
       id: `chatcmpl-${index}`,
       object: 'chat.completion',

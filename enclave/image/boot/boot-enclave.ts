@@ -1,24 +1,26 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { chmod, type FileHandle, mkdir, open, stat, writeFile } from 'node:fs/promises'
+import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { EifMeasurements } from '../../../attestation/eif/registers.ts'
-import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT, NSM_PORT } from '../settings-files.ts'
-import { chooseAccelerator } from './accelerator.ts'
-import { type BootFiles, openBootFiles } from './boot-files.ts'
-import { startNsm } from './gateway-side.ts'
-import { type Machine, startMachine } from './machine.ts'
-import type { Accelerator } from './machine-arguments.ts'
-import { openSocketBridge } from './socket-bridge.ts'
+import type { Digests } from '../../../attestation/eif/digests.ts'
+import { EIF_SECTION_HEADER_BYTES, type Section } from '../../../attestation/eif/format.ts'
+import { type EifMeasurements, measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT, NSM_PORT } from '../settings.ts'
+import { startNsm } from './host-programs.ts'
+import { type Accelerator, chooseAccelerator, type Machine, startMachine } from './machine.ts'
 
 /** From the kernel's start to the enclave's ready line. Emulated on two cores with six times their work it takes 105 s. */
-export const ENCLAVE_TIMEOUT_MS = 240_000
+const ENCLAVE_TIMEOUT_MS = 240_000
 
 /** With room for the unpacked ramdisk (150 MB, held twice while it is unpacked) and the enclave's own 512 MB. */
 export const MEMORY_MEBIBYTES = 1_024
-export const CPUS = 2
+const CPUS = 2
 
 /** An image file to boot. */
-export type BootOptions = {
+type BootOptions = {
   readonly eifPath: string
   /** Null: whichever works. */
   readonly accelerator: Accelerator | null
@@ -119,4 +121,108 @@ function writeMeasurements({ pcr0, pcr1, pcr2 }: EifMeasurements): string {
 /** The enclave's ready line (enclave/main.ts). */
 function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
+}
+
+/** What a machine boots: the sections of one image file, and what that file measures. */
+type BootFiles = {
+  readonly kernelPath: string
+  /** All ramdisks of the image, one after the other: the kernel unpacks them in this order into one tree. */
+  readonly ramdiskPath: string
+  readonly cmdline: string
+  readonly measurements: EifMeasurements
+}
+
+/** A ramdisk begins at a multiple of four bytes (Linux, driver-api/early-userspace/buffer-format.rst). */
+const RAMDISK_ALIGNMENT_BYTES = 4
+
+/**
+ * Takes an image file apart into `folder`, as the hypervisor does, and measures it: what is booted is what is measured.
+ * Throws EifError for a file that is no image.
+ */
+export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
+  const { size } = await stat(eifPath)
+  const { sections, measurements } = await measureEif(
+    { sizeBytes: size, chunks: createReadStream(eifPath) },
+    NODE_DIGESTS,
+  )
+  const kernelPath = join(folder, 'kernel')
+  const ramdiskPath = join(folder, 'ramdisk')
+  await using image = await open(eifPath)
+  const readAll = async (kind: Section['kind']) => {
+    const found = sections.filter((section) => section.kind === kind)
+    return await Promise.all(found.map((section) => readSection(image, section)))
+  }
+  await writeFile(kernelPath, await readAll('kernel'))
+  await writeFile(ramdiskPath, (await readAll('ramdisk')).map(padRamdisk))
+  const cmdline = Buffer.concat(await readAll('cmdline')).toString('latin1')
+  return { kernelPath, ramdiskPath, cmdline, measurements }
+}
+
+/** Gives the bytes with the zeros that let another ramdisk follow. */
+export function padRamdisk(ramdisk: Uint8Array): Uint8Array {
+  const padding = -ramdisk.length & (RAMDISK_ALIGNMENT_BYTES - 1)
+  return Buffer.concat([ramdisk, new Uint8Array(padding)])
+}
+
+const NODE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }
+
+async function readSection(image: FileHandle, { offset, dataBytes }: Section): Promise<Uint8Array> {
+  const data = new Uint8Array(dataBytes)
+  let filled = 0
+  while (filled < dataBytes) {
+    const at = offset + EIF_SECTION_HEADER_BYTES + filled
+    const { bytesRead } = await image.read(data, filled, dataBytes - filled, at)
+    if (bytesRead === 0) throw new Error('the image file became shorter while it was read')
+    filled += bytesRead
+  }
+  return data
+}
+
+/** A Unix socket that leads to a TCP port. */
+export type SocketBridge = {
+  /** Ends it and all connections over it. */
+  close(): Promise<void>
+}
+
+/**
+ * Opens a Unix socket at `path` whose connections go to `port` on 127.0.0.1, byte by byte. Only this user may open it (0600);
+ * its folder must be private too, since there is a moment before the mode is set. The port itself is open to every user of
+ * this machine: for development alone. Rejects when the socket cannot be made.
+ */
+export async function openSocketBridge({
+  path,
+  port,
+}: {
+  readonly path: string
+  readonly port: number
+}): Promise<SocketBridge> {
+  const sockets = new Set<Socket>()
+  const server = createServer({ allowHalfOpen: true }, (near) => {
+    const far = connect({ host: '127.0.0.1', port, allowHalfOpen: true })
+    for (const [socket, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(socket)
+      socket.pipe(other)
+      // The other side learns of a broken connection as of one that was closed.
+      socket.on('error', () => undefined)
+      socket.on('close', () => {
+        sockets.delete(socket)
+        other.destroy()
+      })
+    }
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(path, resolve)
+  })
+  await chmod(path, 0o600)
+  return {
+    close: async () => {
+      const closed = new Promise((resolve) => server.close(resolve))
+      for (const socket of sockets) socket.destroy()
+      await closed
+    },
+  }
 }

@@ -1,5 +1,5 @@
 /** Why an image did not boot, or its enclave gave no verified completion. */
-export type BootErrorCode =
+type BootErrorCode =
   | 'options' //          an option is unknown or has no such value
   | 'missing_tool' //     qemu is not installed
   | 'machine_ended' //    the machine ended before it was told to

@@ -1,15 +1,15 @@
+import { constants } from 'node:fs'
+import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { BootError } from './boot-error.ts'
-import { type GuardedProgram, startGuarded } from './guarded-program.ts'
-import { type MachinePlan, machineArguments } from './machine-arguments.ts'
-import { type ConsoleLine, MachineConsole } from './machine-console.ts'
+import { type GuardedProgram, startGuarded } from './host-programs.ts'
 
 /** The emulator, from Debian's package qemu-system-x86. */
 export const QEMU = 'qemu-system-x86_64'
 
 /** From the emulator's start to the kernel's first line. Its firmware and the kernel's unpacking take 3 s alone. */
-export const KERNEL_TIMEOUT_MS = 60_000
+const KERNEL_TIMEOUT_MS = 60_000
 
 /** A machine whose kernel runs. */
 export type Machine = {
@@ -105,4 +105,164 @@ function findFreePort(): Promise<number> {
       server.close(() => resolve(port))
     })
   })
+}
+
+/** What a machine is made of. */
+export type MachinePlan = {
+  readonly accelerator: Accelerator
+  readonly kernelPath: string
+  readonly ramdiskPath: string
+  readonly cmdline: string
+  readonly memoryMebibytes: number
+  readonly cpus: number
+  /** Port on 127.0.0.1 of this machine that leads to the guest's `port`. */
+  readonly inward: { readonly hostPort: number; readonly port: number }
+  /** Ports of the one host that the guest sees, and where on this machine they lead to: a port, or a Unix socket. */
+  readonly outward: readonly { readonly port: number; readonly to: number | string }[]
+  /** Program that carries one connection: Node.js and relay.ts. */
+  readonly relay: { readonly command: string; readonly script: string }
+}
+
+/** How the guest's instructions run: all of them emulated, or by the processor. */
+export type Accelerator = 'tcg' | 'kvm'
+
+/** The guest's own address, as guest/enclave-init sets it. */
+const GUEST_ADDRESS = '10.0.2.15'
+
+/** The one host that the guest reaches, as guest/enclave-init expects it. */
+const OUTWARD_ADDRESS = '10.0.2.100'
+
+/**
+ * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has a console, a network card, and nothing else: no
+ * disk, no default device, no monitor. `restrict=on` cuts the network off from everything but the ports named here, this
+ * machine's own loopback and qemu's name server included.
+ */
+export function machineArguments(plan: MachinePlan): readonly string[] {
+  return [
+    ...['-accel', plan.accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi'],
+    ...['-cpu', plan.accelerator === 'kvm' ? 'host' : 'max'],
+    ...['-machine', 'pc', '-m', String(plan.memoryMebibytes), '-smp', String(plan.cpus)],
+    ...['-nodefaults', '-no-user-config', '-display', 'none', '-monitor', 'none'],
+    // A restart is the guest's end: nothing comes back.
+    ...['-serial', 'stdio', '-no-reboot'],
+    ...['-kernel', plan.kernelPath, '-initrd', plan.ramdiskPath, '-append', plan.cmdline],
+    ...['-netdev', networkOf(plan)],
+    // Without a boot ROM, which qemu would otherwise want from another package.
+    ...['-device', 'virtio-net-pci,netdev=net,romfile='],
+  ]
+}
+
+function networkOf({ inward, outward, relay }: MachinePlan): string {
+  const forwards = outward.map(({ port, to }) => {
+    const command = [relay.command, relay.script, String(to)].map(quoteWord).join(' ')
+    return `guestfwd=tcp:${OUTWARD_ADDRESS}:${port}-cmd:${escapeValue(command)}`
+  })
+  return [
+    'user,id=net,restrict=on',
+    `hostfwd=tcp:127.0.0.1:${inward.hostPort}-${GUEST_ADDRESS}:${inward.port}`,
+    ...forwards,
+  ].join(',')
+}
+
+/** A comma ends a value of qemu's options, two are one. */
+function escapeValue(value: string): string {
+  return value.replaceAll(',', ',,')
+}
+
+/** As a shell reads it, which is how qemu's network library splits a command. */
+function quoteWord(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`
+}
+
+/** Most lines of a machine's output that are kept: its last ones. */
+export const CONSOLE_LINES_MAX = 4_000
+
+/** Characters that are kept of one line. */
+export const CONSOLE_LINE_LENGTH_MAX = 16_384
+
+/** A line that a machine wrote, without its end, and when: milliseconds of the caller's clock. */
+type ConsoleLine = { readonly text: string; readonly atMs: number }
+
+/** What a machine writes, as it comes. All of it is the guest's: attacker-controlled text. */
+export class MachineConsole {
+  readonly #now: () => number
+  readonly #decoder = new TextDecoder()
+  readonly #watchers = new Set<() => void>()
+  #lines: ConsoleLine[] = []
+  #rest = ''
+  #hasEnded = false
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  add(bytes: Uint8Array): void {
+    const pieces = (this.#rest + this.#decoder.decode(bytes, { stream: true })).split(/\r*\n/)
+    this.#rest = (pieces.pop() ?? '').slice(0, CONSOLE_LINE_LENGTH_MAX)
+    const atMs = this.#now()
+    this.#lines.push(...pieces.map((text) => ({ text: text.slice(0, CONSOLE_LINE_LENGTH_MAX), atMs })))
+    this.#lines = this.#lines.slice(-CONSOLE_LINES_MAX)
+    this.#tellWatchers()
+  }
+
+  /** No more bytes will come. */
+  end(): void {
+    this.#hasEnded = true
+    this.#tellWatchers()
+  }
+
+  text(): string {
+    return [...this.#lines.map(({ text }) => text), this.#rest].join('\n')
+  }
+
+  /** Gives the first line that `matches`, of those kept and those to come; null when the output or `timeoutMs` ends before. */
+  async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
+    const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()
+    const look = () => {
+      const found = this.#lines.find(({ text }) => matches(text))
+      if (found !== undefined || this.#hasEnded) resolve(found ?? null)
+    }
+    const timer = setTimeout(() => resolve(null), timeoutMs)
+    this.#watchers.add(look)
+    try {
+      look()
+      return await promise
+    } finally {
+      this.#watchers.delete(look)
+      clearTimeout(timer)
+    }
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of [...this.#watchers]) watcher()
+  }
+}
+
+/** How long a kernel may take to say its first word with KVM, milliseconds; it takes under one second where KVM works. */
+const KVM_PROBE_MS = 4_000
+
+/**
+ * Gives `kvm` where this kernel starts with it, else `tcg`. That /dev/kvm can be opened says too little: there are machines
+ * where it can, and nothing ever runs.
+ */
+export async function chooseAccelerator(kernelPath: string): Promise<Accelerator> {
+  const isOpen = await access('/dev/kvm', constants.R_OK | constants.W_OK).then(
+    () => true,
+    () => false,
+  )
+  return isOpen && (await startsWithKvm(kernelPath)) ? 'kvm' : 'tcg'
+}
+
+async function startsWithKvm(kernelPath: string): Promise<boolean> {
+  const output = new MachineConsole(() => performance.now())
+  const words = [
+    ...['-accel', 'kvm', '-cpu', 'host', '-machine', 'pc', '-m', '512', '-nodefaults', '-no-user-config'],
+    ...['-display', 'none', '-monitor', 'none', '-serial', 'stdio', '-no-reboot'],
+    ...['-kernel', kernelPath, '-append', 'console=ttyS0 earlyprintk=ttyS0 panic=-1'],
+  ]
+  const program = await startGuarded([QEMU, ...words], (bytes) => output.add(bytes))
+  void program.exited.then(() => output.end())
+  const line = await output.find((text) => text.includes('Linux version '), KVM_PROBE_MS)
+  await program.stop()
+  return line !== null
 }

@@ -7,8 +7,7 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { BuildError } from '../build-error.ts'
 import { BootError } from './boot-error.ts'
-import { QEMU } from './machine.ts'
-import type { Accelerator } from './machine-arguments.ts'
+import { type Accelerator, QEMU } from './machine.ts'
 import { type BootStage, type FirstCompletion, startStage, verifyFirstCompletion } from './run-boot.ts'
 
 /** `npm run image:boot`: README.md of this folder. Exit codes: 0 for a verified completion, 1 for none, 2 for usage. */

@@ -1,21 +1,27 @@
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import type { EifMeasurements } from '../../../attestation/eif/measure-eif.ts'
 import type { BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { parseRoots } from '../../../attestation/nitro/policy.ts'
+import type { Release } from '../../../attestation/release/release.ts'
 import { buildImage } from '../build-image.ts'
-import type { BuiltImage } from '../built-image.ts'
+import type { BuiltImage } from '../report.ts'
 import { type BootedEnclave, bootEnclave } from './boot-enclave.ts'
 import { BootError } from './boot-error.ts'
-import { expectImage } from './expected-policy.ts'
 import {
   type ChainFacts,
   type GatewayFacts,
   startChain,
   startGateway,
   startProvider,
-} from './gateway-side.ts'
-import type { Accelerator } from './machine-arguments.ts'
-import { completeChat, fetchEvidence } from './verified-call.ts'
+} from './host-programs.ts'
+import type { Accelerator } from './machine.ts'
 
 /** Everything around a booted image, running. */
 export type BootStage = {
@@ -105,3 +111,73 @@ const NOTHING_OF_THE_OPERATORS = {
   nsmModuleFile: null,
   signing: null,
 } as const
+
+/** How long one answer of the gateway may take, milliseconds. An emulated enclave takes a second for its first completion. */
+const CALL_TIMEOUT_MS = 60_000
+
+/** How long an anchor may take to be in a block, with its proofs, milliseconds. */
+const EVIDENCE_TIMEOUT_MS = 30_000
+
+/** Asks for one verified chat completion, and gives its hash. Rejects with BootError `call_failed`. */
+export async function completeChat(gateway: GatewayFacts, prompt: string): Promise<string> {
+  const answer = await fetchJson(gateway, '/v1/verified/chat/completions', {
+    model: 'demo/echo',
+    messages: [{ role: 'user', content: prompt }],
+  })
+  const hash = memberOf(answer, 'hash')
+  if (typeof hash !== 'string') throw new BootError('call_failed', 'expected a completion with its hash')
+  return hash
+}
+
+/** Gives the evidence bundle of a completion once its anchor is in a block. Rejects with BootError `call_failed` or `timeout`. */
+async function fetchEvidence(gateway: GatewayFacts, hash: string): Promise<JsonObject> {
+  const until = performance.now() + EVIDENCE_TIMEOUT_MS
+  for (;;) {
+    const bundle = await fetchJson(gateway, `/v1/verified/chat/completions/${hash}/evidence`)
+    if (memberOf(bundle, 'block') !== null) return bundle
+    if (performance.now() > until)
+      throw new BootError('timeout', `expected the anchor in a block within ${EVIDENCE_TIMEOUT_MS} ms`)
+    await sleep(EVIDENCE_POLL_MS)
+  }
+}
+
+const EVIDENCE_POLL_MS = 100
+const ANSWER_LENGTH_SHOWN = 500
+
+async function fetchJson(
+  { url, apiKey }: GatewayFacts,
+  path: string,
+  body?: JsonObject,
+): Promise<JsonObject> {
+  const response = await fetch(url + path, {
+    headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+    ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+  })
+  const bytes = new Uint8Array(await response.arrayBuffer())
+  const value = response.ok ? parseExactJson(bytes) : null
+  if (value !== null && isJsonObject(value)) return value
+  const said = Buffer.from(bytes).toString('utf8').slice(0, ANSWER_LENGTH_SHOWN)
+  throw new BootError('call_failed', `${path}: expected an object, got ${response.status}: ${said}`)
+}
+
+/**
+ * Gives what a relying party demands of an enclave that runs this development image: its measurements, the boot configuration
+ * that its release names, and the root of its software NSM. Nothing is taken from the enclave or the gateway. Rejects with
+ * BootError `not_verified` for a release without a boot configuration.
+ */
+export async function expectImage(image: {
+  readonly measurements: Pick<EifMeasurements, 'pcr0' | 'pcr1' | 'pcr2'>
+  readonly release: Pick<Release, 'configuration'>
+  readonly rootFile: string
+}): Promise<BundlePolicy> {
+  const { measurements, release, rootFile } = image
+  const { pcr0, pcr1, pcr2 } = measurements
+  if (release.configuration === undefined)
+    throw new BootError('not_verified', 'the release names no boot configuration')
+  return {
+    measurements: [new Map([pcr0, pcr1, pcr2].entries())],
+    configurations: [decodeHex(release.configuration)],
+    roots: parseRoots(await readFile(rootFile)),
+  }
+}

@@ -1,6 +1,6 @@
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-call.ts'
+import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-transaction.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
 import { isoOf } from '../printable.ts'

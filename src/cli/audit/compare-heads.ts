@@ -2,7 +2,7 @@ import { encodeHex, equalBytes, HASH_BYTES } from '../../../attestation/bytes.ts
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
-import { recoverPoint } from '../../verified/check-batch.ts'
+import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import type { LogContext } from './audit-context.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedHead, ServedLog } from './gateway.ts'

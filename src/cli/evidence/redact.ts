@@ -1,11 +1,11 @@
 import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import {
+  type EvidenceBundle,
   type RedactablePart,
   redactBundle,
   redactedParts,
-} from '../../../attestation/evidence/redact-bundle.ts'
+} from '../../../attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'

@@ -6,7 +6,7 @@ import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bu
 import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
-import { nameRelease, releaseName } from '../../../attestation/release/accepted-releases.ts'
+import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'

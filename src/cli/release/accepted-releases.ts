@@ -1,7 +1,6 @@
 import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
-import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { entryOf, nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'

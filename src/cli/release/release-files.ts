@@ -4,7 +4,6 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
-import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
 import {
   parseRelease,
   parseSignedRelease,
@@ -13,14 +12,19 @@ import {
   type Release,
   type SignedRelease,
 } from '../../../attestation/release/release.ts'
-import { parseReleaseKey, RELEASE_KEY_BYTES, releaseKeyOf } from '../../../attestation/release/release-key.ts'
 import {
+  nameRelease,
   parseReleaseList,
   parseSignedReleaseList,
   RELEASES_FORMAT,
   type ReleaseList,
   type SignedReleaseList,
 } from '../../../attestation/release/release-list.ts'
+import {
+  parseReleaseKey,
+  RELEASE_KEY_BYTES,
+  releaseKeyOf,
+} from '../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readSource, writeFileWhole } from '../files.ts'

@@ -1,15 +1,19 @@
 import { access } from 'node:fs/promises'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { nameRelease } from '../../../attestation/release/accepted-releases.ts'
-import { formatTime, millisecondsOf, timeOf } from '../../../attestation/release/release-forms.ts'
-import { releaseKeyOf } from '../../../attestation/release/release-key.ts'
 import {
   entryOf,
+  nameRelease,
   parseReleaseList,
   type ReleaseEntry,
   type ReleaseList,
 } from '../../../attestation/release/release-list.ts'
-import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
+import {
+  formatTime,
+  millisecondsOf,
+  type ReleaseTrust,
+  releaseKeyOf,
+  timeOf,
+} from '../../../attestation/release/release-signatures.ts'
 import {
   signReleaseList,
   verifyRelease,

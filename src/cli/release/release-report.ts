@@ -1,11 +1,10 @@
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { acceptedMeasurements } from '../../../attestation/release/accepted-releases.ts'
 import type { Release } from '../../../attestation/release/release.ts'
-import { formatTime } from '../../../attestation/release/release-forms.ts'
-import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { acceptedMeasurements, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import {
+  formatTime,
   type ReleaseSignature,
   type ReleaseTrust,
   signedBytes,

@@ -31,7 +31,7 @@ export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf
 
 export type CertificateRole = (typeof CERTIFICATE_ROLES)[number]
 
-export type CertificateProfile = {
+type CertificateProfile = {
   /** From issue to notAfter, seconds. */
   readonly lifeSeconds: number
   /** From notBefore to issue, seconds: a verifier's clock may be this much behind ours. */
@@ -129,7 +129,7 @@ export type Issuer = {
   readonly privateKey: KeyObject
 }
 
-export type CertificateRequest = {
+type CertificateRequest = {
   readonly profile: CertificateProfile
   /** DER Name. */
   readonly subject: Uint8Array

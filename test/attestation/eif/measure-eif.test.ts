@@ -4,8 +4,7 @@ import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { measureEif } from '../../../attestation/eif/measure-eif.ts'
-import type { EifReport } from '../../../attestation/eif/report.ts'
+import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
 import {
   APPLICATION,
   ascii,

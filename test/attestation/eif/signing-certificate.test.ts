@@ -1,7 +1,10 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { parseImageSignature, verifyImageSignature } from '../../../attestation/eif/signature.ts'
-import { parseSigningCertificate } from '../../../attestation/eif/signing-certificate.ts'
+import {
+  parseImageSignature,
+  parseSigningCertificate,
+  verifyImageSignature,
+} from '../../../attestation/eif/signature.ts'
 import { CERTIFICATE_PROFILES, encodeName, issueCertificate } from '../../../src/local/nsm/certificate.ts'
 import { ascii, encodePem, encodeSignatureSection, makeSigner, signRegister } from './image-builder.ts'
 

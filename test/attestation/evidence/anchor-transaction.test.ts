@@ -3,9 +3,9 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { encodeAnchorCall } from '../../../attestation/evidence/anchor-call.ts'
 import {
   decodeAnchorTransaction,
+  encodeAnchorCall,
   TRANSACTION_BYTES_MAX,
 } from '../../../attestation/evidence/anchor-transaction.ts'
 import { decodeRlp, encodeRlp as encodeItems, type RlpItem } from '../../../attestation/evidence/rlp.ts'

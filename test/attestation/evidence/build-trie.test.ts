@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { buildTrieProof } from '../../../attestation/evidence/build-trie.ts'
+import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
 import { proveByReference } from './reference-trie.ts'
 import { BLOCKS } from './vectors.ts'
 

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import {
+  type EvidenceBundle,
+  parseEvidenceBundle,
+  redactBundle,
+  redactedParts,
+} from '../../../attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
-import { redactBundle, redactedParts } from '../../../attestation/evidence/redact-bundle.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { removeAt, replaceAt, valueAt } from '../mutate-json.ts'

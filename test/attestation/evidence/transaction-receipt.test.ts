@@ -5,7 +5,7 @@ import {
   decodeTransactionReceipt,
   hasAnchoredEvent,
   TRANSACTION_RECEIPT_BYTES_MAX,
-} from '../../../attestation/evidence/transaction-receipt.ts'
+} from '../../../attestation/evidence/block.ts'
 import { CONTRACT as AFFIDAVIT } from '../../support/affidavit-contract.ts'
 import { BLOCKS } from './vectors.ts'
 

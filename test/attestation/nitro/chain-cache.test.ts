@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createChainCache, type LinkedChain } from '../../../attestation/nitro/chain-cache.ts'
+import { createChainCache, type LinkedChain } from '../../../attestation/nitro/chain.ts'
 import { importPoint } from '../../../attestation/nitro/p384.ts'
 import { publicKeyInfo } from '../../support/nitro-builder/certificate-builder.ts'
 import { keyAt } from '../../support/nitro-builder/development-pki.ts'

@@ -6,8 +6,8 @@ import {
   type AttestationPolicy,
   type MeasurementSet,
   PolicyError,
+  parseRoots,
 } from '../../../attestation/nitro/policy.ts'
-import { parseRoots } from '../../../attestation/nitro/roots.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,

@@ -9,7 +9,7 @@ import {
   releaseKeyOf,
   signBytes,
   verifyBytes,
-} from '../../../attestation/release/release-key.ts'
+} from '../../../attestation/release/release-signatures.ts'
 import { faultOf } from './release-vectors.ts'
 
 /** RFC 8032 section 7.1, TEST 1 to 3: secret, public, message, signature. */

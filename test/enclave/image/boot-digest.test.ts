@@ -5,11 +5,9 @@ import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import { bootConfiguration } from '../../../enclave/boot-configuration.ts'
-import { readConfig } from '../../../enclave/config.ts'
-import { digestSettings } from '../../../enclave/image/boot-digest.ts'
+import { bootConfiguration, readConfig } from '../../../enclave/config.ts'
 import { BuildError } from '../../../enclave/image/build-error.ts'
-import { type ImageSettings, writeSettings } from '../../../enclave/image/settings-files.ts'
+import { digestSettings, type ImageSettings, writeSettings } from '../../../enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'boot-digest-'))

@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { BuiltImage } from '../../../enclave/image/built-image.ts'
-import { formatReport, IMAGE_BYTES_AIM, listWarnings } from '../../../enclave/image/report.ts'
+import {
+  type BuiltImage,
+  formatReport,
+  IMAGE_BYTES_AIM,
+  listWarnings,
+} from '../../../enclave/image/report.ts'
 
 const OPTIONS = { isDevelopment: false, kernel: null, nsmModuleFile: 'nsm.ko' }
 const image = (eifBytes: number): BuiltImage => ({

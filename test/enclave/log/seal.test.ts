@@ -10,8 +10,10 @@ import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/se
 import { Space } from '../../../enclave/log/space.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
+const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'
 const finished: FinishedCompletion = {
-  canonicalRequest: '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}',
+  canonicalRequest,
+  requestDigest: createHash('sha256').update(canonicalRequest).digest(),
   response: { id: 'x', model: 'made', choices: [], hash: 'forged', log: 'forged', note: '\u0000😀' },
   streamHash: hex('stream'),
   attempt: 3,

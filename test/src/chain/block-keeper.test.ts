@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { decodeBlockHeader } from '../../../attestation/evidence/block-header.ts'
-import { verifyTrieProof } from '../../../attestation/evidence/trie-proof.ts'
+import { decodeBlockHeader } from '../../../attestation/evidence/block.ts'
+import { verifyTrieProof } from '../../../attestation/evidence/trie.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from '../../../src/chain/anchor-blocks-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import {

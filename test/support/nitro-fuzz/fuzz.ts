@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/roots.ts'
+import { type AttestationPolicy, AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,

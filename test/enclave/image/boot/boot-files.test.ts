@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
 import { EifError } from '../../../../attestation/eif/eif-error.ts'
-import { openBootFiles } from '../../../../enclave/image/boot/boot-files.ts'
-import { sealImage } from '../../../../enclave/image/seal-image.ts'
+import { openBootFiles } from '../../../../enclave/image/boot/boot-enclave.ts'
+import { sealImage } from '../../../../enclave/image/eif.ts'
 
 let folder: string
 beforeAll(async () => {

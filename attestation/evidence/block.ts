@@ -1,0 +1,156 @@
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import type { TreeHead } from '../tree-head.ts'
+import { encodeUintWord } from './anchor-transaction.ts'
+import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
+
+/** Bytes of a header. Ethereum's have about 600; some chains put lists of validators into extraData. */
+export const HEADER_BYTES_MAX = 16_384
+
+/** What of a block's header an anchor needs. */
+export type BlockHeader = {
+  /** Keccak-256 of the header: 0x, lower case. The one value to look up on the chain. */
+  readonly hash: string
+  readonly number: number
+  /** Unix seconds, by the block's producer. */
+  readonly timestamp: number
+  readonly transactionsRoot: Uint8Array
+  readonly receiptsRoot: Uint8Array
+}
+
+/**
+ * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section 4.4): the 15 fields
+ * that every header has, in their forms, then any number of byte strings, which later forks added (base fee,
+ * withdrawals root, …) and which are hashed but not looked at. Throws FormatError `invalid_block_header` and
+ * `invalid_rlp`.
+ *
+ * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with the chain's.
+ */
+export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
+  if (bytes.length > HEADER_BYTES_MAX)
+    throw invalid(`expected a header of at most ${HEADER_BYTES_MAX} bytes, got ${bytes.length}`)
+  const fields = rlpList(decodeRlp(bytes), 'a block header')
+  if (fields.length < FIELDS.length)
+    throw invalid(`expected a header of at least ${FIELDS.length} fields, got ${fields.length}`)
+  for (const [at, field] of fields.entries()) {
+    const { name, form } = FIELDS[at] ?? LATER_FIELD
+    if (form === 'number') rlpUint256(field, `the header's ${name}`)
+    else rlpBytes(field, `the header's ${name}`, form === 'bytes' ? undefined : form)
+  }
+  return {
+    hash: `0x${encodeHex(keccak_256(bytes))}`,
+    transactionsRoot: rlpBytes(fields[4], 'transactionsRoot', HASH_BYTES),
+    receiptsRoot: rlpBytes(fields[5], 'receiptsRoot', HASH_BYTES),
+    number: rlpNumber(fields[8], "the header's number"),
+    timestamp: rlpNumber(fields[11], "the header's timestamp"),
+  }
+}
+
+/** A number of bytes, a number without leading zeros, or a byte string of any length. */
+type FieldForm = number | 'number' | 'bytes'
+
+const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
+  name: 'later fields',
+  form: 'bytes',
+}
+
+/** Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version); EIP-1559 and later append. */
+const FIELDS: readonly { readonly name: string; readonly form: FieldForm }[] = [
+  { name: 'parentHash', form: 32 },
+  { name: 'ommersHash', form: 32 },
+  { name: 'beneficiary', form: 20 },
+  { name: 'stateRoot', form: 32 },
+  { name: 'transactionsRoot', form: 32 },
+  { name: 'receiptsRoot', form: 32 },
+  { name: 'logsBloom', form: 256 },
+  { name: 'difficulty', form: 'number' },
+  { name: 'number', form: 'number' },
+  { name: 'gasLimit', form: 'number' },
+  { name: 'gasUsed', form: 'number' },
+  { name: 'timestamp', form: 'number' },
+  { name: 'extraData', form: 'bytes' },
+  { name: 'mixHash', form: 32 },
+  { name: 'nonce', form: 8 },
+]
+
+function invalid(message: string): FormatError {
+  return new FormatError('invalid_block_header', message)
+}
+
+/** Bytes of a transaction's receipt in a bundle. One of an anchor has about 450. */
+export const TRANSACTION_RECEIPT_BYTES_MAX = 16_384
+
+/** What the chain says of a transaction that it executed. */
+type TransactionReceipt = {
+  readonly hasSucceeded: boolean
+  readonly events: readonly TransactionEvent[]
+}
+
+/** One entry of a receipt's log. `address` is the contract's: 0x, lower case; topics are 32 bytes each. */
+type TransactionEvent = {
+  readonly address: string
+  readonly topics: readonly Uint8Array[]
+  readonly data: Uint8Array
+}
+
+/**
+ * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of status, cumulative
+ * gas, bloom and events (EIP-2718, EIP-658). Throws FormatError `invalid_transaction_receipt` and `invalid_rlp`.
+ *
+ * Does NOT prove that any chain gave it: see verifyTrieProof.
+ */
+export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt {
+  if (bytes.length > TRANSACTION_RECEIPT_BYTES_MAX)
+    throw invalidReceipt(`expected at most ${TRANSACTION_RECEIPT_BYTES_MAX} bytes, got ${bytes.length}`)
+  if (bytes[0] !== EIP1559_TYPE)
+    throw invalidReceipt('expected the receipt of an EIP-1559 transaction (type 2)')
+  const fields = rlpList(decodeRlp(bytes.subarray(1)), "the transaction's receipt")
+  if (fields.length !== 4) throw invalidReceipt(`expected 4 fields, got ${fields.length}`)
+  const [status, cumulativeGas, bloom, events] = fields
+  const statusCode = rlpNumber(status, 'status')
+  if (statusCode > 1) throw invalidReceipt('expected a status of 0 or 1')
+  rlpUint256(cumulativeGas, 'cumulative gas')
+  rlpBytes(bloom, 'bloom', BLOOM_BYTES)
+  return { hasSucceeded: statusCode === 1, events: rlpList(events, 'events').map(eventOf) }
+}
+
+/** Whether the contract at `contract` (0x, lower case) says in this receipt that it took `notary`'s head. */
+export function hasAnchoredEvent(
+  receipt: TransactionReceipt,
+  anchored: { readonly contract: string; readonly notary: string; readonly head: TreeHead },
+): boolean {
+  const { contract, notary, head } = anchored
+  const expected = concatBytes(
+    ANCHORED_TOPIC,
+    new Uint8Array(HASH_BYTES - ADDRESS_BYTES),
+    decodeHex(notary),
+    encodeUintWord(head.size),
+    head.root,
+  )
+  return receipt.events.some(
+    ({ address, topics, data }) =>
+      address === contract && topics.length === 3 && equalBytes(concatBytes(...topics, data), expected),
+  )
+}
+
+const EIP1559_TYPE = 2
+const ADDRESS_BYTES = 20
+const BLOOM_BYTES = 256
+/** The event's first topic: the hash of its signature; src/chain/contract/Affidavit.sol. */
+const ANCHORED_TOPIC = keccak_256(encodeUtf8('Anchored(address,uint64,bytes32)'))
+
+function eventOf(item: RlpItem): TransactionEvent {
+  const fields = rlpList(item, 'an event')
+  if (fields.length !== 3) throw invalidReceipt(`expected 3 fields of an event, got ${fields.length}`)
+  const [address, topics, data] = fields
+  return {
+    address: `0x${encodeHex(rlpBytes(address, "an event's address", ADDRESS_BYTES))}`,
+    topics: rlpList(topics, "an event's topics").map((topic) => rlpBytes(topic, 'a topic', HASH_BYTES)),
+    data: rlpBytes(data, "an event's data"),
+  }
+}
+
+function invalidReceipt(message: string): FormatError {
+  return new FormatError('invalid_transaction_receipt', `receipt: ${message}`)
+}
