@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { checkImports, listImports } from './import-rules.ts'
+import { checkImports, findCircle, listImports, ROOMS, roomOf, targetOf } from './import-rules.ts'
 
 const root = join(import.meta.dirname, '../..')
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
@@ -58,6 +58,40 @@ describe('import directions', () => {
   })
 })
 
+describe('circles', () => {
+  it('there are none: no file imports itself by way of others', () => {
+    const imports = new Map(
+      sources.map((file) => [file, listImports(file, read(file)).flatMap((entry) => targetOf(file, entry))]),
+    )
+    expect(findCircle(imports)).toEqual([])
+    expect(findCircle(new Map(Object.entries({ a: ['b'], b: ['c'], c: ['b'] })))).toEqual(['b', 'c'])
+  })
+})
+
+describe('the rooms', () => {
+  const map = read('src/README.md')
+  const drawn = [...map.matchAll(/^ {4}[├└]─ (\S+)\/ /gm)].map(([, room]) => `src/${room}`)
+
+  it('are in the picture of src/README.md, those above before those below', () => {
+    const rooms = ROOMS.filter((room) => room.startsWith('src/'))
+    expect(drawn).toEqual(rooms.toReversed())
+  })
+
+  it('are the folders there are, and at most twenty', () => {
+    const folders = new Set(sources.map(roomOf))
+    expect(ROOMS.filter((room) => !folders.has(room))).toEqual([])
+    const inSrc = sources.flatMap((file) => file.match(/^src\/[^/]+(?=\/)/)?.[0] ?? [])
+    expect([...new Set(inSrc)].sort()).toEqual(drawn.toSorted())
+    // What is in a folder of the enclave belongs to the room `enclave`.
+    expect(new Set(ROOMS.map((room) => room.replace(/^enclave\/.*/, 'enclave'))).size).toBeLessThanOrEqual(20)
+  })
+
+  it('names the files of a verified call that there are', () => {
+    const named = [...map.matchAll(/`((?:src|enclave|attestation)\/[\w./-]+\.ts)`/g)].map(([, file]) => file)
+    expect(named.filter((file) => !files.includes(file ?? ''))).toEqual([])
+  })
+})
+
 describe('house rules', () => {
   it('reads process.env in config files alone', () => {
     const readers = sources.filter(
@@ -68,6 +102,16 @@ describe('house rules', () => {
 
   it('keeps every source file one concept, which 400 lines are enough for', () => {
     expect(sources.filter((file) => read(file).split('\n').length > 400)).toEqual([])
+  })
+
+  it('has no comment over 100 columns', () => {
+    const long = sources.flatMap((file) =>
+      read(file)
+        .split('\n')
+        .filter((line) => line.length > 100 && /^\s*(\/\/|\/?\*)/.test(line))
+        .map((line) => `${file}: ${line.trim()}`),
+    )
+    expect(long).toEqual([])
   })
 
   it('has no file that is a drawer for anything', () => {

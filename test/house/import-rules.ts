@@ -67,10 +67,32 @@ export function listImports(file: string, source: string): readonly Import[] {
 /** Gives every rule that the imports of one file (path from the repository's root) break. */
 export function checkImports(file: string, imports: readonly Import[]): readonly Violation[] {
   return imports.flatMap((entry) => {
-    const target = entry.specifier.startsWith('.') ? normalize(join(dirname(file), entry.specifier)) : null
+    const [target = null] = targetOf(file, entry)
     const rule = target === null ? brokenPackageRule(file, entry) : brokenRoomRule(file, target)
     return rule === null ? [] : [{ file, specifier: entry.specifier, rule }]
   })
+}
+
+/** The file that an import of `file` names, from the repository's root; none when it names a package. */
+export function targetOf(file: string, { specifier }: Import): readonly string[] {
+  return specifier.startsWith('.') ? [normalize(join(dirname(file), specifier))] : []
+}
+
+/** The files of one circle of imports, sorted; empty when there is none. */
+export function findCircle(imports: ReadonlyMap<string, readonly string[]>): readonly string[] {
+  const left = new Map(imports)
+  // What imports nothing that is left is in no circle.
+  for (let before = -1; before !== left.size; ) {
+    before = left.size
+    for (const [file, targets] of left) if (!targets.some((target) => left.has(target))) left.delete(file)
+  }
+  // Nor is what nothing that is left imports.
+  for (let before = -1; before !== left.size; ) {
+    before = left.size
+    const wanted = new Set([...left.values()].flat())
+    for (const file of left.keys()) if (!wanted.has(file)) left.delete(file)
+  }
+  return [...left.keys()].sort()
 }
 
 function brokenPackageRule(file: string, { specifier }: Import): string | null {
