@@ -1,5 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto'
-import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/authenticate.ts'
+import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
 
 /** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */

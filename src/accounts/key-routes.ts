@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
-import { DEFAULT_SCOPES, SCOPES } from '../api/authenticate.ts'
+import { DEFAULT_SCOPES, SCOPES } from '../api/context.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { boundedInteger, boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
 import type { ManagedKeys } from './managed-keys.ts'

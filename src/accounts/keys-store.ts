@@ -1,5 +1,5 @@
 import { type Selectable, sql } from 'kysely'
-import { isScope, type Scope } from '../api/authenticate.ts'
+import { isScope, type Scope } from '../api/context.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
 

@@ -1,4 +1,4 @@
-import type { Scope } from '../api/authenticate.ts'
+import type { Scope } from '../api/context.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
 import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
 

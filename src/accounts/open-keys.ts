@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { SCOPES } from '../api/authenticate.ts'
+import { SCOPES } from '../api/context.ts'
 import { type ApiKeys, createApiKeys } from './api-keys.ts'
 import type { KeysStore } from './keys-store.ts'
 

@@ -1,36 +1,5 @@
-import type { ApiMiddleware } from './context.ts'
+import type { ApiMiddleware, Caller, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
-
-/** What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all accounts. */
-export const SCOPES = ['inference', 'nodes', 'history:all', 'admin'] as const
-
-/**
- * - inference: completions and all else that models do, the account's history and its limits
- * - nodes: registering, running and inspecting nodes
- * - history:all: everybody's completions, also where `HISTORY_ALL` is false
- * - admin: the keys of every account
- */
-export type Scope = (typeof SCOPES)[number]
-
-/** Scopes of a key for which none were asked: what a customer needs. */
-export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes']
-
-/** Whether text is the name of a scope. */
-export function isScope(text: string): text is Scope {
-  return SCOPES.some((scope) => scope === text)
-}
-
-/** Who a valid API key belongs to. */
-export type Caller = {
-  readonly accountId: string
-  /** Public id of the key; fit for logs. */
-  readonly keyId: string
-  readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default one. */
-  readonly tier: string | null
-  /** When the key ends, Unix seconds; null for never. */
-  readonly expiresAt: number | null
-}
 
 /** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }

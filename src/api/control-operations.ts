@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { SCOPES } from './authenticate.ts'
+import { SCOPES } from './context.ts'
 
 /** Longest name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100

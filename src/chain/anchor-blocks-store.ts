@@ -3,7 +3,20 @@ import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
-import type { BlockProof } from './block-proofs.ts'
+
+/** That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence, Format). */
+export type BlockProof = {
+  readonly number: number
+  /** 0x, lower case. */
+  readonly hash: string
+  /** RLP. */
+  readonly header: Uint8Array
+  readonly transactionIndex: number
+  /** Nodes of the transactions trie, root to leaf. */
+  readonly transactionProof: readonly Uint8Array[]
+  /** Nodes of the receipts trie, root to leaf. */
+  readonly receiptProof: readonly Uint8Array[]
+}
 
 /** A block by its number and hash (0x, lower case). */
 export type BlockPlace = { readonly number: number; readonly hash: string }

@@ -3,7 +3,7 @@ import { equalBytes } from '../../attestation/bytes.ts'
 import { decodeBlockHeader } from '../../attestation/evidence/block.ts'
 import { buildTrieProof } from '../../attestation/evidence/trie.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
-import type { AnchorBlocksStore, AnchorProof } from './anchor-blocks-store.ts'
+import type { AnchorBlocksStore, AnchorProof, BlockProof } from './anchor-blocks-store.ts'
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
 /** Blocks that wait to be read, or are; one at a time is, since each is some megabytes for us and for the endpoint. */
@@ -66,20 +66,6 @@ export function createBlockProofs(options: {
       await queue.idle()
     },
   }
-}
-
-/** That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence, Format). */
-export type BlockProof = {
-  readonly number: number
-  /** 0x, lower case. */
-  readonly hash: string
-  /** RLP. */
-  readonly header: Uint8Array
-  readonly transactionIndex: number
-  /** Nodes of the transactions trie, root to leaf. */
-  readonly transactionProof: readonly Uint8Array[]
-  /** Nodes of the receipts trie, root to leaf. */
-  readonly receiptProof: readonly Uint8Array[]
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Caller } from '../api/authenticate.ts'
+import type { Caller } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import type { NodeLimits } from './limits.ts'
 import type { NodeRecords } from './node-records.ts'

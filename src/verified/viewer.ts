@@ -1,4 +1,4 @@
-import type { Caller } from '../api/authenticate.ts'
+import type { Caller } from '../api/context.ts'
 import type { RecordScope } from './records-store.ts'
 
 /** Who asks for records. */

@@ -8,7 +8,7 @@ import {
   KEYS_PER_ACCOUNT_MAX,
 } from '../../../src/accounts/api-keys.ts'
 import type { Account, KeysStore, StoredKey } from '../../../src/accounts/keys-store.ts'
-import { SCOPES } from '../../../src/api/authenticate.ts'
+import { SCOPES } from '../../../src/api/context.ts'
 
 const UNUSED = { revokedAt: null, lastUsedAt: null, tier: null }
 

@@ -3,8 +3,12 @@ import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createFileStore, SWEEP_INTERVAL_MS } from '../../../src/images/file-store.ts'
-import { type KeptImage, StoreFullError } from '../../../src/images/file-store.ts'
+import {
+  createFileStore,
+  type KeptImage,
+  StoreFullError,
+  SWEEP_INTERVAL_MS,
+} from '../../../src/images/file-store.ts'
 
 const TTL_MS = 60_000
 const BYTES_MAX = 1000

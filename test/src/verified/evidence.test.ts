@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { AnchorEvidence } from '../../../src/chain/anchor-blocks-store.ts'
-import type { BlockProof, BlockProofs } from '../../../src/chain/block-proofs.ts'
+import type { AnchorEvidence, BlockProof } from '../../../src/chain/anchor-blocks-store.ts'
+import type { BlockProofs } from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable } from '../../../src/chain/read-block.ts'
 import { RpcError } from '../../../src/chain/rpc.ts'
 import { createEvidence, UNREADABLE_MS } from '../../../src/verified/evidence.ts'
