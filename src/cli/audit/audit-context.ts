@@ -2,14 +2,12 @@ import { createHash } from 'node:crypto'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import type { LogReport } from './audit-log.ts'
 import type { ChainSource } from './chain.ts'
-import type { HeadIndex } from './compare-heads.ts'
-import type { NamedHeads } from './documents.ts'
-import type { Ledger } from './findings.ts'
+import type { AuditCheck, Finding, Ledger } from './findings.ts'
 import type { Gateway, ServedLog } from './gateway.ts'
-import type { Payers } from './relayers.ts'
-import type { Random, Samples } from './tree.ts'
+import type { HeadIndex, NamedHeads, SignedHead } from './known-heads.ts'
+import type { Payers } from './payers.ts'
+import type { Random, Samples } from './samples.ts'
 
 /** What an auditor looks at, and what they expect to find. */
 export type AuditScope = {
@@ -53,6 +51,23 @@ export type LogContext = AuditTools & {
   readonly samples: Samples
 }
 
+/** What became of the audit of one log. */
+export type LogReport = {
+  readonly notary: string
+  /** Leaves that the log had when the audit began. */
+  readonly size: number
+  /** Leaves that this run went on from, and those that it reached. */
+  readonly startSize: number
+  readonly endSize: number
+  readonly headCount: number
+  /** The newest head that the leaves were compared with. */
+  readonly matched: SignedHead | null
+  /** It came to its end; otherwise nothing counts as passed. */
+  readonly isComplete: boolean
+  readonly checks: readonly AuditCheck[]
+  readonly findings: readonly Finding[]
+}
+
 /** What the gateway as a whole is audited with, once all logs were. */
 export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
@@ -64,6 +79,14 @@ export type GatewayContext = AuditTools & {
   readonly newestBlock: number | null
   /** Only one log was asked for. */
   readonly isOneLog: boolean
+}
+
+/** What became of an audit. */
+export type AuditReport = {
+  readonly logs: readonly LogReport[]
+  /** Checks and findings of the gateway as a whole. */
+  readonly checks: readonly AuditCheck[]
+  readonly findings: readonly Finding[]
 }
 
 /**

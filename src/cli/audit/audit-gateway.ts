@@ -7,8 +7,8 @@ import type { BundleOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import type { AuditTools } from './audit-context.ts'
-import { type AuditScope, digestScope } from './audit-context.ts'
-import { auditLog, type LogReport } from './audit-log.ts'
+import { type AuditReport, type AuditScope, digestScope, type LogReport } from './audit-context.ts'
+import { auditLog } from './audit-log.ts'
 import {
   type AuditProgress,
   createAuditProgress,
@@ -18,13 +18,13 @@ import {
 } from './audit-report.ts'
 import { ChainFault, type ChainSource, openChainSource } from './chain.ts'
 import { describeHead } from './compare-heads.ts'
-import { collectNamedHeads } from './documents.ts'
-import { type AuditCheck, type Finding, type Ledger, openLedger } from './findings.ts'
+import { type Ledger, openLedger } from './findings.ts'
 import { type Gateway, openGateway, type ServedLog } from './gateway.ts'
 import { GatewayFault, openGatewayHttp } from './gateway-http.ts'
 import { auditContracts, auditEarlierLogs } from './hidden-logs.ts'
+import { collectNamedHeads } from './known-heads.ts'
+import { drawRandom } from './samples.ts'
 import { type AuditState, openAuditState, type SavedLog } from './saved-state.ts'
-import { drawRandom } from './tree.ts'
 
 /** What the options say, as commander gives it. */
 export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
@@ -129,14 +129,6 @@ async function openChain(
       throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
     throw fault
   }
-}
-
-/** What became of an audit. */
-export type AuditReport = {
-  readonly logs: readonly LogReport[]
-  /** Checks and findings of the gateway as a whole. */
-  readonly checks: readonly AuditCheck[]
-  readonly findings: readonly Finding[]
 }
 
 /**

@@ -1,19 +1,14 @@
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
 import { auditEvents, createAnchorAudit, REORGANISED_BLOCKS_MAX, refreshWaiting } from './anchors.ts'
-import type { AuditTools, LogContext } from './audit-context.ts'
+import type { AuditTools, LogContext, LogReport } from './audit-context.ts'
 import { ChainFault } from './chain.ts'
-import {
-  auditConstancy,
-  auditResumption,
-  createHeadJudge,
-  HeadIndex,
-  type SignedHead,
-} from './compare-heads.ts'
+import { auditConstancy, auditResumption, createHeadJudge } from './compare-heads.ts'
 import { auditBootStatement, createAttestationAudit } from './documents.ts'
-import { type AuditCheck, type Finding, openLedger } from './findings.ts'
+import { openLedger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
+import { HeadIndex, type SignedHead } from './known-heads.ts'
 import {
   auditClaims,
   auditConfigurationSource,
@@ -23,25 +18,9 @@ import {
 } from './log-claims.ts'
 import { openLeafReader, type WalkOutcome, walkLog } from './log-walk.ts'
 import { createRecordAudit, openRecordReader, type RecordAudit } from './records.ts'
+import { Samples } from './samples.ts'
 import type { SavedLog } from './saved-state.ts'
-import { auditProofs, Samples, TreeWalk } from './tree.ts'
-
-/** What became of the audit of one log. */
-export type LogReport = {
-  readonly notary: string
-  /** Leaves that the log had when the audit began. */
-  readonly size: number
-  /** Leaves that this run went on from, and those that it reached. */
-  readonly startSize: number
-  readonly endSize: number
-  readonly headCount: number
-  /** The newest head that the leaves were compared with. */
-  readonly matched: SignedHead | null
-  /** It came to its end; otherwise nothing counts as passed. */
-  readonly isComplete: boolean
-  readonly checks: readonly AuditCheck[]
-  readonly findings: readonly Finding[]
-}
+import { auditProofs, TreeWalk } from './tree.ts'
 
 /** What happens on the way. */
 type AuditEvents = {

@@ -1,7 +1,6 @@
 import { Presets, SingleBar } from 'cli-progress'
 import { formatChecks, hintAtRoot, printable } from '../printable.ts'
-import type { AuditReport } from './audit-gateway.ts'
-import type { LogReport } from './audit-log.ts'
+import type { AuditReport, LogReport } from './audit-context.ts'
 import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 
 /** Whether an audit came to its end, and nothing was found. */

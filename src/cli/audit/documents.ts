@@ -2,7 +2,6 @@ import { hash } from 'node:crypto'
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import { findExpectedCode } from '../../../attestation/evidence/document-checks.ts'
 import { type HeadAttestation, parseHeadAttestation } from '../../../attestation/evidence/head-attestation.ts'
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
@@ -255,33 +254,6 @@ function tryParse(json: Json): HeadAttestation | null {
   } catch (fault) {
     if (fault instanceof FormatError) return null
     throw fault
-  }
-}
-
-/** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
-const NAMED_HEADS_MAX = 100_000
-
-/** A head that an enclave was shown. `by`: notary of that enclave. */
-export type NamedHead = BootHead & { readonly by: string }
-
-/** Heads that enclaves were shown when they began, each once. */
-export type NamedHeads = ReturnType<typeof collectNamedHeads>
-
-/** Gives an empty collection. */
-export function collectNamedHeads() {
-  const heads = new Map<string, NamedHead>()
-  let isCut = false
-  return {
-    /** `by`: notary of the enclave that states it. */
-    add(head: BootHead, by: string): void {
-      const key = `${head.notary} ${head.size} ${head.root}`
-      if (heads.has(key)) return
-      if (heads.size < NAMED_HEADS_MAX) heads.set(key, { ...head, by })
-      else isCut = true
-    },
-    list: (): readonly NamedHead[] => [...heads.values()],
-    /** Whether there were more than NAMED_HEADS_MAX. */
-    isCut: (): boolean => isCut,
   }
 }
 

@@ -1,23 +1,11 @@
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import type { GatewayContext } from './audit-context.ts'
-import type { LogReport } from './audit-log.ts'
-import { type AnchorEvent, ChainFault, type ChainSource } from './chain.ts'
+import type { GatewayContext, LogReport } from './audit-context.ts'
+import { type AnchorEvent, ChainFault } from './chain.ts'
 import { isConsistent } from './compare-heads.ts'
-import type { NamedHead } from './documents.ts'
 import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
-import { auditRelayers } from './relayers.ts'
-
-/** What logs that are not listed are looked for with. */
-export type SearchContext = GatewayContext & {
-  readonly chain: ChainSource
-  /** The newest block when the audit began: what was sent later may be served later. */
-  readonly toBlock: number
-  /** Contracts of the listed logs. */
-  readonly contracts: ReadonlySet<string>
-  /** Notaries that were reported. */
-  readonly hidden: Set<string>
-}
+import type { NamedHead } from './known-heads.ts'
+import { auditRelayers, reportHidden, type SearchContext } from './relayers.ts'
 
 /**
  * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
@@ -99,22 +87,6 @@ async function judge(events: readonly AnchorEvent[], context: SearchContext): Pr
     if (sender !== null && payers.has(sender)) reportHidden(event, sender, context)
   }
   return events.map(({ notary }) => notary)
-}
-
-/**
- * Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen.
- */
-export function reportHidden(
-  anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
-  sender: string,
-  { ledger, hidden }: SearchContext,
-): void {
-  if (hidden.has(anchor.notary)) return
-  hidden.add(anchor.notary)
-  ledger.find('hidden_log', {
-    where: `block ${anchor.blockNumber}`,
-    message: `the gateway does not list the log of ${anchor.notary}, though its relayer ${sender} paid for a head of it: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
-  })
 }
 
 /**

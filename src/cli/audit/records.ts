@@ -16,6 +16,7 @@ import { nameRelease } from '../../../attestation/release/release-list.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
+import { readAhead } from '../../runtime/read-ahead.ts'
 import { isoOf } from '../printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
@@ -23,7 +24,6 @@ import { createDocumentJudge, type DocumentVerdict } from './documents.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
-import { readAhead } from './log-walk.ts'
 
 /** Checks the records of one log, one after the other. */
 export type RecordAudit = ReturnType<typeof createRecordAudit>

@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import { addressOf, recoverPublicKey } from '../../../attestation/account.ts'
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
@@ -6,9 +5,20 @@ import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { DEPLOYMENT } from '../../chain/contract/artifact.ts'
-import type { ChainAnchor } from './chain.ts'
+import type { GatewayContext } from './audit-context.ts'
+import type { AnchorEvent, ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
-import { reportHidden, type SearchContext } from './hidden-logs.ts'
+
+/** What logs that are not listed are looked for with. */
+export type SearchContext = GatewayContext & {
+  readonly chain: ChainSource
+  /** The newest block when the audit began: what was sent later may be served later. */
+  readonly toBlock: number
+  /** Contracts of the listed logs. */
+  readonly contracts: ReadonlySet<string>
+  /** Notaries that were reported. */
+  readonly hidden: Set<string>
+}
 
 /**
  * Most transactions of one relayer that are looked up. A relayer that only anchors has few others.
@@ -128,111 +138,17 @@ function attempt<Value>(run: () => Value): Value | null {
 }
 
 /**
- * The relayers of a gateway: who paid for the anchors that it serves, as the chain says, and with
- * which nonces. Of all logs that this audit came to, and those that it goes on from.
+ * Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen.
  */
-export type Payers = ReturnType<typeof openPayers>
-
-/** Gives payers that go on from those that were written; null: from a state that has none. */
-export function openPayers(written: WrittenPayers | null = {}) {
-  const nonces = new Map(
-    Object.entries(written ?? {}).map(([address, ranges]) => [
-      address,
-      new NonceSet(ranges.map(([start, end]) => ({ start, end }))),
-    ]),
-  )
-  return {
-    /** False when a run of an earlier version walked heads without noting who paid for them. */
-    isWhole: written !== null,
-    note({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
-      const known = nonces.get(address) ?? new NonceSet()
-      known.add(nonce)
-      nonces.set(address, known)
-    },
-    has: (address: string): boolean => nonces.has(address),
-    addresses: (): readonly string[] => [...nonces.keys()],
-    /** Nonces below `end` that no served anchor was sent with. */
-    gapsBelow: (address: string, end: number): readonly NonceRange[] =>
-      (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
-    /** The first nonce above all that were noted. */
-    endOf: (address: string): number => nonces.get(address)?.end ?? 0,
-    write: (): WrittenPayers =>
-      Object.fromEntries(
-        [...nonces].map(([address, set]) => [address, set.list().map(({ start, end }) => [start, end])]),
-      ),
-  }
-}
-
-const Nonce = z.int().min(0)
-
-/** Ranges of nonces (start, end) by address, as a state file has them. */
-export const WrittenPayersForm = z.record(
-  z.string().regex(/^0x[0-9a-f]{40}$/),
-  z
-    .array(z.tuple([Nonce, Nonce]))
-    .refine(
-      (ranges) => ranges.every(([start, end], at) => start < end && start > (ranges[at - 1]?.[1] ?? -1)),
-      'expected ranges of nonces, ascending and apart',
-    ),
-)
-
-/** Payers as a state file has them. */
-export type WrittenPayers = z.infer<typeof WrittenPayersForm>
-
-/** Nonces from `start` to before `end`. */
-type NonceRange = { readonly start: number; readonly end: number }
-
-/**
- * Nonces of one account, as ranges: a relayer that only anchors has one, however many anchors it
- * paid for.
- */
-export class NonceSet {
-  /** Ascending; between two of them at least one nonce is missing. */
-  private ranges: NonceRange[]
-
-  constructor(ranges: readonly NonceRange[] = []) {
-    this.ranges = [...ranges]
-  }
-
-  /** The first nonce above all that are in it. */
-  get end(): number {
-    return this.ranges.at(-1)?.end ?? 0
-  }
-
-  add(nonce: number): void {
-    const at = this.countBelow(nonce)
-    const before = this.ranges[at - 1]
-    if (before !== undefined && nonce < before.end) return
-    const after = this.ranges[at]
-    const joinsBefore = before?.end === nonce
-    const joinsAfter = after?.start === nonce + 1
-    const start = joinsBefore ? before.start : nonce
-    const end = joinsAfter ? after.end : nonce + 1
-    this.ranges.splice(at - (joinsBefore ? 1 : 0), Number(joinsBefore) + Number(joinsAfter), { start, end })
-  }
-
-  /** Nonces below `end` that are not in it, ascending. */
-  gapsBelow(end: number): readonly NonceRange[] {
-    const starts = [0, ...this.ranges.map((range) => range.end)]
-    const ends = [...this.ranges.map((range) => range.start), end]
-    return starts
-      .map((start, at) => ({ start, end: Math.min(ends[at] ?? end, end) }))
-      .filter((gap) => gap.start < gap.end)
-  }
-
-  list(): readonly NonceRange[] {
-    return this.ranges
-  }
-
-  /** How many ranges begin at or below the nonce. */
-  private countBelow(nonce: number): number {
-    let low = 0
-    let high = this.ranges.length
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2)
-      if ((this.ranges[middle]?.start ?? 0) <= nonce) low = middle + 1
-      else high = middle
-    }
-    return low
-  }
+export function reportHidden(
+  anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
+  sender: string,
+  { ledger, hidden }: SearchContext,
+): void {
+  if (hidden.has(anchor.notary)) return
+  hidden.add(anchor.notary)
+  ledger.find('hidden_log', {
+    where: `block ${anchor.blockNumber}`,
+    message: `the gateway does not list the log of ${anchor.notary}, though its relayer ${sender} paid for a head of it: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
+  })
 }

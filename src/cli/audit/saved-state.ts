@@ -6,11 +6,11 @@ import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edg
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
-import type { SignedHead } from './compare-heads.ts'
 import { FINDING_KINDS, type Finding, type FindingCode } from './findings.ts'
 import type { ServedHead } from './gateway.ts'
+import type { SignedHead } from './known-heads.ts'
+import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 import type { TimeBracket } from './records.ts'
-import { openPayers, type WrittenPayers, WrittenPayersForm } from './relayers.ts'
 
 /** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { open, stat } from 'node:fs/promises'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
+import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
 import {
@@ -23,13 +23,15 @@ import {
 import {
   parseReleaseKey,
   RELEASE_KEY_BYTES,
+  type ReleaseSignature,
   releaseKeyOf,
+  signedBytes,
+  verifySignatures,
 } from '../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readSource, writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
-import { checkSignaturesHold } from './release-report.ts'
 
 /** What the options say, as commander gives it. */
 export type SignOptions = { readonly key: string; readonly output?: string; readonly uncommitted?: boolean }
@@ -239,4 +241,26 @@ async function writeNew(
 
 function reasonOf(fault: unknown): string {
   return fault instanceof Error && 'code' in fault ? String(fault.code) : 'unknown fault'
+}
+
+/**
+ * Checks that what is in a file is what its signatures are over, before another one is added: whoever signs what they did
+ * not look at would vouch for a change. Throws CliError.
+ */
+export function checkSignaturesHold(file: ReleaseFile, path: string): void {
+  if (file.signed.signatures.every((signature) => holds(file, signature))) return
+  throw new CliError(`${printable(path)}: it was changed after it was signed: a signature does not hold`)
+}
+
+/** Whether one of a file's signatures is over what is in the file, whoever made it. */
+export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
+  const payload = file.kind === 'release' ? file.signed.release : file.signed.list
+  const message = signedBytes(file.signed.format, payload)
+  try {
+    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] })
+    return true
+  } catch (fault) {
+    if (fault instanceof ProofError || fault instanceof FormatError) return false
+    throw fault
+  }
 }

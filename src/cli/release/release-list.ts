@@ -23,8 +23,13 @@ import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
-import { readReleaseFile, readSecretKey, readUnsignedList, writeReleaseFile } from './release-files.ts'
-import { checkSignaturesHold } from './release-report.ts'
+import {
+  checkSignaturesHold,
+  readReleaseFile,
+  readSecretKey,
+  readUnsignedList,
+  writeReleaseFile,
+} from './release-files.ts'
 
 /** What the options say, as commander gives it. */
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }

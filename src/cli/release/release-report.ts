@@ -1,20 +1,12 @@
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { encodeHex } from '../../../attestation/bytes.ts'
 import type { Release } from '../../../attestation/release/release.ts'
 import { acceptedMeasurements, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import {
-  formatTime,
-  type ReleaseSignature,
-  type ReleaseTrust,
-  signedBytes,
-  verifySignatures,
-} from '../../../attestation/release/release-signatures.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { formatTime, type ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
+import { EXIT_CODES } from '../exit-codes.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
-import { type ReleaseFile, readReleaseFile } from './release-files.ts'
+import { holds, type ReleaseFile, readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
 /** What the options say, as commander gives it. */
@@ -52,23 +44,13 @@ function judgeReleaseFile(
   file: ReleaseFile,
   { trust, atMs }: { readonly trust: ReleaseTrust | null; readonly atMs: number },
 ): ReleaseReport {
-  const message = signedBytes(file.signed.format, payloadOf(file))
   const trusted = trust === null ? null : new Set(trust.keys.map(encodeHex))
   const signers = file.signed.signatures.map((signature) => ({
     public_key: signature.public_key,
-    holds: holds(signature, message),
+    holds: holds(file, signature),
     isTrusted: trusted?.has(signature.public_key) ?? null,
   }))
   return { file, signers, atMs, ...conclude(signers, trust) }
-}
-
-/**
- * Checks that what is in a file is what its signatures are over, before another one is added: whoever signs what they did
- * not look at would vouch for a change. Throws CliError.
- */
-export function checkSignaturesHold(file: ReleaseFile, path: string): void {
-  if (judgeReleaseFile(file, { trust: null, atMs: 0 }).isOk) return
-  throw new CliError(`${printable(path)}: it was changed after it was signed: a signature does not hold`)
 }
 
 /** Gives the report for people. */
@@ -100,20 +82,6 @@ function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseRepo
   const judged = releases.map((entry) => ({ ...entry, status: statusOf(entry, releases, atMs).status }))
   const list = { issued_at, at: formatTime(atMs), releases: judged }
   return `${JSON.stringify({ ...common, list }, null, 2)}\n`
-}
-
-function payloadOf(file: ReleaseFile): JsonObject {
-  return file.kind === 'release' ? file.signed.release : file.signed.list
-}
-
-function holds(signature: ReleaseSignature, message: Uint8Array): boolean {
-  try {
-    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] })
-    return true
-  } catch (fault) {
-    if (fault instanceof ProofError || fault instanceof FormatError) return false
-    throw fault
-  }
 }
 
 function conclude(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readAhead } from '../../../../src/cli/audit/log-walk.ts'
+import { readAhead } from '../../../../src/runtime/read-ahead.ts'
 
 describe('readAhead', () => {
   it('gives all in order, and asks for one more than is in hand', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { NonceSet, openPayers, WrittenPayersForm } from '../../../../src/cli/audit/relayers.ts'
+import { NonceSet, openPayers, WrittenPayersForm } from '../../../../src/cli/audit/payers.ts'
 
 const gaps = (nonces: readonly number[], end: number) => {
   const set = new NonceSet()
