@@ -18,8 +18,8 @@ export type SignatureFacts = {
 }
 
 /**
- * Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits, no checksum case.
- * Throws FormatError `invalid_public_key`, also when the point is not on the curve.
+ * Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits, no
+ * checksum case. Throws FormatError `invalid_public_key`, also when the point is not on the curve.
  */
 export function addressOf(publicKey: Uint8Array): string {
   checkPublicKey(publicKey)
@@ -27,20 +27,25 @@ export function addressOf(publicKey: Uint8Array): string {
 }
 
 /**
- * What is signed for a completion's `hash` (32 raw bytes): EIP-191 version 0x45 (`personal_sign`), 32 bytes.
- * Throws FormatError `invalid_hash`.
+ * What is signed for a completion's `hash` (32 raw bytes): EIP-191 version 0x45 (`personal_sign`),
+ * 32 bytes. Throws FormatError `invalid_hash`.
  */
 export function completionDigest(hash: Uint8Array): Uint8Array {
   if (hash.length !== HASH_BYTES)
-    throw new FormatError('invalid_hash', `expected a hash of ${HASH_BYTES} bytes, got ${hash.length}`)
+    throw new FormatError(
+      'invalid_hash',
+      `expected a hash of ${HASH_BYTES} bytes, got ${hash.length}`,
+    )
   return keccak_256(concatBytes(PERSONAL_MESSAGE_PREFIX, hash))
 }
 
 /**
- * Verifies that the account of `publicKey` signed the completion hash. `recover` as recoverPublicKey has it. Throws
- * FormatError as completionDigest and recoverPublicKey do, ProofError `wrong_signer`.
+ * Verifies that the account of `publicKey` signed the completion hash. `recover` as
+ * recoverPublicKey has it. Throws FormatError as completionDigest and recoverPublicKey do,
+ * ProofError `wrong_signer`.
  *
- * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor when it signed.
+ * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
+ * when it signed.
  */
 export function verifyCompletionSignature(
   signed: {
@@ -59,10 +64,11 @@ export function verifyCompletionSignature(
 }
 
 /**
- * Public key (65 bytes) of the account that made `signature` over `digest` (32 bytes): any well-formed signature
- * gives some key, so compare it. Throws FormatError `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out
- * of range), `high_s` (EIP-2: s over half the order), ProofError `unrecoverable` (no point has this r). `recover` does
- * the arithmetic on what was checked; the gateway passes a faster one than JavaScript's.
+ * Public key (65 bytes) of the account that made `signature` over `digest` (32 bytes): any
+ * well-formed signature gives some key, so compare it. Throws FormatError `invalid_signature` (not
+ * 65 bytes; v not 27 or 28; r or s out of range), `high_s` (EIP-2: s over half the order),
+ * ProofError `unrecoverable` (no point has this r). `recover` does the arithmetic on what was
+ * checked; the gateway passes a faster one than JavaScript's.
  */
 export function recoverPublicKey(
   signed: { readonly digest: Uint8Array; readonly signature: Uint8Array },
@@ -70,11 +76,16 @@ export function recoverPublicKey(
 ): Uint8Array {
   const { digest, signature } = signed
   if (signature.length !== SIGNATURE_BYTES)
-    throw new FormatError('invalid_signature', `expected ${SIGNATURE_BYTES} bytes, got ${signature.length}`)
+    throw new FormatError(
+      'invalid_signature',
+      `expected ${SIGNATURE_BYTES} bytes, got ${signature.length}`,
+    )
   const v = signature[SIGNATURE_BYTES - 1]
-  if (v !== 27 && v !== 28) throw new FormatError('invalid_signature', 'expected 27 or 28 as the last byte')
+  if (v !== 27 && v !== 28)
+    throw new FormatError('invalid_signature', 'expected 27 or 28 as the last byte')
   const parsed = parseSignature(signature.subarray(0, SIGNATURE_BYTES - 1))
-  if (parsed.hasHighS()) throw new FormatError('high_s', 'expected s of at most half the order of the curve')
+  if (parsed.hasHighS())
+    throw new FormatError('high_s', 'expected s of at most half the order of the curve')
   try {
     return recover({
       digest,
@@ -86,7 +97,10 @@ export function recoverPublicKey(
   }
 }
 
-/** Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when there is none. */
+/**
+ * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when
+ * there is none.
+ */
 export type PointRecovery = (signed: {
   readonly digest: Uint8Array
   readonly compact: Uint8Array
@@ -102,7 +116,10 @@ function parseSignature(compact: Uint8Array): InstanceType<typeof secp256k1.Sign
   try {
     return secp256k1.Signature.fromBytes(compact, 'compact')
   } catch {
-    throw new FormatError('invalid_signature', 'expected r and s between 1 and the order of the curve')
+    throw new FormatError(
+      'invalid_signature',
+      'expected r and s between 1 and the order of the curve',
+    )
   }
 }
 
@@ -112,5 +129,8 @@ function checkPublicKey(publicKey: Uint8Array): void {
     publicKey[0] === 4 &&
     secp256k1.utils.isValidPublicKey(publicKey, false)
   if (!isValid)
-    throw new FormatError('invalid_public_key', 'expected an uncompressed secp256k1 point of 65 bytes')
+    throw new FormatError(
+      'invalid_public_key',
+      'expected an uncompressed secp256k1 point of 65 bytes',
+    )
 }

@@ -34,7 +34,8 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)
   for (const [name, value] of Object.entries(chunk)) {
     if (name === 'choices') addChoices(assembly, value)
-    else if (name !== 'object' && value !== null && !isProofMember(name)) assembly.members.set(name, value)
+    else if (name !== 'object' && value !== null && !isProofMember(name))
+      assembly.members.set(name, value)
   }
   return assembly
 }
@@ -96,7 +97,8 @@ function finishChoice(index: number, assembly: ChoiceAssembly): JsonObject {
 }
 
 function addLogprobs(assembly: ChoiceAssembly, value: Json): void {
-  for (const [name, member] of Object.entries(objectOf(value))) mergeMember(assembly.logprobs, name, member)
+  for (const [name, member] of Object.entries(objectOf(value)))
+    mergeMember(assembly.logprobs, name, member)
 }
 
 function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
@@ -152,9 +154,12 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
-    // Providers open every stream with empty content; beside a call or a refusal it stands for none.
+    // Providers open every stream with empty content; beside a call or a refusal it stands for
+    // none.
     const isInstead =
-      calls.length > 0 || message.function_call !== undefined || (refusal !== null && refusal !== '')
+      calls.length > 0 ||
+      message.function_call !== undefined ||
+      (refusal !== null && refusal !== '')
     message.content = isInstead ? null : ''
   }
   return message
@@ -165,14 +170,18 @@ function objectOf(value: Json): JsonObject {
 }
 
 /**
- * Adds one chunk's member: null adds nothing, strings and arrays are appended, objects merged member by member by
- * these same rules, and anything else, also a value of another type than before, replaces what was there.
+ * Adds one chunk's member: null adds nothing, strings and arrays are appended, objects merged
+ * member by member by these same rules, and anything else, also a value of another type than
+ * before, replaces what was there.
  */
 function mergeMember(members: MergedMembers, name: string, value: Json): void {
   if (value !== null) members.set(name, mergeValue(members.get(name), value))
 }
 
-/** As mergeMember, but a string replaces the one before unless it is empty: for names and ids, sent whole. */
+/**
+ * As mergeMember, but a string replaces the one before unless it is empty: for names and ids, sent
+ * whole.
+ */
 function replaceMember(members: MergedMembers, name: string, value: Json): void {
   if (typeof value !== 'string') mergeMember(members, name, value)
   else if (value !== '' || !members.has(name)) members.set(name, value)
@@ -201,7 +210,10 @@ function finishMembers(members: MergedMembers): Record<string, Json> {
   return object
 }
 
-/** Adds items one by one: spreading an attacker's long array into arguments would overflow the stack. */
+/**
+ * Adds items one by one: spreading an attacker's long array into arguments would overflow the
+ * stack.
+ */
 function appendItems(known: Json[], items: readonly Json[]): Json[] {
   for (const item of items) known.push(item)
   return known

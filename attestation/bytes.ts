@@ -12,12 +12,14 @@ export function encodeHex(bytes: Uint8Array): string {
 export function decodeHex(text: string): Uint8Array {
   const start = text.startsWith('0x') ? 2 : 0
   const length = (text.length - start) / 2
-  if (!Number.isInteger(length)) throw new FormatError('invalid_hex', 'expected an even number of hex digits')
+  if (!Number.isInteger(length))
+    throw new FormatError('invalid_hex', 'expected an even number of hex digits')
   const bytes = new Uint8Array(length)
   for (let index = 0; index < length; index++) {
     const high = hexDigit(text.charCodeAt(start + 2 * index))
     const low = hexDigit(text.charCodeAt(start + 2 * index + 1))
-    if (high < 0 || low < 0) throw new FormatError('invalid_hex', `expected hex digits in byte ${index}`)
+    if (high < 0 || low < 0)
+      throw new FormatError('invalid_hex', `expected hex digits in byte ${index}`)
     bytes[index] = high * 16 + low
   }
   return bytes
@@ -28,7 +30,8 @@ export function encodeBase64(bytes: Uint8Array): string {
   let text = ''
   for (let index = 0; index < bytes.length; index += 3) {
     const left = bytes.length - index
-    const group = ((bytes[index] ?? 0) << 16) | ((bytes[index + 1] ?? 0) << 8) | (bytes[index + 2] ?? 0)
+    const group =
+      ((bytes[index] ?? 0) << 16) | ((bytes[index + 1] ?? 0) << 8) | (bytes[index + 2] ?? 0)
     text += base64Digit(group >> 18) + base64Digit(group >> 12)
     text += left > 1 ? base64Digit(group >> 6) : '='
     text += left > 2 ? base64Digit(group) : '='
@@ -37,11 +40,12 @@ export function encodeBase64(bytes: Uint8Array): string {
 }
 
 /**
- * Bytes of standard base64 (RFC 4648 section 4): padded, no white space, no other alphabet, unused bits zero, so
- * that no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
+ * Bytes of standard base64 (RFC 4648 section 4): padded, no white space, no other alphabet, unused
+ * bits zero, so that no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
  */
 export function decodeBase64(text: string): Uint8Array {
-  if (text.length % 4 !== 0) throw new FormatError('invalid_base64', 'expected a multiple of 4 characters')
+  if (text.length % 4 !== 0)
+    throw new FormatError('invalid_base64', 'expected a multiple of 4 characters')
   const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
   const bytes = new Uint8Array((text.length / 4) * 3 - padding)
   const digits = text.length - padding
@@ -78,11 +82,15 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   return joined
 }
 
-/** Whether both hold the same bytes. Takes the same time wherever they differ; unequal lengths return at once. */
+/**
+ * Whether both hold the same bytes. Takes the same time wherever they differ; unequal lengths
+ * return at once.
+ */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false
   let difference = 0
-  for (let index = 0; index < left.length; index++) difference |= (left[index] ?? 0) ^ (right[index] ?? 0)
+  for (let index = 0; index < left.length; index++)
+    difference |= (left[index] ?? 0) ^ (right[index] ?? 0)
   return difference === 0
 }
 

@@ -20,7 +20,10 @@ export type ChoiceAssembly = {
   readonly logprobs: MergedMembers
 }
 
-/** A JSON value that chunks are merged into: objects as maps and arrays of its own, both changed in place. */
+/**
+ * A JSON value that chunks are merged into: objects as maps and arrays of its own, both changed in
+ * place.
+ */
 export type MergedValue = null | boolean | number | string | Json[] | MergedMembers
 
 /** Members of an object that chunks are merged into. */
@@ -50,7 +53,8 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   checkNames(chunk)
   checkIdentity(assembly, chunk)
   const usage = memberOf(chunk, 'usage')
-  if (isGiven(usage) && !isJsonObject(usage)) throw invalid('expected usage to be an object or null')
+  if (isGiven(usage) && !isJsonObject(usage))
+    throw invalid('expected usage to be an object or null')
   const choices = memberOf(chunk, 'choices')
   if (!isJsonArray(choices)) throw invalid('expected choices to be an array')
   const seen = new Set<number>()
@@ -97,7 +101,8 @@ const IDENTITY = { id: 'string', created: 'number', model: 'string' } as const
 function checkIdentity(assembly: Assembly, chunk: JsonObject): void {
   for (const [name, type] of Object.entries(IDENTITY)) {
     const value = memberOf(chunk, name)
-    if (value === undefined || kindOf(value) !== type) throw invalid(`expected ${name} to be a ${type}`)
+    if (value === undefined || kindOf(value) !== type)
+      throw invalid(`expected ${name} to be a ${type}`)
     const known = assembly.members.get(name)
     if (known !== undefined && known !== value)
       throw new FormatError('changed_identity', `expected ${name} to be the one of the first chunk`)
@@ -173,8 +178,10 @@ function checkId(before: MergedMembers | undefined, call: JsonObject, place: Pla
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
   const known = before?.get('function')
-  const isNamed = (known instanceof Map && known.has('name')) || place.given.has(`${place.index} name`)
-  if (id !== '' && isNamed) throw new FormatError('changed_name', 'expected the id of a call before its name')
+  const isNamed =
+    (known instanceof Map && known.has('name')) || place.given.has(`${place.index} name`)
+  if (id !== '' && isNamed)
+    throw new FormatError('changed_name', 'expected the id of a call before its name')
   checkOnce(before?.get('id'), id, { ...place, name: 'id' })
 }
 

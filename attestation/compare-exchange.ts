@@ -47,7 +47,9 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
   const record = isJsonObject(evidence) ? evidence : {}
   const { request, answer } = ownMembers(kept)
   return [
-    ...(request === undefined ? [] : [check('request given', () => compareRequest(record, request))]),
+    ...(request === undefined
+      ? []
+      : [check('request given', () => compareRequest(record, request))]),
     ...(answer === undefined
       ? []
       : [
@@ -62,7 +64,8 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
  * assembled from its chunks. Throws FormatError.
  */
 export function responseOf(answer: KeptAnswer): JsonObject {
-  const response = answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
+  const response =
+    answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
   return stripProofMembers(response)
 }
 
@@ -96,7 +99,8 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const failed = made.find(({ outcome }) => outcome === 'failed')
   if (failed !== undefined) throw new ProofError('other_answer', `${failed.name}: ${failed.detail}`)
   const passed = made.filter(({ outcome }) => outcome === 'passed')
-  if (passed.length === 0) throw new ProofError('other_answer', 'expected the answer of the evidence')
+  if (passed.length === 0)
+    throw new ProofError('other_answer', 'expected the answer of the evidence')
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
 }
 
@@ -106,7 +110,8 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
-  if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response)) return false
+  if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response))
+    return false
   const { usage: _, ...rest } = response
   return canonicalizeJson(responseOf(answer)) === canonicalizeJson(rest)
 }
@@ -115,12 +120,16 @@ function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
 const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])
 
 function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
-  const shown = answer.kind === 'whole' ? [proofOf(objectOf(answer.answer))] : chunksOf(answer).map(proofOf)
+  const shown =
+    answer.kind === 'whole' ? [proofOf(objectOf(answer.answer))] : chunksOf(answer).map(proofOf)
   const members = shown.flatMap((proof) => Object.entries(proof))
   if (members.length === 0) return { notChecked: 'the answer shows no proof' }
   const other = members.find(([name, value]) => !isProofOf(record, name, value))
   if (other !== undefined)
-    throw new ProofError('other_proof', `expected ${other[0]} of the answer to be that of the evidence`)
+    throw new ProofError(
+      'other_proof',
+      `expected ${other[0]} of the answer to be that of the evidence`,
+    )
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
@@ -158,6 +167,9 @@ function chunksOf({ chunks }: Extract<KeptAnswer, { kind: 'stream' }>): readonly
 
 function objectOf(value: Json): JsonObject {
   if (!isJsonObject(value))
-    throw new FormatError('invalid_exchange', 'expected the answer, or each of its chunks, to be an object')
+    throw new FormatError(
+      'invalid_exchange',
+      'expected the answer, or each of its chunks, to be an object',
+    )
   return value
 }

@@ -1,11 +1,19 @@
 import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf, setMember } from './json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+  setMember,
+} from './json/value.ts'
 
 /**
- * Members that stand beside a completion's own in what a caller is given. They are about the completion, so they
- * are no part of what is hashed; a provider's members of these names never reach a caller.
+ * Members that stand beside a completion's own in what a caller is given. They are about the
+ * completion, so they are no part of what is hashed; a provider's members of these names never
+ * reach a caller.
  */
 export const PROOF_MEMBERS = [
   'hash',
@@ -54,7 +62,10 @@ export function hashCompletion(
   return hashResponse({ canonicalRequest, requestDigest, ...completion }, digest)
 }
 
-/** As hashCompletion, for a caller that has the canonical text of the request already, and its digest. */
+/**
+ * As hashCompletion, for a caller that has the canonical text of the request already, and its
+ * digest.
+ */
 export function hashResponse(
   completion: {
     readonly canonicalRequest: string
@@ -82,7 +93,8 @@ export function hashResponse(
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()
-  for (const chunk of chunks) hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
+  for (const chunk of chunks)
+    hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
   return encodeHex(hash.digest())
 }
 
@@ -101,13 +113,15 @@ export const CALLER_MEMBER = 'affidavit'
 export const CALLER_NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
- * The request without the members that are null, at its top level and at the top level of each message; null
- * anywhere deeper stays. Gives `request` itself when there is nothing to leave out.
+ * The request without the members that are null, at its top level and at the top level of each
+ * message; null anywhere deeper stays. Gives `request` itself when there is nothing to leave out.
  */
 export function stripUnsetMembers(request: JsonObject): JsonObject {
   const { messages } = request
   if (!isJsonArray(messages)) return withoutNulls(request)
-  const stripped = messages.map((message): Json => (isJsonObject(message) ? withoutNulls(message) : message))
+  const stripped = messages.map(
+    (message): Json => (isJsonObject(message) ? withoutNulls(message) : message),
+  )
   const isSame = stripped.every((message, index) => message === messages[index])
   return withoutNulls(isSame ? request : { ...request, messages: stripped })
 }
@@ -126,11 +140,17 @@ export function isProofMember(name: string, version: ReceiptVersion = 2): boolea
 const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)
 
 function withoutNulls(object: JsonObject): JsonObject {
-  return Object.values(object).includes(null) ? filterMembers(object, (_, value) => value !== null) : object
+  return Object.values(object).includes(null)
+    ? filterMembers(object, (_, value) => value !== null)
+    : object
 }
 
-function filterMembers(object: JsonObject, keeps: (name: string, value: Json) => boolean): JsonObject {
+function filterMembers(
+  object: JsonObject,
+  keeps: (name: string, value: Json) => boolean,
+): JsonObject {
   const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(object)) if (keeps(name, value)) setMember(kept, name, value)
+  for (const [name, value] of Object.entries(object))
+    if (keeps(name, value)) setMember(kept, name, value)
   return kept
 }

@@ -1,7 +1,7 @@
 /**
- * Input that does not have the form it must have. Its reader fixes the input.
- * `code` is stable, snake_case, and distinct for each check; the message says what was expected and where,
- * and never carries a value of the input.
+ * Input that does not have the form it must have. Its reader fixes the input. `code` is stable,
+ * snake_case, and distinct for each check; the message says what was expected and where, and never
+ * carries a value of the input.
  */
 export class FormatError extends Error {
   override readonly name: string = 'FormatError'
@@ -14,8 +14,9 @@ export class FormatError extends Error {
 }
 
 /**
- * Well-formed evidence that does not prove what it claims: a signature of another key, a path to another root.
- * Its reader stops trusting the evidence. `code` is stable, snake_case, and distinct for each check.
+ * Well-formed evidence that does not prove what it claims: a signature of another key, a path to
+ * another root. Its reader stops trusting the evidence. `code` is stable, snake_case, and distinct
+ * for each check.
  */
 export class ProofError extends Error {
   override readonly name: string = 'ProofError'

@@ -1,13 +1,18 @@
 import { AttestationError } from './nitro/attestation-error.ts'
 
-/** One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what holds. */
+/**
+ * One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what
+ * holds.
+ */
 export type Check<Name extends string> = {
   readonly name: Name
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
 }
 
-/** What a check found: text when it passed, a reason when it was not made. It throws when it failed. */
+/**
+ * What a check found: text when it passed, a reason when it was not made. It throws when it failed.
+ */
 export type Finding = string | { readonly notChecked: string }
 
 /** A value, or why there is none. */

@@ -1,6 +1,19 @@
-/** What third parties use of this folder. README.md says what each check proves and what it does not. */
-export { addressOf, completionDigest, type SignatureFacts, verifyCompletionSignature } from './account.ts'
-export { addChunk, assembleCompletion, emptyAssembly, finishAssembly } from './assemble-completion.ts'
+/**
+ * What third parties use of this folder. README.md says what each check proves and what it does
+ * not.
+ */
+export {
+  addressOf,
+  completionDigest,
+  type SignatureFacts,
+  verifyCompletionSignature,
+} from './account.ts'
+export {
+  addChunk,
+  assembleCompletion,
+  emptyAssembly,
+  finishAssembly,
+} from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
 export type { Assembly } from './check-chunk.ts'
 export {
@@ -53,7 +66,12 @@ export {
   type RedactablePart,
   redactBundle,
 } from './evidence/bundle.ts'
-export type { BundleCheck, BundleCheckName, BundleFacts, BundleReport } from './evidence/bundle-report.ts'
+export type {
+  BundleCheck,
+  BundleCheckName,
+  BundleFacts,
+  BundleReport,
+} from './evidence/bundle-report.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
   type HeadAttestation,
@@ -132,7 +150,12 @@ export {
   type SignedReleaseList,
 } from './release/release-list.ts'
 export { parseReleaseKey, type ReleaseTrust } from './release/release-signatures.ts'
-export { signRelease, signReleaseList, verifyRelease, verifyReleaseList } from './release/verify-release.ts'
+export {
+  signRelease,
+  signReleaseList,
+  verifyRelease,
+  verifyReleaseList,
+} from './release/verify-release.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export {
   type RecordCheck,

@@ -8,7 +8,10 @@ import { PROOF_HASHES_MAX, verifyInclusion } from './merkle/verify.ts'
 import type { Receipt } from './receipt.ts'
 import { type TreeHead, verifyTreeHead } from './tree-head.ts'
 
-/** That a receipt is in its notary's log: the signed head it was anchored with, and the path from its leaf to it. */
+/**
+ * That a receipt is in its notary's log: the signed head it was anchored with, and the path from
+ * its leaf to it.
+ */
 export type LogProof = {
   /** Leaves in the log at that head. */
   readonly size: number
@@ -49,12 +52,15 @@ export function hashReceipt(receipt: Receipt): Uint8Array {
 }
 
 /**
- * Verifies that `receipt` is leaf `receipt.index` of the log with the proof's head. Throws FormatError
- * `invalid_proof`, ProofError `not_included`.
+ * Verifies that `receipt` is leaf `receipt.index` of the log with the proof's head. Throws
+ * FormatError `invalid_proof`, ProofError `not_included`.
  *
  * Does NOT prove that the notary stands by that head: verifyLogHead does.
  */
-export function verifyReceiptInLog(input: { readonly proof: LogProof; readonly receipt: Receipt }): {
+export function verifyReceiptInLog(input: {
+  readonly proof: LogProof
+  readonly receipt: Receipt
+}): {
   readonly index: number
   readonly size: number
 } {
@@ -68,8 +74,8 @@ export function verifyReceiptInLog(input: { readonly proof: LogProof; readonly r
 }
 
 /**
- * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and contract it
- * names. `recover` and what it throws as verifyTreeHead has it.
+ * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and
+ * contract it names. `recover` and what it throws as verifyTreeHead has it.
  *
  * Does NOT prove that the head was anchored there, nor that the log has no second version.
  */
@@ -87,7 +93,10 @@ export function verifyLogHead(
   return verifyTreeHead(signed, recover)
 }
 
-/** Both: the receipt is in the log, and the notary signed the log's head. Gives the leaf's place and the head. */
+/**
+ * Both: the receipt is in the log, and the notary signed the log's head. Gives the leaf's place and
+ * the head.
+ */
 export function verifyLogProof(input: {
   readonly proof: LogProof
   readonly receipt: Receipt
@@ -108,7 +117,8 @@ function headOf(proof: LogProof): TreeHead {
 }
 
 function parseText(value: Json, name: string, form: RegExp): string {
-  if (typeof value !== 'string' || !form.test(value)) throw invalid(name, `of the form ${form.source}`)
+  if (typeof value !== 'string' || !form.test(value))
+    throw invalid(name, `of the form ${form.source}`)
   return value
 }
 

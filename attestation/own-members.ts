@@ -17,6 +17,7 @@ export function hasOwnMembersAlone(value: unknown): value is object {
   const prototype: unknown = Object.getPrototypeOf(value)
   return (
     prototype === null ||
-    (Object.hasOwn(Object(prototype), 'hasOwnProperty') && Object.getPrototypeOf(prototype) === null)
+    (Object.hasOwn(Object(prototype), 'hasOwnProperty') &&
+      Object.getPrototypeOf(prototype) === null)
   )
 }

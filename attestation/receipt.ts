@@ -60,7 +60,8 @@ export type ReceiptTls = {
  */
 export function parseReceipt(value: Json): Receipt {
   const version = isJsonObject(value) ? memberOf(value, 'version') : undefined
-  if (version === 1) return { version: 1, ...parseMembers(membersOf(value, 'receipt', RECEIPT_MEMBERS)) }
+  if (version === 1)
+    return { version: 1, ...parseMembers(membersOf(value, 'receipt', RECEIPT_MEMBERS)) }
   if (version !== 2) throw invalid('version', 'the number 1 or 2')
   const receipt = membersOf(value, 'receipt', RECEIPT_V2_MEMBERS)
   const { stream_hash: streamHash, encrypted } = receipt
@@ -110,7 +111,11 @@ const RECEIPT_MEMBERS = [
 const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encrypted'] as const
 
 /** How a completion can have ended. Only of `complete` does the answer have its end. */
-export const OUTCOMES: readonly Receipt['outcome'][] = ['complete', 'client_disconnected', 'upstream_error']
+export const OUTCOMES: readonly Receipt['outcome'][] = [
+  'complete',
+  'client_disconnected',
+  'upstream_error',
+]
 
 function parseProvider(value: Json): Receipt['provider'] {
   const provider = membersOf(value, 'provider', ['name', 'origin', 'tls'])

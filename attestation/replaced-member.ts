@@ -3,9 +3,10 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * The name of a member of chunks or their choices that has one value first and another one later; null when there is none.
- * In an assembly the last value counts, and the first is in nothing that was signed, though a reader may have shown it. A
- * null says nothing. Text goes on in `delta` and `logprobs`, where nothing is replaced.
+ * The name of a member of chunks or their choices that has one value first and another one later;
+ * null when there is none. In an assembly the last value counts, and the first is in nothing that
+ * was signed, though a reader may have shown it. A null says nothing. Text goes on in `delta` and
+ * `logprobs`, where nothing is replaced.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()

@@ -6,7 +6,10 @@ import { FormatError, ProofError } from './errors.ts'
 /** State of a notary's log: how many leaves, and their Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
 
-/** Where a notary's heads are anchored. Part of what is signed, so a head of one chain is none on another. */
+/**
+ * Where a notary's heads are anchored. Part of what is signed, so a head of one chain is none on
+ * another.
+ */
 export type LogDomain = {
   readonly chainId: number
   /** The anchor contract: 0x and 40 lower-case hex digits. */
@@ -14,8 +17,9 @@ export type LogDomain = {
 }
 
 /**
- * EIP-712 digest (32 bytes) of a tree head: domain { name "Affidavit", version "1", chainId, verifyingContract },
- * type TreeHead(uint64 size,bytes32 root). Throws FormatError `invalid_tree_head` and `invalid_log_domain`.
+ * EIP-712 digest (32 bytes) of a tree head: domain { name "Affidavit", version "1", chainId,
+ * verifyingContract }, type TreeHead(uint64 size,bytes32 root). Throws FormatError
+ * `invalid_tree_head` and `invalid_log_domain`.
  */
 export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
   if (!isCount(head.size) || head.root.length !== HASH_BYTES)
@@ -23,16 +27,19 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
       'invalid_tree_head',
       `expected a size of 0 to 2^53-1 and a root of ${HASH_BYTES} bytes`,
     )
-  const structHash = keccak_256(concatBytes(TREE_HEAD_TYPE_HASH, encodeUint256(head.size), head.root))
+  const structHash = keccak_256(
+    concatBytes(TREE_HEAD_TYPE_HASH, encodeUint256(head.size), head.root),
+  )
   return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), structHash))
 }
 
 /**
- * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain and contract,
- * and gives the head. `recover` as recoverPublicKey has it. Throws FormatError as treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
+ * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
+ * and contract, and gives the head. `recover` as recoverPublicKey has it. Throws FormatError as
+ * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
  *
- * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no other history:
- * for that, compare it with the heads on the chain (verifyConsistency).
+ * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no
+ * other history: for that, compare it with the heads on the chain (verifyConsistency).
  */
 export function verifyTreeHead(
   signed: {
@@ -45,7 +52,8 @@ export function verifyTreeHead(
 ): TreeHead {
   const digest = treeHeadDigest(signed.domain, signed.head)
   const signer = addressOf(recoverPublicKey({ digest, signature: signed.signature }, recover))
-  if (signer !== signed.notary) throw new ProofError('wrong_signer', "expected the notary's own signature")
+  if (signer !== signed.notary)
+    throw new ProofError('wrong_signer', "expected the notary's own signature")
   return signed.head
 }
 
@@ -59,7 +67,10 @@ const TREE_HEAD_TYPE_HASH = hashText('TreeHead(uint64 size,bytes32 root)')
 
 function domainSeparator(domain: LogDomain): Uint8Array {
   if (!isCount(domain.chainId) || !/^0x[0-9a-f]{40}$/.test(domain.contract))
-    throw new FormatError('invalid_log_domain', 'expected a chain id and a lower-case contract address')
+    throw new FormatError(
+      'invalid_log_domain',
+      'expected a chain id and a lower-case contract address',
+    )
   const contract = concatBytes(new Uint8Array(12), decodeHex(domain.contract))
   return keccak_256(
     concatBytes(DOMAIN_TYPE_HASH, NAME_HASH, VERSION_HASH, encodeUint256(domain.chainId), contract),

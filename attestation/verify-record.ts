@@ -46,7 +46,9 @@ export type RecordReport = {
 
 /** What verifyRecord takes beside the record. */
 export type RecordOptions = {
-  /** The request, when the record is a create response (interface 2.3), which does not repeat it. */
+  /**
+   * The request, when the record is a create response (interface 2.3), which does not repeat it.
+   */
   readonly request?: Json
   /**
    * The chunks of a streamed answer, all of them, in order, the one with the proof included.
@@ -54,13 +56,20 @@ export type RecordOptions = {
    */
   readonly chunks?: readonly JsonObject[]
   /**
-   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence. Their own checks
-   * are not made, the receipt's model of that part is not compared; all else is checked from the hashes.
+   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence.
+   * Their own checks are not made, the receipt's model of that part is not compared; all else is
+   * checked from the hashes.
    */
   readonly withheld?: Withheld
-  /** Reads an attestation document without judging it; throws when it cannot. Default: decodeAttestationPayload. */
+  /**
+   * Reads an attestation document without judging it; throws when it cannot. Default:
+   * decodeAttestationPayload.
+   */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
-  /** Does the arithmetic of signatures, as recoverPublicKey has it: for callers who have a faster one. */
+  /**
+   * Does the arithmetic of signatures, as recoverPublicKey has it: for callers who have a faster
+   * one.
+   */
   readonly recover?: PointRecovery
 }
 
@@ -99,12 +108,17 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
     ),
     made('receipt in log', () => checkReceiptInLog(subject)),
     made('tree head', () => checkTreeHead(subject, options.recover)),
-    made('anchor', () => skip('needs the transaction of tx_hash, from the chain or an evidence bundle')),
+    made('anchor', () =>
+      skip('needs the transaction of tx_hash, from the chain or an evidence bundle'),
+    ),
   ]
   return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
 }
 
-/** A record's parts as far as they could be read. Whatever needs an unreadable part fails with its fault. */
+/**
+ * A record's parts as far as they could be read. Whatever needs an unreadable part fails with its
+ * fault.
+ */
 type Subject = {
   readonly isStored: boolean
   /** Null when the answer is no kept stream. */
@@ -115,7 +129,9 @@ type Subject = {
   readonly members: JsonObject
   readonly withheld: Withheld
   /** `computed` is of the response as it is there; `responseHash` is what is signed of it. */
-  readonly hashes: Readonly<Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>>
+  readonly hashes: Readonly<
+    Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
+  >
   /** Whether the chunks are those of the receipt's stream hash. */
   readonly isStream: Attempt<boolean>
   readonly publicKey: Attempt<Uint8Array>
@@ -135,7 +151,9 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     parseObject(isStored ? memberOf(members, 'request') : createRequest, 'request'),
   )
   const response = attempt(() => readResponse(record, { isStored, chunks }))
-  const isStream = attempt(() => chunks !== null && 'value' in receipt && isStreamOf(receipt.value, chunks))
+  const isStream = attempt(
+    () => chunks !== null && 'value' in receipt && isStreamOf(receipt.value, chunks),
+  )
   const parts = { request, response, withheld, receipt, isStored, version, isStream }
   return {
     ...parts,
@@ -149,7 +167,10 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 
 function readResponse(
   record: Json,
-  { isStored, chunks }: { readonly isStored: boolean; readonly chunks: readonly JsonObject[] | null },
+  {
+    isStored,
+    chunks,
+  }: { readonly isStored: boolean; readonly chunks: readonly JsonObject[] | null },
 ): JsonObject {
   if (chunks !== null) {
     const response = assembleCompletion(chunks)
@@ -168,7 +189,9 @@ function hashParts(
 ): Subject['hashes'] {
   const { withheld, isStored } = subject
   const requestHash = attempt(
-    () => withheld.request ?? hashCompletion({ request: need(subject.request), response: {} }).requestHash,
+    () =>
+      withheld.request ??
+      hashCompletion({ request: need(subject.request), response: {} }).requestHash,
   )
   const computed = attempt(() => {
     // A gateway adds `log` to every answer. A provider's own `log` is hashed in stored records of
@@ -192,7 +215,8 @@ function responseHashOf(
   { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
   computed: string,
 ): string {
-  if ('fault' in receipt || receipt.value.response_hash === computed || !need(isStream)) return computed
+  if ('fault' in receipt || receipt.value.response_hash === computed || !need(isStream))
+    return computed
   return asksForUsage(need(request)) ? computed : receipt.value.response_hash
 }
 
@@ -202,15 +226,23 @@ function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
 
 function checkRequestHash(subject: Subject): Finding {
   const requestHash = need(subject.hashes.requestHash)
-  requireEqual(need(subject.receipt).request_hash, requestHash, "the receipt's request_hash", 'the request')
-  return subject.withheld.request === undefined ? `SHA-256 ${requestHash}` : skip(withheldReason('request'))
+  requireEqual(
+    need(subject.receipt).request_hash,
+    requestHash,
+    "the receipt's request_hash",
+    'the request',
+  )
+  return subject.withheld.request === undefined
+    ? `SHA-256 ${requestHash}`
+    : skip(withheldReason('request'))
 }
 
 function checkResponseHash(subject: Subject): Finding {
   const isWithheld = subject.withheld.response !== undefined
   const response = isWithheld ? {} : need(subject.response)
   const unhashed = PROOF_MEMBERS.find(
-    (name) => subject.isStored && isProofMember(name, subject.version) && Object.hasOwn(response, name),
+    (name) =>
+      subject.isStored && isProofMember(name, subject.version) && Object.hasOwn(response, name),
   )
   if (unhashed !== undefined)
     throw new FormatError(
@@ -225,7 +257,8 @@ function checkResponseHash(subject: Subject): Finding {
     'the response',
   )
   if (isWithheld) return skip(withheldReason('response'))
-  if (subject.chunks !== null && need(subject.hashes.computed) !== responseHash) return skip(NO_USAGE)
+  if (subject.chunks !== null && need(subject.hashes.computed) !== responseHash)
+    return skip(NO_USAGE)
   return `SHA-256 ${responseHash}`
 }
 
@@ -237,16 +270,23 @@ function checkStreamHash(subject: Subject): Finding {
   const receipt = need(subject.receipt)
   if (receipt.version === 1) return skip('a receipt of version 1 has none')
   if (receipt.stream_hash === null) {
-    if (chunks !== null) throw new ProofError('not_streamed', 'expected an answer that was not streamed')
+    if (chunks !== null)
+      throw new ProofError('not_streamed', 'expected an answer that was not streamed')
     return skip('the answer was not streamed')
   }
   if (chunks === null) return skip('needs the chunks as they came')
   if (need(subject.isStream)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
   if (need(subject.hashes.computed) !== receipt.response_hash)
-    throw new ProofError('wrong_stream', 'expected the chunks that the enclave gave out, and no others')
+    throw new ProofError(
+      'wrong_stream',
+      'expected the chunks that the enclave gave out, and no others',
+    )
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
-    throw new ProofError('wrong_stream', `expected chunks in which no ${replaced} replaces another one`)
+    throw new ProofError(
+      'wrong_stream',
+      `expected chunks in which no ${replaced} replaces another one`,
+    )
   return skip(REPEATED)
 }
 
@@ -275,7 +315,12 @@ function checkReceipt(subject: Subject): Finding {
   const { hash, requestHash, responseHash } = subject.hashes
   requireEqual(receipt.hash, need(hash), "the receipt's hash", 'request and response')
   requireEqual(receipt.request_hash, need(requestHash), "the receipt's request_hash", 'the request')
-  requireEqual(receipt.response_hash, need(responseHash), "the receipt's response_hash", 'the response')
+  requireEqual(
+    receipt.response_hash,
+    need(responseHash),
+    "the receipt's response_hash",
+    'the response',
+  )
   checkModels(subject, receipt)
   checkForm(subject, receipt)
   if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
@@ -287,23 +332,35 @@ function checkReceipt(subject: Subject): Finding {
 function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))
-    throw new ProofError('wrong_stream', 'expected a stream_hash exactly where the request asks for a stream')
+    throw new ProofError(
+      'wrong_stream',
+      'expected a stream_hash exactly where the request asks for a stream',
+    )
 }
 
 function checkModels({ request, response, withheld }: Subject, { model }: Receipt): void {
   if (withheld.request === undefined && model.requested !== memberOf(need(request), 'model'))
-    throw new ProofError('wrong_model', "expected the receipt's model.requested to be the request's model")
+    throw new ProofError(
+      'wrong_model',
+      "expected the receipt's model.requested to be the request's model",
+    )
   if (withheld.response !== undefined) return
   const named = memberOf(need(response), 'model')
   if (model.returned !== (typeof named === 'string' ? named : null))
-    throw new ProofError('wrong_model', "expected the receipt's model.returned to be the response's model")
+    throw new ProofError(
+      'wrong_model',
+      "expected the receipt's model.returned to be the response's model",
+    )
 }
 
 function checkCreatedAt(subject: Subject): Finding {
   if (!subject.isStored) return skip('a create response has no created_at')
   const finishedAt = Math.floor(need(subject.receipt).finished_at / 1000)
   if (memberOf(subject.members, 'created_at') !== finishedAt)
-    throw new ProofError('wrong_time', "expected created_at to be the receipt's finished_at in whole seconds")
+    throw new ProofError(
+      'wrong_time',
+      "expected created_at to be the receipt's finished_at in whole seconds",
+    )
   return new Date(finishedAt * 1000).toISOString()
 }
 
@@ -312,17 +369,24 @@ function checkAttestationKey(
   decode: NonNullable<RecordOptions['decodeAttestation']>,
 ): Finding {
   const text = memberOf(subject.members, 'attestation')
-  if (typeof text !== 'string') throw new FormatError('missing_member', 'expected attestation to be a string')
+  if (typeof text !== 'string')
+    throw new FormatError('missing_member', 'expected attestation to be a string')
   const { publicKey } = decode(decodeBase64(text))
   if (publicKey === null || !equalBytes(publicKey, need(subject.publicKey)))
-    throw new ProofError('wrong_key', "expected the attestation document to carry the record's public_key")
+    throw new ProofError(
+      'wrong_key',
+      "expected the attestation document to carry the record's public_key",
+    )
   return 'the document carries this key; whether it is genuine is not part of this check'
 }
 
 function checkReceiptInLog(subject: Subject): Finding {
   if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
   const log = memberOf(subject.members, 'log') ?? null
-  const { index, size } = verifyReceiptInLog({ proof: parseLogProof(log), receipt: need(subject.receipt) })
+  const { index, size } = verifyReceiptInLog({
+    proof: parseLogProof(log),
+    receipt: need(subject.receipt),
+  })
   return `leaf ${index} of ${size}`
 }
 
@@ -354,7 +418,8 @@ function skip(reason: string): Finding {
 }
 
 function parseObject(value: Json | undefined, what: string): JsonObject {
-  if (!isJsonObject(value)) throw new FormatError('missing_member', `expected the ${what} to be an object`)
+  if (!isJsonObject(value))
+    throw new FormatError('missing_member', `expected the ${what} to be an object`)
   return value
 }
 
@@ -365,7 +430,15 @@ function parseHex(members: JsonObject, name: string, form: RegExp): Uint8Array {
   return decodeHex(text)
 }
 
-function requireEqual(given: Json | undefined, computed: string, what: string, source: string): void {
+function requireEqual(
+  given: Json | undefined,
+  computed: string,
+  what: string,
+  source: string,
+): void {
   if (given !== computed)
-    throw new ProofError('wrong_hash', `expected ${what} to be ${computed}, as computed from ${source}`)
+    throw new ProofError(
+      'wrong_hash',
+      `expected ${what} to be ${computed}, as computed from ${source}`,
+    )
 }

@@ -7,20 +7,29 @@ export type Account = {
   readonly publicKey: Uint8Array
   /** Its address: 0x, lower case. The log's id. */
   readonly notary: string
-  /** Signs a digest of 32 bytes: r||s||v, 65 bytes, low s (EIP-2), v 27 or 28, deterministic (RFC 6979). */
+  /**
+   * Signs a digest of 32 bytes: r||s||v, 65 bytes, low s (EIP-2), v 27 or 28, deterministic (RFC
+   * 6979).
+   */
   readonly sign: (digest: Uint8Array) => Uint8Array
 }
 
 /**
- * Makes a new account from `random` (gives so many bytes of the security module's randomness). It lives as long as
- * the process. Throws what `random` throws, and when 8 draws in a row are no private key (one in 2^127 is none, so the
- * source is broken).
+ * Makes a new account from `random` (gives so many bytes of the security module's randomness). It
+ * lives as long as the process. Throws what `random` throws, and when 8 draws in a row are no
+ * private key (one in 2^127 is none, so the source is broken).
  */
-export async function makeAccount(random: (length: number) => Promise<Uint8Array>): Promise<Account> {
+export async function makeAccount(
+  random: (length: number) => Promise<Uint8Array>,
+): Promise<Account> {
   const secretKey = await drawSecretKey(random)
   const publicKey = pointFromScalar(secretKey, false)
   if (publicKey === null) throw new Error('expected a public key of a valid private key')
-  return { publicKey, notary: addressOf(publicKey), sign: (digest) => signDigest(digest, secretKey) }
+  return {
+    publicKey,
+    notary: addressOf(publicKey),
+    sign: (digest) => signDigest(digest, secretKey),
+  }
 }
 
 const DRAWS_MAX = 8
@@ -36,8 +45,8 @@ async function drawSecretKey(random: (length: number) => Promise<Uint8Array>): P
 }
 
 /**
- * Bitcoin Core's libsecp256k1, as WebAssembly: constant in time, and a fifth of what the same takes in JavaScript numbers;
- * signing is the dearest step of a completion (test/bench/signing.ts).
+ * Bitcoin Core's libsecp256k1, as WebAssembly: constant in time, and a fifth of what the same takes
+ * in JavaScript numbers; signing is the dearest step of a completion (test/bench/signing.ts).
  */
 function signDigest(digest: Uint8Array, secretKey: Uint8Array): Uint8Array {
   const { signature, recoveryId } = signRecoverable(digest, secretKey)

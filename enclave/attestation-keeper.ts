@@ -11,7 +11,9 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 /** Wait after a renewal that failed. */
 export const RETRY_MS = 5_000
 
-/** Calls for fresh documents that may wait for the module, of each kind; it answers one at a time. */
+/**
+ * Calls for fresh documents that may wait for the module, of each kind; it answers one at a time.
+ */
 export const FRESH_CALLS_MAX = 16
 
 /** An attestation document, and until when records may carry it. */
@@ -26,21 +28,23 @@ export type AttestationDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS more, and while the
-   * enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a receipt would state a wrong time.
+   * The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS
+   * more, and while the enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a
+   * receipt would state a wrong time.
    */
   readonly current: () => AttestationDocument | null
   /** Why there is none, for the caller. */
   readonly unavailable: () => CallFault
   /**
-   * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault `too_busy` when
-   * FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
+   * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault
+   * `too_busy` when FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
-   * The same with the digest of another statement, which must be one of the enclave's own, as user_data: whatever is
-   * put there, relying parties take for the enclave's word. It has a limit of its own, because anyone may ask for
-   * nonces: a flood of them must not keep the log from being attested.
+   * The same with the digest of another statement, which must be one of the enclave's own, as
+   * user_data: whatever is put there, relying parties take for the enclave's word. It has a limit
+   * of its own, because anyone may ask for nonces: a flood of them must not keep the log from being
+   * attested.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -66,8 +70,9 @@ type KeeperOptions = {
 }
 
 /**
- * Makes the first document, and then one whenever the newest is `renewMs` old or three margins from its end, trying
- * again every RETRY_MS. Throws what the module throws when the first one cannot be made.
+ * Makes the first document, and then one whenever the newest is `renewMs` old or three margins from
+ * its end, trying again every RETRY_MS. Throws what the module throws when the first one cannot be
+ * made.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
@@ -124,7 +129,8 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 
   let isStopped = false
   return {
-    current: () => (document.leafNotAfterMs - now() > LEAF_MARGIN_MS && !isOffTime() ? document : null),
+    current: () =>
+      document.leafNotAfterMs - now() > LEAF_MARGIN_MS && !isOffTime() ? document : null,
     unavailable: () =>
       new CallFault(
         'not_ready',
@@ -145,10 +151,12 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 type Calls = { running: number }
 
 /**
- * Reads what the keeper must know of a document by the enclave's own module. No check: whoever relies on the document
- * verifies it (verifyAttestation).
+ * Reads what the keeper must know of a document by the enclave's own module. No check: whoever
+ * relies on the document verifies it (verifyAttestation).
  */
-function describeDocument(bytes: Uint8Array): AttestationDocument & { readonly timestampMs: number } {
+function describeDocument(
+  bytes: Uint8Array,
+): AttestationDocument & { readonly timestampMs: number } {
   const [, , payload] = decode(bytes) as readonly [unknown, unknown, Uint8Array]
   const { certificate, timestamp } = decode(payload) as {
     readonly certificate: Uint8Array
@@ -163,23 +171,30 @@ function describeDocument(bytes: Uint8Array): AttestationDocument & { readonly t
 }
 
 /**
- * Furthest that the enclave's clock may be from the security module's, milliseconds. Receipts state its time under oath; a
- * clock that is kept in step is right to milliseconds, and a call to the module may take a tenth of a second.
+ * Furthest that the enclave's clock may be from the security module's, milliseconds. Receipts state
+ * its time under oath; a clock that is kept in step is right to milliseconds, and a call to the
+ * module may take a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
 /** How far the enclave's clock is from the security module's, as far as it can be told. */
 type ClockWatch = {
-  /** Begins an observation of the module's time; what it gives takes the time that the module then stated, Unix milliseconds. */
+  /**
+   * Begins an observation of the module's time; what it gives takes the time that the module then
+   * stated, Unix milliseconds.
+   */
   observe(): (statedMs: number) => void
-  /** Milliseconds that the clock is ahead (behind: below 0), at least; 0 before the first observation. */
+  /**
+   * Milliseconds that the clock is ahead (behind: below 0), at least; 0 before the first
+   * observation.
+   */
   skewMs(): number
 }
 
 /**
- * Watches the clock `now` (Unix milliseconds): against each time that the module states, and between those against a clock
- * that is never set, so that a step is seen at once. A host that pauses the enclave, which stops both, shows at the next
- * observation.
+ * Watches the clock `now` (Unix milliseconds): against each time that the module states, and
+ * between those against a clock that is never set, so that a step is seen at once. A host that
+ * pauses the enclave, which stops both, shows at the next observation.
  */
 function watchClock({
   now,

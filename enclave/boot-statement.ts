@@ -49,7 +49,8 @@ export function keepBootStatement(given: {
   return {
     async state(body) {
       if (first !== null) return first
-      if (log.size > 0) throw new CallFault('log_conflict', 'The log has leaves: it is too late for this.')
+      if (log.size > 0)
+        throw new CallFault('log_conflict', 'The log has leaves: it is too late for this.')
       const made = make(decodeHeads(body, domain))
       first = made
       // The security module failed: nothing was stated yet.

@@ -1,6 +1,6 @@
 /**
- * Bytes that arrive in parts, kept in one growing array: a hostile sender of one-byte packets costs memory for the
- * bytes only, not for a list of packets.
+ * Bytes that arrive in parts, kept in one growing array: a hostile sender of one-byte packets costs
+ * memory for the bytes only, not for a list of packets.
  */
 export class ByteBuffer {
   private bytes: Uint8Array = new Uint8Array(0)
@@ -12,7 +12,8 @@ export class ByteBuffer {
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Nearly always the only part, so it is not copied. It is full: the next one makes a new array.
+      // Nearly always the only part, so it is not copied. It is full: the next one makes a new
+      // array.
       this.bytes = part
       this.used = part.length
       return
@@ -27,7 +28,10 @@ export class ByteBuffer {
     this.used = needed
   }
 
-  /** Gives all bytes so far, in order, and starts anew. May be the one part that was appended, itself. */
+  /**
+   * Gives all bytes so far, in order, and starts anew. May be the one part that was appended,
+   * itself.
+   */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)
     this.bytes = new Uint8Array(0)

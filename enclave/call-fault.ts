@@ -18,8 +18,9 @@ const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'
 }
 
 /**
- * A call that gives no answer, and why, as the gateway is told. Messages are for the caller of the gateway: they may
- * repeat what a provider said, never a prompt or a credential. They are never logged.
+ * A call that gives no answer, and why, as the gateway is told. Messages are for the caller of the
+ * gateway: they may repeat what a provider said, never a prompt or a credential. They are never
+ * logged.
  */
 export class CallFault extends Error {
   override readonly name = 'CallFault'

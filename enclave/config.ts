@@ -1,20 +1,31 @@
 import { readFileSync } from 'node:fs'
 import { getHeapStatistics } from 'node:v8'
 import type { SocketMode } from './listen-socket.ts'
-import { type BootConfiguration, PROTOCOL_VERSION, type ProviderEntry } from './protocol/messages.ts'
+import {
+  type BootConfiguration,
+  PROTOCOL_VERSION,
+  type ProviderEntry,
+} from './protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
 import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'
 
 /**
- * Everything that can be set about an enclave process. Each field names its variable; an empty variable counts as
- * unset. What a relying party must know (providers, CAs, chain, contract) is in the boot configuration that the
- * attestation document names; the rest only decides how long and how much.
+ * Everything that can be set about an enclave process. Each field names its variable; an empty
+ * variable counts as unset. What a relying party must know (providers, CAs, chain, contract) is in
+ * the boot configuration that the attestation document names; the rest only decides how long and
+ * how much.
  */
 export type EnclaveConfig = {
-  /** NODE_ENV: `production` refuses everything simulated and every plain-http provider. Default: development. */
+  /**
+   * NODE_ENV: `production` refuses everything simulated and every plain-http provider. Default:
+   * development.
+   */
   readonly isProduction: boolean
-  /** ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit). Required. */
+  /**
+   * ENCLAVE_SOCKET: path of the Unix socket to listen on, at most 107 bytes (the kernel's limit).
+   * Required.
+   */
   readonly socketPath: string
   /**
    * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: this user alone. `660`: the group of its
@@ -23,58 +34,80 @@ export type EnclaveConfig = {
    */
   readonly socketMode: SocketMode
   /**
-   * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development). Default: software, since a
-   * developer's machine has no device; in production it must be set, to device, so that nobody gets it by omission.
+   * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development).
+   * Default: software, since a developer's machine has no device; in production it must be set, to
+   * device, so that nobody gets it by omission.
    */
   readonly nsm: 'device' | 'software'
   /**
-   * NSM_SOCKET: Unix socket that a software NSM listens on (src/local/nsm). Required with NSM=software; null with a device.
-   * Not in production.
+   * NSM_SOCKET: Unix socket that a software NSM listens on (src/local/nsm). Required with
+   * NSM=software; null with a device. Not in production.
    */
   readonly nsmSocket: string | null
-  /** CHAIN_ID: the EVM chain that tree heads are signed for, 1 to 2^53-1. Required: a guess would be signed. */
+  /**
+   * CHAIN_ID: the EVM chain that tree heads are signed for, 1 to 2^53-1. Required: a guess would be
+   * signed.
+   */
   readonly chainId: number
-  /** CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required, as CHAIN_ID. */
+  /**
+   * CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required,
+   * as CHAIN_ID.
+   */
   readonly contract: string
   /**
-   * PROVIDERS_FILE: JSON array of ProviderEntry that replaces the built-in table. Default: the built-in table.
-   * DEMO_PROVIDER_ORIGIN: adds an entry for `demo/*` at this loopback origin, before all others; not in production.
+   * PROVIDERS_FILE: JSON array of ProviderEntry that replaces the built-in table. Default: the
+   * built-in table. DEMO_PROVIDER_ORIGIN: adds an entry for `demo/*` at this loopback origin,
+   * before all others; not in production.
    */
   readonly providers: readonly ProviderEntry[]
-  /** PROVIDER_CA_FILE: PEM bundle that provider TLS is verified against. Default: the bundle in Node.js. */
+  /**
+   * PROVIDER_CA_FILE: PEM bundle that provider TLS is verified against. Default: the bundle in
+   * Node.js.
+   */
   readonly cas: TrustedCas
   readonly limits: Limits
   /**
-   * ATTESTATION_RENEW_MS: age at which the attestation document is renewed, milliseconds. Default 3600000 (1 h): a
-   * leaf lives 3 h, so renewal may fail for two hours before calls are refused.
+   * ATTESTATION_RENEW_MS: age at which the attestation document is renewed, milliseconds. Default
+   * 3600000 (1 h): a leaf lives 3 h, so renewal may fail for two hours before calls are refused.
    */
   readonly attestationRenewMs: number
   /**
-   * SHUTDOWN_GRACE_MS: how long SIGTERM waits for running calls and for the gateway to fetch what is sealed,
-   * milliseconds. Default 30000: what orchestrators commonly give before SIGKILL.
+   * SHUTDOWN_GRACE_MS: how long SIGTERM waits for running calls and for the gateway to fetch what
+   * is sealed, milliseconds. Default 30000: what orchestrators commonly give before SIGKILL.
    */
   readonly shutdownGraceMs: number
 }
 
 /** How long and how much one call, and all together, may take. Milliseconds and bytes. */
 export type Limits = {
-  /** CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow handshake. */
+  /**
+   * CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow
+   * handshake.
+   */
   readonly connectTimeoutMs: number
   /**
-   * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and comments are none).
-   * Default 600000 (10 min): reasoning models think that long before a non-streamed answer, and the common SDKs
-   * themselves give up after 10 min.
+   * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and
+   * comments are none). Default 600000 (10 min): reasoning models think that long before a
+   * non-streamed answer, and the common SDKs themselves give up after 10 min.
    */
   readonly firstByteTimeoutMs: number
-  /** IDLE_TIMEOUT_MS: between data of an answer that has begun. Default 60000: no provider pauses that long. */
+  /**
+   * IDLE_TIMEOUT_MS: between data of an answer that has begun. Default 60000: no provider pauses
+   * that long.
+   */
   readonly idleTimeoutMs: number
-  /** ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an answer that drips for ever. */
+  /**
+   * ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an answer that drips for ever.
+   */
   readonly answerTimeoutMs: number
-  /** DRAIN_TIMEOUT_MS: a gateway that does not read on for so long counts as gone. Default 60000, as the idle timeout. */
+  /**
+   * DRAIN_TIMEOUT_MS: a gateway that does not read on for so long counts as gone. Default 60000, as
+   * the idle timeout.
+   */
   readonly drainTimeoutMs: number
   /**
-   * ANSWER_BYTES_MAX: body of one answer, as received. Default 25165824 (24 MiB): a stream of 64k tokens, each in a
-   * chunk of 300 bytes, is 19 MiB.
+   * ANSWER_BYTES_MAX: body of one answer, as received. Default 25165824 (24 MiB): a stream of 64k
+   * tokens, each in a chunk of 300 bytes, is 19 MiB.
    */
   readonly answerBytesMax: number
   /**
@@ -87,7 +120,10 @@ export type Limits = {
   readonly pendingBytesMax: number
 }
 
-/** The configuration is wrong. `faults` has all faults, a sentence each, for whoever set the variables. */
+/**
+ * The configuration is wrong. `faults` has all faults, a sentence each, for whoever set the
+ * variables.
+ */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly faults: readonly string[]
@@ -115,12 +151,19 @@ export function readConfig(
     socketMode: variables.read('ENCLAVE_SOCKET_MODE', parseSocketMode, 0o600),
     nsm: variables.read('NSM', parseNsm, 'software'),
     nsmSocket: variables.read('NSM_SOCKET', parseSocketPath, null),
-    chainId: variables.required('CHAIN_ID', (text) => parseInteger(text, 1, Number.MAX_SAFE_INTEGER), 0),
+    chainId: variables.required(
+      'CHAIN_ID',
+      (text) => parseInteger(text, 1, Number.MAX_SAFE_INTEGER),
+      0,
+    ),
     contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
     providers: readProviders(variables),
     cas: variables.readFile('PROVIDER_CA_FILE', parseCas) ?? bundledCas(),
     limits: readLimits(variables, heapBytesMax),
-    attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, { min: 1_000, max: 9_000_000 }),
+    attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, {
+      min: 1_000,
+      max: 9_000_000,
+    }),
     shutdownGraceMs: variables.integer('SHUTDOWN_GRACE_MS', 30_000, { min: 0, max: HOUR_MS }),
   }
   const faults = [
@@ -142,7 +185,10 @@ function readLimits(variables: Variables, heapBytesMax: number): Limits {
     idleTimeoutMs: variables.integer('IDLE_TIMEOUT_MS', 60_000, time),
     answerTimeoutMs: variables.integer('ANSWER_TIMEOUT_MS', HOUR_MS, time),
     drainTimeoutMs: variables.integer('DRAIN_TIMEOUT_MS', 60_000, time),
-    answerBytesMax: variables.integer('ANSWER_BYTES_MAX', 24 * 2 ** 20, { min: 1024, max: GIBIBYTE / 4 }),
+    answerBytesMax: variables.integer('ANSWER_BYTES_MAX', 24 * 2 ** 20, {
+      min: 1024,
+      max: GIBIBYTE / 4,
+    }),
     pendingBytesMax: variables.integer('PENDING_BYTES_MAX', Math.floor(heapBytesMax / 2), {
       min: 2 ** 20,
       max: 64 * GIBIBYTE,
@@ -155,7 +201,9 @@ function readProviders(variables: Variables): readonly ProviderEntry[] {
   const origin = variables.read('DEMO_PROVIDER_ORIGIN', parseDemoOrigin, null)
   if (origin === null) return table
   if (table.length === PROVIDERS_MAX || table.some(({ name }) => name === 'demo'))
-    variables.faults.push('DEMO_PROVIDER_ORIGIN: PROVIDERS_FILE has an entry called demo, or is full')
+    variables.faults.push(
+      'DEMO_PROVIDER_ORIGIN: PROVIDERS_FILE has an entry called demo, or is full',
+    )
   return [{ name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'] }, ...table]
 }
 
@@ -166,7 +214,9 @@ function developmentFaults(
   if (nsm === 'device' && nsmSocket !== null)
     return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
   // Of what cannot be read, an NSM of no known kind and a path that is too long, a fault was noted.
-  return (NSM || 'software') === 'software' && !NSM_SOCKET ? ['NSM_SOCKET: required with NSM=software'] : []
+  return (NSM || 'software') === 'software' && !NSM_SOCKET
+    ? ['NSM_SOCKET: required with NSM=software']
+    : []
 }
 
 function productionFaults(
@@ -176,7 +226,8 @@ function productionFaults(
   const faults: string[] = []
   if (config.nsm !== 'device') faults.push('NSM: expected device in production')
   if (environment.NSM_SOCKET) faults.push('NSM_SOCKET: a software NSM has no place in production')
-  if (environment.DEMO_PROVIDER_ORIGIN) faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
+  if (environment.DEMO_PROVIDER_ORIGIN)
+    faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
   if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
     faults.push('PROVIDERS_FILE: expected https origins alone in production')
   return faults
@@ -196,7 +247,11 @@ class Variables {
     this.openFile = openFile
   }
 
-  read<Value, Fallback>(name: string, parse: (text: string) => Value, fallback: Fallback): Value | Fallback {
+  read<Value, Fallback>(
+    name: string,
+    parse: (text: string) => Value,
+    fallback: Fallback,
+  ): Value | Fallback {
     const text = this.environment[name]
     if (text === undefined || text === '') return fallback
     try {
@@ -213,7 +268,11 @@ class Variables {
     return this.read(name, parse, standIn)
   }
 
-  integer(name: string, fallback: number, range: { readonly min: number; readonly max: number }): number {
+  integer(
+    name: string,
+    fallback: number,
+    range: { readonly min: number; readonly max: number },
+  ): number {
     return this.read(name, (text) => parseInteger(text, range.min, range.max), fallback)
   }
 
@@ -224,7 +283,8 @@ class Variables {
 
 function parseInteger(text: string, min: number, max: number): number {
   const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
-  if (!(value >= min && value <= max)) throw new Error(`expected a whole number from ${min} to ${max}`)
+  if (!(value >= min && value <= max))
+    throw new Error(`expected a whole number from ${min} to ${max}`)
   return value
 }
 
@@ -249,7 +309,8 @@ function parseAddress(text: string): string {
 }
 
 function parseDemoOrigin(text: string): string {
-  if (!parseOrigin(text).startsWith('http:')) throw new Error('expected an http origin on a loopback host')
+  if (!parseOrigin(text).startsWith('http:'))
+    throw new Error('expected an http origin on a loopback host')
   return text
 }
 
@@ -262,7 +323,12 @@ export function bootConfiguration(
 ): BootConfiguration {
   return {
     protocol_version: PROTOCOL_VERSION,
-    providers: config.providers.map(({ name, origin, path, models }) => ({ name, origin, path, models })),
+    providers: config.providers.map(({ name, origin, path, models }) => ({
+      name,
+      origin,
+      path,
+      models,
+    })),
     ca_sha256: config.cas.sha256,
     chain_id: config.chainId,
     contract: config.contract,

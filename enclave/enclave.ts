@@ -23,16 +23,17 @@ export type Enclave = {
   /** 0x + 65 bytes uncompressed point. */
   readonly publicKey: string
   /**
-   * Ends it in good order: new completions are refused (`not_ready`), running ones finish, and the gateway can still
-   * pull and acknowledge what is sealed; when nothing is left to do, or after `graceMs`, everything is closed.
-   * Gives how many sealed completions were not acknowledged: they are lost.
+   * Ends it in good order: new completions are refused (`not_ready`), running ones finish, and the
+   * gateway can still pull and acknowledge what is sealed; when nothing is left to do, or after
+   * `graceMs`, everything is closed. Gives how many sealed completions were not acknowledged: they
+   * are lost.
    */
   readonly stop: (graceMs: number) => Promise<{ readonly unacknowledged: number }>
 }
 
 /**
- * Starts an enclave: a new account from the module's randomness, its attestation document over the boot configuration,
- * and the server on the Unix socket. Throws NsmError and SocketError.
+ * Starts an enclave: a new account from the module's randomness, its attestation document over the
+ * boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
  */
 export async function startEnclave(
   config: Pick<
@@ -65,7 +66,10 @@ export async function startEnclave(
   const attempts = createAttempts({
     key: await nsm.random(ATTEMPTS_KEY_BYTES),
     monotonic,
-    requestsMax: Math.min(GENERATION_REQUESTS_MAX, Math.floor(limits.pendingBytesMax / ATTEMPT_SHARE)),
+    requestsMax: Math.min(
+      GENERATION_REQUESTS_MAX,
+      Math.floor(limits.pendingBytesMax / ATTEMPT_SHARE),
+    ),
   })
   const boot = bootConfiguration(config)
   const configuration = digestBootConfiguration(boot)
@@ -93,10 +97,24 @@ export async function startEnclave(
     makeId: () => `chatcmpl-${randomUUID().replaceAll('-', '')}`,
   }
   const { notary } = account
-  const bootStatement = keepBootStatement({ notary, domain, configuration, log: core.log, attestation })
+  const bootStatement = keepBootStatement({
+    notary,
+    domain,
+    configuration,
+    log: core.log,
+    attestation,
+  })
   const gate: Gate = { running: 0, isClosed: false }
   const publicKey = `0x${encodeHex(account.publicKey)}`
-  const server = createEnclaveServer({ core, boot, configuration, bootStatement, gate, publicKey, log })
+  const server = createEnclaveServer({
+    core,
+    boot,
+    configuration,
+    bootStatement,
+    gate,
+    publicKey,
+    log,
+  })
   const closeAll = async () => {
     attestation.stop()
     const closed = new Promise((resolve) => server.close(resolve))

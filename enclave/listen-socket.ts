@@ -21,13 +21,20 @@ export type SocketMode = 0o600 | 0o660
  * that an enclave left when it was killed is replaced; one that is still answered on, or a file
  * that is no socket, is left alone. Throws SocketError.
  */
-export async function listenOnSocket(server: Server, path: string, mode: SocketMode = 0o600): Promise<void> {
+export async function listenOnSocket(
+  server: Server,
+  path: string,
+  mode: SocketMode = 0o600,
+): Promise<void> {
   await removeStaleSocket(path)
-  // The file is made with these bits; set afterwards, there would be a moment in which others can connect.
+  // The file is made with these bits; set afterwards, there would be a moment in which others can
+  // connect.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {
-      server.once('error', (error) => reject(new SocketError('unusable', `${path}: ${codeOf(error)}`)))
+      server.once('error', (error) =>
+        reject(new SocketError('unusable', `${path}: ${codeOf(error)}`)),
+      )
       server.listen(path, resolve)
     })
   } finally {
@@ -40,7 +47,8 @@ async function removeStaleSocket(path: string): Promise<void> {
   const stat = lstatSync(path, { throwIfNoEntry: false })
   if (stat === undefined) return
   if (!stat.isSocket()) throw new SocketError('not_a_socket', `${path}: exists, and is no socket`)
-  if (await isAnswered(path)) throw new SocketError('in_use', `${path}: another process listens on it`)
+  if (await isAnswered(path))
+    throw new SocketError('in_use', `${path}: another process listens on it`)
   unlinkSync(path)
 }
 

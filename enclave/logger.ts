@@ -1,4 +1,7 @@
-/** What may stand in a log line beside its time and event: short facts. No request, answer or credential ever does. */
+/**
+ * What may stand in a log line beside its time and event: short facts. No request, answer or
+ * credential ever does.
+ */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
 /** Writes one event. */
@@ -11,8 +14,8 @@ export function createLog(write: (line: string) => void, now: () => number): Log
 }
 
 /**
- * What may be logged of any error: its name, its code and where it was thrown. Not its message: those of parsers and
- * network errors repeat what they were given.
+ * What may be logged of any error: its name, its code and where it was thrown. Not its message:
+ * those of parsers and network errors repeat what they were given.
  */
 export function describeError(error: unknown): LogFacts {
   if (!(error instanceof Error)) return { error: typeof error }

@@ -7,15 +7,17 @@ import { type Nsm, NsmError } from './nsm/nsm.ts'
 import { openSocketNsm } from './nsm/socket-nsm.ts'
 
 /**
- * The enclave process: README.md of this folder. Standard output gets one line, the ready line; standard error the log,
- * a JSON object a line. Exit codes: 0 after SIGTERM or SIGINT, 1 after anything else.
+ * The enclave process: README.md of this folder. Standard output gets one line, the ready line;
+ * standard error the log, a JSON object a line. Exit codes: 0 after SIGTERM or SIGINT, 1 after
+ * anything else.
  */
 const log = createLog((line) => process.stderr.write(line), Date.now)
 
 // A verifier in an unknown state must not sign on: a dead one is noticed and replaced.
 process.on('uncaughtException', (error) => die('uncaught exception', error))
 process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-// Started by a gateway, over a channel, it is of no use without it: the next gateway starts an enclave of its own.
+// Started by a gateway, over a channel, it is of no use without it: the next gateway starts an
+// enclave of its own.
 process.on('disconnect', () => die('gateway gone', null))
 if (process.connected === false) die('gateway gone', null)
 
@@ -31,7 +33,13 @@ async function run(): Promise<void> {
     log,
   })
   const { notary, publicKey } = enclave
-  const ready = { event: 'ready', socket: config.socketPath, notary, public_key: publicKey, nsm: nsm.kind }
+  const ready = {
+    event: 'ready',
+    socket: config.socketPath,
+    notary,
+    public_key: publicKey,
+    nsm: nsm.kind,
+  }
   process.stdout.write(`${JSON.stringify({ ...ready, pid: process.pid })}\n`)
   log('info', 'ready', { notary, nsm: nsm.kind })
 
@@ -54,7 +62,8 @@ function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
 }
 
 function die(event: string, error: unknown): never {
-  if (error instanceof ConfigError) for (const fault of error.faults) log('error', 'configuration', { fault })
+  if (error instanceof ConfigError)
+    for (const fault of error.faults) log('error', 'configuration', { fault })
   // These say what to mend, and were written by us, of our own configuration.
   else if (error instanceof SocketError || error instanceof NsmError)
     log('error', event, { code: error.code, message: error.message })

@@ -34,7 +34,10 @@ const HEADER_BYTES_MAX = 64 * 1024
 /** How long a request may take to arrive, milliseconds: it comes from the same machine. */
 const REQUEST_TIMEOUT_MS = 60_000
 
-/** How long an unused connection of the gateway is kept, milliseconds: longer than its own pool keeps it. */
+/**
+ * How long an unused connection of the gateway is kept, milliseconds: longer than its own pool
+ * keeps it.
+ */
 const KEEP_ALIVE_MS = 120_000
 
 /** Calls that run, and whether new ones are taken. */
@@ -51,7 +54,10 @@ type ServerOptions = {
   readonly log: Log
 }
 
-/** The server of messages.ts, not listening yet. Only the gateway may reach it: what it is told, it believes of no one else. */
+/**
+ * The server of messages.ts, not listening yet. Only the gateway may reach it: what it is told, it
+ * believes of no one else.
+ */
 export function createEnclaveServer(options: ServerOptions): Server {
   const settings = {
     maxHeaderSize: HEADER_BYTES_MAX,
@@ -61,7 +67,9 @@ export function createEnclaveServer(options: ServerOptions): Server {
   return createServer(settings, (request, response) => {
     // Writing to a connection that the gateway has closed is an error here, and of no interest.
     response.on('error', () => undefined)
-    serve(options, request, response).catch((error: unknown) => sendFault(options.log, response, error))
+    serve(options, request, response).catch((error: unknown) =>
+      sendFault(options.log, response, error),
+    )
   })
 }
 
@@ -86,10 +94,14 @@ async function serve(
       return sendJson(response, 200, describeIdentity(options))
     case `GET ${ENCLAVE_PATHS.attestation}`: {
       const nonce = decodeNonce(searchParams.get('nonce') ?? '')
-      return sendJson(response, 200, { document: await options.core.attestation.attestNonce(nonce) })
+      return sendJson(response, 200, {
+        document: await options.core.attestation.attestNonce(nonce),
+      })
     }
     default:
-      throw new CallFault('invalid_call', 'expected a path and method of the protocol', { status: 404 })
+      throw new CallFault('invalid_call', 'expected a path and method of the protocol', {
+        status: 404,
+      })
   }
 }
 
@@ -141,8 +153,9 @@ async function pull(
 }
 
 /**
- * The order carries the proof: the hash is here, then the log is looked at, then the document is made. So what the
- * head lacks came after the block, and what it has was there by the document's time.
+ * The order carries the proof: the hash is here, then the log is looked at, then the document is
+ * made. So what the head lacks came after the block, and what it has was there by the document's
+ * time.
  */
 async function attestHead(
   { core: { account, attestation, log }, configuration }: ServerOptions,

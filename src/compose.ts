@@ -30,7 +30,12 @@ import { type LocalEnclaves, startLocalEnclaves } from './local/enclave-process.
 import { startDemoAgent } from './local/node-agent.ts'
 import type { NodeLimits } from './nodes/limits.ts'
 import { NODE_SOCKET_PATH } from './nodes/node-socket.ts'
-import { type NodeRegistry, openNodeRegistry, openNodes, type ServingNodes } from './nodes/open-nodes.ts'
+import {
+  type NodeRegistry,
+  openNodeRegistry,
+  openNodes,
+  type ServingNodes,
+} from './nodes/open-nodes.ts'
 import { type CallObserver, timed } from './observability/call-scope.ts'
 import { listSources } from './observability/gauges.ts'
 import type { Logger } from './observability/logger.ts'
@@ -63,7 +68,9 @@ export type Gateway = {
   stop(): Promise<void>
 }
 
-/** Parts that a test brings: each stands in the place of the one that the configuration asks for. */
+/**
+ * Parts that a test brings: each stands in the place of the one that the configuration asks for.
+ */
 export type OwnParts = {
   /** Null: nothing is kept in a data folder, and no key is made. */
   readonly home?: null
@@ -72,7 +79,9 @@ export type OwnParts = {
   /** No chain is opened then. */
   readonly anchoring?: Anchoring
   /** How the pool takes enclaves. */
-  readonly enclaves?: Partial<Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>>
+  readonly enclaves?: Partial<
+    Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>
+  >
   readonly tiers?: Tiers
   readonly keys?: ApiKeys
   readonly nodes?: ServingNodes
@@ -83,11 +92,15 @@ export type OwnParts = {
 }
 
 /**
- * Starts everything that the configuration asks for, and serves: the one place where parts are put together, in production as in tests.
- * When something fails, all that was started is ended again and it rejects with StartFailure or DataFolderInUse, whose messages are
- * for whoever started it.
+ * Starts everything that the configuration asks for, and serves: the one place where parts are put
+ * together, in production as in tests. When something fails, all that was started is ended again
+ * and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
  */
-export async function compose(config: GatewayConfig, log: Logger, own: OwnParts = {}): Promise<Gateway> {
+export async function compose(
+  config: GatewayConfig,
+  log: Logger,
+  own: OwnParts = {},
+): Promise<Gateway> {
   const tiers = own.tiers ?? (await chooseTiers(config.tiersFile, config))
   await tryAddress(config)
   warnOfOpenHistory(config, log)
@@ -101,7 +114,11 @@ export async function compose(config: GatewayConfig, log: Logger, own: OwnParts 
 
   const home = config.isProduction || own.home === null ? null : await openHome(config.dataFolder)
   if (home !== null) onStarted(() => home.leave())
-  const { database, chain, anchoring, local } = await startFoundation(config, own, { home, onStarted, log })
+  const { database, chain, anchoring, local } = await startFoundation(config, own, {
+    home,
+    onStarted,
+    log,
+  })
   const records = createRecordsStore(database)
   const meter = config.metrics === null ? null : createMeter()
   const { commits, ...following } = followLogs({
@@ -127,20 +144,26 @@ export async function compose(config: GatewayConfig, log: Logger, own: OwnParts 
     own.keys === undefined
       ? await openKeys(keysStore, { fixed: config.devApiKey, dataFolder: home?.dataFolder ?? null })
       : { keys: own.keys, shown: null }
-  const accounts = createAccounts({ keys: keysStore, tiers: [...tiers.byName.keys()], now: Date.now })
+  const accounts = createAccounts({
+    keys: keysStore,
+    tiers: [...tiers.byName.keys()],
+    now: Date.now,
+  })
   const operations = {
     ...createOperations({ keys, accounts }),
     enclaves: createEnclaveOperations(enclaves),
     relayers: anchoring.operations,
   }
   if (home !== null) onStarted(await openControl(operations, home))
-  if (config.controlSocket !== null) onStarted(await openControlAt(operations, config.controlSocket))
+  if (config.controlSocket !== null)
+    onStarted(await openControlAt(operations, config.controlSocket))
   const limits = await openLimits({
     ...{ database, tiers, log },
     ...settleLogs(enclaves, commits),
     findRecord: records.findByCall,
     areEnclavesLocal: () =>
-      local !== null && enclaves.list().every(({ socketPath }) => local.socketPaths.includes(socketPath)),
+      local !== null &&
+      enclaves.list().every(({ socketPath }) => local.socketPaths.includes(socketPath)),
   })
   onStarted(() => limits.stop())
 
@@ -163,7 +186,10 @@ export async function compose(config: GatewayConfig, log: Logger, own: OwnParts 
   })
   onStarted(async () => stopImages())
   const upstream: UpstreamServices = {
-    embeddings: openEmbeddings(config.upstream.embeddings ?? demoEmbeddings(demoOrigin), openEndpoint),
+    embeddings: openEmbeddings(
+      config.upstream.embeddings ?? demoEmbeddings(demoOrigin),
+      openEndpoint,
+    ),
     search: openWebSearch(config.upstream.search, openEndpoint),
     images,
     ...own.upstream,
@@ -189,7 +215,9 @@ export async function compose(config: GatewayConfig, log: Logger, own: OwnParts 
         )
   onStarted(async () => metrics?.close())
   const traces =
-    config.traces === null ? null : openTraces(config.traces, { version: VERSION, now: Date.now, log })
+    config.traces === null
+      ? null
+      : openTraces(config.traces, { version: VERSION, now: Date.now, log })
   onStarted(async () => traces?.close())
 
   const capabilities = {
@@ -207,7 +235,11 @@ export async function compose(config: GatewayConfig, log: Logger, own: OwnParts 
   const app = createApp({
     routes: listRoutes(config, { ...capabilities, makeId, now: unixMs, log }),
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
-    sockets: { path: NODE_SOCKET_PATH, handleUpgrade: nodes.handleUpgrade, stop: () => nodes.stop() },
+    sockets: {
+      path: NODE_SOCKET_PATH,
+      handleUpgrade: nodes.handleUpgrade,
+      stop: () => nodes.stop(),
+    },
     settings: {
       keepAliveMs: config.keepAliveMs,
       corsOrigins: config.corsOrigins,
@@ -277,8 +309,9 @@ type Foundation = {
 }
 
 /**
- * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also when another fails; the local enclaves
- * are left to the caller, who ends them among what follows their logs. Rejects with StartFailure, which tells every failure.
+ * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also
+ * when another fails; the local enclaves are left to the caller, who ends them among what follows
+ * their logs. Rejects with StartFailure, which tells every failure.
  */
 async function startFoundation(
   config: GatewayConfig,
@@ -311,7 +344,9 @@ async function startFoundation(
   const [database, chain, local] = await settleAll([
     note(starting.database, (part) => part.close()),
     note(starting.chain, async (part) => part?.stop()),
-    note(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) => part?.stop()),
+    note(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) =>
+      part?.stop(),
+    ),
   ])
   const anchoring =
     own.anchoring ??
@@ -337,7 +372,11 @@ function openChain(
 async function startEnclaveParts(
   { enclave, chain, shutdownGraceMs }: GatewayConfig,
   own: OwnParts,
-  parts: { readonly home: Home | null; readonly chain: Promise<Chain | null>; readonly log: Logger },
+  parts: {
+    readonly home: Home | null
+    readonly chain: Promise<Chain | null>
+    readonly log: Logger
+  },
 ): Promise<LocalEnclaves | null> {
   if (enclave.kind === 'remote') return null
   const { home, log } = parts

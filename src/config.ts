@@ -1,6 +1,12 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { anchoringOf, CHAIN_FIELDS, type ChainConfig, chainFaults, REMOTE_CHAIN } from './chain/settings.ts'
+import {
+  anchoringOf,
+  CHAIN_FIELDS,
+  type ChainConfig,
+  chainFaults,
+  REMOTE_CHAIN,
+} from './chain/settings.ts'
 import {
   ENCLAVE_FIELDS,
   type EnclaveSource,
@@ -10,17 +16,37 @@ import {
   releasesOf,
 } from './enclaves/settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
-import { flag, form, integer, list, oneOf, origins, port, secret, text, url } from './runtime/fields.ts'
+import {
+  flag,
+  form,
+  integer,
+  list,
+  oneOf,
+  origins,
+  port,
+  secret,
+  text,
+  url,
+} from './runtime/fields.ts'
 import { type Environment, pickVariables, readSettings } from './runtime/read-settings.ts'
-import { UPSTREAM_FIELDS, type UpstreamConfig, upstreamFaults, upstreamOf } from './upstream/settings.ts'
+import {
+  UPSTREAM_FIELDS,
+  type UpstreamConfig,
+  upstreamFaults,
+  upstreamOf,
+} from './upstream/settings.ts'
 
 const MINUTE_MS = 60_000
 
-/** Every variable of the gateway's process. Empty counts as unset. Those of the enclave: enclave/config.ts. */
+/**
+ * Every variable of the gateway's process. Empty counts as unset. Those of the enclave:
+ * enclave/config.ts.
+ */
 const schema = z.object({
   /**
-   * `production` refuses to start with anything embedded, simulated or for demonstration. Default: development. Other
-   * words are refused, so that no misspelt production starts with simulated parts.
+   * `production` refuses to start with anything embedded, simulated or for demonstration. Default:
+   * development. Other words are refused, so that no misspelt production starts with simulated
+   * parts.
    */
   NODE_ENV: oneOf(['development', 'test', 'production']).default('development'),
   /** Address to listen on. Default 127.0.0.1: whoever opens it to others should have decided to. */
@@ -28,38 +54,56 @@ const schema = z.object({
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
   PORT: port.default(3000),
   /**
-   * TCP port of `GET /metrics` for Prometheus; 0 takes any free one, which is logged. Default: none is opened, since it asks for no key.
+   * TCP port of `GET /metrics` for Prometheus; 0 takes any free one, which is logged. Default: none
+   * is opened, since it asks for no key.
    */
   METRICS_PORT: port.optional(),
-  /** Address that it listens on. Default 127.0.0.1: it is for a collector beside this process, never for the public. */
+  /**
+   * Address that it listens on. Default 127.0.0.1: it is for a collector beside this process, never
+   * for the public.
+   */
   METRICS_HOST: text.default('127.0.0.1'),
-  /** Folder for what is kept between starts: embedded database, local chain, development key. Default ./.affidavit. */
+  /**
+   * Folder for what is kept between starts: embedded database, local chain, development key.
+   * Default ./.affidavit.
+   */
   DATA_DIR: text.default('.affidavit'),
   /**
-   * Least severe log lines that are written. Default info: one line per request. `silent` writes none.
+   * Least severe log lines that are written. Default info: one line per request. `silent` writes
+   * none.
    */
   LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ...traceFields,
 
-  /** Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in DATA_DIR. */
+  /**
+   * Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in
+   * DATA_DIR.
+   */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
 
   ...CHAIN_FIELDS,
 
   /**
-   * How often the enclave attests the state of its log over a recent block's hash, milliseconds. Default 600000 (10 min):
-   * a completion is then between two such times, at 144 documents of 5 KB a day at most. At least 1000.
+   * How often the enclave attests the state of its log over a recent block's hash, milliseconds.
+   * Default 600000 (10 min): a completion is then between two such times, at 144 documents of 5 KB
+   * a day at most. At least 1000.
    */
-  HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(10 * MINUTE_MS),
+  HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(
+    10 * MINUTE_MS,
+  ),
 
   ...ENCLAVE_FIELDS,
   /**
-   * Path of the Unix socket over which `affidavit enclaves` (and keys, accounts) speaks to this process; who may enter its folder may do
-   * all that. Default: one in a private folder, named in DATA_DIR; in production none, as there is no data folder.
+   * Path of the Unix socket over which `affidavit enclaves` (and keys, accounts) speaks to this
+   * process; who may enter its folder may do all that. Default: one in a private folder, named in
+   * DATA_DIR; in production none, as there is no data folder.
    */
   CONTROL_SOCKET: form(/^\/.{1,106}$/, 'the absolute path of a socket').optional(),
 
-  /** The operator's credentials at the providers; a caller's Fine-Tune-Authorization goes first. Default: none. */
+  /**
+   * The operator's credentials at the providers; a caller's Fine-Tune-Authorization goes first.
+   * Default: none.
+   */
   OPENAI_API_KEY: secret.optional(),
   ANTHROPIC_API_KEY: secret.optional(),
   GEMINI_API_KEY: secret.optional(),
@@ -79,8 +123,14 @@ const schema = z.object({
    */
   PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
 
-  /** Fixes the API key that is made on first start, for scripts. Default: a random one, kept in DATA_DIR/api-key. */
-  DEV_API_KEY: form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks').optional(),
+  /**
+   * Fixes the API key that is made on first start, for scripts. Default: a random one, kept in
+   * DATA_DIR/api-key.
+   */
+  DEV_API_KEY: form(
+    /^[\x21-\x7e]{8,200}$/,
+    '8 to 200 printable characters without blanks',
+  ).optional(),
   /**
    * Whether every account may read everybody's completions, prompts and answers, with `filter=all`
    * and by hash. Required in production, where true warns at each start. Default in development:
@@ -88,25 +138,31 @@ const schema = z.object({
    */
   HISTORY_ALL: flag.default(true),
   /**
-   * Origins whose web pages may call the API, comma-separated: `https://app.example,http://localhost:5173`, or `*` for all. Default
-   * none: an API key does not belong into a page, unless it is its user's own.
+   * Origins whose web pages may call the API, comma-separated:
+   * `https://app.example,http://localhost:5173`, or `*` for all. Default none: an API key does not
+   * belong into a page, unless it is its user's own.
    */
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
-   * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its form. Default: no limits for
-   * development; in production those of a common free tier (60 requests and 40,000 tokens a minute, 33,000 and 4,000,000 a
-   * day, for each kind of call), so that no key that leaks spends the operator's money without a bound.
+   * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its
+   * form. Default: no limits for development; in production those of a common free tier (60
+   * requests and 40,000 tokens a minute, 33,000 and 4,000,000 a day, for each kind of call), so
+   * that no key that leaks spends the operator's money without a bound.
    */
   RATE_LIMIT_TIERS_FILE: text.optional(),
-  /** Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what proxies cut off at. */
+  /**
+   * Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what
+   * proxies cut off at.
+   */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /**
-   * Largest request body, bytes. Default 10485760 (10 MiB), as the interface has it. A larger one lets plain calls be larger:
-   * the enclave takes 10 MiB, whatever is set here (REQUEST_BYTES_MAX).
+   * Largest request body, bytes. Default 10485760 (10 MiB), as the interface has it. A larger one
+   * lets plain calls be larger: the enclave takes 10 MiB, whatever is set here (REQUEST_BYTES_MAX).
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
-   * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly kill after 30 s.
+   * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly
+   * kill after 30 s.
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
   ...UPSTREAM_FIELDS,
@@ -204,7 +260,9 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
     ['together', settings.TOGETHER_API_KEY],
     ['openrouter', settings.OPENROUTER_API_KEY],
   ]
-  return new Map(byName.filter((entry): entry is readonly [string, string] => entry[1] !== undefined))
+  return new Map(
+    byName.filter((entry): entry is readonly [string, string] => entry[1] !== undefined),
+  )
 }
 
 /** What is wrong with the variables together; each alone is checked by its field. */

@@ -30,8 +30,9 @@ function readConfigOrExit(): GatewayConfig {
 }
 
 /**
- * Compiled code of the start before halves the time of the next. In the data folder: whoever can write there could change
- * what runs, so Node's own default, below the system's folder for temporary files, will not do.
+ * Compiled code of the start before halves the time of the next. In the data folder: whoever can
+ * write there could change what runs, so Node's own default, below the system's folder for
+ * temporary files, will not do.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {
@@ -43,9 +44,10 @@ function cacheCompiledCode(dataFolder: string): void {
 }
 
 /**
- * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error the log: readable on a
- * terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good order, a second one at once; the end of an IPC
- * channel does too, because it means that the parent is gone. Exit codes: 0 after a stop in good order, else 1.
+ * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error
+ * the log: readable on a terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good
+ * order, a second one at once; the end of an IPC channel does too, because it means that the parent
+ * is gone. Exit codes: 0 after a stop in good order, else 1.
  */
 async function serve(config: GatewayConfig): Promise<void> {
   // What is loaded from here on is kept compiled.
@@ -65,14 +67,20 @@ async function serve(config: GatewayConfig): Promise<void> {
   try {
     await announce(config, (await starting).facts, log)
   } catch (error) {
-    if (!(error instanceof StartFailure || error instanceof DataFolderInUse)) die('not started', error)
+    if (!(error instanceof StartFailure || error instanceof DataFolderInUse))
+      die('not started', error)
     else refuse(error)
   }
 }
 
 async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger): Promise<void> {
   log.info(
-    { url: facts.url, chain_id: facts.chain.id, contract: facts.chain.contract, metrics: facts.metricsUrl },
+    {
+      url: facts.url,
+      chain_id: facts.chain.id,
+      contract: facts.chain.contract,
+      metrics: facts.metricsUrl,
+    },
     'ready',
   )
   if (!config.isProduction) {
@@ -118,5 +126,6 @@ function stopOnSignals({
       die('not stopped in good order', error)
     }
   }
-  for (const signal of ['SIGINT', 'SIGTERM', 'disconnect'] as const) process.on(signal, () => stop(signal))
+  for (const signal of ['SIGINT', 'SIGTERM', 'disconnect'] as const)
+    process.on(signal, () => stop(signal))
 }

@@ -38,7 +38,11 @@ import { historyRoutes } from './verified/history-routes.ts'
 import { logRoutes } from './verified/log-routes.ts'
 import { createLogs } from './verified/logs.ts'
 import { createLogsStore } from './verified/logs-store.ts'
-import { createModelOutcomes, createVerifiedModels, verifiedModelRoutes } from './verified/models.ts'
+import {
+  createModelOutcomes,
+  createVerifiedModels,
+  verifiedModelRoutes,
+} from './verified/models.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
 import { createVerifiedCompletions } from './verified/verified-completions.ts'
 
@@ -61,7 +65,10 @@ export type Capabilities = {
   readonly log: Logger
 }
 
-/** What is served by services that the operator configured, rather than by nodes or through the enclave. */
+/**
+ * What is served by services that the operator configured, rather than by nodes or through the
+ * enclave.
+ */
 export type UpstreamServices = {
   readonly embeddings: Embeddings
   readonly search: WebSearch
@@ -69,11 +76,12 @@ export type UpstreamServices = {
 }
 
 /**
- * Every route, each over the services that it calls, in the order in which the documentation has them. What calls wait for is timed,
- * as phases of theirs.
+ * Every route, each over the services that it calls, in the order in which the documentation has
+ * them. What calls wait for is timed, as phases of theirs.
  */
 export function listRoutes(config: GatewayConfig, capabilities: Capabilities): readonly Route[] {
-  const { database, anchoring, records, enclaves, commits, keys, registry, nodes, upstream } = capabilities
+  const { database, anchoring, records, enclaves, commits, keys, registry, nodes, upstream } =
+    capabilities
   const { limiter, idempotency } = capabilities.limits
   const { now, makeId, log } = capabilities
   const { bodyBytesMax, credentials, isHistoryOpen: isOpen } = config
@@ -105,13 +113,20 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   })
   const calls = { limiter, idempotency, bodyBytesMax, now }
   return [
-    ...chatRoutes({ ...calls, completions: createChatCompletions({ dispatcher, log, now, makeId }) }),
+    ...chatRoutes({
+      ...calls,
+      completions: createChatCompletions({ dispatcher, log, now, makeId }),
+    }),
     ...verifiedCompletionRoutes({ ...calls, completions: createVerifiedCompletions(verified) }),
     ...historyRoutes({
       history: createHistory({ records, isOpen }),
       evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
     }),
-    ...imageRoutes({ ...calls, images: upstream.images, publicOrigin: config.upstream.publicOrigin }),
+    ...imageRoutes({
+      ...calls,
+      images: upstream.images,
+      publicOrigin: config.upstream.publicOrigin,
+    }),
     rootRoute,
     ...modelRoutes(models),
     ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
@@ -129,7 +144,10 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   ]
 }
 
-/** The models of these services, as `GET /v1/models` lists them. Nodes' come and go, so that it is asked each time. */
+/**
+ * The models of these services, as `GET /v1/models` lists them. Nodes' come and go, so that it is
+ * asked each time.
+ */
 function listUpstreamModels({ embeddings, images }: UpstreamServices): readonly UpstreamModel[] {
   return [
     ...embeddings.models.map(({ id, inputTokensMax }) => ({

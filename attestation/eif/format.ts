@@ -25,9 +25,10 @@ export type EifHeader = {
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
- * Reads the header of an attacker-controlled image of `fileBytes` bytes and checks that its table accounts for every
- * byte of the file once. The hypervisor follows the table, AWS's tools walk the file; only where both see the same
- * sections in the same order do measurements have one meaning, so every other layout is refused. Throws EifError.
+ * Reads the header of an attacker-controlled image of `fileBytes` bytes and checks that its table
+ * accounts for every byte of the file once. The hypervisor follows the table, AWS's tools walk the
+ * file; only where both see the same sections in the same order do measurements have one meaning,
+ * so every other layout is refused. Throws EifError.
  */
 export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
   if (bytes.length < EIF_HEADER_BYTES)
@@ -36,10 +37,14 @@ export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader 
       `expected a header of ${EIF_HEADER_BYTES} bytes, got ${bytes.length}`,
     )
   const view = new DataView(bytes.buffer, bytes.byteOffset, EIF_HEADER_BYTES)
-  if (view.getUint32(0) !== MAGIC) throw new EifError('magic', 'expected the file to begin with ".eif"')
+  if (view.getUint32(0) !== MAGIC)
+    throw new EifError('magic', 'expected the file to begin with ".eif"')
   const version = view.getUint16(4)
   if (version < VERSION_MIN || version > VERSION_MAX)
-    throw new EifError('version', `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`)
+    throw new EifError(
+      'version',
+      `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`,
+    )
   const flags = view.getUint16(6)
   if ((flags & ~FLAG_AARCH64) !== 0)
     throw new EifError(
@@ -60,7 +65,10 @@ export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader 
 
 /** ".eif" */
 const MAGIC = 0x2e656966
-/** 2 brought the CRC, 3 the signature section, 4 the metadata section (aws-nitro-enclaves-image-format). */
+/**
+ * 2 brought the CRC, 3 the signature section, 4 the metadata section
+ * (aws-nitro-enclaves-image-format).
+ */
 const VERSION_MIN = 2
 const VERSION_MAX = 4
 const FLAG_AARCH64 = 1
@@ -68,7 +76,9 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Sums are exact: an offset and a size that wrap around 64 bits must not come out inside the file. */
+/**
+ * Sums are exact: an offset and a size that wrap around 64 bits must not come out inside the file.
+ */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -91,21 +101,31 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
     previous = offset
     end = offset + BigInt(EIF_SECTION_HEADER_BYTES) + size
     if (end > fileBytes)
-      throw new EifError('section_beyond_file', `section ${index} ends at byte ${end} of ${fileBytes}`)
+      throw new EifError(
+        'section_beyond_file',
+        `section ${index} ends at byte ${end} of ${fileBytes}`,
+      )
     sections.push({ offset: Number(offset), dataBytes: Number(size) })
   }
-  if (end < fileBytes) throw new EifError('trailing_data', `${fileBytes - end} bytes follow the last section`)
+  if (end < fileBytes)
+    throw new EifError('trailing_data', `${fileBytes - end} bytes follow the last section`)
   return sections
 }
 
 function checkStart(at: { index: number; offset: bigint; previous: bigint; end: bigint }): void {
   const { index, offset, previous, end } = at
   if (offset > end)
-    throw new EifError('section_gap', `${offset - end} bytes before section ${index} belong to none`)
+    throw new EifError(
+      'section_gap',
+      `${offset - end} bytes before section ${index} belong to none`,
+    )
   if (offset === end) return
   if (offset >= EIF_HEADER_BYTES && offset < previous)
     throw new EifError('section_order', `section ${index} begins before section ${index - 1}`)
-  throw new EifError('section_overlap', `section ${index} begins at byte ${offset}, before byte ${end}`)
+  throw new EifError(
+    'section_overlap',
+    `section ${index} begins at byte ${offset}, before byte ${end}`,
+  )
 }
 
 /** What a section holds. Kernel, command line and ramdisks are measured and booted. */
@@ -120,19 +140,26 @@ export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number
 }
 
 /**
- * Reads the 12-byte header of section `place` and holds it against the table and against the sections `before` it in
- * an image of `version`. Throws EifError.
+ * Reads the 12-byte header of section `place` and holds it against the table and against the
+ * sections `before` it in an image of `version`. Throws EifError.
  */
 export function parseSectionHeader(
   bytes: Uint8Array,
-  context: { readonly place: SectionPlace; readonly before: readonly Section[]; readonly version: number },
+  context: {
+    readonly place: SectionPlace
+    readonly before: readonly Section[]
+    readonly version: number
+  },
 ): Section {
   const { place, before, version } = context
   const index = before.length
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
   const kind = KIND_OF_TYPE[view.getUint16(0)]
   if (kind === undefined)
-    throw new EifError('section_type', `section ${index} is of the unknown type ${view.getUint16(0)}`)
+    throw new EifError(
+      'section_type',
+      `section ${index} is of the unknown type ${view.getUint16(0)}`,
+    )
   if (view.getUint16(2) !== 0) throw new EifError('section_flags', `section ${index} has flags set`)
   if (view.getBigUint64(4) !== BigInt(place.dataBytes))
     throw new EifError(

@@ -16,19 +16,25 @@ import {
 } from './format.ts'
 import { parseImageSignature, verifyImageSignature } from './signature.ts'
 
-/** An image: how many bytes it has, and the bytes from the first to the last in chunks of any size. */
+/**
+ * An image: how many bytes it has, and the bytes from the first to the last in chunks of any size.
+ */
 type EifSource = {
   readonly sizeBytes: number
   readonly chunks: AsyncIterable<Uint8Array>
 }
 
 /**
- * Gives the measurements that a Nitro enclave booted from this image shows in PCR0, 1, 2 and 8, and what the image
- * says of itself. Reads the bytes once and holds no more than a chunk of them, besides metadata and signature. The
- * image is attacker-controlled: every byte must be accounted for, and a signature must be right, or EifError is thrown.
- * Errors of `chunks` pass through. Does not prove what the image does, who made it, or that an enclave runs it.
+ * Gives the measurements that a Nitro enclave booted from this image shows in PCR0, 1, 2 and 8, and
+ * what the image says of itself. Reads the bytes once and holds no more than a chunk of them,
+ * besides metadata and signature. The image is attacker-controlled: every byte must be accounted
+ * for, and a signature must be right, or EifError is thrown. Errors of `chunks` pass through. Does
+ * not prove what the image does, who made it, or that an enclave runs it.
  */
-export async function measureEif(source: EifSource, digests: Digests = PORTABLE_DIGESTS): Promise<EifReport> {
+export async function measureEif(
+  source: EifSource,
+  digests: Digests = PORTABLE_DIGESTS,
+): Promise<EifReport> {
   const iterator = source.chunks[Symbol.asyncIterator]()
   try {
     return await measure(createByteReader(iterator), source.sizeBytes, digests)
@@ -37,7 +43,11 @@ export async function measureEif(source: EifSource, digests: Digests = PORTABLE_
   }
 }
 
-async function measure(reader: ByteReader, sizeBytes: number, digests: Digests): Promise<EifReport> {
+async function measure(
+  reader: ByteReader,
+  sizeBytes: number,
+  digests: Digests,
+): Promise<EifReport> {
   const headerBytes = await reader.take(Math.min(EIF_HEADER_BYTES, sizeBytes))
   const header = parseEifHeader(headerBytes, sizeBytes)
   const crc = digests.crc32(headerBytes.subarray(0, EIF_CRC_OFFSET), 0)
@@ -89,7 +99,11 @@ async function readSections(given: {
   for (const place of header.sections) {
     const headerBytes = await reader.take(EIF_SECTION_HEADER_BYTES)
     crc = digests.crc32(headerBytes, crc)
-    const section = parseSectionHeader(headerBytes, { place, before: sections, version: header.version })
+    const section = parseSectionHeader(headerBytes, {
+      place,
+      before: sections,
+      version: header.version,
+    })
     if (section.kind === 'metadata' || section.kind === 'signature') {
       const data = await reader.take(section.dataBytes)
       crc = digests.crc32(data, crc)
@@ -112,7 +126,10 @@ function chooseRegister(registers: Registers, section: Section, before: readonly
   return application ? registers.addApplication : registers.addBoot
 }
 
-/** Leniently, since nothing rests on it: an odd number in the metadata is no reason to refuse an image. */
+/**
+ * Leniently, since nothing rests on it: an odd number in the metadata is no reason to refuse an
+ * image.
+ */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {
     const value = parseLenientJson(bytes)
@@ -135,7 +152,10 @@ async function readSignature(given: {
   const { der, curve } = image.certificate
   const hash = digests.sha384()
   hash.update(der)
-  return { signature: { algorithm: curve.name, certificate: der }, pcr8: extendZero(hash.digest(), digests) }
+  return {
+    signature: { algorithm: curve.name, certificate: der },
+    pcr8: extendZero(hash.digest(), digests),
+  }
 }
 
 function hex32(value: number): string {
@@ -164,8 +184,9 @@ type Registers = {
 }
 
 /**
- * Gives empty registers. In nearly every image what boots comes before the application, so that PCR1's hash is
- * PCR0's of that moment: it is copied only then, and boot bytes are hashed once instead of twice.
+ * Gives empty registers. In nearly every image what boots comes before the application, so that
+ * PCR1's hash is PCR0's of that moment: it is copied only then, and boot bytes are hashed once
+ * instead of twice.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -208,7 +229,10 @@ export type EifReport = {
   /** In the order of the file. */
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
-  /** What the image says of itself; null without a metadata section. Attacker-controlled and not measured. */
+  /**
+   * What the image says of itself; null without a metadata section. Attacker-controlled and not
+   * measured.
+   */
   readonly metadata: JsonObject | null
   /** Null for an image that is not signed. */
   readonly signature: EifSignature | null
@@ -248,7 +272,9 @@ export function listWarnings(
     image.signature !== null && 'certificate_not_judged',
     image.signature === null && 'not_signed',
   ]
-  return applying.filter((code) => code !== false).map((code) => ({ code, message: WARNINGS[code] }))
+  return applying
+    .filter((code) => code !== false)
+    .map((code) => ({ code, message: WARNINGS[code] }))
 }
 
 const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
@@ -257,7 +283,8 @@ const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
   boundaries_not_measured:
     'Sections are measured one after the other without their lengths: bytes moved over a boundary of kernel, command line and first ramdisk, or of two later ramdisks, leave the measurements as they are.',
   metadata_not_measured: 'The metadata is in no measurement: anyone can write anything into it.',
-  no_metadata: 'The image is of version 4 and has no metadata section, as the official tools would write.',
+  no_metadata:
+    'The image is of version 4 and has no metadata section, as the official tools would write.',
   no_application:
     'There is only one ramdisk, so that PCR2 is the hash of nothing and tells no image from another.',
   certificate_not_judged:
@@ -275,7 +302,10 @@ type ByteReader = {
   expectEnd(): Promise<void>
 }
 
-/** Reads `chunks` once, from the start. A stream that ends early, or too late, is EifError `source_changed`. */
+/**
+ * Reads `chunks` once, from the start. A stream that ends early, or too late, is EifError
+ * `source_changed`.
+ */
 export function createByteReader(chunks: AsyncIterator<Uint8Array>): ByteReader {
   let rest: Uint8Array = new Uint8Array()
   const pull = async (): Promise<boolean> => {

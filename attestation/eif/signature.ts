@@ -1,7 +1,13 @@
 import { concatBytes, decodeBase64, encodeUtf8, equalBytes } from '../bytes.ts'
 import { CborError, scanCbor } from '../nitro/cbor-scanner.ts'
 import { decodeScannedCbor } from '../nitro/cose.ts'
-import { DER_TAGS, DerError, type DerNode, decodeDer, decodeObjectIdentifier } from '../nitro/der.ts'
+import {
+  DER_TAGS,
+  DerError,
+  type DerNode,
+  decodeDer,
+  decodeObjectIdentifier,
+} from '../nitro/der.ts'
 import { EifError, type EifErrorCode } from './eif-error.ts'
 
 /** A signature section as it is read: whose it claims to be, not yet whether it is. */
@@ -15,9 +21,10 @@ type ImageSignature = {
 }
 
 /**
- * Reads a signature section: CBOR `[{signing_certificate, signature}]`, both arrays of integers where byte strings
- * would be expected (aws-nitro-enclaves-image-format, PcrSignature); the certificate is PEM, the signature COSE_Sign1
- * (RFC 9052). Attacker-controlled throughout. Throws EifError.
+ * Reads a signature section: CBOR `[{signing_certificate, signature}]`, both arrays of integers
+ * where byte strings would be expected (aws-nitro-enclaves-image-format, PcrSignature); the
+ * certificate is PEM, the signature COSE_Sign1 (RFC 9052). Attacker-controlled throughout. Throws
+ * EifError.
  */
 export function parseImageSignature(section: Uint8Array): ImageSignature {
   const list = decodeStrict(section, 'signature_malformed')
@@ -25,15 +32,18 @@ export function parseImageSignature(section: Uint8Array): ImageSignature {
   const pem = readIntegers(entry, 'signing_certificate')
   const cose = readIntegers(entry, 'signature')
   if (!(entry instanceof Map) || entry.size !== 2 || pem === null || cose === null)
-    throw new EifError('signature_malformed', 'expected [{signing_certificate, signature}], both as integers')
+    throw new EifError(
+      'signature_malformed',
+      'expected [{signing_certificate, signature}], both as integers',
+    )
   const certificate = parseSigningCertificate(pem)
   return { certificate, ...parseCose(cose, certificate) }
 }
 
 /**
- * Checks that the certificate's key signed exactly this image's PCR0. Does not say whether the certificate is one to
- * trust: anyone can sign any image with a certificate of their own, which PCR8 then shows. Throws EifError
- * `signature_payload` or `signature_invalid`.
+ * Checks that the certificate's key signed exactly this image's PCR0. Does not say whether the
+ * certificate is one to trust: anyone can sign any image with a certificate of their own, which
+ * PCR8 then shows. Throws EifError `signature_payload` or `signature_invalid`.
  */
 export async function verifyImageSignature(image: ImageSignature, pcr0: Uint8Array): Promise<void> {
   if (!equalBytes(image.pcr0, pcr0))
@@ -58,7 +68,8 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   const [protectedHeader, unprotected, payload, signature]: readonly unknown[] = cose
   if (!isBytes(protectedHeader) || !isBytes(payload) || !isBytes(signature))
     throw coseMalformed('byte strings')
-  if (!(unprotected instanceof Map) || unprotected.size !== 0) throw coseMalformed('no unprotected header')
+  if (!(unprotected instanceof Map) || unprotected.size !== 0)
+    throw coseMalformed('no unprotected header')
   const header = decodeStrict(protectedHeader, 'cose_malformed')
   if (!(header instanceof Map)) throw coseMalformed('a map as protected header')
   if (header.size !== 1 || header.get(ALGORITHM_LABEL) !== curve.identifier)
@@ -70,19 +81,32 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   }
 }
 
-/** `{register_index: 0, register_value: [integers]}`: AWS's signer signs PCR0 and no other register. */
+/**
+ * `{register_index: 0, register_value: [integers]}`: AWS's signer signs PCR0 and no other register.
+ */
 function parsePayload(payload: Uint8Array): Uint8Array {
   const info = decodeStrict(payload, 'cose_malformed')
   const value = readIntegers(info, 'register_value')
-  if (!(info instanceof Map) || info.size !== 2 || info.get('register_index') !== 0 || value === null)
+  if (
+    !(info instanceof Map) ||
+    info.size !== 2 ||
+    info.get('register_index') !== 0 ||
+    value === null
+  )
     throw coseMalformed('PCR0 as payload')
   return value
 }
 
 const ALGORITHM_LABEL = 1
 
-/** Sig_structure (RFC 9052, 4.4) without external data. Section sizes keep both parts far below 64 KiB. */
-function encodeSigStructure(parts: { protectedHeader: Uint8Array; payload: Uint8Array }): Uint8Array {
+/**
+ * Sig_structure (RFC 9052, 4.4) without external data. Section sizes keep both parts far below 64
+ * KiB.
+ */
+function encodeSigStructure(parts: {
+  protectedHeader: Uint8Array
+  payload: Uint8Array
+}): Uint8Array {
   return concatBytes(
     Uint8Array.of(0x84, 0x6a),
     encodeUtf8('Signature1'),
@@ -102,7 +126,8 @@ function encodeByteString(bytes: Uint8Array): Uint8Array {
 /** One strict CBOR item, read in the one way there is to read it. */
 function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   try {
-    if (scanCbor(bytes, { offset: 0, indefiniteTop: false }) === bytes.length) return decodeScannedCbor(bytes)
+    if (scanCbor(bytes, { offset: 0, indefiniteTop: false }) === bytes.length)
+      return decodeScannedCbor(bytes)
   } catch (error) {
     if (error instanceof CborError) throw new EifError(code, error.message)
     throw error
@@ -145,9 +170,10 @@ type SigningCertificate = {
 }
 
 /**
- * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Looks at nothing but its
- * encoding and its key: neither its issuer, nor its validity, nor what it may be used for, since the Nitro
- * hypervisor measures it and leaves judging it to whoever knows PCR8. Throws EifError `certificate_malformed`.
+ * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Looks at
+ * nothing but its encoding and its key: neither its issuer, nor its validity, nor what it may be
+ * used for, since the Nitro hypervisor measures it and leaves judging it to whoever knows PCR8.
+ * Throws EifError `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
   const der = decodePem(pem)
@@ -191,11 +217,16 @@ function decodeCertificateDer(der: Uint8Array<ArrayBuffer>): DerNode {
   }
 }
 
-/** The field after version (which may be left out), serial, algorithm, issuer, validity and subject (RFC 5280, 4.1). */
+/**
+ * The field after version (which may be left out), serial, algorithm, issuer, validity and subject
+ * (RFC 5280, 4.1).
+ */
 function findPublicKey(certificate: DerNode): DerNode {
-  const fields = certificate.tag === DER_TAGS.sequence ? (certificate.children[0]?.children ?? []) : []
+  const fields =
+    certificate.tag === DER_TAGS.sequence ? (certificate.children[0]?.children ?? []) : []
   const publicKey = fields[fields[0]?.tag === VERSION_TAG ? 6 : 5]
-  if (publicKey?.tag !== DER_TAGS.sequence) throw malformed('expected a certificate with a public key')
+  if (publicKey?.tag !== DER_TAGS.sequence)
+    throw malformed('expected a certificate with a public key')
   return publicKey
 }
 

@@ -5,13 +5,21 @@ import { ProofError } from '../errors.ts'
 import { attempt, check, type Finding, need } from '../finding.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { type AnchorTransaction, decodeAnchorTransaction } from './anchor-transaction.ts'
-import { type BlockHeader, decodeBlockHeader, decodeTransactionReceipt, hasAnchoredEvent } from './block.ts'
+import {
+  type BlockHeader,
+  decodeBlockHeader,
+  decodeTransactionReceipt,
+  hasAnchoredEvent,
+} from './block.ts'
 import type { BundleBlock, EvidenceBundle } from './bundle.ts'
 import type { BundleCheck } from './bundle-report.ts'
 import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 
-/** Checks that the transaction anchors the log's head, that the block holds it and that it succeeded there. */
+/**
+ * Checks that the transaction anchors the log's head, that the block holds it and that it succeeded
+ * there.
+ */
 export function checkAnchor(
   bundle: EvidenceBundle,
   given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
@@ -90,15 +98,22 @@ function checkCall({ record }: EvidenceBundle, transaction: AnchorTransaction): 
   if (contract !== log.contract) throw wrongAnchor(`to the contract ${log.contract}`)
   if (call.size !== log.size) throw wrongAnchor(`of a head of size ${log.size}`)
   if (encodeHex(call.root) !== log.root) throw wrongAnchor(`of a head with the root ${log.root}`)
-  if (`0x${encodeHex(call.signature)}` !== log.signature) throw wrongAnchor("with the head's signature")
+  if (`0x${encodeHex(call.signature)}` !== log.signature)
+    throw wrongAnchor("with the head's signature")
   return `brings the head of size ${log.size} to ${contract} on chain ${chainId}; paid by ${relayer}`
 }
 
 function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Finding {
   if (number !== header.number)
-    throw new ProofError('wrong_block', `expected the block's number to be the header's, ${header.number}`)
+    throw new ProofError(
+      'wrong_block',
+      `expected the block's number to be the header's, ${header.number}`,
+    )
   if (hash !== header.hash)
-    throw new ProofError('wrong_block', `expected the block's hash to be the header's, ${header.hash}`)
+    throw new ProofError(
+      'wrong_block',
+      `expected the block's hash to be the header's, ${header.hash}`,
+    )
   return `block ${number}, ${hash}`
 }
 
@@ -122,7 +137,11 @@ function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader)
   return `made at Unix second ${timestamp}, not before completion and document`
 }
 
-function checkInclusion({ transaction }: EvidenceBundle, block: BundleBlock, header: BlockHeader): Finding {
+function checkInclusion(
+  { transaction }: EvidenceBundle,
+  block: BundleBlock,
+  header: BlockHeader,
+): Finding {
   const entry = verifyTrieProof({
     root: header.transactionsRoot,
     index: block.transaction_index,
@@ -133,7 +152,11 @@ function checkInclusion({ transaction }: EvidenceBundle, block: BundleBlock, hea
   return `transaction ${block.transaction_index} of the block`
 }
 
-function checkOutcome({ record }: EvidenceBundle, block: BundleBlock, header: BlockHeader): Finding {
+function checkOutcome(
+  { record }: EvidenceBundle,
+  block: BundleBlock,
+  header: BlockHeader,
+): Finding {
   const entry = verifyTrieProof({
     root: header.receiptsRoot,
     index: block.transaction_index,
@@ -145,7 +168,10 @@ function checkOutcome({ record }: EvidenceBundle, block: BundleBlock, header: Bl
   const { contract, size, root } = record.log
   const notary = addressOf(decodeHex(record.public_key))
   if (!hasAnchoredEvent(receipt, { contract, notary, head: { size, root: decodeHex(root) } }))
-    throw new ProofError('no_anchored_event', 'expected the event of the contract for this notary and head')
+    throw new ProofError(
+      'no_anchored_event',
+      'expected the event of the contract for this notary and head',
+    )
   return `succeeded; ${contract} took the head of ${notary}`
 }
 

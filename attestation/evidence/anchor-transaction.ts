@@ -2,12 +2,23 @@ import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf, recoverPublicKey, SIGNATURE_BYTES } from '../account.ts'
 import { concatBytes, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
-import { decodeRlp, encodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
+import {
+  decodeRlp,
+  encodeRlp,
+  type RlpItem,
+  rlpBytes,
+  rlpList,
+  rlpNumber,
+  rlpUint256,
+} from './rlp.ts'
 
 /** Bytes of a raw anchor transaction. Those that this project signs have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
-/** What a signed anchor transaction says. All of it is covered by its hash; `relayer` by its signature. */
+/**
+ * What a signed anchor transaction says. All of it is covered by its hash; `relayer` by its
+ * signature.
+ */
 export type AnchorTransaction = {
   /** Keccak-256 of the raw transaction: 0x, lower case. */
   readonly hash: string
@@ -21,10 +32,10 @@ export type AnchorTransaction = {
 }
 
 /**
- * The anchor transaction that attacker-controlled `raw` bytes are: a signed EIP-1559 transaction (0x02 || RLP of 12
- * fields) that calls `anchor` with no value and no access list. Every byte is accounted for. Throws FormatError
- * `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`, `invalid_signature`, `high_s`, ProofError
- * `unrecoverable`.
+ * The anchor transaction that attacker-controlled `raw` bytes are: a signed EIP-1559 transaction
+ * (0x02 || RLP of 12 fields) that calls `anchor` with no value and no access list. Every byte is
+ * accounted for. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
+ * `invalid_signature`, `high_s`, ProofError `unrecoverable`.
  *
  * Does NOT prove that it was mined, that it succeeded, or that the head in it is its notary's.
  */
@@ -33,7 +44,8 @@ export function decodeAnchorTransaction(raw: Uint8Array): AnchorTransaction {
     throw invalid(`expected at most ${TRANSACTION_BYTES_MAX} bytes, got ${raw.length}`)
   if (raw[0] !== EIP1559_TYPE) throw invalid('expected an EIP-1559 transaction (type 2)')
   const fields = rlpList(decodeRlp(raw.subarray(1)), 'the transaction')
-  if (fields.length !== FIELDS_COUNT) throw invalid(`expected ${FIELDS_COUNT} fields, got ${fields.length}`)
+  if (fields.length !== FIELDS_COUNT)
+    throw invalid(`expected ${FIELDS_COUNT} fields, got ${fields.length}`)
   const [chainId, nonce, tip, feeCap, gasLimit, to, value, data, accessList] = fields
   for (const amount of [tip, feeCap, gasLimit]) rlpUint256(amount, 'fees and gas limit')
   if (rlpUint256(value, 'value') !== 0n) throw invalid('expected a value of 0')
@@ -62,7 +74,10 @@ function recoverRelayer(fields: readonly RlpItem[]): string {
   signature.set(padScalar(r, 'r'), 0)
   signature.set(padScalar(s, 's'), HASH_BYTES)
   signature[SIGNATURE_BYTES - 1] = 27 + parity
-  const signed = concatBytes(Uint8Array.of(EIP1559_TYPE), encodeRlp(fields.slice(0, SIGNED_FIELDS_COUNT)))
+  const signed = concatBytes(
+    Uint8Array.of(EIP1559_TYPE),
+    encodeRlp(fields.slice(0, SIGNED_FIELDS_COUNT)),
+  )
   return addressOf(recoverPublicKey({ digest: keccak_256(signed), signature }))
 }
 
@@ -88,12 +103,13 @@ export type AnchorCall = {
 }
 
 /**
- * The arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`, in the one encoding that the
- * contract ABI specification gives for them, 228 bytes: no other offset, no other padding, nothing after it. Throws
- * FormatError `invalid_anchor_call`.
+ * The arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`, in the one
+ * encoding that the contract ABI specification gives for them, 228 bytes: no other offset, no other
+ * padding, nothing after it. Throws FormatError `invalid_anchor_call`.
  */
 export function decodeAnchorCall(data: Uint8Array): AnchorCall {
-  if (data.length !== CALL_BYTES) throw invalidCall(`${CALL_BYTES} bytes of call data, got ${data.length}`)
+  if (data.length !== CALL_BYTES)
+    throw invalidCall(`${CALL_BYTES} bytes of call data, got ${data.length}`)
   const words = data.subarray(SELECTOR_BYTES)
   const call = {
     size: decodeSize(words.subarray(0, WORD_BYTES)),
@@ -130,7 +146,9 @@ const SELECTOR_BYTES = 4
 /** The first bytes of the hash of the function's signature; src/chain/contract/Affidavit.sol. */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
-/** Selector, size, root, offset and length of the signature, the signature padded to whole words. */
+/**
+ * Selector, size, root, offset and length of the signature, the signature padded to whole words.
+ */
 const CALL_BYTES = SELECTOR_BYTES + (4 + SIGNATURE_WORDS) * WORD_BYTES
 
 function decodeSize(word: Uint8Array): number {

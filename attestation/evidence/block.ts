@@ -5,7 +5,9 @@ import type { TreeHead } from '../tree-head.ts'
 import { encodeUintWord } from './anchor-transaction.ts'
 import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
 
-/** Bytes of a header. Ethereum's have about 600; some chains put lists of validators into extraData. */
+/**
+ * Bytes of a header. Ethereum's have about 600; some chains put lists of validators into extraData.
+ */
 export const HEADER_BYTES_MAX = 16_384
 
 /** What of a block's header an anchor needs. */
@@ -20,12 +22,13 @@ export type BlockHeader = {
 }
 
 /**
- * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section 4.4): the 15 fields
- * that every header has, in their forms, then any number of byte strings, which later forks added (base fee,
- * withdrawals root, …) and which are hashed but not looked at. Throws FormatError `invalid_block_header` and
- * `invalid_rlp`.
+ * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section
+ * 4.4): the 15 fields that every header has, in their forms, then any number of byte strings, which
+ * later forks added (base fee, withdrawals root, …) and which are hashed but not looked at. Throws
+ * FormatError `invalid_block_header` and `invalid_rlp`.
  *
- * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with the chain's.
+ * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with
+ * the chain's.
  */
 export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   if (bytes.length > HEADER_BYTES_MAX)
@@ -55,7 +58,10 @@ const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
   form: 'bytes',
 }
 
-/** Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version); EIP-1559 and later append. */
+/**
+ * Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version); EIP-1559 and later
+ * append.
+ */
 const FIELDS: readonly { readonly name: string; readonly form: FieldForm }[] = [
   { name: 'parentHash', form: 32 },
   { name: 'ommersHash', form: 32 },
@@ -87,7 +93,10 @@ type TransactionReceipt = {
   readonly events: readonly TransactionEvent[]
 }
 
-/** One entry of a receipt's log. `address` is the contract's: 0x, lower case; topics are 32 bytes each. */
+/**
+ * One entry of a receipt's log. `address` is the contract's: 0x, lower case; topics are 32 bytes
+ * each.
+ */
 type TransactionEvent = {
   readonly address: string
   readonly topics: readonly Uint8Array[]
@@ -95,14 +104,17 @@ type TransactionEvent = {
 }
 
 /**
- * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of status, cumulative
- * gas, bloom and events (EIP-2718, EIP-658). Throws FormatError `invalid_transaction_receipt` and `invalid_rlp`.
+ * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of
+ * status, cumulative gas, bloom and events (EIP-2718, EIP-658). Throws FormatError
+ * `invalid_transaction_receipt` and `invalid_rlp`.
  *
  * Does NOT prove that any chain gave it: see verifyTrieProof.
  */
 export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt {
   if (bytes.length > TRANSACTION_RECEIPT_BYTES_MAX)
-    throw invalidReceipt(`expected at most ${TRANSACTION_RECEIPT_BYTES_MAX} bytes, got ${bytes.length}`)
+    throw invalidReceipt(
+      `expected at most ${TRANSACTION_RECEIPT_BYTES_MAX} bytes, got ${bytes.length}`,
+    )
   if (bytes[0] !== EIP1559_TYPE)
     throw invalidReceipt('expected the receipt of an EIP-1559 transaction (type 2)')
   const fields = rlpList(decodeRlp(bytes.subarray(1)), "the transaction's receipt")
@@ -115,7 +127,10 @@ export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt 
   return { hasSucceeded: statusCode === 1, events: rlpList(events, 'events').map(eventOf) }
 }
 
-/** Whether the contract at `contract` (0x, lower case) says in this receipt that it took `notary`'s head. */
+/**
+ * Whether the contract at `contract` (0x, lower case) says in this receipt that it took `notary`'s
+ * head.
+ */
 export function hasAnchoredEvent(
   receipt: TransactionReceipt,
   anchored: { readonly contract: string; readonly notary: string; readonly head: TreeHead },
@@ -130,7 +145,9 @@ export function hasAnchoredEvent(
   )
   return receipt.events.some(
     ({ address, topics, data }) =>
-      address === contract && topics.length === 3 && equalBytes(concatBytes(...topics, data), expected),
+      address === contract &&
+      topics.length === 3 &&
+      equalBytes(concatBytes(...topics, data), expected),
   )
 }
 
@@ -142,11 +159,14 @@ const ANCHORED_TOPIC = keccak_256(encodeUtf8('Anchored(address,uint64,bytes32)')
 
 function eventOf(item: RlpItem): TransactionEvent {
   const fields = rlpList(item, 'an event')
-  if (fields.length !== 3) throw invalidReceipt(`expected 3 fields of an event, got ${fields.length}`)
+  if (fields.length !== 3)
+    throw invalidReceipt(`expected 3 fields of an event, got ${fields.length}`)
   const [address, topics, data] = fields
   return {
     address: `0x${encodeHex(rlpBytes(address, "an event's address", ADDRESS_BYTES))}`,
-    topics: rlpList(topics, "an event's topics").map((topic) => rlpBytes(topic, 'a topic', HASH_BYTES)),
+    topics: rlpList(topics, "an event's topics").map((topic) =>
+      rlpBytes(topic, 'a topic', HASH_BYTES),
+    ),
     data: rlpBytes(data, "an event's data"),
   }
 }

@@ -3,7 +3,13 @@ import { decodeBase64, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } fr
 import { FormatError, ProofError } from '../errors.ts'
 import { attempt } from '../finding.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts'
+import {
+  hasExactMembers,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../json/value.ts'
 import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
 import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
 
@@ -55,10 +61,13 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
  * `invalid_boot_statement` naming the member.
  */
 export function parseBootStatement(json: Json): BootStatement {
-  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS)) throw invalid(`exactly ${MEMBERS.join(', ')}`)
+  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS))
+    throw invalid(`exactly ${MEMBERS.join(', ')}`)
   const { created_at: createdAt, document } = json
   if (!isCount(createdAt)) throw invalid('created_at to be a whole number from 0 to 2^53-1')
-  const bytes = attempt(() => (typeof document === 'string' ? decodeBase64(document) : new Uint8Array()))
+  const bytes = attempt(() =>
+    typeof document === 'string' ? decodeBase64(document) : new Uint8Array(),
+  )
   const length = 'fault' in bytes ? 0 : bytes.value.length
   if (typeof document !== 'string' || length === 0 || length > BUNDLE_DOCUMENT_BYTES_MAX)
     throw invalid(`document to be standard base64 of 1 to ${BUNDLE_DOCUMENT_BYTES_MAX} bytes`)
@@ -109,7 +118,9 @@ export function bootStatementUserData({
     version: 1,
     boot_configuration: encodeHex(configuration),
     notary,
-    heads: heads.map(({ notary, size, root, signature }): JsonObject => ({ notary, size, root, signature })),
+    heads: heads.map(
+      ({ notary, size, root, signature }): JsonObject => ({ notary, size, root, signature }),
+    ),
   }
   return sha256(encodeUtf8(canonicalizeJson(statement)))
 }
@@ -122,9 +133,11 @@ function parseHead(json: Json): BootHead {
   if (!isJsonObject(json) || !hasExactMembers(json, HEAD_MEMBERS))
     throw invalid(`a head of exactly ${HEAD_MEMBERS.join(', ')}`)
   const { notary, size, root, signature } = json
-  if (typeof notary !== 'string' || !ADDRESS_FORM.test(notary)) throw invalid('notary in lower case')
+  if (typeof notary !== 'string' || !ADDRESS_FORM.test(notary))
+    throw invalid('notary in lower case')
   if (!isCount(size) || size === 0) throw invalid('size from 1 to 2^53-1')
-  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root)) throw invalid('root to be 32 bytes of hex')
+  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root))
+    throw invalid('root to be 32 bytes of hex')
   if (typeof signature !== 'string' || !/^0x[0-9a-f]{130}$/.test(signature))
     throw invalid('signature to be 0x and 65 bytes of hex')
   return { notary, size, root, signature }

@@ -6,7 +6,9 @@ import { ownMembers } from '../own-members.ts'
 /** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
-/** How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise). */
+/**
+ * How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise).
+ */
 type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
   readonly prefix?: '' | '0x'
 }
@@ -23,14 +25,19 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
     json.startsWith(prefix) &&
     LOWER_CASE_BYTES.test(json.slice(prefix.length))
   if (!isRight)
-    throw invalidBundle(name, `${prefix || 'no prefix'} and ${bytesMin} to ${bytesMax} bytes of hex`)
+    throw invalidBundle(
+      name,
+      `${prefix || 'no prefix'} and ${bytesMin} to ${bytesMax} bytes of hex`,
+    )
   return json
 }
 
 /** Standard base64 of 1 to `bytesMax` bytes. Throws FormatError `invalid_bundle` naming `name`. */
 export function base64Of(json: Json | undefined, name: string, bytesMax: number): string {
   const isBounded =
-    typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * BASE64_DIGITS
+    typeof json === 'string' &&
+    json !== '' &&
+    json.length <= Math.ceil(bytesMax / 3) * BASE64_DIGITS
   if (!isBounded || (decodedLength(json) ?? Number.POSITIVE_INFINITY) > bytesMax)
     throw invalidBundle(name, `standard base64 of 1 to ${bytesMax} bytes`)
   return json
@@ -44,9 +51,10 @@ export function countOf(json: Json | undefined, name: string): number {
 }
 
 /**
- * An origin as the enclave's table of providers has it, which takes no other than the WHATWG URL Standard serializes: http or
- * https, a host of printable ASCII without upper case and without what ends or escapes a host, or an IPv6 address; a port if
- * it is not the scheme's own. Throws FormatError `invalid_bundle` naming `name`.
+ * An origin as the enclave's table of providers has it, which takes no other than the WHATWG URL
+ * Standard serializes: http or https, a host of printable ASCII without upper case and without what
+ * ends or escapes a host, or an IPv6 address; a port if it is not the scheme's own. Throws
+ * FormatError `invalid_bundle` naming `name`.
  */
 export function originOf(text: string, name: string): string {
   if (text.length > ORIGIN_LENGTH_MAX || !ORIGIN.test(text) || DEFAULT_PORT.test(text))
@@ -54,7 +62,10 @@ export function originOf(text: string, name: string): string {
   return text
 }
 
-/** The members of an object that has exactly `names`. Throws FormatError `invalid_bundle` naming `name`. */
+/**
+ * The members of an object that has exactly `names`. Throws FormatError `invalid_bundle` naming
+ * `name`.
+ */
 export function membersOf<Name extends string>(
   json: Json,
   name: string,

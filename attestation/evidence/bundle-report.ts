@@ -9,7 +9,10 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /** Every check, and when `verified` needs it. */
 export const BUNDLE_CHECKS = {
-  /** The bundle is one of version 1, every member in its one form. When it fails nothing else is checked. */
+  /**
+   * The bundle is one of version 1, every member in its one form. When it fails nothing else is
+   * checked.
+   */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
@@ -33,7 +36,10 @@ export const BUNDLE_CHECKS = {
   'attestation time': 'always',
   /** The document, when it is genuine, has the measurements that the caller expects. */
   measurements: 'always',
-  /** The document names the digest of this boot configuration, which is for the log's chain and contract. */
+  /**
+   * The document names the digest of this boot configuration, which is for the log's chain and
+   * contract.
+   */
   'boot configuration': 'always',
   /** It is one that the caller expects. */
   'expected configuration': 'always',
@@ -50,7 +56,9 @@ export const BUNDLE_CHECKS = {
    * which.
    */
   'transaction hash': 'always',
-  /** The transaction brings exactly this head with this signature to that contract on that chain. */
+  /**
+   * The transaction brings exactly this head with this signature to that contract on that chain.
+   */
   anchor: 'always',
   /** The header has the block's number and hash. */
   'block header': 'always',
@@ -62,8 +70,8 @@ export const BUNDLE_CHECKS = {
   /** The transaction is under the header's transactions root, at its index. */
   'transaction in block': 'always',
   /**
-   * The receipt at that index, under the header's receipts root, shows success and the contract's event for this
-   * head.
+   * The receipt at that index, under the header's receipts root, shows success and the contract's
+   * event for this head.
    */
   'anchor outcome': 'always',
   /** The chain has this block, deep enough. */
@@ -104,6 +112,13 @@ export type BundleFacts = {
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
   readonly configuration: Uint8Array
-  /** Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the chain's. */
-  readonly anchoredIn: { readonly number: number; readonly hash: string; readonly timestamp: number } | null
+  /**
+   * Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the
+   * chain's.
+   */
+  readonly anchoredIn: {
+    readonly number: number
+    readonly hash: string
+    readonly timestamp: number
+  } | null
 }

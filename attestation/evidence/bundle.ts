@@ -60,7 +60,9 @@ export type BundleRecord = RequestPart &
     readonly log: LogProof
   }
 
-/** The request as hashed, without unset members; or, in its place and under another name, its hash. */
+/**
+ * The request as hashed, without unset members; or, in its place and under another name, its hash.
+ */
 type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
 /** The response as hashed; or, in its place and under another name, its hash. */
@@ -92,7 +94,10 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
   const version = memberOf(members, 'version')
   if (memberOf(members, 'format') !== BUNDLE_FORMAT || (version !== 1 && version !== 2))
-    throw new FormatError('unknown_bundle', `expected format to be ${BUNDLE_FORMAT} and version to be 1 or 2`)
+    throw new FormatError(
+      'unknown_bundle',
+      `expected format to be ${BUNDLE_FORMAT} and version to be 1 or 2`,
+    )
   const bundle = membersOf(json, 'the bundle', BUNDLE_MEMBERS)
   parseBootConfiguration(bundle.boot_configuration)
   return {
@@ -105,7 +110,14 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
   }
 }
 
-const BUNDLE_MEMBERS = ['format', 'version', 'record', 'boot_configuration', 'transaction', 'block'] as const
+const BUNDLE_MEMBERS = [
+  'format',
+  'version',
+  'record',
+  'boot_configuration',
+  'transaction',
+  'block',
+] as const
 
 const BOUND_MEMBERS = [
   'hash',
@@ -150,13 +162,17 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
 
 function parseReanchored(json: Json | undefined): readonly string[] {
   if (json === undefined || !isJsonArray(json) || json.length === 0 || json.length > REANCHORED_MAX)
-    throw invalidBundle('record.reanchored', `an array of 1 to ${REANCHORED_MAX} transaction hashes`)
+    throw invalidBundle(
+      'record.reanchored',
+      `an array of 1 to ${REANCHORED_MAX} transaction hashes`,
+    )
   return json.map((hash, at) => hexOf(hash, `record.reanchored.${at}`, { exactly: HASH_BYTES }))
 }
 
 function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
   const receipt = parseReceipt(json)
-  if (receipt.version !== version) throw invalidBundle('record.receipt.version', `the bundle's, ${version}`)
+  if (receipt.version !== version)
+    throw invalidBundle('record.receipt.version', `the bundle's, ${version}`)
   originOf(receipt.provider.origin, 'record.receipt.provider.origin')
   return receipt
 }
@@ -164,7 +180,10 @@ function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
 function parseRequestPart(record: JsonObject): RequestPart {
   if (!Object.hasOwn(record, 'request'))
     return {
-      request_hash: hexOf(record.request_hash, 'record.request_hash', { exactly: HASH_BYTES, prefix: '' }),
+      request_hash: hexOf(record.request_hash, 'record.request_hash', {
+        exactly: HASH_BYTES,
+        prefix: '',
+      }),
     }
   const request = objectOf(record.request, 'record.request')
   // Unset members are not hashed: with them, there would be something to change unnoticed.
@@ -174,9 +193,13 @@ function parseRequestPart(record: JsonObject): RequestPart {
 }
 
 function parseResponsePart(record: JsonObject): ResponsePart {
-  if (Object.hasOwn(record, 'response')) return { response: objectOf(record.response, 'record.response') }
+  if (Object.hasOwn(record, 'response'))
+    return { response: objectOf(record.response, 'record.response') }
   return {
-    response_hash: hexOf(record.response_hash, 'record.response_hash', { exactly: HASH_BYTES, prefix: '' }),
+    response_hash: hexOf(record.response_hash, 'record.response_hash', {
+      exactly: HASH_BYTES,
+      prefix: '',
+    }),
   }
 }
 
@@ -192,7 +215,9 @@ function parseBlock(json: Json): BundleBlock {
   }
 }
 
-/** Room for the prefixes and the path of a leaf around its entry. A branch has at most 532 bytes. */
+/**
+ * Room for the prefixes and the path of a leaf around its entry. A branch has at most 532 bytes.
+ */
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {
@@ -207,9 +232,9 @@ function objectOf(json: Json | undefined, name: string): JsonObject {
 }
 
 /**
- * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with what the gateway
- * keeps beside it. Leaves out the record's `id` and the request's unset members, which nothing binds. Throws
- * FormatError as parseEvidenceBundle.
+ * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with
+ * what the gateway keeps beside it. Leaves out the record's `id` and the request's unset members,
+ * which nothing binds. Throws FormatError as parseEvidenceBundle.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */
@@ -237,12 +262,14 @@ export function createBundle(parts: {
 export type RedactablePart = 'request' | 'response'
 
 /**
- * The bundle with only the hash in place of the request, of the response, or of both. The rest stays verifiable:
- * who signed, the receipt, the log, the anchor. A part that is left out already stays so. The hash is of the part
- * itself, so that leaving out a part that was altered does not hide it.
+ * The bundle with only the hash in place of the request, of the response, or of both. The rest
+ * stays verifiable: who signed, the receipt, the log, the anchor. A part that is left out already
+ * stays so. The hash is of the part itself, so that leaving out a part that was altered does not
+ * hide it.
  *
- * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that can be guessed,
- * since its hash is without salt and each guess can be tried; nor what the other part repeats of it.
+ * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that
+ * can be guessed, since its hash is without salt and each guess can be tried; nor what the other
+ * part repeats of it.
  */
 export function redactBundle(
   bundle: EvidenceBundle,

@@ -16,8 +16,9 @@ import type { BundleCheck } from './bundle-report.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
- * The facts of a document that is genuine at its own time (historical mode), or why it is not. Which code it is of
- * has a check of its own. Rejects with PolicyError when the policy makes no sense.
+ * The facts of a document that is genuine at its own time (historical mode), or why it is not.
+ * Which code it is of has a check of its own. Rejects with PolicyError when the policy makes no
+ * sense.
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
@@ -44,14 +45,19 @@ export async function verifyDocument(
 const UNUSED_TIME = new Date(0)
 
 /** Which enclave made the document, and when, in words. */
-export function describeDocument({ moduleId, timestampMs, isDebugMode }: AttestationFacts): Finding {
+export function describeDocument({
+  moduleId,
+  timestampMs,
+  isDebugMode,
+}: AttestationFacts): Finding {
   const debug = isDebugMode ? '; IN DEBUG MODE, in which the host can read the key' : ''
   return `${moduleId} at ${new Date(timestampMs).toISOString()}${debug}`
 }
 
 /**
- * Checks that the document is of code that the caller expects. Not checked without `facts` of it: measurements in a document
- * that is not genuine are whatever its writer liked. Throws AttestationError.
+ * Checks that the document is of code that the caller expects. Not checked without `facts` of it:
+ * measurements in a document that is not genuine are whatever its writer liked. Throws
+ * AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -65,8 +71,14 @@ export function checkExpectedMeasurements(
   return `all ${measurements[matched.matchedSet ?? 0]?.size ?? 0} measurements of an expected set`
 }
 
-/** Which set or release of the policy the document shows; null when none is expected. Throws AttestationError. */
-export function findExpectedCode(document: AttestationDocument, policy: BundlePolicy): MatchedCode | null {
+/**
+ * Which set or release of the policy the document shows; null when none is expected. Throws
+ * AttestationError.
+ */
+export function findExpectedCode(
+  document: AttestationDocument,
+  policy: BundlePolicy,
+): MatchedCode | null {
   const { measurements = [], releases = [] } = policy
   return expectsCode(policy) ? checkMeasurements(document, { measurements, releases }) : null
 }
@@ -78,7 +90,10 @@ export function findExpectedCode(document: AttestationDocument, policy: BundlePo
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
-  { document, policy }: { readonly document: Attempt<AttestationDocument>; readonly policy: BundlePolicy },
+  {
+    document,
+    policy,
+  }: { readonly document: Attempt<AttestationDocument>; readonly policy: BundlePolicy },
 ): Finding {
   const { configurations = [] } = policy
   const release = findRelease(document, policy)
@@ -116,7 +131,10 @@ export function checkDocumentKey({ publicKey }: AttestationDocument, notary: str
 export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: number): Finding {
   const second = Math.floor(timestampMs / 1000)
   if (createdAt !== second)
-    throw new ProofError('wrong_time', `expected created_at to be the second of the document, ${second}`)
+    throw new ProofError(
+      'wrong_time',
+      `expected created_at to be the second of the document, ${second}`,
+    )
   return `Unix second ${second}`
 }
 
@@ -130,9 +148,9 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 }
 
 /**
- * Checks which code holds the key, by the attestation document, and with which configuration it was booted. All of
- * it at the time of the document (historical mode): it is the log's anchor that shows the record to be no younger
- * than it says.
+ * Checks which code holds the key, by the attestation document, and with which configuration it was
+ * booted. All of it at the time of the document (historical mode): it is the log's anchor that
+ * shows the record to be no younger than it says.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,
@@ -148,14 +166,23 @@ export async function checkEnclave(
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
     check('boot configuration', () => checkBootConfiguration(bundle, need(document))),
     check('expected configuration', () =>
-      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), { document, policy }),
+      checkExpectedConfiguration(digestBootConfiguration(bundle.boot_configuration), {
+        document,
+        policy,
+      }),
     ),
     check('provider', () => checkProvider(bundle)),
   ]
 }
 
-/** Clocks of enclave and security module may differ a little; after the leaf expired, the document shows nothing. */
-function checkTime({ record }: EvidenceBundle, { timestampMs, certificates }: AttestationFacts): Finding {
+/**
+ * Clocks of enclave and security module may differ a little; after the leaf expired, the document
+ * shows nothing.
+ */
+function checkTime(
+  { record }: EvidenceBundle,
+  { timestampMs, certificates }: AttestationFacts,
+): Finding {
   const beginMs = timestampMs - FUTURE_SKEW_MS_DEFAULT
   const endMs = Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
   const finishedMs = record.receipt.finished_at
@@ -205,7 +232,10 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
  * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which
  * may have done it on purpose.
  */
-export function checkOutcome({ outcome }: Receipt, accepted: readonly Receipt['outcome'][] = []): Finding {
+export function checkOutcome(
+  { outcome }: Receipt,
+  accepted: readonly Receipt['outcome'][] = [],
+): Finding {
   if (outcome === 'complete') return 'complete: the answer has its end'
   const cut = `${outcome}: the answer was cut, ${CAUSES[outcome]}`
   return accepted.includes(outcome)

@@ -21,15 +21,17 @@ export type HeadAttestation = {
 }
 
 /**
- * The head attestation that attacker-controlled `json` is: exactly its members, each in its one form, hex in lower
- * case. Throws FormatError `invalid_head_attestation` naming the member.
+ * The head attestation that attacker-controlled `json` is: exactly its members, each in its one
+ * form, hex in lower case. Throws FormatError `invalid_head_attestation` naming the member.
  *
  * Does NOT prove anything: see verifyHeadAttestation.
  */
 export function parseHeadAttestation(json: Json): HeadAttestation {
-  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS)) throw invalid(`exactly ${MEMBERS.join(', ')}`)
+  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS))
+    throw invalid(`exactly ${MEMBERS.join(', ')}`)
   const { root, block_hash: blockHash, document } = json
-  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root)) throw invalid('root to be 32 bytes of hex')
+  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root))
+    throw invalid('root to be 32 bytes of hex')
   if (typeof blockHash !== 'string' || !/^0x[0-9a-f]{64}$/.test(blockHash))
     throw invalid('block_hash to be 0x and 32 bytes of hex')
   return {
@@ -80,11 +82,16 @@ export type HeadStatement = {
 }
 
 /**
- * What `user_data` of a head attestation's document is, 32 bytes: SHA-256 of the canonical JSON of the statement. It
- * is no digest of a boot configuration, which has no member `format`: neither document passes for the other. Throws
- * FormatError `invalid_head_statement`.
+ * What `user_data` of a head attestation's document is, 32 bytes: SHA-256 of the canonical JSON of
+ * the statement. It is no digest of a boot configuration, which has no member `format`: neither
+ * document passes for the other. Throws FormatError `invalid_head_statement`.
  */
-export function headAttestationUserData({ configuration, notary, size, root }: HeadStatement): Uint8Array {
+export function headAttestationUserData({
+  configuration,
+  notary,
+  size,
+  root,
+}: HeadStatement): Uint8Array {
   if (configuration.length !== HASH_BYTES || root.length !== HASH_BYTES)
     throw invalidStatement(`a configuration and a root of ${HASH_BYTES} bytes`)
   if (!/^0x[0-9a-f]{40}$/.test(notary)) throw invalidStatement('an address in lower case')

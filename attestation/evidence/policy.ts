@@ -11,18 +11,18 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is `verified`. What is given in
- * another form, or under another name, is refused with PolicyError.
+ * What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is
+ * `verified`. What is given in another form, or under another name, is refused with PolicyError.
  */
 export type BundlePolicy = {
   /**
-   * The code that is acceptable: sets of measurements, one of which the attestation document must have in full.
-   * Left out, or no set: not checked. A set that is empty is refused.
+   * The code that is acceptable: sets of measurements, one of which the attestation document must
+   * have in full. Left out, or no set: not checked. A set that is empty is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * As in AttestationPolicy: releases that are acceptable beside those sets. Left out: none are expected. An empty list is
-   * one that accepts no code: it fails every document.
+   * As in AttestationPolicy: releases that are acceptable beside those sets. Left out: none are
+   * expected. An empty list is one that accepts no code: it fails every document.
    */
   readonly releases?: AttestationPolicy['releases']
   /**
@@ -48,8 +48,8 @@ export type BundlePolicy = {
   /** As in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
   /**
-   * How many blocks the block must be deep in the chain, itself included, when a chain is given. Default
-   * CONFIRMATIONS_MIN_DEFAULT; 1 at least.
+   * How many blocks the block must be deep in the chain, itself included, when a chain is given.
+   * Default CONFIRMATIONS_MIN_DEFAULT; 1 at least.
    */
   readonly confirmationsMin?: number
 }
@@ -59,13 +59,21 @@ export function expectsCode({ measurements = [], releases }: BundlePolicy): bool
   return measurements.length > 0 || releases !== undefined
 }
 
-/** The block is on the chain. How deep is safe depends on the chain; Ethereum calls 64 blocks final. */
+/**
+ * The block is on the chain. How deep is safe depends on the chain; Ethereum calls 64 blocks final.
+ */
 export const CONFIRMATIONS_MIN_DEFAULT = 1
 
-/** What a chain says, asked for by the caller. It is believed as far as the endpoint is that was asked. */
+/**
+ * What a chain says, asked for by the caller. It is believed as far as the endpoint is that was
+ * asked.
+ */
 export type ChainFacts = {
   readonly chainId: number
-  /** Hash of the chain's block of the bundle's block number: 0x, either case; null when it has none of that number. */
+  /**
+   * Hash of the chain's block of the bundle's block number: 0x, either case; null when it has none
+   * of that number.
+   */
   readonly blockHash: string | null
   /** Number of the chain's newest block. */
   readonly newestBlock: number
@@ -75,7 +83,10 @@ export type ChainFacts = {
 export type BundleContext = {
   /** Left out: the bundle is checked offline. */
   readonly chain?: ChainFacts
-  /** Remembers the certificate chains it verified, so that many bundles of one enclave cost less. Default: none. */
+  /**
+   * Remembers the certificate chains it verified, so that many bundles of one enclave cost less.
+   * Default: none.
+   */
   readonly attestations?: AttestationVerifier
 }
 
@@ -92,7 +103,10 @@ export function readPolicy(policy: BundlePolicy): BundlePolicy {
   return ownMembers(policy)
 }
 
-/** The same of a BundleContext: what is given beside bundle and policy. Throws PolicyError naming the member. */
+/**
+ * The same of a BundleContext: what is given beside bundle and policy. Throws PolicyError naming
+ * the member.
+ */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)
@@ -111,7 +125,8 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
   releases: listOf(checkRelease),
   configurations: listOf(BYTES_32),
   outcomes: listOf((value, name) => {
-    if (!OUTCOMES.some((known) => known === value)) throw unfit(name, `one of ${OUTCOMES.join(', ')}`)
+    if (!OUTCOMES.some((known) => known === value))
+      throw unfit(name, `one of ${OUTCOMES.join(', ')}`)
   }),
   roots: (value, name) => {
     listOf(BYTES_32)(value, name)

@@ -4,16 +4,20 @@ import { FormatError } from '../errors.ts'
 /** A value of RLP: a byte string or a list of values. */
 export type RlpItem = Uint8Array | readonly RlpItem[]
 
-/** How many lists may stand inside each other. The deepest thing read here, a receipt's topics, has 4. */
+/**
+ * How many lists may stand inside each other. The deepest thing read here, a receipt's topics, has
+ * 4.
+ */
 export const RLP_DEPTH_MAX = 16
 
 /**
- * The value that attacker-controlled `bytes` are the RLP encoding of (Ethereum yellow paper, appendix B). Every
- * value has one encoding, so no two byte strings decode to the same value. Byte strings of the result are views
- * into `bytes`.
+ * The value that attacker-controlled `bytes` are the RLP encoding of (Ethereum yellow paper,
+ * appendix B). Every value has one encoding, so no two byte strings decode to the same value. Byte
+ * strings of the result are views into `bytes`.
  *
- * Throws FormatError `invalid_rlp`: truncated; bytes after the value; a single byte below 0x80 with a prefix; a
- * length in the long form that fits the short one, or with leading zeros; lists nested over RLP_DEPTH_MAX.
+ * Throws FormatError `invalid_rlp`: truncated; bytes after the value; a single byte below 0x80 with
+ * a prefix; a length in the long form that fits the short one, or with leading zeros; lists nested
+ * over RLP_DEPTH_MAX.
  */
 export function decodeRlp(bytes: Uint8Array): RlpItem {
   const { item, end } = readItem({ bytes, limit: bytes.length }, { start: 0, depth: 0 })
@@ -25,7 +29,9 @@ export function decodeRlp(bytes: Uint8Array): RlpItem {
 export function encodeRlp(item: RlpItem): Uint8Array {
   if (item instanceof Uint8Array) {
     const [first = 0x80] = item
-    return item.length === 1 && first < 0x80 ? item : concatBytes(encodePrefix(0x80, item.length), item)
+    return item.length === 1 && first < 0x80
+      ? item
+      : concatBytes(encodePrefix(0x80, item.length), item)
   }
   const payload = concatBytes(...item.map(encodeRlp))
   return concatBytes(encodePrefix(0xc0, payload.length), payload)
@@ -40,11 +46,15 @@ export function encodeRlpNumber(value: number): Uint8Array {
 
 /** The items of a list. Throws FormatError `invalid_rlp` naming `what`. */
 export function rlpList(item: RlpItem | undefined, what: string): readonly RlpItem[] {
-  if (item === undefined || item instanceof Uint8Array) throw invalid(`expected ${what} to be a list`)
+  if (item === undefined || item instanceof Uint8Array)
+    throw invalid(`expected ${what} to be a list`)
   return item
 }
 
-/** A byte string, of exactly `length` bytes when one is given. Throws FormatError `invalid_rlp` naming `what`. */
+/**
+ * A byte string, of exactly `length` bytes when one is given. Throws FormatError `invalid_rlp`
+ * naming `what`.
+ */
 export function rlpBytes(item: RlpItem | undefined, what: string, length?: number): Uint8Array {
   if (!(item instanceof Uint8Array)) throw invalid(`expected ${what} to be a byte string`)
   if (length !== undefined && item.length !== length)
@@ -52,15 +62,22 @@ export function rlpBytes(item: RlpItem | undefined, what: string, length?: numbe
   return item
 }
 
-/** A number of at most 32 bytes without leading zeros. Throws FormatError `invalid_rlp` naming `what`. */
+/**
+ * A number of at most 32 bytes without leading zeros. Throws FormatError `invalid_rlp` naming
+ * `what`.
+ */
 export function rlpUint256(item: RlpItem | undefined, what: string): bigint {
   const bytes = rlpBytes(item, what)
   if (bytes.length > UINT256_BYTES || bytes[0] === 0)
-    throw invalid(`expected ${what} to be a number of at most ${UINT256_BYTES} bytes, without leading zeros`)
+    throw invalid(
+      `expected ${what} to be a number of at most ${UINT256_BYTES} bytes, without leading zeros`,
+    )
   return bytes.reduce((value, byte) => (value << 8n) | BigInt(byte), 0n)
 }
 
-/** A number of 0 to 2^53-1 without leading zeros. Throws FormatError `invalid_rlp` naming `what`. */
+/**
+ * A number of 0 to 2^53-1 without leading zeros. Throws FormatError `invalid_rlp` naming `what`.
+ */
 export function rlpNumber(item: RlpItem | undefined, what: string): number {
   const value = Number(rlpUint256(item, what))
   if (!Number.isSafeInteger(value)) throw invalid(`expected ${what} to be at most 2^53-1`)
@@ -85,7 +102,8 @@ function readItem(source: Source, { start, depth }: Place): Read<RlpItem> {
   const { item: length, end: begin } = readLength(source, { start, base: isList ? 0xc0 : 0x80 })
   const end = begin + length
   if (end > source.limit) throw invalid('truncated')
-  if (isList) return { item: readList({ ...source, limit: end }, { start: begin, depth: depth + 1 }), end }
+  if (isList)
+    return { item: readList({ ...source, limit: end }, { start: begin, depth: depth + 1 }), end }
   if (length === 1 && (source.bytes[begin] ?? 0) < 0x80)
     throw invalid('a byte below 0x80 stands for itself, without a prefix')
   return { item: source.bytes.subarray(begin, end), end }

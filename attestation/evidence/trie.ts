@@ -4,20 +4,21 @@ import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
 /**
- * Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last takes one at
- * least.
+ * Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last
+ * takes one at least.
  */
 export const TRIE_NODES_MAX = 17
 
 /**
- * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from the block's
- * header), and gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from the root to the leaf
- * (Ethereum yellow paper, appendix D); the key is RLP(index). All must be used, and the leaf ends the walk.
+ * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from
+ * the block's header), and gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from
+ * the root to the leaf (Ethereum yellow paper, appendix D); the key is RLP(index). All must be
+ * used, and the leaf ends the walk.
  *
- * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is the beginning
- * of another, so no branch has a value: both are refused. Throws FormatError `invalid_rlp` and
- * `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have the hash that leads to it,
- * `not_in_trie` when it leads to another key.
+ * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is
+ * the beginning of another, so no branch has a value: both are refused. Throws FormatError
+ * `invalid_rlp` and `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have
+ * the hash that leads to it, `not_in_trie` when it leads to another key.
  *
  * Does NOT prove that the header is one of a chain.
  */
@@ -26,13 +27,17 @@ export function verifyTrieProof(proof: {
   readonly index: number
   readonly nodes: readonly Uint8Array[]
 }): Uint8Array {
-  if (!Number.isSafeInteger(proof.index) || proof.index < 0) throw invalid('expected an index of 0 to 2^53-1')
+  if (!Number.isSafeInteger(proof.index) || proof.index < 0)
+    throw invalid('expected an index of 0 to 2^53-1')
   if (proof.nodes.length > TRIE_NODES_MAX) throw invalid(`expected at most ${TRIE_NODES_MAX} nodes`)
   let step: Step = { kind: 'node', hash: proof.root, nibbles: indexNibbles(proof.index) }
   for (const node of proof.nodes) {
     if (step.kind === 'value') throw invalid('expected nothing after the leaf')
     if (!equalBytes(keccak_256(node), step.hash))
-      throw new ProofError('wrong_trie_node', 'expected each node to have the hash that leads to it')
+      throw new ProofError(
+        'wrong_trie_node',
+        'expected each node to have the hash that leads to it',
+      )
     step = stepThrough(rlpList(decodeRlp(node), 'a trie node'), step.nibbles)
   }
   if (step.kind === 'node') throw invalid('expected the nodes to end with a leaf')
@@ -78,8 +83,14 @@ function childHash(child: RlpItem | undefined): Uint8Array {
   return rlpBytes(child, 'the child of a node', HASH_BYTES)
 }
 
-/** Hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), padded with a zero nibble when even. */
-function decodePath(bytes: Uint8Array): { readonly isLeaf: boolean; readonly path: readonly number[] } {
+/**
+ * Hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), padded with a zero nibble when
+ * even.
+ */
+function decodePath(bytes: Uint8Array): {
+  readonly isLeaf: boolean
+  readonly path: readonly number[]
+} {
   const [flag, padding, ...rest] = nibblesOf(bytes)
   if (flag === undefined || padding === undefined || flag > 3)
     throw invalid('expected a path in hex-prefix encoding')
@@ -97,10 +108,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and the nodes from its
- * root to entry `index`, as verifyTrieProof takes them. Compare `root` with the block's header: nothing else shows
- * that the entries are complete. Throws FormatError `invalid_trie_entries` when there is no such entry, or one is
- * below 32 bytes, which no transaction and no receipt is.
+ * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and
+ * the nodes from its root to entry `index`, as verifyTrieProof takes them. Compare `root` with the
+ * block's header: nothing else shows that the entries are complete. Throws FormatError
+ * `invalid_trie_entries` when there is no such entry, or one is below 32 bytes, which no
+ * transaction and no receipt is.
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],
@@ -127,7 +139,10 @@ type Leaf = {
   readonly isProven: boolean
 }
 
-/** Hash of the node over `leaves`. Nodes on the way to the proven one are added to `nodes`, the leaf first. */
+/**
+ * Hash of the node over `leaves`. Nodes on the way to the proven one are added to `nodes`, the leaf
+ * first.
+ */
 function hashSubtree(leaves: readonly Leaf[], nodes: Uint8Array[]): Uint8Array {
   const node = encodeRlp(itemsOf(leaves, nodes))
   if (leaves.some(({ isProven }) => isProven)) nodes.push(node)
@@ -150,7 +165,9 @@ function itemsOf(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
 }
 
 function sharedLength(leaves: readonly Leaf[], path: readonly number[]): number {
-  const differing = path.findIndex((nibble, depth) => leaves.some((leaf) => leaf.nibbles[depth] !== nibble))
+  const differing = path.findIndex((nibble, depth) =>
+    leaves.some((leaf) => leaf.nibbles[depth] !== nibble),
+  )
   return differing < 0 ? path.length : differing
 }
 

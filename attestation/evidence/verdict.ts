@@ -6,8 +6,9 @@ export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | '
 /** What the checks come to. */
 export type Judgement<Name extends string> = {
   /**
-   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing failed, but the checks
-   * in `open` were not made, so what they show is not shown. `invalid`: something failed; trust nothing of it.
+   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing
+   * failed, but the checks in `open` were not made, so what they show is not shown. `invalid`:
+   * something failed; trust nothing of it.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
   /** The needed checks that were not made. */
@@ -20,13 +21,18 @@ export function judgeChecks<Name extends string>(
   { table, hasChain }: { readonly table: CheckTable<Name>; readonly hasChain: boolean },
 ): Judgement<Name> {
   const open = checks
-    .filter(({ name, outcome }) => outcome === 'not checked' && (hasChain || table[name] === 'always'))
+    .filter(
+      ({ name, outcome }) => outcome === 'not checked' && (hasChain || table[name] === 'always'),
+    )
     .map(({ name }) => name)
   if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
   return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
 }
 
-/** The checks in the order of the table. One that is in it and was not made must not look like one not needed: it failed. */
+/**
+ * The checks in the order of the table. One that is in it and was not made must not look like one
+ * not needed: it failed.
+ */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],
   table: CheckTable<Name>,
@@ -37,7 +43,10 @@ export function orderChecks<Name extends string>(
   })
 }
 
-/** The report on something whose form is wrong, for the reason `detail`: nothing else of it could be checked. */
+/**
+ * The report on something whose form is wrong, for the reason `detail`: nothing else of it could be
+ * checked.
+ */
 export function refuseForm<Name extends string>(
   table: CheckTable<Name>,
   { subject, detail }: { readonly subject: string; readonly detail: string },

@@ -6,7 +6,11 @@ import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { Release } from '../release/release.ts'
-import { type BootFacts, digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
+import {
+  type BootFacts,
+  digestBootConfiguration,
+  parseBootConfiguration,
+} from './boot-configuration.ts'
 import {
   type BootHead,
   bootStatementUserData,
@@ -100,7 +104,10 @@ export async function verifyBootStatement(
   }))
   if ('fault' in parsed) {
     const detail = reasonOf(parsed.fault)
-    return { ...refuseForm(BOOT_STATEMENT_CHECKS, { subject: 'the boot statement', detail }), facts: null }
+    return {
+      ...refuseForm(BOOT_STATEMENT_CHECKS, { subject: 'the boot statement', detail }),
+      facts: null,
+    }
   }
   const { statement, domain } = parsed.value
   const { heads, created_at: createdAt } = statement
@@ -129,7 +136,9 @@ export async function verifyBootStatement(
     }),
     check('created_at', () => checkCreatedAt(need(document), createdAt)),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
-    check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
+    check('expected configuration', () =>
+      checkExpectedConfiguration(configuration, { document, policy }),
+    ),
   ]
   const checks = orderChecks(made, BOOT_STATEMENT_CHECKS)
   const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS, hasChain: false })

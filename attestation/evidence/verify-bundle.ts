@@ -6,21 +6,32 @@ import { decodeAttestationPayload } from '../nitro/document.ts'
 import { verifyRecord } from '../verify-record.ts'
 import { checkAnchor, headerOf } from './anchor-checks.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
-import { type BundleRecord, type EvidenceBundle, parseEvidenceBundle, redactedParts } from './bundle.ts'
-import { BUNDLE_CHECKS, type BundleCheck, type BundleFacts, type BundleReport } from './bundle-report.ts'
+import {
+  type BundleRecord,
+  type EvidenceBundle,
+  parseEvidenceBundle,
+  redactedParts,
+} from './bundle.ts'
+import {
+  BUNDLE_CHECKS,
+  type BundleCheck,
+  type BundleFacts,
+  type BundleReport,
+} from './bundle-report.ts'
 import { checkEnclave, checkOutcome, findExpectedCode } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
- * Checks all that an evidence bundle shows, with no network and no clock. `json` is attacker-controlled: read its
- * text with parseExactJson. Never rejects for anything in the bundle: what is missing or malformed fails the check
- * it is needed for. Rejects with PolicyError, before anything is checked, when policy or context is not of its form.
+ * Checks all that an evidence bundle shows, with no network and no clock. `json` is
+ * attacker-controlled: read its text with parseExactJson. Never rejects for anything in the bundle:
+ * what is missing or malformed fails the check it is needed for. Rejects with PolicyError, before
+ * anything is checked, when policy or context is not of its form.
  *
- * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the block is one of
- * the chain, unless `context.chain` is given; when the completion was made, but for "not after the block" then;
- * that the notary signed no other history of the same log (compare its heads on the chain); that the relayer is
- * anyone in particular.
+ * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the
+ * block is one of the chain, unless `context.chain` is given; when the completion was made, but for
+ * "not after the block" then; that the notary signed no other history of the same log (compare its
+ * heads on the chain); that the relayer is anyone in particular.
  */
 export async function verifyBundle(
   json: Json,
@@ -31,7 +42,10 @@ export async function verifyBundle(
   const { chain, attestations } = readContext(context)
   const parsed = attempt(() => parseEvidenceBundle(json))
   if ('fault' in parsed) {
-    const refusal = refuseForm(BUNDLE_CHECKS, { subject: 'the bundle', detail: reasonOf(parsed.fault) })
+    const refusal = refuseForm(BUNDLE_CHECKS, {
+      subject: 'the bundle',
+      detail: reasonOf(parsed.fault),
+    })
     return { ...refusal, redacted: [], facts: null }
   }
   const bundle = parsed.value
@@ -72,7 +86,9 @@ function gatherFacts(
 ): BundleFacts {
   const { record, boot_configuration } = bundle
   const { receipt } = record
-  const isOnChain = checks.some(({ name, outcome }) => name === 'block on chain' && outcome === 'passed')
+  const isOnChain = checks.some(
+    ({ name, outcome }) => name === 'block on chain' && outcome === 'passed',
+  )
   const { number, hash, timestamp } = isOnChain ? headerOf(bundle) : NO_BLOCK
   const document = decodeAttestationPayload(decodeBase64(record.attestation))
   return {

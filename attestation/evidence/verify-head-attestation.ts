@@ -15,7 +15,11 @@ import {
   findExpectedCode,
   verifyDocument,
 } from './document-checks.ts'
-import { type HeadAttestation, headAttestationUserData, parseHeadAttestation } from './head-attestation.ts'
+import {
+  type HeadAttestation,
+  headAttestationUserData,
+  parseHeadAttestation,
+} from './head-attestation.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
@@ -24,7 +28,10 @@ export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
 /** Every check, and when `verified` needs it. */
 export const HEAD_ATTESTATION_CHECKS = {
-  /** The attestation and the log's boot configuration have their form. When it fails nothing else is checked. */
+  /**
+   * The attestation and the log's boot configuration have their form. When it fails nothing else is
+   * checked.
+   */
   format: 'always',
   /** The document is genuine: trusted root, chain, signature; at the time it was made. */
   'attestation document': 'always',
@@ -44,7 +51,10 @@ export const HEAD_ATTESTATION_CHECKS = {
   'block on chain': 'with a chain',
 } as const satisfies CheckTable<string>
 
-/** The log that a head attestation is served with: what /v1/log says of it, or what the caller knows. */
+/**
+ * The log that a head attestation is served with: what /v1/log says of it, or what the caller
+ * knows.
+ */
 export type AttestedLog = {
   /** 0x, lower case. */
   readonly notary: string
@@ -64,11 +74,16 @@ export type HeadAttestationFacts = {
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
-  /** Leaves below `size` were in the log by then: Unix milliseconds, the security module's clock. */
+  /**
+   * Leaves below `size` were in the log by then: Unix milliseconds, the security module's clock.
+   */
   readonly timestampMs: number
   /** Hash that the enclave was given before it looked at its log: 0x, lower case. */
   readonly blockHash: string
-  /** The block that leaves from `size` on came after, when the chain has it; null when that was not checked. */
+  /**
+   * The block that leaves from `size` on came after, when the chain has it; null when that was not
+   * checked.
+   */
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
@@ -78,19 +93,21 @@ export type HeadAttestationFacts = {
 
 /**
  * Checks what a head attestation shows of a log, with no network and no clock. `json` and `log` are
- * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them. Rejects with
- * PolicyError, before anything is checked, when policy or context is not of its form.
+ * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them.
+ * Rejects with PolicyError, before anything is checked, when policy or context is not of its form.
  *
- * When verified, an enclave of the expected code and configuration, which holds the notary's key, was given the
- * block's hash, then looked at its log, then had the document made. So, of the log with this root at this size:
- * the leaves below `size` existed at the document's timestamp, and every leaf i >= `size` was appended after the
- * block, whose hash nobody could know before it was there.
+ * When verified, an enclave of the expected code and configuration, which holds the notary's key,
+ * was given the block's hash, then looked at its log, then had the document made. So, of the log
+ * with this root at this size: the leaves below `size` existed at the document's timestamp, and
+ * every leaf i >= `size` was appended after the block, whose hash nobody could know before it was
+ * there.
  *
- * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it up, or give
- * `context.chain`: only then `facts.notBefore` is set); that the block was the newest (an old one merely shows less);
- * `block_number` without a chain; that the log with this root is the one that the notary anchored (prove that with
- * verifyConsistency between this root and a head's); when a leaf below `size` was appended, but for "not after"; that
- * the security module's clock is right, beyond that AWS runs it.
+ * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it
+ * up, or give `context.chain`: only then `facts.notBefore` is set); that the block was the newest
+ * (an old one merely shows less); `block_number` without a chain; that the log with this root is
+ * the one that the notary anchored (prove that with verifyConsistency between this root and a
+ * head's); when a leaf below `size` was appended, but for "not after"; that the security module's
+ * clock is right, beyond that AWS runs it.
  */
 export async function verifyHeadAttestation(
   json: Json,
@@ -121,17 +138,24 @@ export async function verifyHeadAttestation(
     { name: 'format', outcome: 'passed', detail: 'version 1' },
     check('attestation document', () => describeDocument(need(facts))),
     check('attestation key', () => checkDocumentKey(need(document), log.notary)),
-    check('head', () => checkHead(need(document), { attestation, configuration, notary: log.notary })),
+    check('head', () =>
+      checkHead(need(document), { attestation, configuration, notary: log.notary }),
+    ),
     check('block hash', () => checkBlockHash(need(document), attestation)),
     check('created_at', () => checkCreatedAt(need(document), attestation.created_at)),
     check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
-    check('expected configuration', () => checkExpectedConfiguration(configuration, { document, policy })),
+    check('expected configuration', () =>
+      checkExpectedConfiguration(configuration, { document, policy }),
+    ),
     check('block on chain', () =>
       checkBlockOnChain(block, { chain, confirmationsMin: policy.confirmationsMin }),
     ),
   ]
   const checks = orderChecks(made, HEAD_ATTESTATION_CHECKS)
-  const judgement = judgeChecks(checks, { table: HEAD_ATTESTATION_CHECKS, hasChain: chain !== undefined })
+  const judgement = judgeChecks(checks, {
+    table: HEAD_ATTESTATION_CHECKS,
+    hasChain: chain !== undefined,
+  })
   const isInvalid = judgement.verdict === 'invalid'
   return {
     ...judgement,
@@ -164,7 +188,10 @@ function checkHead(
   return `size ${size}, root ${root}, configuration ${encodeHex(configuration)}`
 }
 
-function checkBlockHash({ nonce }: AttestationDocument, { block_hash: hash }: HeadAttestation): Finding {
+function checkBlockHash(
+  { nonce }: AttestationDocument,
+  { block_hash: hash }: HeadAttestation,
+): Finding {
   if (nonce === null || !equalBytes(nonce, decodeHex(hash)))
     throw new ProofError('wrong_block', `expected the document's nonce to be ${hash}`)
   return `the enclave was given ${hash}`
@@ -185,7 +212,9 @@ function gatherFacts(
   },
 ): HeadAttestationFacts {
   const { size, root, block_number: number, block_hash: hash } = attestation
-  const isOnChain = checks.some(({ name, outcome }) => name === 'block on chain' && outcome === 'passed')
+  const isOnChain = checks.some(
+    ({ name, outcome }) => name === 'block on chain' && outcome === 'passed',
+  )
   return {
     notary,
     size,

@@ -1,15 +1,19 @@
 import { JsonError } from './json-error.ts'
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
-/** How deep a value may be for canonicalizeJson: far over what the parsers let through, far under the call stack. */
+/**
+ * How deep a value may be for canonicalizeJson: far over what the parsers let through, far under
+ * the call stack.
+ */
 export const CANONICAL_DEPTH_MAX = 1024
 
 /**
- * RFC 8785 (JCS) text of `value`: no white space, members sorted by the UTF-16 code units of their names, numbers
- * as ECMAScript writes doubles (-0 as 0), the shortest escapes. Hash its UTF-8 bytes.
+ * RFC 8785 (JCS) text of `value`: no white space, members sorted by the UTF-16 code units of their
+ * names, numbers as ECMAScript writes doubles (-0 as 0), the shortest escapes. Hash its UTF-8
+ * bytes.
  *
- * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`, with path [] and
- * offset 0, since a value has no text to point into.
+ * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`,
+ * with path [] and offset 0, since a value has no text to point into.
  */
 export function canonicalizeJson(value: Json): string {
   return writeValue(value, 0)
@@ -29,7 +33,8 @@ function writeValue(value: Json, depth: number): string {
         throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
       return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
     default:
-      // Not reachable by the type, but silence here would be a value that is in the object and not in its hash.
+      // Not reachable by the type, but silence here would be a value that is in the object and not
+      // in its hash.
       throw new TypeError(`expected a JSON value, got ${typeof value}`)
   }
 }
@@ -55,7 +60,8 @@ function writeArray(array: readonly Json[], depth: number): string {
 }
 
 function writeString(text: string): string {
-  // Most names and words need no escape, and asking that is cheaper than calling the platform's writer.
+  // Most names and words need no escape, and asking that is cheaper than calling the platform's
+  // writer.
   if (text.length <= 64 && PLAIN_TEXT.test(text)) return `"${text}"`
   if (!text.isWellFormed()) throw refuse('lone_surrogate', 'expected whole surrogate pairs')
   // JSON.stringify escapes exactly what RFC 8785 section 3.2.2.2 asks for, in the same form.
@@ -67,10 +73,14 @@ const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 
 function writeNumber(value: number): string {
   if (!Number.isFinite(value)) throw refuse('number_overflow', 'expected a finite number')
-  // Number::toString of ECMAScript is the number form of RFC 8785 section 3.2.2.3; it writes -0 as 0.
+  // Number::toString of ECMAScript is the number form of RFC 8785 section 3.2.2.3; it writes -0 as
+  // 0.
   return String(value)
 }
 
-function refuse(code: 'lone_surrogate' | 'number_overflow' | 'too_deep', message: string): JsonError {
+function refuse(
+  code: 'lone_surrogate' | 'number_overflow' | 'too_deep',
+  message: string,
+): JsonError {
   return new JsonError(code, message, { path: [], offset: 0 })
 }

@@ -19,7 +19,8 @@ function offsetOfFault(bytes: Uint8Array): number {
   for (const character of lenientDecoder.decode(bytes)) {
     const code = character.codePointAt(0) ?? 0
     const isReplacement = code === 0xfffd
-    const isSpelled = bytes[offset] === 0xef && bytes[offset + 1] === 0xbf && bytes[offset + 2] === 0xbd
+    const isSpelled =
+      bytes[offset] === 0xef && bytes[offset + 1] === 0xbf && bytes[offset + 2] === 0xbd
     if (isReplacement && !isSpelled) return offset
     offset += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
   }

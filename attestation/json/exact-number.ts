@@ -1,11 +1,12 @@
 /**
- * Whether `literal`, a number as written in JSON, has exactly the decimal value that canonical JSON writes for the
- * double it is read as, so that nothing was lost by reading it. True of 1E30, 4.50 and 100; false of
- * 9007199254740993, 1e-400 and 0.1000000000000000001.
+ * Whether `literal`, a number as written in JSON, has exactly the decimal value that canonical JSON
+ * writes for the double it is read as, so that nothing was lost by reading it. True of 1E30, 4.50
+ * and 100; false of 9007199254740993, 1e-400 and 0.1000000000000000001.
  */
 export function isExactNumber(literal: string, value: number): boolean {
   if (!Number.isFinite(value)) return false
-  // Up to 15 digits always survive a double that is not subnormal (DBL_DIG of C), whatever the exponent.
+  // Up to 15 digits always survive a double that is not subnormal (DBL_DIG of C), whatever the
+  // exponent.
   if (literal.length <= 15 && Math.abs(value) >= SMALLEST_NORMAL) return true
   const written = decimalOf(literal)
   const kept = decimalOf(String(value))

@@ -16,7 +16,10 @@ export type JsonErrorCode =
 export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
-  /** Member names and array indexes from the top to the value. The caller's own text: show it to no one else. */
+  /**
+   * Member names and array indexes from the top to the value. The caller's own text: show it to no
+   * one else.
+   */
   readonly path: readonly (string | number)[]
   /** Bytes before the fault; UTF-16 code units when the input was a string. */
   readonly offset: number

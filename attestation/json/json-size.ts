@@ -16,7 +16,11 @@ export type JsonSize = {
  * has 0.8 million containers, 1.2 million members and 2 million items. 24 MiB of `{},` are 8
  * million objects, and no answer.
  */
-export const ANSWER_SIZE_MAX: JsonSize = { containers: 1_000_000, members: 2_000_000, items: 4_000_000 }
+export const ANSWER_SIZE_MAX: JsonSize = {
+  containers: 1_000_000,
+  members: 2_000_000,
+  items: 4_000_000,
+}
 
 /**
  * Counts the values of `input` (attacker-controlled, UTF-8 bytes or text) without building any.
@@ -25,7 +29,9 @@ export const ANSWER_SIZE_MAX: JsonSize = { containers: 1_000_000, members: 2_000
  */
 export function measureJson(input: Uint8Array | string): JsonSize {
   const codeAt =
-    typeof input === 'string' ? (index: number) => input.charCodeAt(index) : (index: number) => input[index]
+    typeof input === 'string'
+      ? (index: number) => input.charCodeAt(index)
+      : (index: number) => input[index]
   let containers = 0
   let members = 0
   // Each value but the outermost is the first within its container, or follows a comma.

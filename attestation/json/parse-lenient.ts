@@ -38,7 +38,8 @@ function parse(text: string): Json {
 /** Gives `value` itself when nothing in it needs a change, which is nearly always. */
 function normalize(value: Json, depth: number): Json {
   if (typeof value === 'string') return value.toWellFormed()
-  if (typeof value === 'number') return Number.isFinite(value) ? value : Math.sign(value) * Number.MAX_VALUE
+  if (typeof value === 'number')
+    return Number.isFinite(value) ? value : Math.sign(value) * Number.MAX_VALUE
   if (typeof value !== 'object' || value === null) return value
   if (depth >= JSON_DEPTH_MAX)
     throw new JsonError(

@@ -4,18 +4,22 @@ import { ANSWER_SIZE_MAX, type JsonSize } from './json-size.ts'
 import { JsonReader, type NumberFault } from './reader.ts'
 import type { Json } from './value.ts'
 
-/** How many arrays and objects may stand inside each other in a request, and in a provider's answer. */
+/**
+ * How many arrays and objects may stand inside each other in a request, and in a provider's answer.
+ */
 export const JSON_DEPTH_MAX = 128
 
 /**
- * How many arrays and objects a request may have in all. Ten thousand messages of several parts are 50,000; a body of 10 MiB
- * made of brackets would otherwise be millions, and seconds of work for whoever reads it.
+ * How many arrays and objects a request may have in all. Ten thousand messages of several parts are
+ * 50,000; a body of 10 MiB made of brackets would otherwise be millions, and seconds of work for
+ * whoever reads it.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
- * How many members the objects of a request may have together. Ten thousand messages of several parts are 100,000; a body
- * of 10 MiB made of members would otherwise be most of a million, which takes many seconds, all in one turn.
+ * How many members the objects of a request may have together. Ten thousand messages of several
+ * parts are 100,000; a body of 10 MiB made of members would otherwise be most of a million, which
+ * takes many seconds, all in one turn.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
@@ -75,7 +79,11 @@ export function parseExactJson(bytes: Uint8Array): Json {
   }).read()
 }
 
-function requestNumberFault(literal: string, value: number, isInteger: boolean): NumberFault | null {
+function requestNumberFault(
+  literal: string,
+  value: number,
+  isInteger: boolean,
+): NumberFault | null {
   if (Math.abs(value) <= Number.MAX_SAFE_INTEGER) return null
   if (isInteger) return 'unsafe_integer'
   if (!Number.isFinite(value)) return 'number_overflow'

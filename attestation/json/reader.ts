@@ -8,7 +8,9 @@ export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow
 
 /** What one reading needs. */
 type ReaderInput = {
-  /** Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape. */
+  /**
+   * Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape.
+   */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
@@ -115,7 +117,10 @@ export class JsonReader {
   /** Steps over an opening bracket. The path's length is the number of containers around it. */
   private enter(): void {
     if (this.path.length >= this.input.depthMax)
-      this.fail('too_deep', `expected at most ${this.input.depthMax} arrays and objects inside each other`)
+      this.fail(
+        'too_deep',
+        `expected at most ${this.input.depthMax} arrays and objects inside each other`,
+      )
     if (++this.containers > this.input.sizeMax.containers)
       this.fail('too_many', `expected at most ${this.input.sizeMax.containers} arrays and objects`)
     this.position++
@@ -146,7 +151,10 @@ export class JsonReader {
     return text.slice(start, end)
   }
 
-  /** A string whose first backslash is at `index`: finds its end, then lets the platform unescape it. */
+  /**
+   * A string whose first backslash is at `index`: finds its end, then lets the platform unescape
+   * it.
+   */
   private readEscapedString(index: number): string {
     const { text } = this
     const start = this.position
@@ -174,7 +182,8 @@ export class JsonReader {
       return 2
     }
     for (let index = offset + 2; index < offset + 6; index++)
-      if (!isHexDigit(this.text.charCodeAt(index))) this.fail('syntax', 'expected four hex digits', offset)
+      if (!isHexDigit(this.text.charCodeAt(index)))
+        this.fail('syntax', 'expected four hex digits', offset)
     return 6
   }
 
@@ -203,17 +212,22 @@ export class JsonReader {
   /** Up to 15 digits add up exactly, so that the usual number costs no string. */
   private shortInteger(start: number, wholeStart: number, end: number): number {
     let value = 0
-    for (let index = wholeStart; index < end; index++) value = value * 10 + this.text.charCodeAt(index) - 0x30
+    for (let index = wholeStart; index < end; index++)
+      value = value * 10 + this.text.charCodeAt(index) - 0x30
     return start === wholeStart ? value : -value
   }
 
   private fractionEnd(wholeEnd: number): number {
     const { text } = this
     let end = wholeEnd
-    if (text.charCodeAt(end) === POINT) end = this.digitsEnd(end + 1, 'expected a digit after the point')
+    if (text.charCodeAt(end) === POINT)
+      end = this.digitsEnd(end + 1, 'expected a digit after the point')
     if ((text.charCodeAt(end) | 0x20) !== 0x65) return end
     const sign = text.charCodeAt(end + 1)
-    return this.digitsEnd(sign === 0x2b || sign === MINUS ? end + 2 : end + 1, 'expected an exponent')
+    return this.digitsEnd(
+      sign === 0x2b || sign === MINUS ? end + 2 : end + 1,
+      'expected an exponent',
+    )
   }
 
   private digitsEnd(start: number, expectation: string): number {
@@ -242,7 +256,11 @@ export class JsonReader {
 
   private failInString(offset: number): never {
     const isEnd = offset >= this.text.length
-    return this.fail('syntax', isEnd ? 'expected a closing quote' : 'expected no control character', offset)
+    return this.fail(
+      'syntax',
+      isEnd ? 'expected a closing quote' : 'expected no control character',
+      offset,
+    )
   }
 
   private fail(code: JsonErrorCode, expectation: string, offset = this.position): never {
@@ -261,7 +279,8 @@ const SHORT_ESCAPES: ReadonlySet<number> = new Set([0x22, 0x5c, 0x2f, 0x62, 0x66
 
 const NUMBER_EXPECTATIONS: Readonly<Record<NumberFault, string>> = {
   unsafe_integer: 'expected a number that a double holds exactly, this one is beyond ±(2^53-1)',
-  inexact_number: 'expected a number as canonical JSON writes it, this one has digits that a double loses',
+  inexact_number:
+    'expected a number as canonical JSON writes it, this one has digits that a double loses',
   number_overflow: 'expected a number within the range of a double',
 }
 

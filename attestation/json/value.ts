@@ -24,15 +24,23 @@ export function hasExactMembers<Name extends string>(
   object: JsonObject,
   names: readonly Name[],
 ): object is JsonObject & Readonly<Record<Name, Json>> {
-  return Object.keys(object).length === names.length && names.every((name) => Object.hasOwn(object, name))
+  return (
+    Object.keys(object).length === names.length &&
+    names.every((name) => Object.hasOwn(object, name))
+  )
 }
 
 /**
- * Sets a member of an object under construction. The name is the attacker's: assigning `__proto__` would replace
- * the object's prototype instead of making a member.
+ * Sets a member of an object under construction. The name is the attacker's: assigning `__proto__`
+ * would replace the object's prototype instead of making a member.
  */
 export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {
   if (name === '__proto__')
-    Object.defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true })
+    Object.defineProperty(object, name, {
+      value,
+      writable: true,
+      enumerable: true,
+      configurable: true,
+    })
   else object[name] = value
 }

@@ -3,14 +3,15 @@ import { FormatError } from '../errors.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'
 
 /**
- * The right edge of a log: how many leaves it has, and the hashes of the perfect subtrees they fall into, largest
- * (leftmost) first, one for each 1 bit of `size`. All that is needed to append, in O(log size) memory.
+ * The right edge of a log: how many leaves it has, and the hashes of the perfect subtrees they fall
+ * into, largest (leftmost) first, one for each 1 bit of `size`. All that is needed to append, in
+ * O(log size) memory.
  */
 export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array[] }
 
 /**
- * A perfect subtree of a log: the 2^level leaves from index × 2^level on. Level 0 are the leaves. Once complete it
- * never changes, so it can be stored.
+ * A perfect subtree of a log: the 2^level leaves from index × 2^level on. Level 0 are the leaves.
+ * Once complete it never changes, so it can be stored.
  */
 export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
 
@@ -18,9 +19,10 @@ export type LogNode = { readonly level: number; readonly index: number; readonly
 export const emptyEdge: Edge = { size: 0, hashes: [] }
 
 /**
- * The edge after `leafHashes` (32 bytes each, from hashLeaf) are appended, and every perfect subtree that became
- * complete thereby: the leaves themselves first, and a subtree always after its two halves. Throws FormatError
- * `invalid_edge` when `edge` has not one hash for each 1 bit of its size, `invalid_leaf` on a hash of another length.
+ * The edge after `leafHashes` (32 bytes each, from hashLeaf) are appended, and every perfect
+ * subtree that became complete thereby: the leaves themselves first, and a subtree always after its
+ * two halves. Throws FormatError `invalid_edge` when `edge` has not one hash for each 1 bit of its
+ * size, `invalid_leaf` on a hash of another length.
  */
 export function appendLeaves(
   edge: Edge,
@@ -35,7 +37,8 @@ export function appendLeaves(
       throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
     nodes.push({ level: 0, index: size, hash: leafHash })
     let hash = leafHash
-    // Each trailing 1 bit of the old size is a subtree that the new leaf completes to one of twice its size.
+    // Each trailing 1 bit of the old size is a subtree that the new leaf completes to one of twice
+    // its size.
     let index = size
     for (let level = 1; index % 2 === 1; level++) {
       const left = hashes.pop()
@@ -57,7 +60,11 @@ export function rootOf(edge: Edge): Uint8Array {
 }
 
 function checkEdge(edge: Edge): void {
-  if (!Number.isSafeInteger(edge.size) || edge.size < 0 || edge.hashes.length !== countOnes(edge.size))
+  if (
+    !Number.isSafeInteger(edge.size) ||
+    edge.size < 0 ||
+    edge.hashes.length !== countOnes(edge.size)
+  )
     throw new FormatError('invalid_edge', 'expected one hash for each 1 bit of the size')
   if (edge.hashes.some((hash) => hash.length !== HASH_BYTES))
     throw new FormatError('invalid_edge', `expected hashes of ${HASH_BYTES} bytes`)

@@ -11,8 +11,8 @@ export function hashChildren(left: Uint8Array, right: Uint8Array): Uint8Array {
 }
 
 /**
- * Hash of a run of leaves from the hashes of the perfect subtrees it consists of, largest (leftmost) first.
- * Of none: SHA-256 of nothing, the root of an empty log.
+ * Hash of a run of leaves from the hashes of the perfect subtrees it consists of, largest
+ * (leftmost) first. Of none: SHA-256 of nothing, the root of an empty log.
  */
 export function foldSubtrees(hashes: readonly Uint8Array[]): Uint8Array {
   const last = hashes.at(-1)

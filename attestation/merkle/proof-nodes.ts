@@ -5,14 +5,16 @@ import { foldSubtrees } from './hash.ts'
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * One hash of a proof: the perfect subtrees, leftmost first, that its run of leaves consists of. Mostly one; a run
- * that ends at the log's ragged right edge has several, and foldSubtrees over their hashes gives the proof's hash.
+ * One hash of a proof: the perfect subtrees, leftmost first, that its run of leaves consists of.
+ * Mostly one; a run that ends at the log's ragged right edge has several, and foldSubtrees over
+ * their hashes gives the proof's hash.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
 /**
- * The stored nodes that the inclusion proof of leaf `index` in the log of `size` leaves is made of, in the order
- * of the proof (RFC 9162 section 2.1.3.1). Throws FormatError `invalid_position` unless 0 ≤ index < size.
+ * The stored nodes that the inclusion proof of leaf `index` in the log of `size` leaves is made of,
+ * in the order of the proof (RFC 9162 section 2.1.3.1). Throws FormatError `invalid_position`
+ * unless 0 ≤ index < size.
  */
 export function inclusionNodes(index: number, size: number): readonly ProofNode[] {
   checkSize(size)
@@ -35,9 +37,9 @@ export function inclusionNodes(index: number, size: number): readonly ProofNode[
 }
 
 /**
- * The stored nodes that the proof is made of that the log of `second` leaves continues the one of `first`, in the
- * order of the proof (RFC 9162 section 2.1.4.1). None when `first` is 0 or equals `second`. Throws FormatError
- * `invalid_position` unless 0 ≤ first ≤ second.
+ * The stored nodes that the proof is made of that the log of `second` leaves continues the one of
+ * `first`, in the order of the proof (RFC 9162 section 2.1.4.1). None when `first` is 0 or equals
+ * `second`. Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
  */
 export function consistencyNodes(first: number, second: number): readonly ProofNode[] {
   checkSize(first)
@@ -63,7 +65,10 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
   return nodes.reverse()
 }
 
-/** The perfect subtrees that make up a log of `size` leaves, largest first: where its edge's hashes are stored. */
+/**
+ * The perfect subtrees that make up a log of `size` leaves, largest first: where its edge's hashes
+ * are stored.
+ */
 export function edgeNodes(size: number): ProofNode {
   checkSize(size)
   return subtreesOf(0, size)
@@ -85,8 +90,8 @@ function splitOf(size: number): number {
 }
 
 /**
- * Perfect subtrees of the leaves from `start` to before `end`. `start` is a multiple of the largest power of two
- * within the run, as the splits above make it.
+ * Perfect subtrees of the leaves from `start` to before `end`. `start` is a multiple of the largest
+ * power of two within the run, as the splits above make it.
  */
 function subtreesOf(start: number, end: number): ProofNode {
   const subtrees: NodeCoordinate[] = []

@@ -3,13 +3,17 @@ import { FormatError, ProofError } from '../errors.ts'
 import type { TreeHead } from '../tree-head.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'
 
-/** Longest proof there can be: a log has at most 2^53 leaves, and a consistency proof one hash more than levels. */
+/**
+ * Longest proof there can be: a log has at most 2^53 leaves, and a consistency proof one hash more
+ * than levels.
+ */
 export const PROOF_HASHES_MAX = 54
 
 /**
- * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162 section 2.1.3.2), and
- * gives that position. Throws FormatError `invalid_proof` (index not within the log, path too long or too short,
- * hashes not of 32 bytes), ProofError `not_included` when the path leads to another root.
+ * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162
+ * section 2.1.3.2), and gives that position. Throws FormatError `invalid_proof` (index not within
+ * the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included` when the
+ * path leads to another root.
  *
  * Does NOT prove that anyone stands by the root: see verifyTreeHead.
  */
@@ -46,10 +50,10 @@ export function verifyInclusion(proof: {
 }
 
 /**
- * Verifies that the log of `second` begins with all leaves of the log of `first`, in the same order (RFC 9162
- * section 2.1.4.2), and gives how many were added. The log of size 0 begins every log, by an empty path. Throws
- * FormatError `invalid_proof` (sizes in the wrong order, path too long or too short, hashes not of 32 bytes),
- * ProofError `inconsistent` when the path leads to another root.
+ * Verifies that the log of `second` begins with all leaves of the log of `first`, in the same order
+ * (RFC 9162 section 2.1.4.2), and gives how many were added. The log of size 0 begins every log, by
+ * an empty path. Throws FormatError `invalid_proof` (sizes in the wrong order, path too long or too
+ * short, hashes not of 32 bytes), ProofError `inconsistent` when the path leads to another root.
  */
 export function verifyConsistency(proof: {
   readonly first: TreeHead
@@ -72,7 +76,8 @@ export function verifyConsistency(proof: {
 
 /** RFC 9162 section 2.1.4.2, steps 2 to 7, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
-  // A first log that is one perfect subtree is its own starting point, so the proof does not repeat its root.
+  // A first log that is one perfect subtree is its own starting point, so the proof does not repeat
+  // its root.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path
   if (start === undefined) throw invalidProof('expected a longer path')
   let position = first.size - 1
@@ -107,11 +112,13 @@ function requireRoot(computed: Uint8Array, root: Uint8Array): void {
 }
 
 function checkCount(count: number): void {
-  if (!Number.isSafeInteger(count) || count < 0) throw invalidProof('expected counts of 0 to 2^53-1')
+  if (!Number.isSafeInteger(count) || count < 0)
+    throw invalidProof('expected counts of 0 to 2^53-1')
 }
 
 function checkHashes(hashes: readonly Uint8Array[]): void {
-  if (hashes.length > PROOF_HASHES_MAX + 2) throw invalidProof(`expected at most ${PROOF_HASHES_MAX} hashes`)
+  if (hashes.length > PROOF_HASHES_MAX + 2)
+    throw invalidProof(`expected at most ${PROOF_HASHES_MAX} hashes`)
   if (hashes.some((hash) => hash.length !== HASH_BYTES))
     throw invalidProof(`expected hashes of ${HASH_BYTES} bytes`)
 }

@@ -1,4 +1,7 @@
-/** The order in which a document is looked at. A later stage is entered only when the one before holds. */
+/**
+ * The order in which a document is looked at. A later stage is entered only when the one before
+ * holds.
+ */
 export type AttestationStage = 'decode' | 'parse' | 'chain' | 'signature' | 'policy'
 
 /** Number of a rule of a correct validation, as in this folder's README. */
@@ -33,7 +36,10 @@ export const RULES = {
   25: { stage: 'policy', title: 'bindings of PCR4 and common names' },
 } as const satisfies Readonly<Record<number, { stage: AttestationStage; title: string }>>
 
-/** Every way a document can be refused, with the rule it breaks. Codes are stable; each is one distinct check. */
+/**
+ * Every way a document can be refused, with the rule it breaks. Codes are stable; each is one
+ * distinct check.
+ */
 export const ATTESTATION_CODES = {
   document_too_large: 1,
   envelope_tag: 2,
@@ -130,8 +136,9 @@ export const ATTESTATION_CODES = {
 export type AttestationCode = keyof typeof ATTESTATION_CODES
 
 /**
- * A document that is not to be trusted. `code` names the one check that refused it, `rule` the rule the check belongs
- * to. The message says what was expected and where; it carries no bytes of the document.
+ * A document that is not to be trusted. `code` names the one check that refused it, `rule` the rule
+ * the check belongs to. The message says what was expected and where; it carries no bytes of the
+ * document.
  */
 export class AttestationError extends Error {
   override readonly name = 'AttestationError'

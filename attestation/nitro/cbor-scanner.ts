@@ -17,7 +17,10 @@ export type CborFault =
   | 'duplicate_key' //  a map key that its map has already
   | 'invalid_utf8' //   text that is not UTF-8
 
-/** CBOR that is not in the strict form. `path` leads to the map or array it is in, by keys and indexes. */
+/**
+ * CBOR that is not in the strict form. `path` leads to the map or array it is in, by keys and
+ * indexes.
+ */
 export class CborError extends Error {
   override readonly name = 'CborError'
   readonly fault: CborFault
@@ -33,12 +36,13 @@ export class CborError extends Error {
 }
 
 /**
- * Walks the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes` and gives the offset after it.
- * It accepts exactly what security modules write: minimal heads, definite lengths, no tags, no floats, no simple
- * values but false, true and null, keys that are text or integers and unique, depth ≤ CBOR_DEPTH_MAX.
- * `indefiniteTop` allows indefinite length for the outermost item if it is a map, and for nothing else.
- * Whoever decodes the item afterwards, however leniently, can read it in one way only. Bytes after the item are the
- * caller's to refuse. Throws CborError. Time is linear in the length.
+ * Walks the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes` and gives the
+ * offset after it. It accepts exactly what security modules write: minimal heads, definite lengths,
+ * no tags, no floats, no simple values but false, true and null, keys that are text or integers and
+ * unique, depth ≤ CBOR_DEPTH_MAX. `indefiniteTop` allows indefinite length for the outermost item
+ * if it is a map, and for nothing else. Whoever decodes the item afterwards, however leniently, can
+ * read it in one way only. Bytes after the item are the caller's to refuse. Throws CborError. Time
+ * is linear in the length.
  */
 export function scanCbor(
   bytes: Uint8Array,
@@ -53,8 +57,15 @@ type Scan = {
   readonly path: (string | number)[]
 }
 
-/** The first bytes of an item. `argument` is null for indefinite length, and a bigint only beyond 2^53-1. */
-type Head = { readonly major: number; readonly argument: number | bigint | null; readonly end: number }
+/**
+ * The first bytes of an item. `argument` is null for indefinite length, and a bigint only beyond
+ * 2^53-1.
+ */
+type Head = {
+  readonly major: number
+  readonly argument: number | bigint | null
+  readonly end: number
+}
 
 const BREAK = 0xff
 
@@ -112,7 +123,8 @@ function minimumOf(width: number): number {
 
 function readArgument(bytes: Uint8Array, offset: number, width: number): number | bigint {
   let value = 0
-  for (let index = 0; index < Math.min(width, 4); index++) value = value * 256 + (bytes[offset + index] ?? 0)
+  for (let index = 0; index < Math.min(width, 4); index++)
+    value = value * 256 + (bytes[offset + index] ?? 0)
   if (width < 8) return value
   const low = readArgument(bytes, offset + 4, 4)
   const exact = BigInt(value) * 0x100000000n + BigInt(low)
@@ -152,7 +164,8 @@ function scanArray(scan: Scan, head: Head, offset: number, depth: number): numbe
 function scanMap(scan: Scan, head: Head, offset: number, depth: number): number {
   if (depth > CBOR_DEPTH_MAX) throw fault(scan, 'too_deep', offset)
   const { argument } = head
-  if (argument === null && !(scan.indefiniteTop && depth === 1)) throw fault(scan, 'indefinite', offset)
+  if (argument === null && !(scan.indefiniteTop && depth === 1))
+    throw fault(scan, 'indefinite', offset)
   if (argument !== null && argument > (scan.bytes.length - head.end) / 2) {
     throw fault(scan, 'truncated', offset)
   }
@@ -170,7 +183,9 @@ function scanMap(scan: Scan, head: Head, offset: number, depth: number): number 
   return position
 }
 
-/** Heads are minimal, so equal integers and equal text are equal encodings and the other way round. */
+/**
+ * Heads are minimal, so equal integers and equal text are equal encodings and the other way round.
+ */
 function scanKey(scan: Scan, offset: number): { value: string | number | bigint; end: number } {
   const head = scanHead(scan, offset)
   if (head.major === 3) {

@@ -11,13 +11,18 @@ import {
 } from './der.ts'
 import { isPointOnCurve, isSignatureInRange, POINT_BYTES } from './p384.ts'
 
-/** What a certificate says (RFC 5280 section 4.1). Claims, until the chain it stands in is verified. */
+/**
+ * What a certificate says (RFC 5280 section 4.1). Claims, until the chain it stands in is verified.
+ */
 export type Certificate = Extensions & {
   /** Which one, for messages: `cabundle[1]` or `leaf`. */
   readonly where: string
   /** SHA-256 of the DER, 32 bytes. */
   readonly sha256: Uint8Array
-  /** Contents of the serial INTEGER: big-endian, not negative, with a leading zero where its first bit is set. */
+  /**
+   * Contents of the serial INTEGER: big-endian, not negative, with a leading zero where its first
+   * bit is set.
+   */
   readonly serial: Uint8Array
   readonly issuer: DistinguishedName
   readonly subject: DistinguishedName
@@ -33,8 +38,9 @@ export type Certificate = Extensions & {
 }
 
 /**
- * Gives what the attacker-controlled DER of a certificate says: v3, P-384, ecdsa-with-SHA384, each level fully consumed
- * (rule 15). It verifies no signature and checks no time or purpose. Throws AttestationError.
+ * Gives what the attacker-controlled DER of a certificate says: v3, P-384, ecdsa-with-SHA384, each
+ * level fully consumed (rule 15). It verifies no signature and checks no time or purpose. Throws
+ * AttestationError.
  */
 export function parseCertificate(der: Uint8Array<ArrayBuffer>, where: string): Certificate {
   const [signed, algorithm, signature] = tripleOf(decodeDerOf(der, where), where)
@@ -95,7 +101,8 @@ function splitFields({ tag, children }: DerNode, where: string): TbsFields {
 
 function checkVersion(field: DerNode | undefined, where: string): void {
   const [version] = field?.tag === VERSION_FIELD ? field.children : []
-  const isV3 = version?.tag === DER_TAGS.integer && version.content.length === 1 && version.content[0] === 2
+  const isV3 =
+    version?.tag === DER_TAGS.integer && version.content.length === 1 && version.content[0] === 2
   if (!isV3 || field?.children.length !== 1) {
     throw new AttestationError('certificate_version', `${where}: expected version 3`)
   }
@@ -119,7 +126,9 @@ function checkAlgorithms({ inner, outer }: Algorithms, where: string): void {
 }
 
 function isType(node: DerNode | undefined, identifier: string): boolean {
-  return node?.tag === DER_TAGS.objectIdentifier && decodeObjectIdentifier(node.content) === identifier
+  return (
+    node?.tag === DER_TAGS.objectIdentifier && decodeObjectIdentifier(node.content) === identifier
+  )
 }
 
 function serialOf({ tag, content }: DerNode, where: string): Uint8Array {
@@ -135,9 +144,13 @@ function nameOf(node: DerNode, where: string): DistinguishedName {
   return name
 }
 
-function validityOf({ tag, children }: DerNode, where: string): { notBeforeMs: number; notAfterMs: number } {
+function validityOf(
+  { tag, children }: DerNode,
+  where: string,
+): { notBeforeMs: number; notAfterMs: number } {
   const [first, second] = children
-  if (tag !== DER_TAGS.sequence || children.length !== 2) throw refuseDer(where, 'a validity of two times')
+  if (tag !== DER_TAGS.sequence || children.length !== 2)
+    throw refuseDer(where, 'a validity of two times')
   return { notBeforeMs: timeOf(first, where), notAfterMs: timeOf(second, where) }
 }
 
@@ -154,7 +167,11 @@ const YEAR_2050_MS = Date.UTC(2050)
 
 function pointOf(publicKey: DerNode, where: string): Uint8Array<ArrayBuffer> {
   const [algorithm, bits, ...rest] = publicKey.children
-  if (publicKey.tag !== DER_TAGS.sequence || algorithm?.tag !== DER_TAGS.sequence || rest.length > 0) {
+  if (
+    publicKey.tag !== DER_TAGS.sequence ||
+    algorithm?.tag !== DER_TAGS.sequence ||
+    rest.length > 0
+  ) {
     throw refuseDer(where, 'a public key of algorithm and bits')
   }
   const [type, curve] = algorithm.children
@@ -196,8 +213,9 @@ type Extensions = {
 }
 
 /**
- * Gives the extensions in the [3] field of a certificate; `where` names the certificate in messages. Each type may
- * occur once, and a critical one must be understood, so name constraints and policies refuse. Throws AttestationError.
+ * Gives the extensions in the [3] field of a certificate; `where` names the certificate in
+ * messages. Each type may occur once, and a critical one must be understood, so name constraints
+ * and policies refuse. Throws AttestationError.
  */
 function parseExtensions(field: DerNode | undefined, where: string): Extensions {
   const found = new Map<string, Extension>()
@@ -228,12 +246,16 @@ function refuseDer(where: string, expected: string): AttestationError {
   return new AttestationError('certificate_der', `${where}: expected ${expected}`)
 }
 
-/** Decodes the whole of `bytes` as DER, as one field of the certificate `where`. Throws AttestationError. */
+/**
+ * Decodes the whole of `bytes` as DER, as one field of the certificate `where`. Throws
+ * AttestationError.
+ */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
   try {
     return decodeDer(bytes)
   } catch (error) {
-    if (error instanceof DerError) throw new AttestationError('certificate_der', `${where}: ${error.message}`)
+    if (error instanceof DerError)
+      throw new AttestationError('certificate_der', `${where}: ${error.message}`)
     throw error
   }
 }
@@ -246,7 +268,11 @@ type Extension = { readonly type: string; readonly critical: boolean; readonly v
 
 function sequenceIn({ children }: DerNode, where: string): readonly DerNode[] {
   const [sequence] = children
-  if (children.length !== 1 || sequence?.tag !== DER_TAGS.sequence || sequence.children.length === 0) {
+  if (
+    children.length !== 1 ||
+    sequence?.tag !== DER_TAGS.sequence ||
+    sequence.children.length === 0
+  ) {
     throw refuseDer(where, 'a sequence of extensions that is not empty')
   }
   return sequence.children
@@ -257,7 +283,11 @@ function parseExtension({ tag, children }: DerNode, where: string): Extension {
   const flag = rest.length === 2 ? rest[0] : undefined
   const value = rest.at(-1)
   const isExtension = tag === DER_TAGS.sequence && rest.length >= 1 && rest.length <= 2
-  if (!isExtension || type?.tag !== DER_TAGS.objectIdentifier || value?.tag !== DER_TAGS.octetString) {
+  if (
+    !isExtension ||
+    type?.tag !== DER_TAGS.objectIdentifier ||
+    value?.tag !== DER_TAGS.octetString
+  ) {
     throw refuseDer(where, 'each extension to be a type, perhaps critical, and a value')
   }
   if (flag && !isTrue(flag)) throw refuseDer(where, 'critical to be TRUE, or absent as its default')
@@ -292,7 +322,8 @@ function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
   const [unused = 0, first = 0, second] = value.content
   const last = value.content.at(-1) ?? 0
   const isNamedBits = value.content.length >= 2 && ((last >> unused) & 1) === 1
-  const isWithinNine = value.content.length === 2 || (value.content.length === 3 && second === NINTH_BIT)
+  const isWithinNine =
+    value.content.length === 2 || (value.content.length === 3 && second === NINTH_BIT)
   if (value.tag !== DER_TAGS.bitString || !isNamedBits || !isWithinNine) {
     throw refuseDer(where, 'keyUsage of one to nine bits without trailing zeros')
   }
@@ -302,7 +333,10 @@ function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
 /** A distinguished name (RFC 5280 section 4.1.2.4). Names are equal when `encoding` is. */
 type DistinguishedName = {
   readonly encoding: Uint8Array<ArrayBuffer>
-  /** One line for people, in the order of the encoding, e.g. `C=US, O=Amazon, CN=aws.nitro-enclaves`. */
+  /**
+   * One line for people, in the order of the encoding, e.g. `C=US, O=Amazon,
+   * CN=aws.nitro-enclaves`.
+   */
   readonly text: string
   /** Null when there is none, or more than one. */
   readonly commonName: string | null
@@ -349,25 +383,36 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
   return { type: SHORT_TYPES[identifier] ?? identifier, value: textOf(value) }
 }
 
-/** Control characters, which could forge a line on a terminal, and other string types are shown as hex. */
+/**
+ * Control characters, which could forge a line on a terminal, and other string types are shown as
+ * hex.
+ */
 function textOf({ tag, content, encoding }: DerNode): string {
-  const isText = tag === DER_TAGS.utf8String || tag === DER_TAGS.printableString || tag === DER_TAGS.ia5String
+  const isText =
+    tag === DER_TAGS.utf8String || tag === DER_TAGS.printableString || tag === DER_TAGS.ia5String
   const text = tag === DER_TAGS.utf8String ? utf8.decode(content) : isText ? latin1(content) : ''
   return isText && !/\p{Cc}|\p{Cf}/u.test(text) ? text : `#${encodeHex(encoding)}`
 }
 
 /**
- * Gives r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279 section 2.2.3), with
- * both in range. Verifies nothing. Throws AttestationError.
+ * Gives r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
+ * section 2.2.3), with both in range. Verifies nothing. Throws AttestationError.
  */
-export function parseCertificateSignature({ signature, where }: Certificate): Uint8Array<ArrayBuffer> {
+export function parseCertificateSignature({
+  signature,
+  where,
+}: Certificate): Uint8Array<ArrayBuffer> {
   const scalars = decodeSequence(signature)
   const pair = new Uint8Array(2 * SCALAR_BYTES)
   for (const [index, scalar] of scalars.entries()) {
     const digits = scalarOf(scalar)
     if (digits !== null) pair.set(digits, (index + 1) * SCALAR_BYTES - digits.length)
   }
-  if (scalars.length !== 2 || scalars.some((node) => scalarOf(node) === null) || !isSignatureInRange(pair)) {
+  if (
+    scalars.length !== 2 ||
+    scalars.some((node) => scalarOf(node) === null) ||
+    !isSignatureInRange(pair)
+  ) {
     const message = `${where}: expected a signature of two integers from 1 to n-1 in DER`
     throw new AttestationError('certificate_signature_malformed', message)
   }

@@ -6,7 +6,9 @@ import { importPoint, type P384Key, verifyP384 } from './p384.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
-/** What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints. */
+/**
+ * What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints.
+ */
 type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLists' | 'mode'> & {
   readonly atMs: number
   readonly cache: ChainCache | null
@@ -16,8 +18,9 @@ type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLi
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
- * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), all certificates being valid
- * at `atMs`. It does not prove that no authority has revoked one since: nothing is fetched. Throws AttestationError.
+ * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), all
+ * certificates being valid at `atMs`. It does not prove that no authority has revoked one since:
+ * nothing is fetched. Throws AttestationError.
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
@@ -61,27 +64,35 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
 /** Inclusive at both ends (RFC 5280 section 4.1.2.5). */
 function checkValidity(certificates: readonly Certificate[], atMs: number): void {
   const early = certificates.find(({ notBeforeMs }) => atMs < notBeforeMs)
-  if (early) throw new AttestationError('certificate_not_yet_valid', `${early.where} is not valid yet`)
+  if (early)
+    throw new AttestationError('certificate_not_yet_valid', `${early.where} is not valid yet`)
   const late = certificates.find(({ notAfterMs }) => atMs > notAfterMs)
   if (late) throw new AttestationError('certificate_expired', `${late.where} has expired`)
 }
 
-function checkRevocation(certificates: readonly Certificate[], revoked: readonly RevokedCertificate[]): void {
+function checkRevocation(
+  certificates: readonly Certificate[],
+  revoked: readonly RevokedCertificate[],
+): void {
   const found = certificates.find(({ issuer, serial }) =>
     revoked.some(
       (entry) =>
-        equalBytes(entry.issuer, issuer.encoding) && equalBytes(trimSerial(entry.serial), trimSerial(serial)),
+        equalBytes(entry.issuer, issuer.encoding) &&
+        equalBytes(trimSerial(entry.serial), trimSerial(serial)),
     ),
   )
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
 }
 
-/** Links verified at a time: two make use of a second core, and more would only serve who sends forgeries. */
+/**
+ * Links verified at a time: two make use of a second core, and more would only serve who sends
+ * forgeries.
+ */
 const LINKS_AT_ONCE = 2
 
 /**
- * Walks down from the pinned root, whose own signature adds nothing to the pin. A forger makes us verify two signatures
- * and no more; a key is imported while the link above it is being verified.
+ * Walks down from the pinned root, whose own signature adds nothing to the pin. A forger makes us
+ * verify two signatures and no more; a key is imported while the link above it is being verified.
  */
 async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<P384Key> {
   const signatures = descendants.map(parseCertificateSignature)
@@ -106,7 +117,10 @@ async function verifyLinks([root, ...descendants]: readonly Certificate[]): Prom
 async function importKey(certificate: Certificate | undefined): Promise<P384Key> {
   const key = certificate ? await importPoint(certificate.point) : null
   if (key === null) {
-    throw new AttestationError('certificate_point', `${certificate?.where}: expected a point on P-384`)
+    throw new AttestationError(
+      'certificate_point',
+      `${certificate?.where}: expected a point on P-384`,
+    )
   }
   return key
 }
@@ -118,8 +132,9 @@ function lastOf(certificates: readonly Certificate[]): Certificate {
 }
 
 /**
- * Checks the claims by which a chain (root first, leaf last) hangs together: order, names, CA and leaf constraints
- * (rules 14, 16, 17). They mean something only together with the signatures. Throws AttestationError.
+ * Checks the claims by which a chain (root first, leaf last) hangs together: order, names, CA and
+ * leaf constraints (rules 14, 16, 17). They mean something only together with the signatures.
+ * Throws AttestationError.
  */
 function checkLinks(certificates: readonly Certificate[]): void {
   for (const [index, certificate] of certificates.entries()) {
@@ -136,12 +151,20 @@ function checkLinks(certificates: readonly Certificate[]): void {
 /** RFC 5280 section 6.1.3 (a)(4), by bytes: nobody here needs the equivalences of names. */
 function checkIssuer(
   certificate: Certificate,
-  { parent, certificates }: { readonly parent: Certificate; readonly certificates: readonly Certificate[] },
+  {
+    parent,
+    certificates,
+  }: { readonly parent: Certificate; readonly certificates: readonly Certificate[] },
 ): void {
   if (isSameName(certificate, parent)) return
-  const elsewhere = certificates.some((other) => other !== certificate && isSameName(certificate, other))
+  const elsewhere = certificates.some(
+    (other) => other !== certificate && isSameName(certificate, other),
+  )
   throw elsewhere
-    ? new AttestationError('chain_order', `expected the issuer of ${certificate.where} right before it`)
+    ? new AttestationError(
+        'chain_order',
+        `expected the issuer of ${certificate.where} right before it`,
+      )
     : new AttestationError(
         'issuer_mismatch',
         `expected the issuer of ${certificate.where} to be the subject of ${parent.where}`,
@@ -155,11 +178,20 @@ function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean 
   )
 }
 
-/** `following`: how many CA certificates come between this one and the leaf. All count, self-issued ones too. */
-function checkAuthority(certificate: Certificate, { following }: { readonly following: number }): void {
+/**
+ * `following`: how many CA certificates come between this one and the leaf. All count, self-issued
+ * ones too.
+ */
+function checkAuthority(
+  certificate: Certificate,
+  { following }: { readonly following: number },
+): void {
   const { basicConstraints, keyUsage, where } = certificate
   if (!basicConstraints?.critical || !basicConstraints.ca) {
-    throw new AttestationError('ca_basic_constraints', `${where}: expected critical basicConstraints with cA`)
+    throw new AttestationError(
+      'ca_basic_constraints',
+      `${where}: expected critical basicConstraints with cA`,
+    )
   }
   if (!keyUsage?.keyCertSign) {
     throw new AttestationError('ca_key_usage', `${where}: expected keyUsage with keyCertSign`)
@@ -172,19 +204,26 @@ function checkAuthority(certificate: Certificate, { following }: { readonly foll
 }
 
 function checkLeaf({ basicConstraints, keyUsage }: Certificate): void {
-  if (basicConstraints?.ca) throw new AttestationError('leaf_is_ca', 'leaf: expected no CA certificate')
+  if (basicConstraints?.ca)
+    throw new AttestationError('leaf_is_ca', 'leaf: expected no CA certificate')
   if (!keyUsage?.digitalSignature) {
     throw new AttestationError('leaf_key_usage', 'leaf: expected keyUsage with digitalSignature')
   }
 }
 
-/** Chains kept when the caller does not say: one for each enclave in use at a time, about 8 KB each. */
+/**
+ * Chains kept when the caller does not say: one for each enclave in use at a time, about 8 KB each.
+ */
 export const CHAINS_MAX_DEFAULT = 64
 
 /**
- * A chain, root first, whose form, links and signatures hold. Its root, times and revocation are checked at each use.
+ * A chain, root first, whose form, links and signatures hold. Its root, times and revocation are
+ * checked at each use.
  */
-export type LinkedChain = { readonly certificates: readonly Certificate[]; readonly leafKey: P384Key }
+export type LinkedChain = {
+  readonly certificates: readonly Certificate[]
+  readonly leafKey: P384Key
+}
 
 /** Chains that were found to be linked, by the exact bytes of all their certificates. */
 export type ChainCache = {
@@ -192,7 +231,10 @@ export type ChainCache = {
   set(ders: readonly Uint8Array[], chain: LinkedChain): void
 }
 
-/** Gives an empty cache of at most `entriesMax` chains; the one that was not used for longest leaves first. */
+/**
+ * Gives an empty cache of at most `entriesMax` chains; the one that was not used for longest leaves
+ * first.
+ */
 export function createChainCache(entriesMax: number): ChainCache {
   const chains = new Map<string, LinkedChain>()
   return {

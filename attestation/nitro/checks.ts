@@ -8,8 +8,8 @@ import type { AttestationDocument } from './document.ts'
 import type { MeasurementSet, ResolvedPolicy } from './policy.ts'
 
 /**
- * Checks when the document was made (rule 21): within its leaf's life always, and near `atMs` unless the mode is
- * historical. Both times are Unix milliseconds. Throws AttestationError.
+ * Checks when the document was made (rule 21): within its leaf's life always, and near `atMs`
+ * unless the mode is historical. Both times are Unix milliseconds. Throws AttestationError.
  */
 export function checkFreshness(
   { timestampMs }: AttestationDocument,
@@ -20,7 +20,10 @@ export function checkFreshness(
   }: { readonly policy: ResolvedPolicy; readonly leaf: Certificate; readonly atMs: number },
 ): void {
   if (timestampMs < leaf.notBeforeMs || timestampMs > leaf.notAfterMs) {
-    throw new AttestationError('timestamp_outside_leaf', "expected the timestamp within the leaf's validity")
+    throw new AttestationError(
+      'timestamp_outside_leaf',
+      "expected the timestamp within the leaf's validity",
+    )
   }
   if (policy.mode === 'historical') return
   if (timestampMs < atMs - policy.maxAgeMs) {
@@ -33,16 +36,20 @@ export function checkFreshness(
   }
 }
 
-/** Checks the nonce in constant time (rule 22). An absent nonce is not an empty one. Throws AttestationError. */
+/**
+ * Checks the nonce in constant time (rule 22). An absent nonce is not an empty one. Throws
+ * AttestationError.
+ */
 export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array | null): void {
   if (expected === null) return
   if (nonce === null) throw new AttestationError('nonce_missing', 'expected a nonce, got none')
-  if (!equalBytes(nonce, expected)) throw new AttestationError('nonce_mismatch', 'expected another nonce')
+  if (!equalBytes(nonce, expected))
+    throw new AttestationError('nonce_mismatch', 'expected another nonce')
 }
 
 /**
- * Whether the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read such an enclave's memory, and
- * nothing says which code it runs.
+ * Whether the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read such an
+ * enclave's memory, and nothing says which code it runs.
  */
 export function isDebugMode({ pcrs }: AttestationDocument): boolean {
   return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
@@ -56,15 +63,22 @@ export function checkDebugMode(document: AttestationDocument, allowDebug: boolea
 
 /** What acceptable code a document shows. */
 export type MatchedCode = {
-  /** Index of the first set whose values are all in the document; null when any was accepted, or none did. */
+  /**
+   * Index of the first set whose values are all in the document; null when any was accepted, or
+   * none did.
+   */
   readonly matchedSet: number | null
-  /** The release whose measurements are all in it, accepted when it was made; null when a set matched, or any. */
+  /**
+   * The release whose measurements are all in it, accepted when it was made; null when a set
+   * matched, or any.
+   */
   readonly release: Release | null
 }
 
 /**
- * Gives which of the expected sets, or else which of the releases, is in the document in full (rules 23 and 24). A
- * value of zeros is what an unmeasured PCR holds, so it satisfies nothing. Throws AttestationError.
+ * Gives which of the expected sets, or else which of the releases, is in the document in full
+ * (rules 23 and 24). A value of zeros is what an unmeasured PCR holds, so it satisfies nothing.
+ * Throws AttestationError.
  */
 export function checkMeasurements(
   document: AttestationDocument,
@@ -82,14 +96,20 @@ export function checkMeasurements(
   throw refusals[0] ?? new AttestationError('measurement_mismatch', 'expected another measurement')
 }
 
-function checkRelease(document: AttestationDocument, releases: ResolvedPolicy['releases']): Release {
+function checkRelease(
+  document: AttestationDocument,
+  releases: ResolvedPolicy['releases'],
+): Release {
   const match = matchRelease(document, releases)
   switch (match.kind) {
     case 'accepted':
       return match.release
     case 'refused': {
       const made = describeTime(document.timestampMs)
-      throw new AttestationError(`release_${match.reason}`, `${match.message}; the document was made ${made}`)
+      throw new AttestationError(
+        `release_${match.reason}`,
+        `${match.message}; the document was made ${made}`,
+      )
     }
     case 'unknown':
       throw new AttestationError(
@@ -99,15 +119,25 @@ function checkRelease(document: AttestationDocument, releases: ResolvedPolicy['r
   }
 }
 
-function refusalOf(pcrs: ReadonlyMap<number, Uint8Array>, set: MeasurementSet): AttestationError | null {
+function refusalOf(
+  pcrs: ReadonlyMap<number, Uint8Array>,
+  set: MeasurementSet,
+): AttestationError | null {
   for (const [index, value] of set) {
     const pcr = pcrs.get(index)
-    if (!pcr) return new AttestationError('measurement_missing', `expected PCR${index}, which is not there`)
+    if (!pcr)
+      return new AttestationError('measurement_missing', `expected PCR${index}, which is not there`)
     if (isZero(value)) {
-      return new AttestationError('measurement_zero', `PCR${index}: zeros do not satisfy an expectation`)
+      return new AttestationError(
+        'measurement_zero',
+        `PCR${index}: zeros do not satisfy an expectation`,
+      )
     }
     if (!equalBytes(pcr, value)) {
-      return new AttestationError('measurement_mismatch', `PCR${index}: expected another measurement`)
+      return new AttestationError(
+        'measurement_mismatch',
+        `PCR${index}: expected another measurement`,
+      )
     }
   }
   return null

@@ -4,13 +4,17 @@ import { AttestationError } from './attestation-error.ts'
 import { CborError, type CborFault, scanCbor } from './cbor-scanner.ts'
 import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
 
-/** Largest document in bytes. The largest that AWS signs (all three fields full) has about 7,600. */
+/**
+ * Largest document in bytes. The largest that AWS signs (all three fields full) has about 7,600.
+ */
 export const DOCUMENT_BYTES_MAX = 24_576
 const PAYLOAD_BYTES_MAX = 16_384
 /** r || s of ECDSA over P-384. */
 const SIGNATURE_BYTES = 96
 
-/** The three signed or signing parts of a COSE_Sign1 (RFC 9052 section 4.2), exactly as received. */
+/**
+ * The three signed or signing parts of a COSE_Sign1 (RFC 9052 section 4.2), exactly as received.
+ */
 type CoseSign1 = {
   readonly protectedHeader: Uint8Array<ArrayBuffer>
   readonly payload: Uint8Array<ArrayBuffer>
@@ -18,9 +22,10 @@ type CoseSign1 = {
 }
 
 /**
- * Gives the parts of the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly encoded, ES384
- * only, no unprotected header, nothing after it (rules 1 to 6). Nothing is verified here: the parts are claims.
- * They are copies, so that what was checked stays what is verified. Throws AttestationError.
+ * Gives the parts of the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly
+ * encoded, ES384 only, no unprotected header, nothing after it (rules 1 to 6). Nothing is verified
+ * here: the parts are claims. They are copies, so that what was checked stays what is verified.
+ * Throws AttestationError.
  */
 export function decodeCose(bytes: Uint8Array): CoseSign1 {
   if (bytes.length > DOCUMENT_BYTES_MAX) {
@@ -37,7 +42,10 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
     throw new AttestationError('envelope_shape', 'expected an array of exactly four items')
   }
   if (end !== own.length) {
-    throw new AttestationError('envelope_trailing_bytes', `${own.length - end} bytes after the envelope`)
+    throw new AttestationError(
+      'envelope_trailing_bytes',
+      `${own.length - end} bytes after the envelope`,
+    )
   }
   const [protectedHeader, unprotectedHeader, payload, signature]: unknown[] = parts
   const header = protectedHeaderOf(protectedHeader)
@@ -45,14 +53,18 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   return {
     protectedHeader: header,
     payload: partOf(payload, { name: 'payload', bytesMin: 1, bytesMax: PAYLOAD_BYTES_MAX }),
-    signature: partOf(signature, { name: 'signature', bytesMin: SIGNATURE_BYTES, bytesMax: SIGNATURE_BYTES }),
+    signature: partOf(signature, {
+      name: 'signature',
+      bytesMin: SIGNATURE_BYTES,
+      bytesMax: SIGNATURE_BYTES,
+    }),
   }
 }
 
 /**
- * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers of eight bytes
- * bigint. The build without eval runs under a browser's content security policy; records and tags never occur here,
- * because the scanner refuses tags.
+ * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers
+ * of eight bytes bigint. The build without eval runs under a browser's content security policy;
+ * records and tags never occur here, because the scanner refuses tags.
  */
 export function decodeScannedCbor(bytes: Uint8Array): unknown {
   return decoder.decode(bytes)
@@ -109,13 +121,19 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
     throw new AttestationError('protected_header_malformed', 'expected one map in the byte string')
   }
   if (header.has(CRIT_LABEL)) {
-    throw new AttestationError('protected_header_crit', 'expected no crit, because none is understood')
+    throw new AttestationError(
+      'protected_header_crit',
+      'expected no crit, because none is understood',
+    )
   }
   if (header.get(ALGORITHM_LABEL) !== ES384) {
     throw new AttestationError('protected_header_algorithm', `expected algorithm ${ES384} (ES384)`)
   }
   if (header.size !== 1) {
-    throw new AttestationError('protected_header_unexpected_key', 'expected the algorithm and nothing else')
+    throw new AttestationError(
+      'protected_header_unexpected_key',
+      'expected the algorithm and nothing else',
+    )
   }
   return new Uint8Array(value)
 }
@@ -139,7 +157,10 @@ function checkUnprotectedHeader(value: unknown): void {
     throw new AttestationError('unprotected_header_malformed', 'expected a map')
   }
   if (value.size !== 0) {
-    throw new AttestationError('unprotected_header_not_empty', 'expected no label that nobody signed')
+    throw new AttestationError(
+      'unprotected_header_not_empty',
+      'expected no label that nobody signed',
+    )
   }
 }
 
@@ -163,18 +184,23 @@ function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8
 }
 
 /**
- * Verifies that the holder of `key` signed the received protected header and payload (rule 20; RFC 9052 section 4.4).
- * It proves nothing about who holds the key: that is the chain's part. Throws AttestationError.
+ * Verifies that the holder of `key` signed the received protected header and payload (rule 20; RFC
+ * 9052 section 4.4). It proves nothing about who holds the key: that is the chain's part. Throws
+ * AttestationError.
  */
 export async function verifySignature(cose: CoseSign1, key: P384Key): Promise<void> {
   if (!isSignatureInRange(cose.signature)) {
     throw new AttestationError('signature_out_of_range', 'expected r and s from 1 to n-1')
   }
   const holds = await verifyP384({ key, signature: cose.signature, data: signedBytes(cose) })
-  if (!holds) throw new AttestationError('signature_invalid', "expected a signature by the leaf's key")
+  if (!holds)
+    throw new AttestationError('signature_invalid', "expected a signature by the leaf's key")
 }
 
-/** Sig_structure ["Signature1", protected, h'', payload] over the bytes as they came, never a re-encoding. */
+/**
+ * Sig_structure ["Signature1", protected, h'', payload] over the bytes as they came, never a
+ * re-encoding.
+ */
 function signedBytes({ protectedHeader, payload }: CoseSign1): Uint8Array<ArrayBuffer> {
   const parts = [
     SIGNATURE1,

@@ -1,7 +1,10 @@
 /** Deepest nesting that is read. A certificate of a document needs 9. */
 const DER_DEPTH_MAX = 16
 
-/** Bytes that are not the DER (X.690) of anything. `offset` counts from the start of what was being decoded. */
+/**
+ * Bytes that are not the DER (X.690) of anything. `offset` counts from the start of what was being
+ * decoded.
+ */
 export class DerError extends Error {
   override readonly name = 'DerError'
   readonly offset: number
@@ -12,7 +15,9 @@ export class DerError extends Error {
   }
 }
 
-/** One element: identifier octet, whole encoding, contents, and for a constructed one its elements. */
+/**
+ * One element: identifier octet, whole encoding, contents, and for a constructed one its elements.
+ */
 export type DerNode = {
   readonly tag: number
   readonly encoding: Uint8Array<ArrayBuffer>
@@ -23,10 +28,11 @@ export type DerNode = {
 }
 
 /**
- * Gives the element that attacker-controlled `bytes` are, the whole of them, with everything inside it. Accepts the
- * distinguished encoding only: definite, minimal lengths; each level fully consumed; canonical booleans, integers,
- * bit strings, object identifiers, times and text; sorted sets; no string in pieces. What octet and bit strings hold
- * is for the caller to decode. Throws DerError.
+ * Gives the element that attacker-controlled `bytes` are, the whole of them, with everything inside
+ * it. Accepts the distinguished encoding only: definite, minimal lengths; each level fully
+ * consumed; canonical booleans, integers, bit strings, object identifiers, times and text; sorted
+ * sets; no string in pieces. What octet and bit strings hold is for the caller to decode. Throws
+ * DerError.
  */
 export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   const cursor = { bytes, offset: 0, end: bytes.length, depth: 0 }
@@ -35,7 +41,10 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   return node
 }
 
-/** Where the decoder stands. It moves, so that a certificate of sixty elements does not make sixty copies. */
+/**
+ * Where the decoder stands. It moves, so that a certificate of sixty elements does not make sixty
+ * copies.
+ */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
   offset: number
@@ -62,9 +71,15 @@ function decodeNode(cursor: Cursor): DerNode {
   return node
 }
 
-type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & { readonly start: number; readonly stop: number }
+type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & {
+  readonly start: number
+  readonly stop: number
+}
 
-/** A class for its getters: most elements are never looked at as bytes, and views are what decoding costs most. */
+/**
+ * A class for its getters: most elements are never looked at as bytes, and views are what decoding
+ * costs most.
+ */
 class Element implements DerNode {
   readonly tag: number
   readonly offset: number
@@ -107,8 +122,10 @@ function decodeLength(cursor: Cursor): number {
   const count = first & 0x7f
   if (count < 1 || count > 3) throw new DerError('a definite length of at most three bytes', offset)
   let length = 0
-  for (let index = 0; index < count; index++) length = length * 256 + nextByte(cursor, 'a whole length')
-  if (length < 0x80 || length < 2 ** (8 * (count - 1))) throw new DerError('a minimal length', offset)
+  for (let index = 0; index < count; index++)
+    length = length * 256 + nextByte(cursor, 'a whole length')
+  if (length < 0x80 || length < 2 ** (8 * (count - 1)))
+    throw new DerError('a minimal length', offset)
   return length
 }
 
@@ -116,7 +133,8 @@ function decodeChildren(cursor: Cursor, stop: number): readonly DerNode[] {
   const { end } = cursor
   cursor.end = stop
   cursor.depth += 1
-  if (cursor.depth >= DER_DEPTH_MAX) throw new DerError(`depth of at most ${DER_DEPTH_MAX}`, cursor.offset)
+  if (cursor.depth >= DER_DEPTH_MAX)
+    throw new DerError(`depth of at most ${DER_DEPTH_MAX}`, cursor.offset)
   const children: DerNode[] = []
   while (cursor.offset < stop) children.push(decodeNode(cursor))
   cursor.end = end
@@ -171,8 +189,9 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Says what a primitive universal value (identifier octet `tag`, contents `content`) should have been, or null when it
- * is the distinguished encoding (X.690 sections 8, 10 and 11) of a type that certificates use.
+ * Says what a primitive universal value (identifier octet `tag`, contents `content`) should have
+ * been, or null when it is the distinguished encoding (X.690 sections 8, 10 and 11) of a type that
+ * certificates use.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {
@@ -207,8 +226,8 @@ function checkDerValue(tag: number, content: Uint8Array): string | null {
 }
 
 /**
- * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5 (seconds, Zulu, no
- * fraction); null for any other form and for days that do not exist.
+ * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5
+ * (seconds, Zulu, no fraction); null for any other form and for days that do not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
   const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4

@@ -2,7 +2,10 @@ import { AttestationError } from './attestation-error.ts'
 import { CborError, scanCbor } from './cbor-scanner.ts'
 import { decodeCose, decodeScannedCbor, refuseCbor } from './cose.ts'
 
-/** Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with 1024. */
+/**
+ * Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with
+ * 1024.
+ */
 export const FIELD_BYTES_MAX = 1024
 const CERTIFICATE_BYTES_MAX = 1024
 const CABUNDLE_CERTIFICATES_MAX = 32
@@ -11,9 +14,9 @@ export const PCRS_MAX = 32
 export const PCR_BYTES = 48
 
 /**
- * What the payload of an attestation document says, field by field. Claims, until the signature and the chain are
- * verified. `timestampMs` is Unix milliseconds; beyond 2^53 it is the nearest double. A null field was absent or null,
- * which is not the same as empty.
+ * What the payload of an attestation document says, field by field. Claims, until the signature and
+ * the chain are verified. `timestampMs` is Unix milliseconds; beyond 2^53 it is the nearest double.
+ * A null field was absent or null, which is not the same as empty.
  */
 export type AttestationDocument = {
   readonly moduleId: string
@@ -32,15 +35,17 @@ export type AttestationDocument = {
 }
 
 /**
- * Gives what an attestation document (COSE_Sign1, binary) says, after checking its form (rules 1 to 12) and nothing
- * else. It proves nothing: no signature, certificate, time or measurement is looked at; anyone can write such a
- * document. Throws AttestationError.
+ * Gives what an attestation document (COSE_Sign1, binary) says, after checking its form (rules 1 to
+ * 12) and nothing else. It proves nothing: no signature, certificate, time or measurement is looked
+ * at; anyone can write such a document. Throws AttestationError.
  */
 export function decodeAttestationPayload(bytes: Uint8Array): AttestationDocument {
   return parseDocument(decodeCose(bytes).payload)
 }
 
-/** Gives the fields of attacker-controlled payload bytes (rules 6 to 12). Throws AttestationError. */
+/**
+ * Gives the fields of attacker-controlled payload bytes (rules 6 to 12). Throws AttestationError.
+ */
 export function parseDocument(payload: Uint8Array): AttestationDocument {
   const fields = decodePayload(payload)
   if (fields.has('nitrotpm_pcrs')) {
@@ -136,7 +141,10 @@ function refusePayload(error: CborError): AttestationError {
 function moduleIdOf(fields: Fields): string {
   const value = fields.get('module_id')
   if (typeof value !== 'string' || value === '') {
-    throw new AttestationError('module_id_invalid', 'expected module_id to be text that is not empty')
+    throw new AttestationError(
+      'module_id_invalid',
+      'expected module_id to be text that is not empty',
+    )
   }
   return value
 }
@@ -149,28 +157,39 @@ function checkDigest(fields: Fields): void {
 function timestampOf(fields: Fields): number {
   const value = fields.get('timestamp')
   if ((typeof value !== 'number' && typeof value !== 'bigint') || value <= 0) {
-    throw new AttestationError('timestamp_invalid', 'expected timestamp to be an unsigned integer above 0')
+    throw new AttestationError(
+      'timestamp_invalid',
+      'expected timestamp to be an unsigned integer above 0',
+    )
   }
   return Number(value)
 }
 
 function pcrsOf(value: unknown): ReadonlyMap<number, Uint8Array> {
-  if (!(value instanceof Map)) throw new AttestationError('pcrs_malformed', 'expected pcrs to be a map')
+  if (!(value instanceof Map))
+    throw new AttestationError('pcrs_malformed', 'expected pcrs to be a map')
   if (value.size < 1 || value.size > PCRS_MAX) {
     throw new AttestationError('pcrs_count', `expected 1 to ${PCRS_MAX} pcrs, got ${value.size}`)
   }
   const pcrs: [number, Uint8Array][] = []
   for (const [index, pcr] of value) {
     if (typeof index !== 'number' || index < 0 || index >= PCRS_MAX) {
-      throw new AttestationError('pcr_index_invalid', `expected PCR indexes from 0 to ${PCRS_MAX - 1}`)
+      throw new AttestationError(
+        'pcr_index_invalid',
+        `expected PCR indexes from 0 to ${PCRS_MAX - 1}`,
+      )
     }
     if (!(pcr instanceof Uint8Array) || pcr.length !== PCR_BYTES) {
-      throw new AttestationError('pcr_value_invalid', `expected PCR${index} to be ${PCR_BYTES} bytes`)
+      throw new AttestationError(
+        'pcr_value_invalid',
+        `expected PCR${index} to be ${PCR_BYTES} bytes`,
+      )
     }
     pcrs.push([index, new Uint8Array(pcr)])
   }
   const missing = [0, 1, 2].find((index) => !value.has(index))
-  if (missing !== undefined) throw new AttestationError('pcr_missing', `expected PCR${missing} to be there`)
+  if (missing !== undefined)
+    throw new AttestationError('pcr_missing', `expected PCR${missing} to be there`)
   return new Map(pcrs.sort(([left], [right]) => left - right))
 }
 
@@ -201,7 +220,10 @@ function cabundleOf(value: unknown): readonly Uint8Array<ArrayBuffer>[] {
   })
 }
 
-type OptionalField = { readonly name: 'public_key' | 'user_data' | 'nonce'; readonly bytesMin: number }
+type OptionalField = {
+  readonly name: 'public_key' | 'user_data' | 'nonce'
+  readonly bytesMin: number
+}
 
 function optionalBytesOf(fields: Fields, { name, bytesMin }: OptionalField): Uint8Array | null {
   const value = fields.get(name)

@@ -2,13 +2,21 @@ import { sha384 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeUtf8, equalBytes } from '../bytes.ts'
 import type { Release } from '../release/release.ts'
 import { nameRelease } from '../release/release-list.ts'
-import { type AttestationError, type AttestationStage, RULES, type RuleNumber } from './attestation-error.ts'
+import {
+  type AttestationError,
+  type AttestationStage,
+  RULES,
+  type RuleNumber,
+} from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
 import { isDebugMode, type MatchedCode } from './checks.ts'
 import { type AttestationDocument, PCR_BYTES } from './document.ts'
 import type { ResolvedPolicy } from './policy.ts'
 
-/** One certificate of the verified chain. Names are one-line texts; times are Unix milliseconds, inclusive. */
+/**
+ * One certificate of the verified chain. Names are one-line texts; times are Unix milliseconds,
+ * inclusive.
+ */
 export type CertificateFacts = {
   readonly subject: string
   readonly issuer: string
@@ -21,8 +29,8 @@ export type CertificateFacts = {
 }
 
 /**
- * What a document proves under the policy it was verified with. The README of this folder says in plain words what
- * follows from it and what does not.
+ * What a document proves under the policy it was verified with. The README of this folder says in
+ * plain words what follows from it and what does not.
  */
 export type AttestationFacts = {
   readonly moduleId: string
@@ -33,15 +41,23 @@ export type AttestationFacts = {
   readonly mode: 'current' | 'historical'
   /** All PCR values of the document, 48 bytes each by index, ascending. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** Index of the expected set that matched; null when any measurement was accepted, or a release. */
+  /**
+   * Index of the expected set that matched; null when any measurement was accepted, or a release.
+   */
   readonly matchedSet: number | null
-  /** The release of the policy that matched, accepted at timestampMs; null when none was asked for, or a set matched. */
+  /**
+   * The release of the policy that matched, accepted at timestampMs; null when none was asked for,
+   * or a set matched.
+   */
   readonly release: Release | null
   /** What the enclave's code put there; null when absent. */
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
-  /** True only where the policy allowed it: then nothing is known of the code, and the host can read its memory. */
+  /**
+   * True only where the policy allowed it: then nothing is known of the code, and the host can read
+   * its memory.
+   */
   readonly isDebugMode: boolean
   /** Root first, leaf last. */
   readonly certificates: readonly CertificateFacts[]
@@ -110,8 +126,9 @@ function factsOf({
 }
 
 /**
- * Whether the parts of a document name the same instance (rule 25). Reported, not demanded: AWS does not document them,
- * so nothing is refused for them. Each is null where there is nothing to compare.
+ * Whether the parts of a document name the same instance (rule 25). Reported, not demanded: AWS
+ * does not document them, so nothing is refused for them. Each is null where there is nothing to
+ * compare.
  */
 type Bindings = {
   /** EC2 instance id, the part of module_id before `-enc`; null when module_id has another form. */
@@ -148,8 +165,8 @@ function beginsWith(name: string | null, prefix: string | null): boolean | null 
 }
 
 /**
- * What became of one rule. `not checked` is never a pass: nobody asked for it, or the document was refused before.
- * `reported` is for what is shown and never refused.
+ * What became of one rule. `not checked` is never a pass: nobody asked for it, or the document was
+ * refused before. `reported` is for what is shown and never refused.
  */
 export type RuleOutcome = {
   readonly rule: RuleNumber
@@ -159,7 +176,9 @@ export type RuleOutcome = {
   readonly detail: string
 }
 
-/** Gives the outcomes for a document that was accepted under `policy`, one for each rule, in order. */
+/**
+ * Gives the outcomes for a document that was accepted under `policy`, one for each rule, in order.
+ */
 function outcomesOfAcceptance(
   policy: ResolvedPolicy,
   {
@@ -177,10 +196,14 @@ function outcomesOfAcceptance(
 }
 
 /**
- * Gives the outcomes for a document that was refused: rules of earlier stages held, the broken one failed, and of the
- * others of its stage and of later stages nothing is claimed; but policy is checked in the order of its rules.
+ * Gives the outcomes for a document that was refused: rules of earlier stages held, the broken one
+ * failed, and of the others of its stage and of later stages nothing is claimed; but policy is
+ * checked in the order of its rules.
  */
-export function outcomesOfRefusal(error: AttestationError, policy: ResolvedPolicy): readonly RuleOutcome[] {
+export function outcomesOfRefusal(
+  error: AttestationError,
+  policy: ResolvedPolicy,
+): readonly RuleOutcome[] {
   return listRules((rule) => {
     if (rule === error.rule) return { outcome: 'failed', detail: `${error.code}: ${error.message}` }
     return heldBefore(rule, error) ? askedFor(rule, policy) : skipped('refused before')
@@ -214,7 +237,10 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
     return { outcome: 'passed', detail: describeLists(revocationLists) }
   if (rule === 19 && revoked.length === 0) return skipped('no revoked certificates were given')
   if (rule === 21 && mode === 'historical') {
-    return { outcome: 'passed', detail: 'made within the life of its leaf; age not checked (historical)' }
+    return {
+      outcome: 'passed',
+      detail: 'made within the life of its leaf; age not checked (historical)',
+    }
   }
   if (rule === 22 && nonce === null) return skipped('no nonce was asked for')
   if (rule === 23 && allowDebug) return skipped('debug mode was allowed')
@@ -234,6 +260,7 @@ function skipped(detail: string): Verdict {
 }
 
 function describeBindings({ pcr4, leafCommonName, issuerCommonName }: Bindings): string {
-  const say = (holds: boolean | null) => (holds === null ? 'nothing to compare' : holds ? 'yes' : 'NO')
+  const say = (holds: boolean | null) =>
+    holds === null ? 'nothing to compare' : holds ? 'yes' : 'NO'
   return `PCR4 ${say(pcr4)}, leaf ${say(leafCommonName)}, issuer ${say(issuerCommonName)}`
 }

@@ -1,6 +1,9 @@
 import { p384 } from '@noble/curves/nist.js'
 
-/** A public key of P-384 as WebCrypto holds it (named through the function, because browsers and Node differ). */
+/**
+ * A public key of P-384 as WebCrypto holds it (named through the function, because browsers and
+ * Node differ).
+ */
 export type P384Key = Awaited<ReturnType<typeof globalThis.crypto.subtle.importKey>>
 
 /** An uncompressed point (SEC 1 section 2.3.3): 04, x, y. */
@@ -25,8 +28,9 @@ export function isPointOnCurve(point: Uint8Array): boolean {
 }
 
 /**
- * Whether `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about half of AWS's
- * signatures have one, so a second valid signature (r, n-s) exists for each and no signature is a unique key.
+ * Whether `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about
+ * half of AWS's signatures have one, so a second valid signature (r, n-s) exists for each and no
+ * signature is a unique key.
  */
 export function isSignatureInRange(signature: Uint8Array): boolean {
   const scalars = [signature.subarray(0, COORDINATE_BYTES), signature.subarray(COORDINATE_BYTES)]
@@ -43,8 +47,8 @@ export async function importPoint(point: Uint8Array<ArrayBuffer>): Promise<P384K
 }
 
 /**
- * Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never rejects: what
- * WebCrypto refuses to look at does not hold.
+ * Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never
+ * rejects: what WebCrypto refuses to look at does not hold.
  */
 export async function verifyP384({
   key,

@@ -7,7 +7,10 @@ import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
 /** A document may be as old as its leaf can be: AWS's leaves live three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
-/** Clocks of hosts that keep time differ by less; a fresh document carries milliseconds that `at` may lack. */
+/**
+ * Clocks of hosts that keep time differ by less; a fresh document carries milliseconds that `at`
+ * may lack.
+ */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
 /** Measurements that must all be found: 48 bytes each by PCR index 0 to 31. */
@@ -21,34 +24,49 @@ export type RevokedCertificate = {
   readonly serial: Uint8Array
 }
 
-/** What the caller demands of a document. A member that is named has a value: undefined and null are no policy. */
+/**
+ * What the caller demands of a document. A member that is named has a value: undefined and null are
+ * no policy.
+ */
 export type AttestationPolicy = {
   /**
-   * The code that is acceptable: the document matches when all values of at least one set are found in it. `'any'` says
-   * out loud that whatever runs in the enclave is acceptable. No set, and no release, refuses every document; an empty
-   * set is no policy.
+   * The code that is acceptable: the document matches when all values of at least one set are found
+   * in it. `'any'` says out loud that whatever runs in the enclave is acceptable. No set, and no
+   * release, refuses every document; an empty set is no policy.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
-   * Releases that are acceptable beside those sets, each at its time, which is compared with the document's own
-   * timestamp; from verifyRelease or verifyReleaseList. Default: none. Not with `'any'`, which would hide what they refuse.
+   * Releases that are acceptable beside those sets, each at its time, which is compared with the
+   * document's own timestamp; from verifyRelease or verifyReleaseList. Default: none. Not with
+   * `'any'`, which would hide what they refuse.
    */
   readonly releases?: readonly ReleaseEntry[]
   /**
-   * `current` (default): everything is valid at the caller's time. `historical`: certificates are valid at the
-   * document's own timestamp and its age is not looked at; for documents of stored records, whose time is shown by
-   * something else. A stolen enclave key could backdate a document, so this is never a default.
+   * `current` (default): everything is valid at the caller's time. `historical`: certificates are
+   * valid at the document's own timestamp and its age is not looked at; for documents of stored
+   * records, whose time is shown by something else. A stolen enclave key could backdate a document,
+   * so this is never a default.
    */
   readonly mode?: 'current' | 'historical'
-  /** Must be equal to the document's nonce, of 0 to 1024 bytes. Default: the nonce is not checked. */
+  /**
+   * Must be equal to the document's nonce, of 0 to 1024 bytes. Default: the nonce is not checked.
+   */
   readonly nonce?: Uint8Array
-  /** How long before the caller's time the document may have been made, milliseconds. Default AGE_MS_MAX_DEFAULT. */
+  /**
+   * How long before the caller's time the document may have been made, milliseconds. Default
+   * AGE_MS_MAX_DEFAULT.
+   */
   readonly maxAgeMs?: number
-  /** How far after the caller's time it may be dated, milliseconds. Default FUTURE_SKEW_MS_DEFAULT. */
+  /**
+   * How far after the caller's time it may be dated, milliseconds. Default FUTURE_SKEW_MS_DEFAULT.
+   */
   readonly futureSkewMs?: number
   /** Accept enclaves in debug mode, whose memory and console the host can read. Default false. */
   readonly allowDebug?: boolean
-  /** SHA-256 of the DER of each root that is trusted, instead of AWS's. See parseRoots. Default [AWS_ROOT_SHA256]. */
+  /**
+   * SHA-256 of the DER of each root that is trusted, instead of AWS's. See parseRoots. Default
+   * [AWS_ROOT_SHA256].
+   */
   readonly roots?: readonly Uint8Array[]
   /** Certificates to refuse. Default: none known, so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
@@ -88,13 +106,19 @@ export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
   checkMembers(given)
   const policy = ownMembers(given)
   const { measurements, releases = [], mode = 'current', nonce, maxAgeMs, futureSkewMs } = policy
-  const { allowDebug = false, roots = [AWS_ROOT_SHA256], revoked = [], revocationLists = [] } = policy
+  const {
+    allowDebug = false,
+    roots = [AWS_ROOT_SHA256],
+    revoked = [],
+    revocationLists = [],
+  } = policy
   checkMode({ mode, maxAgeMs, futureSkewMs })
   checkMeasurementForm(measurements)
   checkReleases(releases, measurements)
   if (nonce !== undefined && !isBytes(nonce, { bytesMin: 0, bytesMax: FIELD_BYTES_MAX }))
     throw new PolicyError(`expected the nonce as Uint8Array of at most ${FIELD_BYTES_MAX} bytes`)
-  if (typeof allowDebug !== 'boolean') throw new PolicyError('expected allowDebug to be true or false')
+  if (typeof allowDebug !== 'boolean')
+    throw new PolicyError('expected allowDebug to be true or false')
   checkRoots(roots)
   checkRevoked(revoked)
   if (!listOf('revocationLists', revocationLists).every(isRevocationList))
@@ -129,7 +153,10 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
   revocationLists: true,
 }
 
-/** An option that is named has a value: a nonce that was looked up and not found must not count as none asked for. */
+/**
+ * An option that is named has a value: a nonce that was looked up and not found must not count as
+ * none asked for.
+ */
 function checkMembers(policy: AttestationPolicy): void {
   if (!hasOwnMembersAlone(policy))
     throw new PolicyError(
@@ -152,17 +179,25 @@ function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>)
   }
 }
 
-/** No sets at all are allowed here: beside releases they are usual, and alone they refuse every document. */
+/**
+ * No sets at all are allowed here: beside releases they are usual, and alone they refuse every
+ * document.
+ */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
   if (measurements === 'any') return
   for (const [at, set] of listOf('measurements', measurements).entries())
     checkMeasurementSet(set, `measurements.${at}`)
 }
 
-/** Checks one set, called `name` in the message: a set of nothing would be found in every document. Throws PolicyError. */
+/**
+ * Checks one set, called `name` in the message: a set of nothing would be found in every document.
+ * Throws PolicyError.
+ */
 export function checkMeasurementSet(set: unknown, name: string): void {
   if (!(set instanceof Map) || set.size === 0)
-    throw new PolicyError(`expected ${name} to be a Map, not empty, of measurements by register index`)
+    throw new PolicyError(
+      `expected ${name} to be a Map, not empty, of measurements by register index`,
+    )
   for (const [index, value] of set) {
     if (!Number.isInteger(index) || index < 0 || index >= PCRS_MAX)
       throw new PolicyError(`expected ${name} to be by register index 0 to ${PCRS_MAX - 1}`)
@@ -177,7 +212,8 @@ function checkReleases(
   releases: readonly ReleaseEntry[],
   measurements: AttestationPolicy['measurements'],
 ): void {
-  for (const [at, entry] of listOf('releases', releases).entries()) checkRelease(entry, `releases.${at}`)
+  for (const [at, entry] of listOf('releases', releases).entries())
+    checkRelease(entry, `releases.${at}`)
   if (measurements === 'any' && releases.length > 0)
     throw new PolicyError("expected no releases beside measurements of 'any'")
 }
@@ -197,7 +233,9 @@ export function checkRelease(entry: unknown, name: string): void {
 function checkRoots(roots: readonly Uint8Array[]): void {
   const list = listOf('roots', roots)
   if (list.length === 0 || list.some((root) => !isBytesOf(root, SHA256_BYTES))) {
-    throw new PolicyError(`expected one or more roots as SHA-256 fingerprints of ${SHA256_BYTES} bytes`)
+    throw new PolicyError(
+      `expected one or more roots as SHA-256 fingerprints of ${SHA256_BYTES} bytes`,
+    )
   }
 }
 
@@ -205,7 +243,9 @@ function checkRevoked(revoked: readonly RevokedCertificate[]): void {
   for (const entry of listOf('revoked', revoked)) {
     const { issuer, serial } = hasOwnMembersAlone(entry) ? ownMembers(entry) : NO_CERTIFICATE
     if (!(issuer instanceof Uint8Array) || !(serial instanceof Uint8Array))
-      throw new PolicyError('expected revoked certificates by issuer and serial, each as Uint8Array')
+      throw new PolicyError(
+        'expected revoked certificates by issuer and serial, each as Uint8Array',
+      )
   }
 }
 
@@ -227,24 +267,26 @@ function isBytesOf(value: unknown, length: number): boolean {
 }
 
 /**
- * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition), which every document of that partition
- * carries as cabundle[0]. Source: AWS, "Verifying the root of trust"; recheck by unpacking AWS_NitroEnclaves_Root-G1.zip
- * (whose own SHA-256 is 8cf60e2b..., which is not this value), converting root.pem to DER and hashing that.
+ * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition), which every
+ * document of that partition carries as cabundle[0]. Source: AWS, "Verifying the root of trust";
+ * recheck by unpacking AWS_NitroEnclaves_Root-G1.zip (whose own SHA-256 is 8cf60e2b..., which is
+ * not this value), converting root.pem to DER and hashing that.
  */
 export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
   '641a0321a3e244efe456463195d606317ed7cdcc3c1756e09893f3c68f79bb5b',
 )
 
 /**
- * Gives the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with one or more blocks
- * (RFC 7468). They are pins: nothing about the certificates is checked until a document is verified against them.
- * Throws FormatError `invalid_root` or `invalid_base64`.
+ * Gives the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with
+ * one or more blocks (RFC 7468). They are pins: nothing about the certificates is checked until a
+ * document is verified against them. Throws FormatError `invalid_root` or `invalid_base64`.
  */
 export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   if (file[0] === DER_SEQUENCE) return [sha256(file)]
   const text = new TextDecoder().decode(file)
   const blocks = [...text.matchAll(/-----BEGIN CERTIFICATE-----([^-]*)-----END CERTIFICATE-----/g)]
-  if (blocks.length === 0) throw new FormatError('invalid_root', 'expected a certificate in DER or PEM')
+  if (blocks.length === 0)
+    throw new FormatError('invalid_root', 'expected a certificate in DER or PEM')
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 

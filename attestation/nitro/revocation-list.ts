@@ -76,9 +76,15 @@ export function checkRevocationLists(
         `the revocation list for ${where} begins after ${mode === 'current' ? 'the time' : 'the certificate ended'}`,
       )
     if (list.nextUpdateMs < atMs)
-      throw new AttestationError('revocation_list_expired', `the revocation list for ${where} has expired`)
+      throw new AttestationError(
+        'revocation_list_expired',
+        `the revocation list for ${where} has expired`,
+      )
     if (list.serials.some((one) => equalBytes(trimSerial(one), trimSerial(serial))))
-      throw new AttestationError('certificate_revoked', `${where} is revoked, says its issuer's list`)
+      throw new AttestationError(
+        'certificate_revoked',
+        `${where} is revoked, says its issuer's list`,
+      )
   }
 }
 

@@ -7,7 +7,8 @@ import { type AttestationFacts, gatherFacts } from './facts.ts'
 import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
 
 /**
- * Verifies documents and remembers the chains that held, so that the next document of an enclave costs one signature.
+ * Verifies documents and remembers the chains that held, so that the next document of an enclave
+ * costs one signature.
  */
 export type AttestationVerifier = {
   /** As verifyAttestation. */
@@ -15,14 +16,15 @@ export type AttestationVerifier = {
 }
 
 /**
- * Gives the facts that the AWS Nitro attestation document in attacker-controlled `bytes` (COSE_Sign1, binary)
- * establishes under `policy` at the time `at`; in historical mode `at` is not used. All rules of this folder's README
- * are checked, in the order decode, parse, chain, signature, policy.
+ * Gives the facts that the AWS Nitro attestation document in attacker-controlled `bytes`
+ * (COSE_Sign1, binary) establishes under `policy` at the time `at`; in historical mode `at` is not
+ * used. All rules of this folder's README are checked, in the order decode, parse, chain,
+ * signature, policy.
  *
- * It does not prove that the code is any good, only which code it is by its measurements; nor that the document is
- * new, unless a nonce is asked for; nor that the caller talks to that enclave, unless the key in `publicKey` is used
- * for it; nor that no certificate was revoked. Throws AttestationError for a document to refuse, PolicyError for a
- * call to fix.
+ * It does not prove that the code is any good, only which code it is by its measurements; nor that
+ * the document is new, unless a nonce is asked for; nor that the caller talks to that enclave,
+ * unless the key in `publicKey` is used for it; nor that no certificate was revoked. Throws
+ * AttestationError for a document to refuse, PolicyError for a call to fix.
  */
 export async function verifyAttestation(
   bytes: Uint8Array,
@@ -33,8 +35,9 @@ export async function verifyAttestation(
 }
 
 /**
- * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found again by the exact
- * bytes of its certificates; trusted root, validity and revocation are checked at each use as if it were new.
+ * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found
+ * again by the exact bytes of its certificates; trusted root, validity and revocation are checked
+ * at each use as if it were new.
  */
 export function createAttestationVerifier(
   options: { readonly chainsMax?: number } = {},
@@ -53,7 +56,12 @@ type Verification = {
   readonly cache: ChainCache | null
 }
 
-async function verify({ bytes, policy: demanded, at, cache }: Verification): Promise<AttestationFacts> {
+async function verify({
+  bytes,
+  policy: demanded,
+  at,
+  cache,
+}: Verification): Promise<AttestationFacts> {
   const policy = resolvePolicy(demanded)
   const callerMs = timeOf(at)
   if (!(bytes instanceof Uint8Array)) throw new PolicyError('expected the document as Uint8Array')

@@ -14,7 +14,10 @@ import {
   timeOf,
 } from './release-signatures.ts'
 
-/** What `format` is in every signed list of releases of version 1, and what its signatures begin with. */
+/**
+ * What `format` is in every signed list of releases of version 1, and what its signatures begin
+ * with.
+ */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
 /** Releases that a list may have. */
@@ -49,9 +52,9 @@ export type SignedReleaseList = {
 }
 
 /**
- * The signed list that attacker-controlled `json` is: exactly the members of version 1, each in its one form. Read its
- * text with parseExactJson. Throws FormatError `unknown_release_format`, `invalid_release` naming the member,
- * `invalid_release_key`.
+ * The signed list that attacker-controlled `json` is: exactly the members of version 1, each in its
+ * one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
+ * `invalid_release` naming the member, `invalid_release_key`.
  *
  * Does NOT prove who signed it (verifyReleaseList), nor that it is the newest (checkNotRolledBack).
  */
@@ -66,30 +69,42 @@ export function parseSignedReleaseList(json: Json): SignedReleaseList {
   }
 }
 
-/** The list that attacker-controlled `json`, a payload, describes. Throws FormatError `invalid_release`. */
+/**
+ * The list that attacker-controlled `json`, a payload, describes. Throws FormatError
+ * `invalid_release`.
+ */
 export function parseReleaseList(json: Json): ReleaseList {
   const list = membersOf(json, 'list', ['issued_at', 'releases'])
-  const releases = arrayOf(list.releases, 'list.releases', { min: 0, max: RELEASES_MAX }).map(parseEntry)
+  const releases = arrayOf(list.releases, 'list.releases', { min: 0, max: RELEASES_MAX }).map(
+    parseEntry,
+  )
   checkDistinct(releases)
   return { issued_at: timeOf(list.issued_at, 'list.issued_at'), releases }
 }
 
-/** Checks one entry by itself, as a caller gives it: entries of several lists may be of one image. Throws FormatError `invalid_release`. */
+/**
+ * Checks one entry by itself, as a caller gives it: entries of several lists may be of one image.
+ * Throws FormatError `invalid_release`.
+ */
 export function checkReleaseEntry(value: unknown): void {
   parseEntry(value as Json, 0)
 }
 
-/** A release by itself, as an entry that is accepted at any time: what trusting its signer alone says. */
+/**
+ * A release by itself, as an entry that is accepted at any time: what trusting its signer alone
+ * says.
+ */
 export function entryOf(release: Release): ReleaseEntry {
   return { release, accepted_from: null, accepted_until: null, revoked: null }
 }
 
 /**
- * Checks that a list is not older than one that the reader took before; `newestMs` is that one's issued_at, Unix
- * milliseconds, which the reader has to keep. Throws ProofError `release_list_older`.
+ * Checks that a list is not older than one that the reader took before; `newestMs` is that one's
+ * issued_at, Unix milliseconds, which the reader has to keep. Throws ProofError
+ * `release_list_older`.
  *
- * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: whoever passes lists on can hold
- * the one back that revokes.
+ * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: whoever
+ * passes lists on can hold the one back that revokes.
  */
 export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number): void {
   if (millisecondsOf(issued_at) < newestMs)
@@ -102,8 +117,10 @@ export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number)
 function parseEntry(json: Json, at: number): ReleaseEntry {
   const name = `list.releases.${at}`
   const entry = membersOf(json, name, ['release', 'accepted_from', 'accepted_until', 'revoked'])
-  const from = entry.accepted_from === null ? null : timeOf(entry.accepted_from, `${name}.accepted_from`)
-  const until = entry.accepted_until === null ? null : timeOf(entry.accepted_until, `${name}.accepted_until`)
+  const from =
+    entry.accepted_from === null ? null : timeOf(entry.accepted_from, `${name}.accepted_from`)
+  const until =
+    entry.accepted_until === null ? null : timeOf(entry.accepted_until, `${name}.accepted_until`)
   if (from !== null && until !== null && millisecondsOf(until) <= millisecondsOf(from))
     throw invalidRelease(`${name}.accepted_until`, 'later than accepted_from')
   return {
@@ -124,10 +141,14 @@ const REASON = {
   expectation: `a line of 1 to ${REASON_LENGTH_MAX} characters`,
 }
 
-/** PCR0 measures the whole image: two entries of one could contradict each other, and one hide the other's revocation. */
+/**
+ * PCR0 measures the whole image: two entries of one could contradict each other, and one hide the
+ * other's revocation.
+ */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
-  if (images.size !== releases.length) throw invalidRelease('list.releases', 'of a different PCR0 each')
+  if (images.size !== releases.length)
+    throw invalidRelease('list.releases', 'of a different PCR0 each')
 }
 
 /** Why a release is not accepted: of documents made too early, too late, or whenever. */
@@ -142,7 +163,10 @@ export type AcceptedMeasurements = {
   readonly refused: readonly RefusedRelease[]
 }
 
-/** A release that is not accepted; `message` says why, with the times of the entry. It may hold the operator's words. */
+/**
+ * A release that is not accepted; `message` says why, with the times of the entry. It may hold the
+ * operator's words.
+ */
 type RefusedRelease = {
   readonly release: Release
   readonly measurements: ReadonlyMap<number, Uint8Array>
@@ -151,17 +175,23 @@ type RefusedRelease = {
 }
 
 /**
- * Gives the measurements that are acceptable in a document made at `atMs`, and why those of every other release are not.
- * `atMs` is the document's own timestamp (Unix milliseconds): the security module's clock, which neither the enclave's code
- * nor its host can set. A release is accepted from the first millisecond of accepted_from to the last before
- * accepted_until. One that is revoked is never accepted, and revokes its image (PCR0) in every other entry too.
+ * Gives the measurements that are acceptable in a document made at `atMs`, and why those of every
+ * other release are not. `atMs` is the document's own timestamp (Unix milliseconds): the security
+ * module's clock, which neither the enclave's code nor its host can set. A release is accepted from
+ * the first millisecond of accepted_from to the last before accepted_until. One that is revoked is
+ * never accepted, and revokes its image (PCR0) in every other entry too.
  *
- * Does NOT say when a completion was made, only when the document was: a document that was accepted stays with the
- * records of its key until its certificates end.
+ * Does NOT say when a completion was made, only when the document was: a document that was accepted
+ * stays with the records of its key until its certificates end.
  */
-export function acceptedMeasurements(entries: readonly ReleaseEntry[], atMs: number): AcceptedMeasurements {
+export function acceptedMeasurements(
+  entries: readonly ReleaseEntry[],
+  atMs: number,
+): AcceptedMeasurements {
   const revocations = new Map(
-    entries.flatMap((entry) => (entry.revoked ? [[entry.release.measurements.PCR0, entry.revoked]] : [])),
+    entries.flatMap((entry) =>
+      entry.revoked ? [[entry.release.measurements.PCR0, entry.revoked]] : [],
+    ),
   )
   const judged = entries.map((entry) => {
     const { release } = entry
@@ -174,7 +204,9 @@ export function acceptedMeasurements(entries: readonly ReleaseEntry[], atMs: num
   })
   return {
     accepted: judged.flatMap(({ refusal, ...rest }) => (refusal === null ? [rest] : [])),
-    refused: judged.flatMap(({ refusal, ...rest }) => (refusal === null ? [] : [{ ...rest, ...refusal }])),
+    refused: judged.flatMap(({ refusal, ...rest }) =>
+      refusal === null ? [] : [{ ...rest, ...refusal }],
+    ),
   }
 }
 
@@ -184,9 +216,15 @@ type ReleaseMatch =
   | ({ readonly kind: 'refused' } & RefusedRelease)
   | { readonly kind: 'unknown' }
 
-/** Gives the release whose measurements are all in a document made at `atMs`, and whether it is accepted then. */
+/**
+ * Gives the release whose measurements are all in a document made at `atMs`, and whether it is
+ * accepted then.
+ */
 export function matchRelease(
-  { pcrs, timestampMs }: { readonly pcrs: ReadonlyMap<number, Uint8Array>; readonly timestampMs: number },
+  {
+    pcrs,
+    timestampMs,
+  }: { readonly pcrs: ReadonlyMap<number, Uint8Array>; readonly timestampMs: number },
   entries: readonly ReleaseEntry[],
 ): ReleaseMatch {
   const { accepted, refused } = acceptedMeasurements(entries, timestampMs)
@@ -214,7 +252,10 @@ export function nameRelease({ version, git_commit }: ReleaseName): string {
 /** The measurements of a release as a policy takes them: 48 bytes each by PCR index. */
 function measurementSetOf({ measurements }: Release): ReadonlyMap<number, Uint8Array> {
   const { PCR0, PCR1, PCR2, PCR8 } = ownMembers(measurements)
-  const image = [PCR0, PCR1, PCR2].map((hex, index): [number, Uint8Array] => [index, decodeHex(hex)])
+  const image = [PCR0, PCR1, PCR2].map((hex, index): [number, Uint8Array] => [
+    index,
+    decodeHex(hex),
+  ])
   return new Map(PCR8 === undefined ? image : [...image, [8, decodeHex(PCR8)]])
 }
 
@@ -222,7 +263,9 @@ function isWithin(
   expected: ReadonlyMap<number, Uint8Array>,
   found: ReadonlyMap<number, Uint8Array>,
 ): boolean {
-  return [...expected].every(([index, value]) => equalBytes(found.get(index) ?? new Uint8Array(), value))
+  return [...expected].every(([index, value]) =>
+    equalBytes(found.get(index) ?? new Uint8Array(), value),
+  )
 }
 
 function refusalOf(

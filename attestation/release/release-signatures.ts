@@ -2,7 +2,13 @@ import { ed25519 } from '@noble/curves/ed25519.js'
 import { concatBytes, decodeHex, encodeHex, encodeUtf8 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts'
+import {
+  hasExactMembers,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
 /** Signatures that one file may carry: signers of a release, each once. */
@@ -20,8 +26,9 @@ export type ReleaseTrust = {
 }
 
 /**
- * What is signed: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload. The format in front keeps a
- * signature of a release from passing for one of a list, or of anything else that the key signs.
+ * What is signed: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload. The
+ * format in front keeps a signature of a release from passing for one of a list, or of anything
+ * else that the key signs.
  */
 export function signedBytes(format: string, payload: JsonObject): Uint8Array {
   return concatBytes(encodeUtf8(format), new Uint8Array(1), encodeUtf8(canonicalizeJson(payload)))
@@ -35,37 +42,43 @@ export function createSignature(message: Uint8Array, secretKey: Uint8Array): Rel
   }
 }
 
-/** Signatures with `added` among them, in place of an older one by the same key. Throws FormatError over SIGNATURES_MAX. */
+/**
+ * Signatures with `added` among them, in place of an older one by the same key. Throws FormatError
+ * over SIGNATURES_MAX.
+ */
 export function addSignature(
   signatures: readonly ReleaseSignature[],
   added: ReleaseSignature,
 ): readonly ReleaseSignature[] {
   const others = signatures.filter(({ public_key }) => public_key !== added.public_key)
-  if (others.length === SIGNATURES_MAX) throw invalidRelease('signatures', `at most ${SIGNATURES_MAX}`)
+  if (others.length === SIGNATURES_MAX)
+    throw invalidRelease('signatures', `at most ${SIGNATURES_MAX}`)
   return [...others, added]
 }
 
 /** The signatures that attacker-controlled `json` lists, one a key. Throws FormatError. */
 export function parseSignatures(json: Json): readonly ReleaseSignature[] {
-  const signatures = arrayOf(json, 'signatures', { min: 1, max: SIGNATURES_MAX }).map((entry, at) => {
-    const name = `signatures.${at}`
-    const given = membersOf(entry, name, ['public_key', 'signature'])
-    const publicKey = hexOf(given.public_key, `${name}.public_key`, RELEASE_KEY_BYTES)
-    return {
-      public_key: publicKey,
-      signature: hexOf(given.signature, `${name}.signature`, RELEASE_SIGNATURE_BYTES),
-    }
-  })
+  const signatures = arrayOf(json, 'signatures', { min: 1, max: SIGNATURES_MAX }).map(
+    (entry, at) => {
+      const name = `signatures.${at}`
+      const given = membersOf(entry, name, ['public_key', 'signature'])
+      const publicKey = hexOf(given.public_key, `${name}.public_key`, RELEASE_KEY_BYTES)
+      return {
+        public_key: publicKey,
+        signature: hexOf(given.signature, `${name}.signature`, RELEASE_SIGNATURE_BYTES),
+      }
+    },
+  )
   if (new Set(signatures.map(({ public_key }) => public_key)).size !== signatures.length)
     throw invalidRelease('signatures', 'of a different key each')
   return signatures
 }
 
 /**
- * Gives the trusted keys (hex) that signed `message`, in the order of the file. Signatures of other keys are not looked at:
- * anyone could add one. Throws ProofError `release_signature` when one that names a trusted key does not hold,
- * `release_not_signed` when fewer than `signersMin` trusted keys signed; FormatError `invalid_release_key` for a trust that
- * no file can meet.
+ * Gives the trusted keys (hex) that signed `message`, in the order of the file. Signatures of other
+ * keys are not looked at: anyone could add one. Throws ProofError `release_signature` when one that
+ * names a trusted key does not hold, `release_not_signed` when fewer than `signersMin` trusted keys
+ * signed; FormatError `invalid_release_key` for a trust that no file can meet.
  */
 export function verifySignatures(
   signatures: readonly ReleaseSignature[],
@@ -105,7 +118,10 @@ export function hexOf(json: Json | undefined, name: string, bytes: number): stri
   return json
 }
 
-/** Text of the form `form`, which is what the message says of it. Throws FormatError `invalid_release` naming `name`. */
+/**
+ * Text of the form `form`, which is what the message says of it. Throws FormatError
+ * `invalid_release` naming `name`.
+ */
 export function textOf(
   json: Json | undefined,
   name: string,
@@ -116,8 +132,8 @@ export function textOf(
 }
 
 /**
- * A time as ISO 8601 in UTC, to the second, in the one form `2026-11-21T14:00:00Z`, of the years 1970 to 9999. Throws
- * FormatError `invalid_release` naming `name`.
+ * A time as ISO 8601 in UTC, to the second, in the one form `2026-11-21T14:00:00Z`, of the years
+ * 1970 to 9999. Throws FormatError `invalid_release` naming `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
   if (typeof json !== 'string' || !TIME_FORM.test(json) || !isTime(json))
@@ -130,19 +146,29 @@ export function millisecondsOf(time: string): number {
   return Date.parse(time)
 }
 
-/** The one form of a time, Unix milliseconds, cut to the second. Throws FormatError `invalid_release` outside 1970 to 9999. */
+/**
+ * The one form of a time, Unix milliseconds, cut to the second. Throws FormatError
+ * `invalid_release` outside 1970 to 9999.
+ */
 export function formatTime(timeMs: number): string {
-  if (!(timeMs >= 0 && timeMs <= TIME_MS_MAX)) throw invalidRelease('the time', 'of the years 1970 to 9999')
+  if (!(timeMs >= 0 && timeMs <= TIME_MS_MAX))
+    throw invalidRelease('the time', 'of the years 1970 to 9999')
   return `${new Date(timeMs).toISOString().slice(0, 19)}Z`
 }
 
-/** A time in words for messages, Unix milliseconds; also one that is no date, as a document's may be. */
+/**
+ * A time in words for messages, Unix milliseconds; also one that is no date, as a document's may
+ * be.
+ */
 export function describeTime(timeMs: number): string {
   const time = new Date(timeMs)
   return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
 }
 
-/** The members of an object that has exactly `names`. Throws FormatError `invalid_release` naming `name`. */
+/**
+ * The members of an object that has exactly `names`. Throws FormatError `invalid_release` naming
+ * `name`.
+ */
 export function membersOf<Name extends string>(
   json: Json | undefined,
   name: string,
@@ -185,7 +211,9 @@ const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
 function isTime(text: string): boolean {
   const timeMs = Date.parse(text)
   return (
-    timeMs >= 0 && timeMs <= TIME_MS_MAX && new Date(timeMs).toISOString() === `${text.slice(0, 19)}.000Z`
+    timeMs >= 0 &&
+    timeMs <= TIME_MS_MAX &&
+    new Date(timeMs).toISOString() === `${text.slice(0, 19)}.000Z`
   )
 }
 
@@ -195,13 +223,17 @@ export const RELEASE_KEY_BYTES = 32
 const RELEASE_SIGNATURE_BYTES = 64
 
 /**
- * The release key, 32 bytes, that 64 lower-case hex digits are. Only a key that every verifier reads alike: the one encoding
- * of a point (RFC 8032 section 5.1.3: y below p, no sign for x = 0) that is in the group of prime order. A key of small
- * order would make signatures that hold for many messages. Throws FormatError `invalid_release_key`.
+ * The release key, 32 bytes, that 64 lower-case hex digits are. Only a key that every verifier
+ * reads alike: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign for x = 0)
+ * that is in the group of prime order. A key of small order would make signatures that hold for
+ * many messages. Throws FormatError `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
   if (!/^[0-9a-f]{64}$/.test(text))
-    throw new FormatError('invalid_release_key', 'expected a release key of 64 lower-case hex digits')
+    throw new FormatError(
+      'invalid_release_key',
+      'expected a release key of 64 lower-case hex digits',
+    )
   const key = decodeHex(text)
   checkPoint(key)
   return key
@@ -212,15 +244,18 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
   return ed25519.getPublicKey(secretKey)
 }
 
-/** The signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), deterministic: no randomness is needed. */
+/**
+ * The signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), deterministic: no randomness is
+ * needed.
+ */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
   return ed25519.sign(message, secretKey)
 }
 
 /**
- * Whether the signature over `message` is by `publicKey`, which parseReleaseKey gave. Strict (RFC 8032 section 5.1.7): S
- * below the group's order, R in its one encoding; and R in the group of prime order, so that verifiers with and without the
- * cofactor agree. Never throws.
+ * Whether the signature over `message` is by `publicKey`, which parseReleaseKey gave. Strict (RFC
+ * 8032 section 5.1.7): S below the group's order, R in its one encoding; and R in the group of
+ * prime order, so that verifiers with and without the cofactor agree. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,

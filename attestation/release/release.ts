@@ -20,7 +20,10 @@ export const RELEASE_FORMAT = 'affidavit-release/v1'
 /** Inputs of a builder that one release may name. */
 export const INPUTS_MAX = 1_024
 
-/** Bytes that a file of a release, or of a list of releases, may have. A list of 256 releases with 40 inputs each has 1.2 MB. */
+/**
+ * Bytes that a file of a release, or of a list of releases, may have. A list of 256 releases with
+ * 40 inputs each has 1.2 MB.
+ */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
 /** Processors that enclaves run on. */
@@ -34,12 +37,17 @@ export type ReleaseMeasurements = {
   readonly PCR8?: string
 }
 
-/** What a release of the enclave is: the payload that is signed (README.md of this folder, Release). */
+/**
+ * What a release of the enclave is: the payload that is signed (README.md of this folder, Release).
+ */
 export type Release = {
   readonly version: string
   /** The commit that the image is built from: 40 hex digits. */
   readonly git_commit: string
-  /** ISO 8601, for people: nothing is decided by it. The image builder takes the commit's, so that a rebuild gives the same. */
+  /**
+   * ISO 8601, for people: nothing is decided by it. The image builder takes the commit's, so that a
+   * rebuild gives the same.
+   */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
@@ -61,9 +69,9 @@ export type SignedRelease = {
 }
 
 /**
- * The signed release that attacker-controlled `json` is: exactly the members of version 1, each in its one form. Read
- * its text with parseExactJson. Throws FormatError `unknown_release_format`, `invalid_release` naming the member, and
- * `invalid_release_key`.
+ * The signed release that attacker-controlled `json` is: exactly the members of version 1, each in
+ * its one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
+ * `invalid_release` naming the member, and `invalid_release_key`.
  *
  * Does NOT prove who signed it: see verifyRelease.
  */
@@ -79,8 +87,8 @@ export function parseSignedRelease(json: Json): SignedRelease {
 }
 
 /**
- * The release that attacker-controlled `json`, a payload, describes; `name` stands for it in messages. Throws
- * FormatError `invalid_release`.
+ * The release that attacker-controlled `json`, a payload, describes; `name` stands for it in
+ * messages. Throws FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
   const isConfigured = isJsonObject(json) && Object.hasOwn(json, 'configuration')
@@ -115,7 +123,10 @@ const RELEASE_MEMBERS = [
 
 const CONFIGURED_RELEASE_MEMBERS = [...RELEASE_MEMBERS, 'configuration'] as const
 
-const VERSION = { form: /^[0-9A-Za-z.+-]{1,64}$/, expectation: '1 to 64 letters, digits, dots, + and -' }
+const VERSION = {
+  form: /^[0-9A-Za-z.+-]{1,64}$/,
+  expectation: '1 to 64 letters, digits, dots, + and -',
+}
 
 /** Git's object names by SHA-1. */
 const COMMIT_BYTES = 20
@@ -143,10 +154,15 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
     PCR1: measurementOf(given.PCR1, `${name}.PCR1`),
     PCR2: measurementOf(given.PCR2, `${name}.PCR2`),
   }
-  return isImageSigned ? { ...measurements, PCR8: measurementOf(given.PCR8, `${name}.PCR8`) } : measurements
+  return isImageSigned
+    ? { ...measurements, PCR8: measurementOf(given.PCR8, `${name}.PCR8`) }
+    : measurements
 }
 
-/** Zeros are what an enclave in debug mode, and an image that is not signed, shows: they name no code. */
+/**
+ * Zeros are what an enclave in debug mode, and an image that is not signed, shows: they name no
+ * code.
+ */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)
   if (/^0*$/.test(hex)) throw invalidRelease(name, 'a measurement other than zeros')
@@ -157,7 +173,11 @@ function parseInputs(json: Json, name: string): Release['inputs'] {
   const inputs = Object.entries(objectOf(json, name))
   if (inputs.length > INPUTS_MAX) throw invalidRelease(name, `at most ${INPUTS_MAX} inputs`)
   const odd = inputs.some(([input]) => !INPUT_NAME.test(input))
-  if (odd) throw invalidRelease(`each name of ${name}`, '1 to 200 printable ASCII characters without spaces')
+  if (odd)
+    throw invalidRelease(
+      `each name of ${name}`,
+      '1 to 200 printable ASCII characters without spaces',
+    )
   return Object.fromEntries(
     inputs.map(([input, digest]) => [input, hexOf(digest, `${name}.${input}`, SHA256_BYTES)]),
   )

@@ -15,14 +15,20 @@ type VerifiedRelease = { readonly release: Release; readonly signers: readonly s
 type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
 
 /**
- * Gives the release, signed by keys that the caller trusts. Throws ProofError `release_signature`, `release_not_signed`;
- * FormatError `invalid_release_key` for a trust that makes no sense.
+ * Gives the release, signed by keys that the caller trusts. Throws ProofError `release_signature`,
+ * `release_not_signed`; FormatError `invalid_release_key` for a trust that makes no sense.
  *
- * Does NOT prove that the measurements are those of the commit (build it and compare), that the code is any good, or that
- * the release was not revoked since: only a list says that.
+ * Does NOT prove that the measurements are those of the commit (build it and compare), that the
+ * code is any good, or that the release was not revoked since: only a list says that.
  */
-export function verifyRelease({ release, signatures }: SignedRelease, trust: ReleaseTrust): VerifiedRelease {
-  return { release, signers: verifySignatures(signatures, signedBytes(RELEASE_FORMAT, release), trust) }
+export function verifyRelease(
+  { release, signatures }: SignedRelease,
+  trust: ReleaseTrust,
+): VerifiedRelease {
+  return {
+    release,
+    signers: verifySignatures(signatures, signedBytes(RELEASE_FORMAT, release), trust),
+  }
 }
 
 /**
@@ -37,7 +43,9 @@ export function verifyReleaseList(
   return { list, signers: verifySignatures(signatures, signedBytes(RELEASES_FORMAT, list), trust) }
 }
 
-/** Signs a release with a secret of 32 bytes, beside the signatures `others` that it has already. */
+/**
+ * Signs a release with a secret of 32 bytes, beside the signatures `others` that it has already.
+ */
 export function signRelease(
   release: Release,
   secretKey: Uint8Array,

@@ -34,7 +34,10 @@ export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array):
 /** Throws CallFault `answer_too_large` unless a reservation was granted. */
 export function takeSpace(isGranted: boolean): void {
   if (!isGranted)
-    throw new CallFault('answer_too_large', 'The answer is too large beside others that are under way.')
+    throw new CallFault(
+      'answer_too_large',
+      'The answer is too large beside others that are under way.',
+    )
 }
 
 /**
@@ -104,5 +107,8 @@ export class StreamMemory {
 
 function checkSize(size: JsonSize): void {
   if (!isWithinSize(size, ANSWER_SIZE_MAX))
-    throw new CallFault('answer_too_large', "The provider's answer has too many arrays, objects or members.")
+    throw new CallFault(
+      'answer_too_large',
+      "The provider's answer has too many arrays, objects or members.",
+    )
 }

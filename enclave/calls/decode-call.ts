@@ -1,6 +1,11 @@
 import { FormatError } from '../../attestation/errors.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { hasExactMembers, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  hasExactMembers,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import {
   CALL_HEADER,
@@ -22,7 +27,9 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
     throw invalid(`expected context to be text of at most ${CONTEXT_BYTES_MAX} bytes`)
   if (typeof provider !== 'string') throw invalid('expected provider to be text')
   if (credential !== null && (typeof credential !== 'string' || !isCredential(credential)))
-    throw invalid(`expected credential to be null or 1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`)
+    throw invalid(
+      `expected credential to be null or 1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,
+    )
   return { context, provider, credential }
 }
 
@@ -31,15 +38,23 @@ export function decodePull(body: Uint8Array): PullRequest {
   const { from, wait_ms: waitMs, max, known_document: known } = decodeObject(body)
   if (!isCount(from) || !isCount(waitMs) || !isCount(max) || max === 0)
     throw invalid('expected from, wait_ms and max to be whole numbers from 0, max from 1')
-  if (known !== null && typeof known !== 'string') throw invalid('expected known_document to be text or null')
+  if (known !== null && typeof known !== 'string')
+    throw invalid('expected known_document to be text or null')
   return { from, wait_ms: Math.min(waitMs, PULL_WAIT_MAX_MS), max, known_document: known }
 }
 
-/** A request for a head attestation, from its body: this member, in this form, and no other. Throws CallFault `invalid_call`. */
+/**
+ * A request for a head attestation, from its body: this member, in this form, and no other. Throws
+ * CallFault `invalid_call`.
+ */
 export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
   const value = decodeObject(body)
   const { block_hash: hash } = value
-  if (!hasExactMembers(value, ['block_hash']) || typeof hash !== 'string' || !/^0x[0-9a-f]{64}$/.test(hash))
+  if (
+    !hasExactMembers(value, ['block_hash']) ||
+    typeof hash !== 'string' ||
+    !/^0x[0-9a-f]{64}$/.test(hash)
+  )
     throw invalid('expected block_hash alone, 0x and 64 hex digits in lower case')
   return { block_hash: hash }
 }
@@ -54,7 +69,10 @@ function decodeObject(bytes: Uint8Array): JsonObject & Readonly<Record<string, J
   throw invalid('expected a JSON object')
 }
 
-/** Printable, because it travels in a header: a line break in it would be a header of the caller's own. */
+/**
+ * Printable, because it travels in a header: a line break in it would be a header of the caller's
+ * own.
+ */
 function isCredential(text: string): boolean {
   return /^[\x20-\x7e]+$/.test(text) && text.length <= CREDENTIAL_BYTES_MAX
 }

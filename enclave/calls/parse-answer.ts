@@ -1,18 +1,27 @@
 import { stripProofMembers } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { describeProviderError } from '../providers/refusal.ts'
 
-/** What stands in for members that a provider left out although every completion has them (interface 2.2). */
+/**
+ * What stands in for members that a provider left out although every completion has them (interface
+ * 2.2).
+ */
 type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
 
 /**
- * The completion in a provider's answer to a call without stream (attacker-controlled bytes). Nothing is changed that a
- * caller could miss: proof members, which only the gateway may speak, are removed; missing `id`, `object`, `created`,
- * `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio` are filled in, with
- * null where nothing is known. Throws CallFault `provider_error` when it is no completion.
+ * The completion in a provider's answer to a call without stream (attacker-controlled bytes).
+ * Nothing is changed that a caller could miss: proof members, which only the gateway may speak, are
+ * removed; missing `id`, `object`, `created`, `model`, and in choices `index`, `logprobs`,
+ * `finish_reason`, `role`, `content`, `refusal`, `audio` are filled in, with null where nothing is
+ * known. Throws CallFault `provider_error` when it is no completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)
@@ -22,13 +31,15 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
       'provider_error',
       `The provider answered with an error: ${describeProviderError(answer).message}`,
     )
-  if (!isJsonArray(answer.choices) || answer.choices.length === 0) throw notCompletion('expected choices')
+  if (!isJsonArray(answer.choices) || answer.choices.length === 0)
+    throw notCompletion('expected choices')
   const { id, created, model } = answer
   return {
     ...stripProofMembers(answer),
     id: typeof id === 'string' && id !== '' ? id : fallback.id,
     object: 'chat.completion',
-    created: typeof created === 'number' && Number.isSafeInteger(created) ? created : fallback.created,
+    created:
+      typeof created === 'number' && Number.isSafeInteger(created) ? created : fallback.created,
     model: typeof model === 'string' && model !== '' ? model : fallback.model,
     choices: answer.choices.map(fillChoice),
   }

@@ -106,7 +106,8 @@ const EXPECTED: Readonly<Record<JsonErrorCode, string>> = {
   invalid_utf8: 'expected the body to be UTF-8',
   syntax: 'expected the body to be JSON',
   duplicate_key: 'expected each member of an object once',
-  unsafe_integer: 'expected numbers that a double holds as they are written, such as integers up to 2^53-1',
+  unsafe_integer:
+    'expected numbers that a double holds as they are written, such as integers up to 2^53-1',
   inexact_number: 'expected numbers that a double holds as they are written',
   number_overflow: 'expected numbers of at most 1.7976931348623157e308',
   lone_surrogate: 'expected strings without half surrogate pairs',

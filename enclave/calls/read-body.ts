@@ -34,7 +34,10 @@ export async function* readPackets(
     for await (const packet of body as AsyncIterable<Uint8Array>) {
       bytes += packet.length
       if (bytes > terms.bytesMax)
-        throw new CallFault('answer_too_large', `The provider's answer is over ${terms.bytesMax} bytes.`)
+        throw new CallFault(
+          'answer_too_large',
+          `The provider's answer is over ${terms.bytesMax} bytes.`,
+        )
       takeSpace(terms.space.grow(packet.length * BUFFER_FACTOR))
       yield packet
       terms.signal.throwIfAborted()
@@ -47,8 +50,9 @@ export async function* readPackets(
 }
 
 /**
- * The whole body and its SHA-256 (hex). White space before the first other byte does not count as an answer for the
- * watchdog: providers send it to keep connections open while they think. Throws as readPackets.
+ * The whole body and its SHA-256 (hex). White space before the first other byte does not count as
+ * an answer for the watchdog: providers send it to keep connections open while they think. Throws
+ * as readPackets.
  */
 export async function readBody(
   body: IncomingMessage,
@@ -72,7 +76,9 @@ export async function readBody(
 /** Of JSON (RFC 8259 section 2). */
 const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
-/** Ends a call whose provider is silent too long: cancels it with a CallFault `provider_timeout`. */
+/**
+ * Ends a call whose provider is silent too long: cancels it with a CallFault `provider_timeout`.
+ */
 export type Watchdog = {
   /** Starts waiting for something; replaces what was waited for before. */
   readonly expect: (what: string, withinMs: number) => void
@@ -90,7 +96,10 @@ export function createWatchdog(cancel: AbortController): Watchdog {
       clearTimeout(timer)
       timer = setTimeout(() => {
         cancel.abort(
-          new CallFault('provider_timeout', `The provider did not send ${what} within ${withinMs} ms.`),
+          new CallFault(
+            'provider_timeout',
+            `The provider did not send ${what} within ${withinMs} ms.`,
+          ),
         )
       }, withinMs)
     },

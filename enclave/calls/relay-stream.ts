@@ -25,7 +25,10 @@ import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 
-/** How long the body may go on after `[DONE]` before it is given up, milliseconds: only its end should follow. */
+/**
+ * How long the body may go on after `[DONE]` before it is given up, milliseconds: only its end
+ * should follow.
+ */
 const LINGER_MS = 1_000
 
 /** What relaying one stream needs. */
@@ -159,7 +162,9 @@ class StreamRelay {
     this.memory.admit(content)
     const chunk = parseChunk(content)
     if (event === 'error' || (chunk.error ?? null) !== null)
-      throw providerError(`The provider broke off with an error: ${describeProviderError(chunk).message}`)
+      throw providerError(
+        `The provider broke off with an error: ${describeProviderError(chunk).message}`,
+      )
     this.relayChunk(chunk)
   }
 
@@ -173,7 +178,9 @@ class StreamRelay {
       if (!(error instanceof FormatError)) throw error
       // Until one was given out whole, the call can still fail with a status, and leave no record.
       if (!this.hasGiven) this.discard()
-      throw providerError(WRONG_CHUNKS[error.code] ?? 'The provider sent a chunk of the wrong form.')
+      throw providerError(
+        WRONG_CHUNKS[error.code] ?? 'The provider sent a chunk of the wrong form.',
+      )
     }
   }
 
@@ -217,7 +224,10 @@ class StreamRelay {
     watchdog.expect('the end of its answer', LINGER_MS)
   }
 
-  /** The body ended cleanly without [DONE]. Some providers never send it; what they finished is complete. */
+  /**
+   * The body ended cleanly without [DONE]. Some providers never send it; what they finished is
+   * complete.
+   */
   private async relayEnd(): Promise<void> {
     if (!isFinished(this.input.stream, this.state))
       throw providerError('The provider ended its answer before it was complete.')
@@ -267,7 +277,8 @@ function hasFinishReason({ choices }: JsonObject): boolean {
 
 /** What the caller is told of a chunk that checkChunk refused. */
 const WRONG_CHUNKS: Readonly<Record<string, string>> = {
-  changed_type: 'The provider sent a chunk that goes on in another type than the stream began with.',
+  changed_type:
+    'The provider sent a chunk that goes on in another type than the stream began with.',
   changed_name: 'The provider sent a second id or name for one call.',
   changed_finish: 'The provider sent a second role, call type or finish_reason for one choice.',
 }

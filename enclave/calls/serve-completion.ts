@@ -25,7 +25,10 @@ import { createWatchdog, readBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 import { openSink } from './stream-sink.ts'
 
-/** How long the body of a refusal may take, milliseconds; then the refusal goes on without the provider's words. */
+/**
+ * How long the body of a refusal may take, milliseconds; then the refusal goes on without the
+ * provider's words.
+ */
 const REFUSAL_TIMEOUT_MS = 10_000
 
 /** What completion calls work with. */
@@ -53,10 +56,10 @@ type ArrivedCall = {
 }
 
 /**
- * Makes one completion: chooses the provider, asks it (once: nothing is ever sent twice), answers the gateway, and
- * appends a leaf to the log. What the gateway gets is in messages.ts. The provider's request is ended at once when the
- * gateway closes the connection. Throws CallFault, ProviderRefusal or CallerGone when there is no leaf; the response
- * may have begun by then.
+ * Makes one completion: chooses the provider, asks it (once: nothing is ever sent twice), answers
+ * the gateway, and appends a leaf to the log. What the gateway gets is in messages.ts. The
+ * provider's request is ended at once when the gateway closes the connection. Throws CallFault,
+ * ProviderRefusal or CallerGone when there is no leaf; the response may have begun by then.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -77,7 +80,8 @@ export async function serveCompletion(
   response.once('close', abandon)
   try {
     const attempt = core.attempts.count(parsed.requestDigest)
-    if (attempt === null) throw new CallFault('too_busy', 'Too many different requests within an hour.')
+    if (attempt === null)
+      throw new CallFault('too_busy', 'Too many different requests within an hour.')
     const startedAtMs = core.now()
     await askProvider({
       core,
@@ -151,10 +155,14 @@ async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<
   const { status, headers } = answer
   if (status >= 400 && status < 500)
     throw parseRefusal({ status, headers, body: await readRefusal(running, answer) })
-  if (status !== 200) throw new CallFault('provider_error', `The provider answered with status ${status}.`)
+  if (status !== 200)
+    throw new CallFault('provider_error', `The provider answered with status ${status}.`)
   const encoding = headers['content-encoding'] ?? 'identity'
   if (encoding !== 'identity')
-    throw new CallFault('provider_error', 'The provider compressed its answer although it was asked not to.')
+    throw new CallFault(
+      'provider_error',
+      'The provider compressed its answer although it was asked not to.',
+    )
 }
 
 async function readRefusal(running: RunningCall, { body }: ProviderAnswer): Promise<Uint8Array> {

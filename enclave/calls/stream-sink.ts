@@ -6,21 +6,25 @@ export type StreamSink = {
   /** Sends text, the response's head before the first; says whether there is room for more. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again. A gateway that does not make room within the drain timeout cancels the call as
-   * CallerGone. Resolves too when the call is cancelled.
+   * Resolves when there is room again. A gateway that does not make room within the drain timeout
+   * cancels the call as CallerGone. Resolves too when the call is cancelled.
    */
   readonly drained: () => Promise<void>
   readonly end: (text: string) => void
 }
 
-/** Opens the sink over a response whose head was not sent. Before the first write, faults can still have a status. */
+/**
+ * Opens the sink over a response whose head was not sent. Before the first write, faults can still
+ * have a status.
+ */
 export function openSink(
   response: ServerResponse,
   options: { readonly cancel: AbortController; readonly drainTimeoutMs: number },
 ): StreamSink {
   const { cancel, drainTimeoutMs } = options
   const begin = () => {
-    if (!response.headersSent) response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+    if (!response.headersSent)
+      response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
   }
   return {
     write: (text) => {
@@ -35,7 +39,11 @@ export function openSink(
   }
 }
 
-function waitForDrain(response: ServerResponse, cancel: AbortController, timeoutMs: number): Promise<void> {
+function waitForDrain(
+  response: ServerResponse,
+  cancel: AbortController,
+  timeoutMs: number,
+): Promise<void> {
   const { signal } = cancel
   if (signal.aborted) return Promise.resolve()
   return new Promise((resolve) => {

@@ -19,13 +19,17 @@ type BootParts = {
 }
 
 /**
- * Gives kernel, command line and boot ramdisk: Debian's kernel with its modules, or the operator's, which must have built
- * in what it needs; our init script, or a program of AWS's kind. Throws BuildError.
+ * Gives kernel, command line and boot ramdisk: Debian's kernel with its modules, or the operator's,
+ * which must have built in what it needs; our init script, or a program of AWS's kind. Throws
+ * BuildError.
  */
 export async function collectBootParts(
   root: string,
   options: Pick<ImageOptions, 'kernel' | 'initFile' | 'nsmModuleFile'>,
-  { kernel: pins, opened }: { readonly kernel: Pins['kernel']; readonly opened: readonly OpenedPackage[] },
+  {
+    kernel: pins,
+    opened,
+  }: { readonly kernel: Pins['kernel']; readonly opened: readonly OpenedPackage[] },
 ): Promise<BootParts> {
   const nsm = options.nsmModuleFile === null ? null : await readInput(options.nsmModuleFile)
   const init = await readInput(options.initFile ?? join(root, 'enclave/image/guest/boot-init'))
@@ -67,7 +71,10 @@ async function chooseKernel(
   { pins, opened }: { readonly pins: Pins['kernel']; readonly opened: readonly OpenedPackage[] },
 ): Promise<ChosenKernel> {
   if (kernel !== null) {
-    const [bytes, cmdlineBytes] = await Promise.all([readInput(kernel.file), readInput(kernel.cmdlineFile)])
+    const [bytes, cmdlineBytes] = await Promise.all([
+      readInput(kernel.file),
+      readInput(kernel.cmdlineFile),
+    ])
     const cmdline = Buffer.from(cmdlineBytes).toString('utf8').trim()
     if (!/^[ -~]+$/.test(cmdline))
       throw new BuildError('options', `${kernel.cmdlineFile}: expected one line of ASCII`)
@@ -82,7 +89,8 @@ async function chooseKernel(
   const tree = selectFiles(opened, 'kernel')
   const path = [...tree.keys()].find((name) => name.startsWith(KERNEL_PATH)) ?? KERNEL_PATH
   const entry = getEntry(tree, path)
-  if (entry.kind !== 'file') throw new BuildError('package_incomplete', `expected ${path} to be a file`)
+  if (entry.kind !== 'file')
+    throw new BuildError('package_incomplete', `expected ${path} to be a file`)
   const names = pins.modules.map(({ name }) => name)
   return {
     kernel: entry.data,
@@ -103,10 +111,14 @@ function withNsm(
 }
 
 /**
- * Gives the modules of `names` and all that they need, of a Debian kernel package's tree, by name, each after what it
- * needs. Throws BuildError `module_missing`, also for one that is built into the kernel.
+ * Gives the modules of `names` and all that they need, of a Debian kernel package's tree, by name,
+ * each after what it needs. Throws BuildError `module_missing`, also for one that is built into the
+ * kernel.
  */
-export function collectModules(tree: FileTree, names: readonly string[]): ReadonlyMap<string, TreeEntry> {
+export function collectModules(
+  tree: FileTree,
+  names: readonly string[],
+): ReadonlyMap<string, TreeEntry> {
   const files = new Map([...tree].flatMap(([path, entry]) => readModule(path, entry)))
   const ordered = new Map<string, TreeEntry>()
   const add = (name: string, wantedBy: string): void => {
@@ -125,8 +137,8 @@ export function collectModules(tree: FileTree, names: readonly string[]): Readon
 }
 
 /**
- * Gives modules as they stand in the boot ramdisk: `modules/NAME.ko`, and `modules/order`, the names of these files in the
- * order in which they are loaded, one a line.
+ * Gives modules as they stand in the boot ramdisk: `modules/NAME.ko`, and `modules/order`, the
+ * names of these files in the order in which they are loaded, one a line.
  */
 export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree {
   const order = [...modules.keys()].map((name) => `${name}.ko\n`).join('')
@@ -145,7 +157,9 @@ function readModule(path: string, entry: TreeEntry): readonly (readonly [string,
   return [[name.replaceAll('-', '_'), { ...entry, mode: 0o644 }]]
 }
 
-/** Of the section `.modinfo`: texts that end in a zero byte, `depends=` one of them in every module. */
+/**
+ * Of the section `.modinfo`: texts that end in a zero byte, `depends=` one of them in every module.
+ */
 function listNeeds(module: Uint8Array): readonly string[] {
   const text = Buffer.from(module.buffer, module.byteOffset, module.length).toString('latin1')
   const needs = /\0depends=([\w,-]*)\0/.exec(text)?.[1]
@@ -177,8 +191,9 @@ type ApplicationParts = {
 }
 
 /**
- * Gives the application ramdisk as AWS's own tools lay one out: `/cmd` and `/env`, one string a line, and the root file
- * system below `/rootfs`. So it runs under AWS's init program and under ours alike.
+ * Gives the application ramdisk as AWS's own tools lay one out: `/cmd` and `/env`, one string a
+ * line, and the root file system below `/rootfs`. So it runs under AWS's init program and under
+ * ours alike.
  */
 export function layOutApplication(parts: ApplicationParts): FileTree {
   const root = mergeTrees(
@@ -227,11 +242,14 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
 }
 
 /**
- * Gives the boot ramdisk for an init program of AWS's kind: it, and the driver that it loads when there is one. Such a
- * program needs nothing else.
+ * Gives the boot ramdisk for an init program of AWS's kind: it, and the driver that it loads when
+ * there is one. Such a program needs nothing else.
  */
 function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
-  return new Map<string, TreeEntry>([['init', init], ...(nsm === null ? [] : ([['nsm.ko', nsm]] as const))])
+  return new Map<string, TreeEntry>([
+    ['init', init],
+    ...(nsm === null ? [] : ([['nsm.ko', nsm]] as const)),
+  ])
 }
 
 function emptyFolders(paths: readonly string[]): readonly (readonly [string, TreeEntry])[] {

@@ -14,7 +14,9 @@ type BuildErrorCode =
   | 'archive_malformed' //    a tar archive is not in its form
   | 'options' //              an option is missing, unknown or has no such value
 
-/** The image was not built, or the pins were not renewed. The operator mends what the message names. */
+/**
+ * The image was not built, or the pins were not renewed. The operator mends what the message names.
+ */
 export class BuildError extends Error {
   override readonly name = 'BuildError'
   readonly code: BuildErrorCode
@@ -25,7 +27,10 @@ export class BuildError extends Error {
   }
 }
 
-/** Reads a file that an option names, or one of the project's that must be there. Throws BuildError `options`. */
+/**
+ * Reads a file that an option names, or one of the project's that must be there. Throws BuildError
+ * `options`.
+ */
 export async function readInput(path: string): Promise<Uint8Array> {
   try {
     return new Uint8Array(await readFile(path))

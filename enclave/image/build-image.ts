@@ -28,11 +28,13 @@ export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
 type BuildPlace = { readonly root: string; readonly cache: string }
 
 /**
- * Builds the enclave image that `options` ask for into their output folder: `affidavit.eif`, the kernel and the two
- * ramdisks by themselves, `measurements.json` (a release payload) and `report.json`. The same sources, pins and options
- * give the same bytes on every machine and day. Throws BuildError, SignerError or TreeError.
+ * Builds the enclave image that `options` ask for into their output folder: `affidavit.eif`, the
+ * kernel and the two ramdisks by themselves, `measurements.json` (a release payload) and
+ * `report.json`. The same sources, pins and options give the same bytes on every machine and day.
+ * Throws BuildError, SignerError or TreeError.
  *
- * Does NOT prove that the pinned packages are honest: it takes those whose digests are in the project.
+ * Does NOT prove that the pinned packages are honest: it takes those whose digests are in the
+ * project.
  */
 export async function buildImage(
   options: ImageOptions,
@@ -88,15 +90,26 @@ export async function buildImage(
     dependencies: [
       ...dependencies.list,
       ...packages.map(({ pinned, tree }) =>
-        describePackage('debian', pinned, pinned.into.includes('kernel') ? parts.kernelFiles : tree),
+        describePackage(
+          'debian',
+          pinned,
+          pinned.into.includes('kernel') ? parts.kernelFiles : tree,
+        ),
       ),
     ],
-    sources: { files: sources.files.size, bytes: countBytes(sources.files), commit: sources.commit },
+    sources: {
+      files: sources.files.size,
+      bytes: countBytes(sources.files),
+      commit: sources.commit,
+    },
     warnings: listWarnings(options, sources.uncommitted),
   })
 }
 
-/** The operator's own kernel replaces Debian's package; an init program of AWS's kind needs nothing to boot with. */
+/**
+ * The operator's own kernel replaces Debian's package; an init program of AWS's kind needs nothing
+ * to boot with.
+ */
 function isNeeded(into: readonly string[], { kernel, initFile }: ImageOptions): boolean {
   if (into.includes('application')) return true
   return into.includes('kernel') ? kernel === null : initFile === null

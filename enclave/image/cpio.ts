@@ -9,16 +9,19 @@ const CPIO_FILE_BYTES_MAX = 0xffff_ffff
 const CPIO_PATH_BYTES_MAX = 4096
 
 /**
- * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc" (Documentation/driver-api/early-userspace/
- * buffer-format.rst). The same tree gives the same bytes, in whatever order it was put together: entries by the
- * bytes of their paths, inode numbers in that order, owner and group 0, time 0, directories that are missing made.
- * Throws TreeError for what the format cannot say.
+ * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc"
+ * (Documentation/driver-api/early-userspace/ buffer-format.rst). The same tree gives the same
+ * bytes, in whatever order it was put together: entries by the bytes of their paths, inode numbers
+ * in that order, owner and group 0, time 0, directories that are missing made. Throws TreeError for
+ * what the format cannot say.
  */
 export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
   const entries = [...addParents(tree)]
     .map(([path, entry]) => ({ name: new TextEncoder().encode(path), entry }))
     .sort((left, right) => Buffer.compare(left.name, right.name))
-  const pieces = entries.flatMap(({ name, entry }, index) => encodeEntry({ name, entry, inode: index + 1 }))
+  const pieces = entries.flatMap(({ name, entry }, index) =>
+    encodeEntry({ name, entry, inode: index + 1 }),
+  )
   pieces.push(...encodeRecord({ ...TRAILER, name: new TextEncoder().encode('TRAILER!!!') }))
   return new Uint8Array(Buffer.concat(pieces))
 }
@@ -39,12 +42,18 @@ type CpioRecord = {
   readonly data: Uint8Array
 }
 
-type NumberedEntry = { readonly name: Uint8Array; readonly entry: TreeEntry; readonly inode: number }
+type NumberedEntry = {
+  readonly name: Uint8Array
+  readonly entry: TreeEntry
+  readonly inode: number
+}
 
 function encodeEntry({ name, entry, inode }: NumberedEntry): readonly Uint8Array[] {
-  if (name.length >= CPIO_PATH_BYTES_MAX) throw new TreeError(`a path of ${name.length} bytes is too long`)
+  if (name.length >= CPIO_PATH_BYTES_MAX)
+    throw new TreeError(`a path of ${name.length} bytes is too long`)
   const permissions = entry.kind === 'link' ? 0o777 : entry.mode
-  if ((permissions & ~0o7777) !== 0) throw new TreeError(`expected permission bits, got ${permissions}`)
+  if ((permissions & ~0o7777) !== 0)
+    throw new TreeError(`expected permission bits, got ${permissions}`)
   return encodeRecord({
     name,
     inode,
@@ -63,10 +72,23 @@ function dataOf(entry: TreeEntry): Uint8Array {
 
 function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   const { name, inode, mode, links, major, minor, data } = record
-  if (data.length > CPIO_FILE_BYTES_MAX) throw new TreeError(`a file of ${data.length} bytes is too large`)
+  if (data.length > CPIO_FILE_BYTES_MAX)
+    throw new TreeError(`a file of ${data.length} bytes is too large`)
   const owner = [0, 0]
   const device = [0, 0]
-  const fields = [inode, mode, ...owner, links, 0, data.length, ...device, major, minor, name.length + 1, 0]
+  const fields = [
+    inode,
+    mode,
+    ...owner,
+    links,
+    0,
+    data.length,
+    ...device,
+    major,
+    minor,
+    name.length + 1,
+    0,
+  ]
   const header = `070701${fields.map((field) => field.toString(16).padStart(8, '0')).join('')}`
   const head = Buffer.concat([Buffer.from(header, 'latin1'), name, Uint8Array.of(0)])
   return [head, padding(head.length), data, padding(data.length)]
@@ -78,8 +100,9 @@ function padding(length: number): Uint8Array {
 }
 
 /**
- * Gives `bytes` as a gzip file (RFC 1952) without name and time. The deflate is plain JavaScript: zlib's output
- * changes with its version and with the instructions that a processor has, and these bytes are measured.
+ * Gives `bytes` as a gzip file (RFC 1952) without name and time. The deflate is plain JavaScript:
+ * zlib's output changes with its version and with the instructions that a processor has, and these
+ * bytes are measured.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   // fflate would choose `mem` by a logarithm, which JavaScript does not define to the last bit.
@@ -93,7 +116,11 @@ export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
 /** Magic, deflate, no flags, no time, no extra flags, unknown system. */
 const HEADER = Uint8Array.of(0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255)
 
-export type RamdiskSize = { readonly files: number; readonly bytes: number; readonly compressedBytes: number }
+export type RamdiskSize = {
+  readonly files: number
+  readonly bytes: number
+  readonly compressedBytes: number
+}
 
 /** A ramdisk as it stands in an image. */
 export type CompressedRamdisk = { readonly bytes: Uint8Array; readonly size: RamdiskSize }
@@ -102,6 +129,10 @@ export type CompressedRamdisk = { readonly bytes: Uint8Array; readonly size: Ram
 export function packRamdisk(tree: FileTree): CompressedRamdisk {
   const archive = encodeCpio(tree)
   const bytes = compressGzip(archive)
-  const size = { files: addParents(tree).size, bytes: archive.length, compressedBytes: bytes.length }
+  const size = {
+    files: addParents(tree).size,
+    bytes: archive.length,
+    compressedBytes: bytes.length,
+  }
   return { bytes, size }
 }

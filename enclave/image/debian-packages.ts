@@ -10,7 +10,10 @@ import { decodeTar } from './tar.ts'
 const packageForm = z.strictObject({
   /** The Debian package. */
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
-  /** A package that always depends on the newest of this one's kind: where a renewed pin gets its name from. */
+  /**
+   * A package that always depends on the newest of this one's kind: where a renewed pin gets its
+   * name from.
+   */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
   architecture: z.enum(['amd64', 'all']),
@@ -29,7 +32,9 @@ export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
 /** Where packages come from. */
 export type PackageSource = {
-  /** A folder that holds every file; nothing is fetched then. Null: the operating system's mirrors. */
+  /**
+   * A folder that holds every file; nothing is fetched then. Null: the operating system's mirrors.
+   */
   readonly folder: string | null
   /** Where fetched files are kept for the next build. */
   readonly cache: string
@@ -43,20 +48,28 @@ export function parsePackageList(bytes: Uint8Array): readonly DebianPackage[] {
       .min(1)
       .parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
   } catch (error) {
-    throw new BuildError('pins_malformed', `packages.json: ${error instanceof Error ? error.message : error}`)
+    throw new BuildError(
+      'pins_malformed',
+      `packages.json: ${error instanceof Error ? error.message : error}`,
+    )
   }
 }
 
 /** Gives the files of a package that `take` names. Throws BuildError. */
-export async function openDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<FileTree> {
+export async function openDebianPackage(
+  pinned: DebianPackage,
+  source: PackageSource,
+): Promise<FileTree> {
   const path = await obtainDebianPackage(pinned, source)
-  const tree = decodeTar(await runCommand({ file: 'dpkg-deb', arguments: ['--fsys-tarfile', path] }))
+  const tree = decodeTar(
+    await runCommand({ file: 'dpkg-deb', arguments: ['--fsys-tarfile', path] }),
+  )
   return takeFiles(tree, { package: pinned.name, patterns: pinned.take })
 }
 
 /**
- * Gives the path of a package's file whose bytes are the pinned ones: of the source's folder, of the cache, or
- * fetched. Throws BuildError `package_unavailable` or `package_altered`.
+ * Gives the path of a package's file whose bytes are the pinned ones: of the source's folder, of
+ * the cache, or fetched. Throws BuildError `package_unavailable` or `package_altered`.
  */
 async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
   const path = join(source.folder ?? source.cache, fileNameOf(pinned))
@@ -72,7 +85,10 @@ async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource)
   return path
 }
 
-/** Fetches `name`, in the newest version that the mirrors have unless one is given, into an empty folder; gives its bytes. */
+/**
+ * Fetches `name`, in the newest version that the mirrors have unless one is given, into an empty
+ * folder; gives its bytes.
+ */
 export async function downloadPackage(
   wanted: { readonly name: string; readonly version?: string },
   cache: string,
@@ -83,10 +99,12 @@ export async function downloadPackage(
   try {
     await runCommand({ file: 'apt-get', arguments: ['--quiet', 'download', what], folder })
     const [file] = await readdir(folder)
-    if (file === undefined) throw new BuildError('package_unavailable', `apt-get gave no file for ${what}`)
+    if (file === undefined)
+      throw new BuildError('package_unavailable', `apt-get gave no file for ${what}`)
     return await readFile(join(folder, file))
   } catch (error) {
-    if (error instanceof BuildError && error.code === 'command_failed') throw unavailable(what, error.message)
+    if (error instanceof BuildError && error.code === 'command_failed')
+      throw unavailable(what, error.message)
     throw error
   } finally {
     await rm(folder, { recursive: true, force: true })

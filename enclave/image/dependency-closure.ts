@@ -41,9 +41,10 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list that lacks what a listed package depends on,
- * and a Node.js other than the one that the project is tested with. Optional dependencies are taken only where they are
- * listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
+ * Reads dependencies.json with the project's lock file. Refuses a list that lacks what a listed
+ * package depends on, and a Node.js other than the one that the project is tested with. Optional
+ * dependencies are taken only where they are listed. Throws BuildError `pins_malformed` or
+ * `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
   const { runtime, packages } = parseForm('dependencies.json', listForm, list)
@@ -79,7 +80,10 @@ type Locked = z.infer<typeof lockForm>['packages']
 function findLocked(locked: Locked, name: string): LockedPackage {
   const entry = locked[`node_modules/${name}`]
   if (entry?.version === undefined || !integrity.safeParse(entry.integrity).success)
-    throw new BuildError('pins_malformed', `package-lock.json has no version and SHA-512 of ${name}`)
+    throw new BuildError(
+      'pins_malformed',
+      `package-lock.json has no version and SHA-512 of ${name}`,
+    )
   const { version, license, dependencies } = entry
   return { version, integrity: entry.integrity ?? '', license, dependencies }
 }
@@ -88,12 +92,21 @@ function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Arra
   try {
     return form.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
   } catch (error) {
-    throw new BuildError('pins_malformed', `${file}: ${error instanceof Error ? error.message : error}`)
+    throw new BuildError(
+      'pins_malformed',
+      `${file}: ${error instanceof Error ? error.message : error}`,
+    )
   }
 }
 
-/** Every package stands as a direct dependency, in its exact version: npm has nothing left to choose. */
-function writeManifests(version: string, packages: readonly (LockedPackage & { name: string })[]): FileTree {
+/**
+ * Every package stands as a direct dependency, in its exact version: npm has nothing left to
+ * choose.
+ */
+function writeManifests(
+  version: string,
+  packages: readonly (LockedPackage & { name: string })[],
+): FileTree {
   const head = { name: 'affidavit-enclave', version }
   const dependencies = Object.fromEntries(packages.map((entry) => [entry.name, entry.version]))
   const locked = packages.map(({ name, version, integrity, license, dependencies }) => [

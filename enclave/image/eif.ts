@@ -26,9 +26,10 @@ export type EifParts = {
 }
 
 /**
- * Gives the bytes of an enclave image of version 4 for x86-64: header, then kernel, command line, metadata, ramdisks and
- * signature, as aws-nitro-enclaves-image-format lays them out, with its default memory and processors. The same
- * parts give the same bytes. Throws RangeError for more ramdisks than a header has room for.
+ * Gives the bytes of an enclave image of version 4 for x86-64: header, then kernel, command line,
+ * metadata, ramdisks and signature, as aws-nitro-enclaves-image-format lays them out, with its
+ * default memory and processors. The same parts give the same bytes. Throws RangeError for more
+ * ramdisks than a header has room for.
  */
 export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
   const sections = listSections(parts)
@@ -46,7 +47,9 @@ export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
     header.writeBigUInt64BE(BigInt(data.length), 28 + 8 * EIF_SECTIONS_MAX + 8 * index)
     offset += EIF_SECTION_HEADER_BYTES + data.length
   }
-  const body = Buffer.concat(sections.flatMap(({ kind, data }) => [encodeSectionHeader(kind, data), data]))
+  const body = Buffer.concat(
+    sections.flatMap(({ kind, data }) => [encodeSectionHeader(kind, data), data]),
+  )
   header.writeUInt32BE(crc32(body, crc32(header.subarray(0, EIF_CRC_OFFSET))), EIF_CRC_OFFSET)
   return new Uint8Array(Buffer.concat([header, body]))
 }
@@ -130,8 +133,9 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Gives the metadata section of an image: the members that AWS's builder writes, without its clock, so that the same image
- * always has the same bytes. No measurement covers it: what counts is in `measurements.json`.
+ * Gives the metadata section of an image: the members that AWS's builder writes, without its clock,
+ * so that the same image always has the same bytes. No measurement covers it: what counts is in
+ * `measurements.json`.
  */
 function writeMetadata(image: {
   readonly version: string

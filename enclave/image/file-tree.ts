@@ -2,8 +2,9 @@ import { matchesGlob } from 'node:path/posix'
 import { BuildError } from './build-error.ts'
 
 /**
- * What a ramdisk holds: entries by path. A path has no leading slash, no empty part, no `.` or `..`. Owners and times are
- * no part of an entry: everything belongs to root and was made at the start of time.
+ * What a ramdisk holds: entries by path. A path has no leading slash, no empty part, no `.` or
+ * `..`. Owners and times are no part of an entry: everything belongs to root and was made at the
+ * start of time.
  */
 export type FileTree = ReadonlyMap<string, TreeEntry>
 
@@ -12,9 +13,17 @@ export type TreeEntry =
   | { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
   | { readonly kind: 'directory'; readonly mode: number }
   | { readonly kind: 'link'; readonly target: string }
-  | { readonly kind: 'device'; readonly mode: number; readonly major: number; readonly minor: number }
+  | {
+      readonly kind: 'device'
+      readonly mode: number
+      readonly major: number
+      readonly minor: number
+    }
 
-/** Two parts of an image want the same path, or a path is none. Whoever changed the image's parts mends them. */
+/**
+ * Two parts of an image want the same path, or a path is none. Whoever changed the image's parts
+ * mends them.
+ */
 export class TreeError extends Error {
   override readonly name = 'TreeError'
 }
@@ -25,7 +34,8 @@ export function mergeTrees(...trees: readonly FileTree[]): FileTree {
   for (const tree of trees)
     for (const [path, entry] of tree) {
       const known = merged.get(path)
-      const isSame = known?.kind === 'directory' && entry.kind === 'directory' && known.mode === entry.mode
+      const isSame =
+        known?.kind === 'directory' && entry.kind === 'directory' && known.mode === entry.mode
       if (known !== undefined && !isSame) throw new TreeError(`two parts of the image have ${path}`)
       merged.set(path, entry)
     }
@@ -37,7 +47,10 @@ export function prefixTree(prefix: string, tree: FileTree): FileTree {
   return new Map([...tree].map(([path, entry]) => [`${prefix}/${path}`, entry]))
 }
 
-/** Gives the tree with the directories that its paths need, 0755 unless they are in it. Throws TreeError. */
+/**
+ * Gives the tree with the directories that its paths need, 0755 unless they are in it. Throws
+ * TreeError.
+ */
 export function addParents(tree: FileTree): FileTree {
   const whole = new Map(tree)
   for (const path of tree.keys()) {
@@ -46,7 +59,8 @@ export function addParents(tree: FileTree): FileTree {
       const parent = path.slice(0, end)
       const known = whole.get(parent)
       if (known === undefined) whole.set(parent, { kind: 'directory', mode: 0o755 })
-      else if (known.kind !== 'directory') throw new TreeError(`${path} is below ${parent}, a ${known.kind}`)
+      else if (known.kind !== 'directory')
+        throw new TreeError(`${path} is below ${parent}, a ${known.kind}`)
     }
   }
   return whole
@@ -64,13 +78,20 @@ function checkPath(path: string): void {
 }
 
 /**
- * Gives the entries of `tree` whose path one of the patterns matches (globs: `*` within a name, `**` over folders). Each
- * pattern must match something, so that a package that moves a file is noticed when the image is built and not when
- * it runs. Throws BuildError `package_incomplete`.
+ * Gives the entries of `tree` whose path one of the patterns matches (globs: `*` within a name,
+ * `**` over folders). Each pattern must match something, so that a package that moves a file is
+ * noticed when the image is built and not when it runs. Throws BuildError `package_incomplete`.
  */
-export function takeFiles(tree: FileTree, of: { package: string; patterns: readonly string[] }): FileTree {
-  const unused = of.patterns.filter((pattern) => ![...tree.keys()].some((path) => matchesGlob(path, pattern)))
+export function takeFiles(
+  tree: FileTree,
+  of: { package: string; patterns: readonly string[] },
+): FileTree {
+  const unused = of.patterns.filter(
+    (pattern) => ![...tree.keys()].some((path) => matchesGlob(path, pattern)),
+  )
   if (unused.length > 0)
     throw new BuildError('package_incomplete', `${of.package} has no file ${unused.join(', ')}`)
-  return new Map([...tree].filter(([path]) => of.patterns.some((pattern) => matchesGlob(path, pattern))))
+  return new Map(
+    [...tree].filter(([path]) => of.patterns.some((pattern) => matchesGlob(path, pattern))),
+  )
 }

@@ -1,7 +1,13 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { p384 } from '@noble/curves/nist.js'
 import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
-import { encodeArray, encodeBytes, encodeMap, encodeText, encodeUnsigned } from '../protocol/cbor.ts'
+import {
+  encodeArray,
+  encodeBytes,
+  encodeMap,
+  encodeText,
+  encodeUnsigned,
+} from '../protocol/cbor.ts'
 
 /** Who signs an image. Made by openImageSigner. */
 export type ImageSigner = {
@@ -16,8 +22,9 @@ export class SignerError extends Error {
 }
 
 /**
- * Gives a signer of a P-384 private key (PEM, not encrypted) and a certificate (PEM) of it. Throws SignerError. Does not
- * look at the certificate's issuer or validity: the hypervisor measures it (PCR8) and leaves judging it to others.
+ * Gives a signer of a P-384 private key (PEM, not encrypted) and a certificate (PEM) of it. Throws
+ * SignerError. Does not look at the certificate's issuer or validity: the hypervisor measures it
+ * (PCR8) and leaves judging it to others.
  */
 export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
   const key = readKey(pem.key)
@@ -28,10 +35,11 @@ export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array 
 }
 
 /**
- * Gives the signature section of an image with this PCR0 (48 bytes), as aws-nitro-enclaves-image-format writes it: CBOR
- * `[{signing_certificate, signature}]`, both as arrays of integers; the signature is COSE_Sign1 (RFC 9052) with
- * ES384 over `{register_index: 0, register_value}`. Deterministic (RFC 6979), so that a signed image can be
- * rebuilt by whoever has the key.
+ * Gives the signature section of an image with this PCR0 (48 bytes), as
+ * aws-nitro-enclaves-image-format writes it: CBOR `[{signing_certificate, signature}]`, both as
+ * arrays of integers; the signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
+ * register_value}`. Deterministic (RFC 6979), so that a signed image can be rebuilt by whoever has
+ * the key.
  */
 export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
   const payload = encodeMap([
@@ -67,14 +75,20 @@ function encodeIntegers(bytes: Uint8Array): Uint8Array {
 }
 
 function readKey(pem: Uint8Array): KeyObject {
-  const key = attempt(() => createPrivateKey(Buffer.from(pem)), 'expected a PEM private key, not encrypted')
+  const key = attempt(
+    () => createPrivateKey(Buffer.from(pem)),
+    'expected a PEM private key, not encrypted',
+  )
   if (key.asymmetricKeyDetails?.namedCurve !== 'secp384r1')
     throw new SignerError('expected a signing key on P-384')
   return key
 }
 
 function readCertificate(pem: Uint8Array): X509Certificate {
-  const { der } = attempt(() => parseSigningCertificate(pem), 'expected a PEM certificate of an EC key')
+  const { der } = attempt(
+    () => parseSigningCertificate(pem),
+    'expected a PEM certificate of an EC key',
+  )
   return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
 }
 

@@ -4,18 +4,22 @@ import { dirname, join, normalize } from 'node:path/posix'
 /** What runs in an enclave: its measurement is over this file and what it loads. */
 const ENCLAVE_MAIN = 'enclave/main.ts'
 
-/** A file that is imported cannot be read, or an import cannot be followed. The message names the file. */
+/**
+ * A file that is imported cannot be read, or an import cannot be followed. The message names the
+ * file.
+ */
 export class SourceError extends Error {
   override readonly name = 'SourceError'
 }
 
 /**
- * Gives the files of the project in `root` that Node.js loads for `main`, by their paths in it, sorted: itself and what it
- * imports and re-exports from paths, and so on. `import type` loads nothing. Packages are not in it (dependency-closure.ts).
- * Throws SourceError for an `import()` of anything but a literal.
+ * Gives the files of the project in `root` that Node.js loads for `main`, by their paths in it,
+ * sorted: itself and what it imports and re-exports from paths, and so on. `import type` loads
+ * nothing. Packages are not in it (dependency-closure.ts). Throws SourceError for an `import()` of
+ * anything but a literal.
  *
- * An import that is missed here is missing in the image too: it then fails to start, and never runs code that is not
- * measured.
+ * An import that is missed here is missing in the image too: it then fails to start, and never runs
+ * code that is not measured.
  */
 export async function listLoadedSources(
   root: string,
@@ -26,7 +30,9 @@ export async function listLoadedSources(
     if (found.has(file)) return
     found.add(file)
     const source = await readFile(join(root, file), 'utf8').catch((error: unknown) => {
-      throw new SourceError(`cannot read ${file}: ${error instanceof Error ? error.message : 'unknown'}`)
+      throw new SourceError(
+        `cannot read ${file}: ${error instanceof Error ? error.message : 'unknown'}`,
+      )
     })
     const paths = listSpecifiers(file, source).filter((specifier) => specifier.startsWith('.'))
     await Promise.all(paths.map((path) => visit(normalize(join(dirname(file), path)))))
@@ -35,7 +41,10 @@ export async function listLoadedSources(
   return [...found].sort()
 }
 
-/** `import … from '…'`, `export … from '…'`, `import '…'` and `import('…')`, as this project's formatter writes them. */
+/**
+ * `import … from '…'`, `export … from '…'`, `import '…'` and `import('…')`, as this project's
+ * formatter writes them.
+ */
 const STATEMENTS = [
   /^(?:import|export)\b(?!\s+type\b)[^'"`]*?\bfrom\s+'([^'\n]+)'/gm,
   /^import\s+'([^'\n]+)'/gm,

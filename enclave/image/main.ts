@@ -7,10 +7,14 @@ import { IMAGE_USAGE, parseImageOptions } from './options.ts'
 import { formatReport } from './report.ts'
 import { updatePackages } from './update-packages.ts'
 
-/** `npm run image`: README.md of this folder. Exit codes: 0 for an image, 1 when it cannot be built, 2 for usage. */
+/**
+ * `npm run image`: README.md of this folder. Exit codes: 0 for an image, 1 when it cannot be built,
+ * 2 for usage.
+ */
 await run(process.argv.slice(2)).catch((error: unknown) => {
   // These say what to mend, and were written by us.
-  const isOurs = error instanceof BuildError || error instanceof SignerError || error instanceof TreeError
+  const isOurs =
+    error instanceof BuildError || error instanceof SignerError || error instanceof TreeError
   if (!isOurs) throw error
   const isUsage = error instanceof BuildError && error.code === 'options'
   process.stderr.write(`${error.message}\n${isUsage ? `\n${IMAGE_USAGE}` : ''}`)

@@ -21,7 +21,10 @@ export type NpmPackage = {
 /** Most bytes that a package may unpack to: Node's, with room. */
 const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
-/** Gives the files of a package that `take` names, by their paths in it. No script of it runs. Throws BuildError. */
+/**
+ * Gives the files of a package that `take` names, by their paths in it. No script of it runs.
+ * Throws BuildError.
+ */
 export async function openNpmPackage(pinned: NpmPackage, source: PackageSource): Promise<FileTree> {
   const archive = await obtainNpmPackage(pinned, source)
   const tree = decodeTar(gunzipSync(archive, { maxOutputLength: NPM_PACKAGE_BYTES_MAX }))
@@ -51,7 +54,14 @@ async function downloadTarball({ name, version }: NpmPackage, cache: string): Pr
   await mkdir(cache, { recursive: true })
   const folder = await mkdtemp(join(cache, 'download-'))
   try {
-    const words = ['pack', `${name}@${version}`, '--ignore-scripts', '--silent', '--pack-destination', folder]
+    const words = [
+      'pack',
+      `${name}@${version}`,
+      '--ignore-scripts',
+      '--silent',
+      '--pack-destination',
+      folder,
+    ]
     await runCommand({ file: 'npm', arguments: words, folder })
     const file = (await readdir(folder)).find((entry) => entry.endsWith('.tgz'))
     if (file === undefined)
@@ -59,7 +69,10 @@ async function downloadTarball({ name, version }: NpmPackage, cache: string): Pr
     return await readFile(join(folder, file))
   } catch (error) {
     if (error instanceof BuildError && error.code === 'command_failed')
-      throw new BuildError('package_unavailable', `${name}@${version} cannot be fetched. ${error.message}`)
+      throw new BuildError(
+        'package_unavailable',
+        `${name}@${version} cannot be fetched. ${error.message}`,
+      )
     throw error
   } finally {
     await rm(folder, { recursive: true, force: true })

@@ -16,19 +16,28 @@ type OpenedDependencies = {
   readonly list: readonly Dependency[]
 }
 
-/** Opens packages one after the other, so that a mirror is asked for one at a time. Throws BuildError. */
+/**
+ * Opens packages one after the other, so that a mirror is asked for one at a time. Throws
+ * BuildError.
+ */
 export async function openDebianPackages(
   packages: readonly DebianPackage[],
   source: PackageSource,
 ): Promise<readonly OpenedPackage[]> {
   const opened: OpenedPackage[] = []
-  for (const pinned of packages) opened.push({ pinned, tree: await openDebianPackage(pinned, source) })
+  for (const pinned of packages)
+    opened.push({ pinned, tree: await openDebianPackage(pinned, source) })
   return opened
 }
 
 /** Gives the files of all packages that go into one part of the image. */
-export function selectFiles(opened: readonly OpenedPackage[], into: DebianPackage['into'][number]): FileTree {
-  return mergeTrees(...opened.filter(({ pinned }) => pinned.into.includes(into)).map(({ tree }) => tree))
+export function selectFiles(
+  opened: readonly OpenedPackage[],
+  into: DebianPackage['into'][number],
+): FileTree {
+  return mergeTrees(
+    ...opened.filter(({ pinned }) => pinned.into.includes(into)).map(({ tree }) => tree),
+  )
 }
 
 /** Opens Node.js and the packages that the enclave runs on. Throws BuildError. */
@@ -58,7 +67,10 @@ export function describePackage(
 
 /** Bytes of all files of a tree. */
 export function countBytes(tree: FileTree): number {
-  return [...tree.values()].reduce((sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0), 0)
+  return [...tree.values()].reduce(
+    (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
+    0,
+  )
 }
 
 /** Gives an entry that must be there. Throws BuildError `package_incomplete`. */

@@ -50,7 +50,10 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
   --update-packages             pin the newest Debian packages, build nothing
 `
 
-/** Reads the arguments of `npm run image`. Throws BuildError `options` naming the first that is wrong. */
+/**
+ * Reads the arguments of `npm run image`. Throws BuildError `options` naming the first that is
+ * wrong.
+ */
 export function parseImageOptions(words: readonly string[]): ImageCommand {
   const values = parseWords(words)
   if (values.help) return { kind: 'help' }
@@ -65,7 +68,10 @@ export function parseImageOptions(words: readonly string[]): ImageCommand {
       providersFile: values.providers ?? null,
       caFile: values.ca ?? null,
       packagesFolder: values.packages ?? null,
-      kernel: pair(values, 'kernel', 'cmdline-file', (file, cmdlineFile) => ({ file, cmdlineFile })),
+      kernel: pair(values, 'kernel', 'cmdline-file', (file, cmdlineFile) => ({
+        file,
+        cmdlineFile,
+      })),
       initFile: values.init ?? null,
       nsmModuleFile: values['nsm-module'] ?? null,
       signing: pair(values, 'signing-key', 'signing-certificate', (keyFile, certificateFile) => ({
@@ -119,13 +125,15 @@ function pair<Value>(
 ): Value | null {
   const [one, other] = [values[first], values[second]]
   if (one === undefined && other === undefined) return null
-  if (one === undefined || other === undefined) throw wrong(`--${first} and --${second} belong together`)
+  if (one === undefined || other === undefined)
+    throw wrong(`--${first} and --${second} belong together`)
   return join(one, other)
 }
 
 function parseChainId(text: string | undefined): number {
   const value = text !== undefined && /^[1-9]\d{0,15}$/.test(text) ? Number(text) : 0
-  if (!Number.isSafeInteger(value) || value < 1) throw wrong('--chain-id: expected a whole number from 1')
+  if (!Number.isSafeInteger(value) || value < 1)
+    throw wrong('--chain-id: expected a whole number from 1')
   return value
 }
 

@@ -30,7 +30,10 @@ export const PIN_FILES = {
   lock: 'package-lock.json',
 } as const
 
-/** Reads the pins of the project at `root`. Throws BuildError `pins_malformed` or `closure_incomplete`. */
+/**
+ * Reads the pins of the project at `root`. Throws BuildError `pins_malformed` or
+ * `closure_incomplete`.
+ */
 export async function readPins(root: string): Promise<Pins> {
   const read = (path: string) => readFile(join(root, path))
   const [packages, dependencies, kernel, lock] = await Promise.all([
@@ -62,6 +65,9 @@ function parseKernel(bytes: Uint8Array): Pins['kernel'] {
   try {
     return kernelForm.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
   } catch (error) {
-    throw new BuildError('pins_malformed', `kernel.json: ${error instanceof Error ? error.message : error}`)
+    throw new BuildError(
+      'pins_malformed',
+      `kernel.json: ${error instanceof Error ? error.message : error}`,
+    )
   }
 }

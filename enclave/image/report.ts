@@ -94,7 +94,9 @@ type ImageReport = {
   readonly kernelBytes: number
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
-  /** The production dependencies: Node.js, npm's and Debian's, each with the bytes that were taken. */
+  /**
+   * The production dependencies: Node.js, npm's and Debian's, each with the bytes that were taken.
+   */
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
   /** What keeps others from rebuilding this image, and what it is not fit for. */
@@ -114,7 +116,10 @@ type FinishedImage = {
   readonly warnings: ImageReport['warnings']
 }
 
-/** Writes an image's files into `folder`, over those of an earlier build. Errors of the file system pass through. */
+/**
+ * Writes an image's files into `folder`, over those of an earlier build. Errors of the file system
+ * pass through.
+ */
 export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
   const { release, cmdline, dependencies, sources, warnings } = image
   const report: ImageReport = {

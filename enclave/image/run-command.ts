@@ -14,8 +14,8 @@ type Command = {
 }
 
 /**
- * Runs a command to its end and gives what it printed. Throws BuildError `missing_tool` when there is no such program, and
- * `command_failed` with the end of what it said.
+ * Runs a command to its end and gives what it printed. Throws BuildError `missing_tool` when there
+ * is no such program, and `command_failed` with the end of what it said.
  */
 export function runCommand(command: Command): Promise<Buffer> {
   const options = {

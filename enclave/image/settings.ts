@@ -14,11 +14,14 @@ import type { ImageOptions } from './options.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Gives the settings that the options and the files they name ask for, checked as the enclave will check them. Throws
- * BuildError `options`.
+ * Gives the settings that the options and the files they name ask for, checked as the enclave will
+ * check them. Throws BuildError `options`.
  */
 export async function readSettings(
-  options: Pick<ImageOptions, 'chainId' | 'contract' | 'isDevelopment' | 'providersFile' | 'caFile'>,
+  options: Pick<
+    ImageOptions,
+    'chainId' | 'contract' | 'isDevelopment' | 'providersFile' | 'caFile'
+  >,
   { node, cache }: { readonly node: TreeEntry; readonly cache: string },
 ): Promise<ImageSettings> {
   const { chainId, contract, isDevelopment, providersFile, caFile } = options
@@ -45,7 +48,10 @@ function findDemoFault(providers: readonly ProviderEntry[]): string | null {
   return hasRoom ? null : 'expected room for an entry called demo in a development image'
 }
 
-/** The enclave has no network: only to names can /etc/hosts lead a bridge. Calls to others could but fail. */
+/**
+ * The enclave has no network: only to names can /etc/hosts lead a bridge. Calls to others could but
+ * fail.
+ */
 function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
   const lost = providers.find(
     (provider) => provider.origin.startsWith('https:') && listBridges([provider]).length === 0,
@@ -62,11 +68,12 @@ const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * The CAs that the image's own Node.js carries: those of whatever Node.js runs the builder may be others. It is run without
- * a variable, so that nothing of this machine has a say.
+ * The CAs that the image's own Node.js carries: those of whatever Node.js runs the builder may be
+ * others. It is run without a variable, so that nothing of this machine has a say.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
-  if (node.kind !== 'file') throw new BuildError('package_incomplete', 'expected Node.js to be a file')
+  if (node.kind !== 'file')
+    throw new BuildError('package_incomplete', 'expected Node.js to be a file')
   await mkdir(cache, { recursive: true })
   const folder = await mkdtemp(join(cache, 'node-'))
   try {
@@ -82,7 +89,10 @@ function attempt<Value>(file: string, parse: () => Value): Value {
   try {
     return parse()
   } catch (error) {
-    throw new BuildError('options', `${file}: ${error instanceof Error ? error.message : 'unreadable'}`)
+    throw new BuildError(
+      'options',
+      `${file}: ${error instanceof Error ? error.message : 'unreadable'}`,
+    )
   }
 }
 
@@ -92,8 +102,9 @@ export type ImageSettings = {
   /** 0x and 40 hex digits, lower case. */
   readonly contract: string
   /**
-   * Whether it is a development image: software NSM, a network in place of vsock, the demonstration provider. It differs from
-   * a production image in `enclave.env` alone, and so in its measurements.
+   * Whether it is a development image: software NSM, a network in place of vsock, the demonstration
+   * provider. It differs from a production image in `enclave.env` alone, and so in its
+   * measurements.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
@@ -107,13 +118,22 @@ const ENCLAVE_USER_ID = 10_001
 /** The one that the bridges run as, which has no access to the security module. */
 const BRIDGE_USER_ID = 10_002
 
-/** Where a development image's demonstration provider is, inside the enclave; a bridge leads from there to the host. */
+/**
+ * Where a development image's demonstration provider is, inside the enclave; a bridge leads from
+ * there to the host.
+ */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
-/** Where a development image's bridge finds the software NSM, on the one host that the guest reaches. */
+/**
+ * Where a development image's bridge finds the software NSM, on the one host that the guest
+ * reaches.
+ */
 export const NSM_PORT = 8089
 
-/** A way out of the enclave: a loopback address that a provider's name leads to, and the host's vsock port behind it. */
+/**
+ * A way out of the enclave: a loopback address that a provider's name leads to, and the host's
+ * vsock port behind it.
+ */
 type Bridge = {
   readonly host: string
   readonly address: string
@@ -126,12 +146,15 @@ type Bridge = {
 export const GATEWAY_VSOCK_PORT = 5000
 
 /**
- * Gives the bridges for the providers of a table, one for each host and port, in the order of the table: the first has
- * 127.0.0.2 (127.0.0.1 is localhost) and port 8002, the next 127.0.0.3 and 8003. Providers on a loopback host need none.
+ * Gives the bridges for the providers of a table, one for each host and port, in the order of the
+ * table: the first has 127.0.0.2 (127.0.0.1 is localhost) and port 8002, the next 127.0.0.3 and
+ * 8003. Providers on a loopback host need none.
  */
 export function listBridges(providers: readonly ProviderEntry[]): readonly Bridge[] {
   const targets = new Set(
-    providers.map(({ origin }) => new URL(origin)).flatMap((url) => (isOutside(url) ? [url.host] : [])),
+    providers
+      .map(({ origin }) => new URL(origin))
+      .flatMap((url) => (isOutside(url) ? [url.host] : [])),
   )
   const hosts = [...new Set([...targets].map((target) => target.split(':')[0] ?? ''))]
   return [...targets].map((target, index) => {
@@ -141,10 +164,18 @@ export function listBridges(providers: readonly ProviderEntry[]): readonly Bridg
   })
 }
 
-/** Gives the files below `/etc` that hold an image's settings, by their paths in the root file system. */
+/**
+ * Gives the files below `/etc` that hold an image's settings, by their paths in the root file
+ * system.
+ */
 export function writeSettings(settings: ImageSettings): FileTree {
   const bridges = listBridges(settings.providers)
-  const table = settings.providers.map(({ name, origin, path, models }) => ({ name, origin, path, models }))
+  const table = settings.providers.map(({ name, origin, path, models }) => ({
+    name,
+    origin,
+    path,
+    models,
+  }))
   const names = new Map(bridges.map(({ host, address }) => [host, address]))
   const files: readonly (readonly [string, TreeEntry])[] = [
     ['etc/affidavit/enclave.env', textFile(writeVariables(settings))],
@@ -153,18 +184,23 @@ export function writeSettings(settings: ImageSettings): FileTree {
     ['etc/affidavit/bridges', textFile(bridges.map(writeBridge).join(''))],
     [
       'etc/hosts',
-      textFile(writeLines(['127.0.0.1 localhost', ...[...names].map(([host, at]) => `${at} ${host}`)])),
+      textFile(
+        writeLines(['127.0.0.1 localhost', ...[...names].map(([host, at]) => `${at} ${host}`)]),
+      ),
     ],
     ['etc/nsswitch.conf', textFile('hosts: files\n')],
-    ['etc/passwd', textFile(writeLines(USERS.map(([name, id]) => `${name}:x:${id}:${id}::/:/bin/false`)))],
+    [
+      'etc/passwd',
+      textFile(writeLines(USERS.map(([name, id]) => `${name}:x:${id}:${id}::/:/bin/false`))),
+    ],
     ['etc/group', textFile(writeLines(USERS.map(([name, id]) => `${name}:x:${id}:`)))],
   ]
   return new Map(files)
 }
 
 /**
- * What only a development image has: the demonstration provider, and a security module in software. That is outside of the
- * image as a hypervisor's is, and a bridge leads to it.
+ * What only a development image has: the demonstration provider, and a security module in software.
+ * That is outside of the image as a hypervisor's is, and a bridge leads to it.
  */
 const DEVELOPMENT_VARIABLES = [
   'NSM_SOCKET=/run/nsm/nsm.sock',
@@ -208,7 +244,9 @@ function writeLines(lines: readonly string[]): string {
 
 /** IPv6 literals and loopback hosts are no names that /etc/hosts could lead elsewhere. */
 function isOutside({ hostname, protocol }: URL): boolean {
-  return protocol === 'https:' && hostname !== 'localhost' && !/^\[|^\d+\.\d+\.\d+\.\d+$/.test(hostname)
+  return (
+    protocol === 'https:' && hostname !== 'localhost' && !/^\[|^\d+\.\d+\.\d+\.\d+$/.test(hostname)
+  )
 }
 
 /**
@@ -221,7 +259,10 @@ export function digestSettings(settings: FileTree): string {
     textOf(settings, 'etc/affidavit/enclave.env')
       .split('\n')
       .filter((line) => line !== '')
-      .map((line): [string, string] => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+      .map((line): [string, string] => [
+        line.slice(0, line.indexOf('=')),
+        line.slice(line.indexOf('=') + 1),
+      ]),
   )
   try {
     const config = readConfig(variables, (path) => bytesOf(settings, path.replace(/^\//, '')))
@@ -241,6 +282,7 @@ function textOf(settings: FileTree, path: string): string {
 
 function bytesOf(settings: FileTree, path: string): Uint8Array {
   const entry = settings.get(path)
-  if (entry?.kind !== 'file') throw new BuildError('options', `expected the settings to have ${path}`)
+  if (entry?.kind !== 'file')
+    throw new BuildError('options', `expected the settings to have ${path}`)
   return entry.data
 }

@@ -2,9 +2,10 @@ import { BuildError } from './build-error.ts'
 import type { FileTree, TreeEntry } from './file-tree.ts'
 
 /**
- * Gives the files and links of a tar archive (POSIX ustar and pax, GNU long names), by path without a leading `./`.
- * Directories are left out, and of a file's mode only whether it is executable is kept: 0755 or 0644. A hard link becomes
- * the file that it names. The archive's digest was checked before. Throws BuildError `archive_malformed`.
+ * Gives the files and links of a tar archive (POSIX ustar and pax, GNU long names), by path without
+ * a leading `./`. Directories are left out, and of a file's mode only whether it is executable is
+ * kept: 0755 or 0644. A hard link becomes the file that it names. The archive's digest was checked
+ * before. Throws BuildError `archive_malformed`.
  */
 export function decodeTar(bytes: Uint8Array): FileTree {
   const tree = new Map<string, TreeEntry>()
@@ -14,7 +15,8 @@ export function decodeTar(bytes: Uint8Array): FileTree {
     if (header.every((byte) => byte === 0)) break
     checkHeader(header)
     const size = readOctal(header, 124, 12)
-    if (at + BLOCK_BYTES + size > bytes.length) throw malformed('an entry ends after the archive does')
+    if (at + BLOCK_BYTES + size > bytes.length)
+      throw malformed('an entry ends after the archive does')
     const data = new Uint8Array(bytes.buffer, bytes.byteOffset + at + BLOCK_BYTES, size)
     at += BLOCK_BYTES + Math.ceil(size / BLOCK_BYTES) * BLOCK_BYTES
     const type = String.fromCharCode(header.readUInt8(156))
@@ -74,19 +76,25 @@ function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
   return type === 'x' ? readPax(text) : null
 }
 
-/** Records of the form `length key=value\n`, where the length is that of the whole record in bytes. */
+/**
+ * Records of the form `length key=value\n`, where the length is that of the whole record in bytes.
+ */
 function readPax(bytes: Buffer): ExtendedFields {
   const fields = new Map<string, string>()
   for (let at = 0; at < bytes.length; ) {
     const length = Number.parseInt(bytes.toString('latin1', at, at + 10), 10)
-    if (!(length > 0) || at + length > bytes.length) throw malformed('a pax record ends after its entry')
+    if (!(length > 0) || at + length > bytes.length)
+      throw malformed('a pax record ends after its entry')
     const record = bytes.toString('utf8', at, at + length - 1)
     const [key = '', ...value] = record.slice(record.indexOf(' ') + 1).split('=')
     fields.set(key, value.join('='))
     at += length
   }
   const [path, linkpath] = [fields.get('path'), fields.get('linkpath')]
-  return { ...(path === undefined ? {} : { path }), ...(linkpath === undefined ? {} : { linkpath }) }
+  return {
+    ...(path === undefined ? {} : { path }),
+    ...(linkpath === undefined ? {} : { linkpath }),
+  }
 }
 
 /** The sum of the header's bytes, its own eight counted as spaces. */

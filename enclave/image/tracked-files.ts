@@ -14,15 +14,15 @@ export type TrackedSources = {
   /** When it was committed, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Those of them that differ from that commit, or that git does not know, and of the builder's own files. An image of such
-   * sources cannot be rebuilt by others.
+   * Those of them that differ from that commit, or that git does not know, and of the builder's own
+   * files. An image of such sources cannot be rebuilt by others.
    */
   readonly uncommitted: readonly string[]
 }
 
 /**
- * What an image is built by beside what the verifier loads: the builder with its scripts and pins, the version, and npm's
- * packages. What the builder imports of other folders is not among it.
+ * What an image is built by beside what the verifier loads: the builder with its scripts and pins,
+ * the version, and npm's packages. What the builder imports of other folders is not among it.
  */
 const BUILT_BY = [
   'enclave/image',
@@ -32,8 +32,9 @@ const BUILT_BY = [
 ] as const
 
 /**
- * Reads what the verifier loads (listLoadedSources) of `root`, a git checkout. Modes are those that git tracks (executable
- * or not): those of the disk depend on the umask. Throws BuildError `no_work_tree`.
+ * Reads what the verifier loads (listLoadedSources) of `root`, a git checkout. Modes are those that
+ * git tracks (executable or not): those of the disk depend on the umask. Throws BuildError
+ * `no_work_tree`.
  */
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
   const loaded = await listLoadedSources(root).catch((error: unknown) => {
@@ -70,7 +71,10 @@ function parseStaged(line: string): readonly [path: string, mode: string] {
 /** `mode` is git's; of a file that git does not know there is none. */
 async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
   if (!(await lstat(path)).isFile())
-    throw new BuildError('no_work_tree', `${path}: expected a plain file, behind a link may be anything`)
+    throw new BuildError(
+      'no_work_tree',
+      `${path}: expected a plain file, behind a link may be anything`,
+    )
   return { kind: 'file', mode: mode === '100755' ? 0o755 : 0o644, data: await readFile(path) }
 }
 
@@ -83,6 +87,9 @@ async function git(root: string, words: readonly string[]): Promise<string> {
     return (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
   } catch (error) {
     if (!(error instanceof BuildError) || error.code !== 'command_failed') throw error
-    throw new BuildError('no_work_tree', `${root} is no git checkout with a commit. ${error.message}`)
+    throw new BuildError(
+      'no_work_tree',
+      `${root} is no git checkout with a commit. ${error.message}`,
+    )
   }
 }

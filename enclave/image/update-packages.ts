@@ -12,9 +12,10 @@ import { digestSha256, PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Pins every Debian package anew, in the newest version that apt trusts here, in packages.json; the fetched files stay in
- * the cache. Gives what changed, a line each. The trust of a new pin is apt's: it checks the signature of the archive.
- * Whoever publishes an image reads the changes first. Throws BuildError.
+ * Pins every Debian package anew, in the newest version that apt trusts here, in packages.json; the
+ * fetched files stay in the cache. Gives what changed, a line each. The trust of a new pin is
+ * apt's: it checks the signature of the archive. Whoever publishes an image reads the changes
+ * first. Throws BuildError.
  */
 export async function updatePackages(place: {
   readonly root: string
@@ -27,7 +28,11 @@ export async function updatePackages(place: {
   const lines = renewed.flatMap((next, index) => describeChange(pinned[index], next))
   if (lines.length === 0) return 'all packages are the newest\n'
   await writeFile(path, `${JSON.stringify(renewed, null, 2)}\n`)
-  await runCommand({ file: 'npx', arguments: ['biome', 'format', '--write', path], folder: place.root })
+  await runCommand({
+    file: 'npx',
+    arguments: ['biome', 'format', '--write', path],
+    folder: place.root,
+  })
   return lines.map((line) => `${line}\n`).join('')
 }
 
@@ -49,12 +54,16 @@ async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackag
   return checked
 }
 
-/** The one package that a package such as linux-image-cloud-amd64 depends on: the newest kernel, whose name has its version. */
+/**
+ * The one package that a package such as linux-image-cloud-amd64 depends on: the newest kernel,
+ * whose name has its version.
+ */
 async function findFollowed(name: string): Promise<string> {
   const words = ['depends', '--important', name]
   const printed = (await runCommand({ file: 'apt-cache', arguments: words })).toString('utf8')
   const followed = /^\s+Depends: (\S+)/m.exec(printed)?.[1]
-  if (followed === undefined) throw new BuildError('package_unavailable', `${name} depends on nothing here`)
+  if (followed === undefined)
+    throw new BuildError('package_unavailable', `${name} depends on nothing here`)
   return followed
 }
 

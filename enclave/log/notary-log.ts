@@ -22,10 +22,11 @@ type NewEntry = {
 }
 
 /**
- * The notary's log: an append-only Merkle tree of which the enclave keeps the edge at the acknowledged size, and every
- * completion from there on. Those are handed over again and again until the gateway acknowledges them by asking for
- * what follows, so that nothing is lost when the gateway dies; what was acknowledged is forgotten. All of it is gone
- * when the process ends: a new enclave has a new account and a new log.
+ * The notary's log: an append-only Merkle tree of which the enclave keeps the edge at the
+ * acknowledged size, and every completion from there on. Those are handed over again and again
+ * until the gateway acknowledges them by asking for what follows, so that nothing is lost when the
+ * gateway dies; what was acknowledged is forgotten. All of it is gone when the process ends: a new
+ * enclave has a new account and a new log.
  */
 export class NotaryLog {
   private readonly account: Account
@@ -39,7 +40,11 @@ export class NotaryLog {
   private givenSize = 0
   private waiting = new Set<() => void>()
 
-  constructor(options: { readonly account: Account; readonly domain: LogDomain; readonly space: Space }) {
+  constructor(options: {
+    readonly account: Account
+    readonly domain: LogDomain
+    readonly space: Space
+  }) {
     this.account = options.account
     this.domain = options.domain
     this.space = options.space
@@ -66,14 +71,20 @@ export class NotaryLog {
       throw new Error(`expected index ${this.size} for the next leaf, got ${completion.index}`)
     const bytes = bytesOf(completion)
     this.tip = appendLeaves(this.tip, [leafHash]).edge
-    this.pending.push({ completion: { ...completion, document: document.digest }, leafHash, document, bytes })
+    this.pending.push({
+      completion: { ...completion, document: document.digest },
+      leafHash,
+      document,
+      bytes,
+    })
     this.space.add(bytes)
     this.wake()
   }
 
   /**
-   * Forgets everything below `from`: the gateway has it. Throws CallFault `log_conflict` when the log already goes on
-   * at a later index, or when `from` was never handed over (forgetting that would lose it).
+   * Forgets everything below `from`: the gateway has it. Throws CallFault `log_conflict` when the
+   * log already goes on at a later index, or when `from` was never handed over (forgetting that
+   * would lose it).
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -95,8 +106,8 @@ export class NotaryLog {
   }
 
   /**
-   * Acknowledges everything below `from`, and gives the completions from there on with a head signed over exactly
-   * those given. Throws CallFault as acknowledge does.
+   * Acknowledges everything below `from`, and gives the completions from there on with a head
+   * signed over exactly those given. Throws CallFault as acknowledge does.
    */
   pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
     this.acknowledge(from)
@@ -121,7 +132,10 @@ export class NotaryLog {
     for (const finish of this.waiting) finish()
   }
 
-  /** Resolves when there is a leaf at index `from`, when `waitMs` are over, or when `signal` is aborted. */
+  /**
+   * Resolves when there is a leaf at index `from`, when `waitMs` are over, or when `signal` is
+   * aborted.
+   */
   waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
     if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

@@ -35,11 +35,16 @@ export type FinishedCompletion = {
 }
 
 /**
- * Seals a completion: hashes it, signs the hash, makes its receipt and appends that to the log as the next leaf. All in
- * one go, so that indexes have no gaps and their order is the order of sealing.
+ * Seals a completion: hashes it, signs the hash, makes its receipt and appends that to the log as
+ * the next leaf. All in one go, so that indexes have no gaps and their order is the order of
+ * sealing.
  */
 export function sealCompletion(
-  notary: { readonly account: Account; readonly log: NotaryLog; readonly document: AttestationDocument },
+  notary: {
+    readonly account: Account
+    readonly log: NotaryLog
+    readonly document: AttestationDocument
+  },
   finished: FinishedCompletion,
 ): SealedNotice {
   const { account, log, document } = notary
@@ -82,7 +87,10 @@ function makeReceipt(
     forwarded_hash: finished.forwardedHash,
     received_hash: finished.receivedHash,
     provider: finished.provider,
-    model: { requested: finished.requestedModel, returned: typeof model === 'string' ? model : null },
+    model: {
+      requested: finished.requestedModel,
+      returned: typeof model === 'string' ? model : null,
+    },
     outcome: finished.outcome,
     started_at: finished.startedAtMs,
     finished_at: finished.finishedAtMs,

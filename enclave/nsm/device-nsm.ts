@@ -10,10 +10,13 @@ const NSM_DEVICE_PATH = '/dev/nsm'
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
- * Gives the enclave's own security module. The device is opened once and kept. `native` is replaced in tests only.
- * Throws NsmError Unavailable when the device is missing or may not be opened.
+ * Gives the enclave's own security module. The device is opened once and kept. `native` is replaced
+ * in tests only. Throws NsmError Unavailable when the device is missing or may not be opened.
  */
-export async function openDeviceNsm(path: string = NSM_DEVICE_PATH, native?: NativeCalls): Promise<Nsm> {
+export async function openDeviceNsm(
+  path: string = NSM_DEVICE_PATH,
+  native?: NativeCalls,
+): Promise<Nsm> {
   const calls = native ?? (await loadNativeCalls())
   return createNsmClient('device', createDeviceTransport(openDevice(path), calls))
 }
@@ -39,7 +42,11 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[2] = address + BigInt(RESPONSE_OFFSET)
       // Always the whole buffer: the kernel cuts a longer answer to this length without a word.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
-      const { result, errno } = await native.ioctl({ descriptor, command: NSM_IOCTL_COMMAND, address })
+      const { result, errno } = await native.ioctl({
+        descriptor,
+        command: NSM_IOCTL_COMMAND,
+        address,
+      })
       if (result !== 0) throw ioctlError(errno)
       return readResponse(bytes, Number(message[3]))
     },
@@ -67,7 +74,9 @@ function openDevice(path: string): number {
     return openSync(path, fsConstants.O_RDWR)
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown'
-    throw new NsmError('Unavailable', `cannot open the security module's device: ${reason}`, { cause: error })
+    throw new NsmError('Unavailable', `cannot open the security module's device: ${reason}`, {
+      cause: error,
+    })
   }
 }
 
@@ -82,16 +91,25 @@ export type NativeCalls = {
 export type IoctlCall = {
   readonly descriptor: number
   readonly command: number
-  /** The third argument: address of a structure. The caller keeps its memory, and all it points to, alive. */
+  /**
+   * The third argument: address of a structure. The caller keeps its memory, and all it points to,
+   * alive.
+   */
   readonly address: bigint
 }
 
-/** Loads the C library's ioctl through koffi. Nothing else in the enclave loads koffi. Throws where koffi cannot. */
+/**
+ * Loads the C library's ioctl through koffi. Nothing else in the enclave loads koffi. Throws where
+ * koffi cannot.
+ */
 export async function loadNativeCalls(): Promise<NativeCalls> {
   const { default: koffi } = await import('koffi')
-  // Declared without `...`, since koffi makes variadic calls only on the main thread, where each would stall the
-  // enclave. The calling conventions of Linux on x86-64 and AArch64 pass these three arguments alike both ways.
-  const ioctl = koffi.load(null).func('int ioctl(int descriptor, unsigned long command, void *address)')
+  // Declared without `...`, since koffi makes variadic calls only on the main thread, where each
+  // would stall the enclave. The calling conventions of Linux on x86-64 and AArch64 pass these
+  // three arguments alike both ways.
+  const ioctl = koffi
+    .load(null)
+    .func('int ioctl(int descriptor, unsigned long command, void *address)')
   return {
     addressOf: (memory) => koffi.address(memory),
     ioctl: ({ descriptor, command, address }) =>

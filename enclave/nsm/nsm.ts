@@ -10,15 +10,15 @@ import {
 } from '../protocol/nsm-wire.ts'
 
 /**
- * The Nitro security module as the enclave uses it. Two things speak its messages: the device of a Nitro enclave
- * (device-nsm.ts) and, in development, a module in software behind a socket (socket-nsm.ts). Calls run one at a time, in
- * order.
+ * The Nitro security module as the enclave uses it. Two things speak its messages: the device of a
+ * Nitro enclave (device-nsm.ts) and, in development, a module in software behind a socket
+ * (socket-nsm.ts). Calls run one at a time, in order.
  */
 export type Nsm = {
   readonly kind: 'software' | 'device'
   /**
-   * Gives a fresh attestation document (COSE_Sign1 bytes) over the three values; null leaves one out.
-   * The document is valid until its leaf certificate expires (at most 3 h).
+   * Gives a fresh attestation document (COSE_Sign1 bytes) over the three values; null leaves one
+   * out. The document is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
   /** Gives `length` bytes (0 to RANDOM_BYTES_MAX) of the module's randomness. */
@@ -54,9 +54,9 @@ export type NsmTransport = {
 }
 
 /**
- * Gives the Nsm that talks through `transport`: one request at a time, in the order of the calls, because the
- * device takes no more. Errors of the module arrive as NsmError with the module's code; an answer that does not
- * belong to the request as InvalidResponse.
+ * Gives the Nsm that talks through `transport`: one request at a time, in the order of the calls,
+ * because the device takes no more. Errors of the module arrive as NsmError with the module's code;
+ * an answer that does not belong to the request as InvalidResponse.
  */
 export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
   let tail: Promise<unknown> = Promise.resolve()
@@ -83,7 +83,10 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     attest: async (input) => (await call({ kind: 'Attestation', ...input })).document,
     random: async (length) => {
       if (!Number.isInteger(length) || length < 0 || length > RANDOM_BYTES_MAX)
-        throw new NsmError('InvalidArgument', `expected 0..${RANDOM_BYTES_MAX} random bytes, got ${length}`)
+        throw new NsmError(
+          'InvalidArgument',
+          `expected 0..${RANDOM_BYTES_MAX} random bytes, got ${length}`,
+        )
       return collectRandom(length, async () => (await call({ kind: 'GetRandom' })).random)
     },
     close: () => {
@@ -146,9 +149,13 @@ function expectKind<Kind extends NsmRequest['kind']>(
   response: NsmResponse,
   kind: Kind,
 ): NsmResponse & { readonly kind: Kind } {
-  if (response.kind === 'Error') throw new NsmError(response.code, `the security module refused ${kind}`)
+  if (response.kind === 'Error')
+    throw new NsmError(response.code, `the security module refused ${kind}`)
   if (isKind(response, kind)) return response
-  throw new NsmError('InvalidResponse', `asked ${kind}, the security module answered ${response.kind}`)
+  throw new NsmError(
+    'InvalidResponse',
+    `asked ${kind}, the security module answered ${response.kind}`,
+  )
 }
 
 function isKind<Kind extends NsmRequest['kind']>(

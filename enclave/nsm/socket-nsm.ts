@@ -4,9 +4,10 @@ import { encodeFrame, NSM_RESPONSE_BYTES_MAX, readFrames } from '../protocol/nsm
 import { createNsmClient, type Nsm, NsmError } from './nsm.ts'
 
 /**
- * Gives the security module in software that listens on the Unix socket at `path`, for development alone: the messages are
- * those of the device. One connection is one boot of the module, so it is opened once: when it is lost, every later call
- * fails. Throws NsmError Unavailable when nobody listens.
+ * Gives the security module in software that listens on the Unix socket at `path`, for development
+ * alone: the messages are those of the device. One connection is one boot of the module, so it is
+ * opened once: when it is lost, every later call fails. Throws NsmError Unavailable when nobody
+ * listens.
  *
  * Does NOT protect anything: whoever runs that module holds its keys and decides what it measures.
  */
@@ -39,5 +40,7 @@ function createExchange(socket: Socket): (request: Uint8Array) => Promise<Uint8A
 
 function unavailable(cause: unknown): NsmError {
   const reason = cause instanceof Error ? cause.message : 'unknown'
-  return new NsmError('Unavailable', `cannot reach the software security module: ${reason}`, { cause })
+  return new NsmError('Unavailable', `cannot reach the software security module: ${reason}`, {
+    cause,
+  })
 }

@@ -1,8 +1,9 @@
 /*
- * Writer for the CBOR (RFC 8949) that a security module and its clients exchange: definite lengths, shortest
- * heads. The one exception, the indefinite map, is what AWS's documents use for their payload since 2025.
- * Every function gives the complete encoding of one item; arrays and maps take items that are encoded already. Throws
- * RangeError for a length or integer that is none from 0 to 2^53-1.
+ * Writer for the CBOR (RFC 8949) that a security module and its clients exchange: definite lengths,
+ * shortest heads. The one exception, the indefinite map, is what AWS's documents use for their
+ * payload since 2025. Every function gives the complete encoding of one item; arrays and maps take
+ * items that are encoded already. Throws RangeError for a length or integer that is none from 0 to
+ * 2^53-1.
  */
 
 /** An unsigned integer, 0 to 2^53-1. */
@@ -48,7 +49,8 @@ const INDEFINITE_MAP = Uint8Array.of(0xbf)
 const BREAK = Uint8Array.of(0xff)
 
 function encodeHead(major: number, value: number): Uint8Array {
-  if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`no CBOR length or integer: ${value}`)
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw new RangeError(`no CBOR length or integer: ${value}`)
   const initial = major << 5
   if (value < 24) return Uint8Array.of(initial | value)
   if (value <= 0xff) return Uint8Array.of(initial | 24, value)

@@ -3,13 +3,22 @@ import type { ProviderEntry } from './messages.ts'
 /**
  * Gives the first provider of the table with a pattern that matches the whole model id, or null.
  * `*` matches any run of characters, also none; everything else matches itself, case-sensitively.
- * Used by the enclave to route and by the gateway to pick the credential; the enclave's choice decides.
+ * Used by the enclave to route and by the gateway to pick the credential; the enclave's choice
+ * decides.
  */
-export function chooseProvider(table: readonly ProviderEntry[], model: string): ProviderEntry | null {
-  return table.find((entry) => entry.models.some((pattern) => matchesPattern(pattern, model))) ?? null
+export function chooseProvider(
+  table: readonly ProviderEntry[],
+  model: string,
+): ProviderEntry | null {
+  return (
+    table.find((entry) => entry.models.some((pattern) => matchesPattern(pattern, model))) ?? null
+  )
 }
 
-/** Whether a pattern matches the whole id. Linear in time: literal pieces are searched left to right, so hostile ids cannot make it backtrack. */
+/**
+ * Whether a pattern matches the whole id. Linear in time: literal pieces are searched left to
+ * right, so hostile ids cannot make it backtrack.
+ */
 export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')
   if (rest.length === 0) return model === pattern

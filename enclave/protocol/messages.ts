@@ -24,7 +24,10 @@ export const PROTOCOL_VERSIONS: readonly number[] = [1, 2]
 export const ENCLAVE_PATHS = {
   /** GET → Identity */
   identity: '/v1/identity',
-  /** POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or EnclaveFault */
+  /**
+   * POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or
+   * EnclaveFault
+   */
   completions: '/v1/completions',
   /** POST PullRequest → PullReply */
   pull: '/v1/log/pull',
@@ -47,11 +50,17 @@ export type ProviderEntry = {
   readonly origin: string
   /** Absolute path of its OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
   readonly path: string
-  /** Model patterns, `*` matching any run of characters; the first entry with a match serves the call. */
+  /**
+   * Model patterns, `*` matching any run of characters; the first entry with a match serves the
+   * call.
+   */
   readonly models: readonly string[]
 }
 
-/** What the attestation document's `user_data` is the digest of: SHA-256 of the JCS of exactly this object. */
+/**
+ * What the attestation document's `user_data` is the digest of: SHA-256 of the JCS of exactly this
+ * object.
+ */
 export type BootConfiguration = {
   readonly protocol_version: number
   readonly providers: readonly ProviderEntry[]
@@ -121,9 +130,15 @@ export type EnclaveFault = {
   readonly status: number
   readonly code: EnclaveFaultCode
   readonly message: string
-  /** For invalid_request: where in the body, as `loc` of the gateway's 422: `['body', 'messages', 0]`. */
+  /**
+   * For invalid_request: where in the body, as `loc` of the gateway's 422: `['body', 'messages',
+   * 0]`.
+   */
   readonly loc?: readonly (string | number)[]
-  /** For provider_refused: the provider's own error code (or type), when it gave one. Provider-controlled text. */
+  /**
+   * For provider_refused: the provider's own error code (or type), when it gave one.
+   * Provider-controlled text.
+   */
   readonly provider_code?: string
   /** For provider_refused: the provider's `retry-after`, when it was given in whole seconds. */
   readonly retry_after_seconds?: number
@@ -146,17 +161,24 @@ export type EnclaveFaultCode =
   | 'internal_error' //           500
 
 export type PullRequest = {
-  /** First index wanted. Everything below it is thereby acknowledged and forgotten by the enclave. */
+  /**
+   * First index wanted. Everything below it is thereby acknowledged and forgotten by the enclave.
+   */
   readonly from: number
   /** Wait at most this long for the first completion when there is none yet, milliseconds. */
   readonly wait_ms: number
-  /** At most so many completions (the reply's head covers exactly those up to the last one given). */
+  /**
+   * At most so many completions (the reply's head covers exactly those up to the last one given).
+   */
   readonly max: number
   /** Digest of a document the gateway holds already; it is left out of `documents`. */
   readonly known_document: string | null
 }
 
-/** A completion that is in the enclave's log, as handed to the gateway (again and again until acknowledged). */
+/**
+ * A completion that is in the enclave's log, as handed to the gateway (again and again until
+ * acknowledged).
+ */
 export type SealedCompletion = {
   readonly index: number
   /** Canonical JSON text of the request without unset members, as hashed. */
@@ -183,21 +205,28 @@ export type PullReply = {
 }
 
 /**
- * Asks for a document over the log as it is now. The hash is the gateway's word and passes through unread: with an old
- * block's the document shows less, with one that is no block's it shows nothing of "not before" (whoever relies on it
- * looks the hash up). What it cannot do is name a block that is not there yet, or choose anything else of the document.
+ * Asks for a document over the log as it is now. The hash is the gateway's word and passes through
+ * unread: with an old block's the document shows less, with one that is no block's it shows nothing
+ * of "not before" (whoever relies on it looks the hash up). What it cannot do is name a block that
+ * is not there yet, or choose anything else of the document.
  */
 export type HeadAttestationRequest = {
   /** Hash of a recent block, 0x and 64 hex digits in lower case. */
   readonly block_hash: string
 }
 
-/** The log's head when the call arrived, of all leaves, acknowledged or not; not signed by the account, but attested. */
+/**
+ * The log's head when the call arrived, of all leaves, acknowledged or not; not signed by the
+ * account, but attested.
+ */
 export type HeadAttestationReply = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
-  /** Attestation document, base64: over the key, the block's hash as nonce, and headAttestationUserData. */
+  /**
+   * Attestation document, base64: over the key, the block's hash as nonce, and
+   * headAttestationUserData.
+   */
   readonly document: string
 }
 

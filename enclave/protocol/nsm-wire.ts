@@ -1,6 +1,7 @@
 /*
- * What an enclave and its security module exchange: one CBOR request, one CBOR answer, one at a time. A Nitro enclave's
- * kernel carries them (/dev/nsm); in development a Unix socket does, with a length before each.
+ * What an enclave and its security module exchange: one CBOR request, one CBOR answer, one at a
+ * time. A Nitro enclave's kernel carries them (/dev/nsm); in development a Unix socket does, with a
+ * length before each.
  */
 
 /** What goes into an attestation document. Null leaves a value out. */
@@ -12,7 +13,10 @@ export type AttestationInput = {
   readonly nonce: Uint8Array | null
 }
 
-/** What the enclave asks of a module (aws-nitro-enclaves-nsm-api, Request). `kind` is the name on the wire. */
+/**
+ * What the enclave asks of a module (aws-nitro-enclaves-nsm-api, Request). `kind` is the name on
+ * the wire.
+ */
 export type NsmRequest =
   | { readonly kind: 'GetRandom' }
   | ({ readonly kind: 'Attestation' } & AttestationInput)
@@ -27,10 +31,15 @@ export type NsmResponse =
 export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 
-/** Real documents carry up to this in public_key, user_data and nonce each; AWS's texts say 512 and 1024. */
+/**
+ * Real documents carry up to this in public_key, user_data and nonce each; AWS's texts say 512 and
+ * 1024.
+ */
 export const ATTESTATION_FIELD_BYTES_MAX = 1024
 
-/** The module's own error names (aws-nitro-enclaves-nsm-api, ErrorCode), as they stand on the wire. */
+/**
+ * The module's own error names (aws-nitro-enclaves-nsm-api, ErrorCode), as they stand on the wire.
+ */
 export const NSM_WIRE_ERRORS = [
   'Success',
   'InvalidArgument',
@@ -52,7 +61,10 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
   return Buffer.concat([head, message])
 }
 
-/** Gives the messages of a socket, one after the other. Throws RangeError for one of more than `bytesMax`. */
+/**
+ * Gives the messages of a socket, one after the other. Throws RangeError for one of more than
+ * `bytesMax`.
+ */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,
@@ -62,7 +74,8 @@ export async function* readFrames(
     received = Buffer.concat([received, chunk])
     while (received.length >= FRAME_HEAD_BYTES) {
       const end = FRAME_HEAD_BYTES + received.readUInt32BE()
-      if (end > FRAME_HEAD_BYTES + bytesMax) throw new RangeError(`a message of more than ${bytesMax} bytes`)
+      if (end > FRAME_HEAD_BYTES + bytesMax)
+        throw new RangeError(`a message of more than ${bytesMax} bytes`)
       if (received.length < end) break
       yield new Uint8Array(received.subarray(FRAME_HEAD_BYTES, end))
       received = received.subarray(end)

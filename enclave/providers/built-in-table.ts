@@ -1,14 +1,16 @@
 import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
- * The providers of a production enclave: their OpenAI-compatible chat endpoints (recheck in each provider's API
- * reference, under "OpenAI compatibility"). The table is measured: it is in the code, and in the boot configuration
- * that the attestation document names. A call goes to the first entry with a matching pattern, so the order matters:
+ * The providers of a production enclave: their OpenAI-compatible chat endpoints (recheck in each
+ * provider's API reference, under "OpenAI compatibility"). The table is measured: it is in the
+ * code, and in the boot configuration that the attestation document names. A call goes to the first
+ * entry with a matching pattern, so the order matters:
  *
  * 1. Bare ids (`gpt-…`, `claude-…`) belong to who makes the model. Patterns do not overlap.
- * 2. Ids of the form `vendor/model` belong to a host. Groq's and Together's are listed by name or by their spelling
- *    (Together writes `meta-llama/Llama-…`, OpenRouter `meta-llama/llama-…`); ids that several hosts have alike
- *    (`openai/gpt-oss-120b`) go to Groq. Groq stands before Mistral because it serves a `mistral-saba-…` of its own.
+ * 2. Ids of the form `vendor/model` belong to a host. Groq's and Together's are listed by name or
+ *    by their spelling (Together writes `meta-llama/Llama-…`, OpenRouter `meta-llama/llama-…`); ids
+ *    that several hosts have alike (`openai/gpt-oss-120b`) go to Groq. Groq stands before Mistral
+ *    because it serves a `mistral-saba-…` of its own.
  * 3. OpenRouter takes the other ids of the vendors that it lists.
  */
 export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [

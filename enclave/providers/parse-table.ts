@@ -1,17 +1,26 @@
 import { FormatError } from '../../attestation/errors.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
-/** Entries of a table, patterns of an entry, and characters of a pattern, at most: many times what the built-in table has. */
+/**
+ * Entries of a table, patterns of an entry, and characters of a pattern, at most: many times what
+ * the built-in table has.
+ */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
 const PATTERN_CHARACTERS_MAX = 256
 
 /**
- * The provider table of a JSON file: an array of ProviderEntry, with exactly its members. Names are unique, origins
- * are bare (scheme, host, port) and https, or http for a loopback host. Throws FormatError `invalid_provider_table`
- * that names the first entry and member at fault, or JsonError.
+ * The provider table of a JSON file: an array of ProviderEntry, with exactly its members. Names are
+ * unique, origins are bare (scheme, host, port) and https, or http for a loopback host. Throws
+ * FormatError `invalid_provider_table` that names the first entry and member at fault, or
+ * JsonError.
  */
 export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] {
   const table = parseStrictJson(bytes)
@@ -26,14 +35,15 @@ export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] 
 }
 
 /**
- * `text` itself when it is an origin that the enclave may send to: `https://host[:port]`, or `http://` and a loopback
- * host. Throws FormatError `invalid_provider_table`.
+ * `text` itself when it is an origin that the enclave may send to: `https://host[:port]`, or
+ * `http://` and a loopback host. Throws FormatError `invalid_provider_table`.
  */
 export function parseOrigin(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : null
   if (url === null || url.origin !== text)
     throw invalid('expected an origin such as https://host or https://host:port')
-  const isAllowed = url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
+  const isAllowed =
+    url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
   if (!isAllowed) throw invalid('expected an https origin, or http on a loopback host')
   return text
 }
@@ -66,7 +76,12 @@ function parseText(entry: JsonObject, name: string, form: RegExp): string {
 function parsePatterns(value: Json | undefined): readonly string[] {
   const isPattern = (item: Json): item is string =>
     typeof item === 'string' && item.length > 0 && item.length <= PATTERN_CHARACTERS_MAX
-  if (!isJsonArray(value) || value.length === 0 || value.length > PATTERNS_MAX || !value.every(isPattern))
+  if (
+    !isJsonArray(value) ||
+    value.length === 0 ||
+    value.length > PATTERNS_MAX ||
+    !value.every(isPattern)
+  )
     throw invalid(
       `expected models to be 1 to ${PATTERNS_MAX} patterns of 1 to ${PATTERN_CHARACTERS_MAX} characters`,
     )

@@ -14,7 +14,10 @@ export const REFUSAL_BYTES_MAX = 64 * 1024
 /** What a provider says went wrong. */
 type ProviderErrorText = { readonly message: string; readonly code: string | null }
 
-/** The refusal that a provider's 4xx is. Status, headers and body are the provider's: attacker-controlled. */
+/**
+ * The refusal that a provider's 4xx is. Status, headers and body are the provider's:
+ * attacker-controlled.
+ */
 export function parseRefusal(answer: {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -31,8 +34,9 @@ export function parseRefusal(answer: {
 }
 
 /**
- * Message and code of a provider's error body, whichever form it has: `{error: {message, code | type}}` (OpenAI's),
- * `{error: text}`, `{message}`, `{detail}`, or an array of one of them (Google's). Without any, a general text.
+ * Message and code of a provider's error body, whichever form it has: `{error: {message, code |
+ * type}}` (OpenAI's), `{error: text}`, `{message}`, `{detail}`, or an array of one of them
+ * (Google's). Without any, a general text.
  */
 export function describeProviderError(body: Json): ProviderErrorText {
   const outer = isJsonArray(body) ? (body[0] ?? null) : body
@@ -45,7 +49,8 @@ export function describeProviderError(body: Json): ProviderErrorText {
     (value) => typeof value === 'string' && value !== '',
   )
   return {
-    message: typeof message === 'string' ? cut(message, PROVIDER_MESSAGE_CHARACTERS_MAX) : NO_MESSAGE,
+    message:
+      typeof message === 'string' ? cut(message, PROVIDER_MESSAGE_CHARACTERS_MAX) : NO_MESSAGE,
     code: typeof code === 'string' ? cut(code, PROVIDER_CODE_CHARACTERS_MAX) : null,
   }
 }

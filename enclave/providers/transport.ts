@@ -7,9 +7,9 @@ import { CallFault } from '../call-fault.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
- * How long an unused connection is kept, milliseconds. Servers close idle ones after 5 s and more; a call on a
- * connection that is just being closed fails, and is never sent again (a completion must not be made twice), so
- * connections are given up before their servers do.
+ * How long an unused connection is kept, milliseconds. Servers close idle ones after 5 s and more;
+ * a call on a connection that is just being closed fails, and is never sent again (a completion
+ * must not be made twice), so connections are given up before their servers do.
  */
 export const IDLE_CONNECTION_MS = 4_000
 
@@ -27,7 +27,10 @@ type ProviderCall = {
   readonly cancel: AbortController
 }
 
-/** The head of a provider's answer, and its body to be read. Everything in it is the provider's: attacker-controlled. */
+/**
+ * The head of a provider's answer, and its body to be read. Everything in it is the provider's:
+ * attacker-controlled.
+ */
 export type ProviderAnswer = {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -38,9 +41,10 @@ export type ProviderAnswer = {
 
 export type Transport = {
   /**
-   * Sends a call and gives the answer's head, whatever its status: redirects are not followed, nothing is sent twice.
-   * Throws CallFault `provider_unreachable` (DNS, connect, TLS), `provider_timeout` (no connection in time),
-   * `provider_error` (connection lost, or not HTTP), or the reason it was cancelled for.
+   * Sends a call and gives the answer's head, whatever its status: redirects are not followed,
+   * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
+   * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
+   * the reason it was cancelled for.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections; calls under way are lost. */
@@ -48,19 +52,29 @@ export type Transport = {
 }
 
 /**
- * Makes the transport: connections are kept and reused, TLS is 1.2 or newer and verified against `cas` (PEM) and the
- * origin's host name, whatever NODE_TLS_REJECT_UNAUTHORIZED or NODE_EXTRA_CA_CERTS say. TLS sessions are not
- * resumed, so the evidence of each connection is of a full handshake.
+ * Makes the transport: connections are kept and reused, TLS is 1.2 or newer and verified against
+ * `cas` (PEM) and the origin's host name, whatever NODE_TLS_REJECT_UNAUTHORIZED or
+ * NODE_EXTRA_CA_CERTS say. TLS sessions are not resumed, so the evidence of each connection is of a
+ * full handshake.
  */
 export function createTransport(options: {
   readonly cas: string
   readonly connectTimeoutMs: number
 }): Transport {
-  const pool = { keepAlive: true, timeout: IDLE_CONNECTION_MS, maxFreeSockets: IDLE_CONNECTIONS_MAX }
+  const pool = {
+    keepAlive: true,
+    timeout: IDLE_CONNECTION_MS,
+    maxFreeSockets: IDLE_CONNECTIONS_MAX,
+  }
   // Parsed once: parsing the bundle anew for each connection costs milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
-  const tlsAgent = new https.Agent({ ...pool, secureContext, rejectUnauthorized: true, maxCachedSessions: 0 })
+  const tlsAgent = new https.Agent({
+    ...pool,
+    secureContext,
+    rejectUnauthorized: true,
+    maxCachedSessions: 0,
+  })
   return {
     send: (call) => {
       const url = new URL(call.provider.origin + call.provider.path)
@@ -78,7 +92,10 @@ export function createTransport(options: {
   }
 }
 
-/** All headers that a provider ever gets, beside Host and Connection. Nothing of the caller's own is among them. */
+/**
+ * All headers that a provider ever gets, beside Host and Connection. Nothing of the caller's own is
+ * among them.
+ */
 function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
   return {
     accept: isStream ? 'text/event-stream' : 'application/json',
@@ -119,7 +136,8 @@ async function exchange(
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Both stay for the life of the request: errors after the head arrive here too, and at the body's reader.
+      // Both stay for the life of the request: errors after the head arrive here too, and at the
+      // body's reader.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()
@@ -151,19 +169,26 @@ function toFault(
   // The code alone: messages of network errors may repeat what the other side sent.
   const code = typeof error.code === 'string' ? error.code : 'unknown error'
   return call.isConnected
-    ? new CallFault('provider_error', `Provider ${call.provider.name} broke the connection off (${code}).`)
-    : new CallFault('provider_unreachable', `Provider ${call.provider.name} cannot be reached (${code}).`)
+    ? new CallFault(
+        'provider_error',
+        `Provider ${call.provider.name} broke the connection off (${code}).`,
+      )
+    : new CallFault(
+        'provider_unreachable',
+        `Provider ${call.provider.name} cannot be reached (${code}).`,
+      )
 }
 
 /** Longest distinguished name in a receipt, characters; a longer one is cut. */
 const NAME_CHARACTERS_MAX = 1024
 
 /**
- * Whose TLS key is at the other end of a connection, for the receipt: negotiated protocol, SHA-256 of the leaf
- * certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once for each connection.
+ * Whose TLS key is at the other end of a connection, for the receipt: negotiated protocol, SHA-256
+ * of the leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once for
+ * each connection.
  *
- * Only for a socket that Node.js verified (rejectUnauthorized); throws when it did not. Shows which key answered, NOT
- * what produced the answer behind it (a CDN may hold the key).
+ * Only for a socket that Node.js verified (rejectUnauthorized); throws when it did not. Shows which
+ * key answered, NOT what produced the answer behind it (a CDN may hold the key).
  */
 function tlsEvidence(socket: TLSSocket): ReceiptTls {
   const known = evidenceBySocket.get(socket)
@@ -184,7 +209,14 @@ function tlsEvidence(socket: TLSSocket): ReceiptTls {
 
 const evidenceBySocket = new WeakMap<TLSSocket, ReceiptTls>()
 
-/** Node.js writes one attribute a line, and escapes commas and line breaks within them (RFC 2253). */
+/**
+ * Node.js writes one attribute a line, and escapes commas and line breaks within them (RFC 2253).
+ */
 function toOneLine(name: string | undefined): string {
-  return (name ?? '').split('\n').join(', ').toWellFormed().slice(0, NAME_CHARACTERS_MAX).toWellFormed()
+  return (name ?? '')
+    .split('\n')
+    .join(', ')
+    .toWellFormed()
+    .slice(0, NAME_CHARACTERS_MAX)
+    .toWellFormed()
 }

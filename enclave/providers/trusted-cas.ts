@@ -2,7 +2,10 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { rootCertificates } from 'node:tls'
 import { FormatError } from '../../attestation/errors.ts'
 
-/** The certificate authorities that provider TLS is verified against. Part of the boot configuration. */
+/**
+ * The certificate authorities that provider TLS is verified against. Part of the boot
+ * configuration.
+ */
 export type TrustedCas = {
   /** PEM, certificate after certificate. */
   readonly pem: string
@@ -11,16 +14,17 @@ export type TrustedCas = {
 }
 
 /**
- * The CA set that this Node.js carries (Mozilla's, as of its release): its certificates in their order, each followed
- * by a newline, so that anyone with the same Node.js gets the same digest.
+ * The CA set that this Node.js carries (Mozilla's, as of its release): its certificates in their
+ * order, each followed by a newline, so that anyone with the same Node.js gets the same digest.
  */
 export function bundledCas(): TrustedCas {
   return digestPem(rootCertificates.map((certificate) => `${certificate}\n`).join(''))
 }
 
 /**
- * The CA set of a PEM file, byte for byte as it is. Throws FormatError `invalid_ca_file` when it holds no
- * certificate, or one that cannot be read. Does NOT check that they are CAs, or valid now: TLS does.
+ * The CA set of a PEM file, byte for byte as it is. Throws FormatError `invalid_ca_file` when it
+ * holds no certificate, or one that cannot be read. Does NOT check that they are CAs, or valid now:
+ * TLS does.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {
   const pem = Buffer.from(bytes).toString('utf8')

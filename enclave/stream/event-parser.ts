@@ -12,11 +12,13 @@ export class EventTooLargeError extends Error {
 }
 
 /**
- * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the packets are: lines end
- * with LF, CRLF or CR; text is decoded a line at a time, so no character is cut; bytes that are not UTF-8 become
- * U+FFFD. The bytes are the provider's: attacker-controlled. Comments, `id`, `retry` and unknown fields are skipped.
+ * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the
+ * packets are: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is
+ * cut; bytes that are not UTF-8 become U+FFFD. The bytes are the provider's: attacker-controlled.
+ * Comments, `id`, `retry` and unknown fields are skipped.
  *
- * Unlike the standard, `end` also gives an event that no blank line ends, because providers leave it out.
+ * Unlike the standard, `end` also gives an event that no blank line ends, because providers leave
+ * it out.
  */
 export class EventParser {
   private readonly eventBytesMax: number
@@ -101,7 +103,8 @@ export class EventParser {
   }
 
   private endEvent(events: ServerEvent[]): void {
-    if (this.dataLines.length > 0) events.push({ event: this.eventName, data: this.dataLines.join('\n') })
+    if (this.dataLines.length > 0)
+      events.push({ event: this.eventName, data: this.dataLines.join('\n') })
     this.dataLines = []
     this.dataBytes = 0
     this.eventName = ''

@@ -1,6 +1,11 @@
 import { stripProofMembers } from '../../attestation/completion-hash.ts'
 import { FormatError } from '../../attestation/errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 
 /** Choices of one stream. Providers allow 128 at most. */
 export const CHOICES_MAX = 1_024
@@ -74,7 +79,9 @@ export function normalizeChunk(
     id: before.id ?? (typeof id === 'string' && id !== '' ? id : null),
     created:
       before.created ??
-      (typeof created === 'number' && Number.isSafeInteger(created) && created > 0 ? created : null),
+      (typeof created === 'number' && Number.isSafeInteger(created) && created > 0
+        ? created
+        : null),
     model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
     usage: isJsonObject(usage) ? usage : before.usage,
   }
@@ -83,7 +90,8 @@ export function normalizeChunk(
   // never given.
   if (parsed.some(({ index }) => index >= Math.max(1, terms.choicesAsked)))
     throw invalid('expected no more choices than were asked for')
-  if (parsed.length === 0) return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
+  if (parsed.length === 0)
+    return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
   return emitChoices({ terms, state: fixIdentity(terms, state), choices: parsed, rest })
 }
 
@@ -119,7 +127,9 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
  * begun, and all that have begun have a finish_reason.
  */
 export function isFinished(terms: StreamTerms, state: ChunkState): boolean {
-  return state.begun.size >= Math.max(1, terms.choicesAsked) && state.finished.size === state.begun.size
+  return (
+    state.begun.size >= Math.max(1, terms.choicesAsked) && state.finished.size === state.begun.size
+  )
 }
 
 /**
@@ -154,7 +164,9 @@ function parseChoice(choice: Json, position: number): ParsedChoice {
   const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = read
   const index = givenIndex ?? position
   if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
-    throw invalid(`expected the index of a choice to be a whole number from 0 to ${CHOICES_MAX - 1}`)
+    throw invalid(
+      `expected the index of a choice to be a whole number from 0 to ${CHOICES_MAX - 1}`,
+    )
   const delta = givenDelta ?? {}
   if (!isJsonObject(delta)) throw invalid('expected delta to be an object')
   const finishReason = reason === undefined || reason === '' ? null : reason
@@ -210,7 +222,8 @@ function openChoice(choice: ParsedChoice): JsonObject {
 function continueChoice({ index, delta, finishReason, logprobs, rest }: ParsedChoice): JsonObject {
   const { role: _, ...unnamed } = delta
   // Providers end with an empty delta, which clients of the interface (part 6) read `content` of.
-  const given: JsonObject = finishReason === null ? unnamed : { ...unnamed, content: unnamed.content ?? '' }
+  const given: JsonObject =
+    finishReason === null ? unnamed : { ...unnamed, content: unnamed.content ?? '' }
   return { ...rest, index, delta: given, logprobs, finish_reason: finishReason }
 }
 

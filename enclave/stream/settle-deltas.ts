@@ -1,12 +1,18 @@
 import type { Assembly, ChoiceAssembly } from '../../attestation/check-chunk.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 
 /**
  * The chunk (normalizeChunk's) with what readers take in two ways put in the one way that they all
  * take alike, where that changes nothing that was said: a tool call without index gets one, an id,
  * a call type or a function's name that is empty or was given before is left out, and text after
- * content parts becomes a part. `assembly` is of the chunks before, and `aliases` of this stream. What
- * is ambiguous even so, checkChunk refuses. Gives `chunk` itself when there is nothing to settle.
+ * content parts becomes a part. `assembly` is of the chunks before, and `aliases` of this stream.
+ * What is ambiguous even so, checkChunk refuses. Gives `chunk` itself when there is nothing to
+ * settle.
  */
 export function settleDeltas(
   assembly: Assembly,
@@ -43,7 +49,9 @@ function settleChoice(assembly: Assembly, choice: Json, aliases: CallAliases): J
     ...choice.delta,
     ...(wraps ? { content: [{ type: 'text', text: content }] } : {}),
     ...(isJsonArray(calls) ? { tool_calls: settleCalls(known, calls, { aliases, placeOf }) } : {}),
-    ...(isJsonObject(call) ? { function_call: withoutKnown(call, known?.message.get('function_call')) } : {}),
+    ...(isJsonObject(call)
+      ? { function_call: withoutKnown(call, known?.message.get('function_call')) }
+      : {}),
   }
   return { ...choice, delta }
 }
@@ -55,7 +63,10 @@ function settleChoice(assembly: Assembly, choice: Json, aliases: CallAliases): J
 function settleCalls(
   known: ChoiceAssembly | undefined,
   calls: readonly Json[],
-  { aliases, placeOf }: { readonly aliases: CallAliases; readonly placeOf: (index: number) => string },
+  {
+    aliases,
+    placeOf,
+  }: { readonly aliases: CallAliases; readonly placeOf: (index: number) => string },
 ): readonly Json[] {
   let last = known?.lastToolCall ?? -1
   const inChunk = new Map<number, ReadonlyMap<string, unknown>>()
@@ -96,7 +107,13 @@ function settleCalls(
 function isAnother(call: JsonObject, known: ReadonlyMap<string, unknown> | undefined): boolean {
   const { id } = call
   const knownId = known?.get('id') ?? ''
-  if (known === undefined || typeof id !== 'string' || id === '' || knownId === '' || knownId === id)
+  if (
+    known === undefined ||
+    typeof id !== 'string' ||
+    id === '' ||
+    knownId === '' ||
+    knownId === id
+  )
     return false
   return namesFunction(call) && (nameIn(known) ?? '') !== ''
 }
@@ -105,12 +122,18 @@ function namesFunction({ function: own }: JsonObject): boolean {
   return isJsonObject(own) && typeof own.name === 'string' && own.name !== ''
 }
 
-function indexFor(call: JsonObject, last: number, known: ReadonlyMap<string, unknown> | undefined): number {
+function indexFor(
+  call: JsonObject,
+  last: number,
+  known: ReadonlyMap<string, unknown> | undefined,
+): number {
   const { id } = call
   if (last < 0) return 0
   if (typeof id === 'string' && id !== '') return id === known?.get('id') ? last : last + 1
   // Gemini gives its calls neither index nor id. Who names a function begins a call.
-  return namesFunction(call) && known !== undefined && (nameIn(known) ?? '') !== '' ? last + 1 : last
+  return namesFunction(call) && known !== undefined && (nameIn(known) ?? '') !== ''
+    ? last + 1
+    : last
 }
 
 /** The names that a call has after this chunk's part of it. */
@@ -135,10 +158,15 @@ const GIVEN_ONCE = ['id', 'type', 'name'] as const
 function withoutKnown(members: JsonObject, known: unknown): JsonObject {
   const repeated = GIVEN_ONCE.filter((name) => {
     const value = members[name]
-    return value === '' || (typeof value === 'string' && known instanceof Map && known.get(name) === value)
+    return (
+      value === '' ||
+      (typeof value === 'string' && known instanceof Map && known.get(name) === value)
+    )
   })
   if (repeated.length === 0) return members
-  return Object.fromEntries(Object.entries(members).filter(([name]) => !repeated.some((one) => one === name)))
+  return Object.fromEntries(
+    Object.entries(members).filter(([name]) => !repeated.some((one) => one === name)),
+  )
 }
 
 function hasParts(known: ChoiceAssembly | undefined): boolean {

@@ -2,21 +2,26 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
 
-/** `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding). */
+/**
+ * `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding).
+ */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
 /** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
 const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
-/** How long what the database said of a key is believed, milliseconds: a revoked key stops well within a second. */
+/**
+ * How long what the database said of a key is believed, milliseconds: a revoked key stops well
+ * within a second.
+ */
 export const KEY_AGE_MAX_MS = 500
 
 /** Keys remembered at once, so that made-up ids cannot fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
 /**
- * Keys that an account may have made through the API: those that are good, and those that ended within a day. Whoever has a key could
- * fill the database otherwise.
+ * Keys that an account may have made through the API: those that are good, and those that ended
+ * within a day. Whoever has a key could fill the database otherwise.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
@@ -25,7 +30,7 @@ const ENDED_KEPT_SECONDS = 24 * 3_600
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier'>
 
 /** Who calls, as far as a valid key tells. */
-export type KeyHolder = {
+type KeyHolder = {
   readonly accountId: string
   /** Public id of the key; fit for logs. */
   readonly keyId: string
@@ -37,7 +42,7 @@ export type KeyHolder = {
 }
 
 /** A key to be made. */
-export type KeyRequest = {
+type KeyRequest = {
   readonly name: string
   /** Default: DEFAULT_SCOPES. */
   readonly scopes?: readonly Scope[]
@@ -46,21 +51,30 @@ export type KeyRequest = {
 }
 
 /** A key that was just made. `text` is the key itself, shown this once. */
-export type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
+type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
 
-/** API keys: making, checking and revoking them. Methods throw the driver's error when the database fails. */
+/**
+ * API keys: making, checking and revoking them. Methods throw the driver's error when the database
+ * fails.
+ */
 export type ApiKeys = {
-  /** Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell why not. */
+  /**
+   * Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell
+   * why not.
+   */
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes a key for the account of this name, and the account when it is new. */
   create(key: KeyRequest & { readonly accountName: string }): Promise<NewApiKey>
-  /** Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may pass it by a few). */
+  /**
+   * Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may
+   * pass it by a few).
+   */
   createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | 'unknown_account' | 'too_many'>
   /** The keys of one account, or all (null, the default), oldest first. */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes a key of an account, or of any (null, the default), by its public id; every gateway stops taking it within
-   * KEY_AGE_MAX_MS. False when there is none.
+   * Revokes a key of an account, or of any (null, the default), by its public id; every gateway
+   * stops taking it within KEY_AGE_MAX_MS. False when there is none.
    */
   revoke(id: string, accountId?: string | null): Promise<boolean>
   /** Finds or makes the account of this name. */
@@ -106,11 +120,18 @@ export function createApiKeys(options: {
     async authenticate(text) {
       const digest = digestOf(text)
       if (fixedKey !== null && fixedDigest !== null && isSameDigest(digest, fixedDigest))
-        return { accountId: fixedKey.accountId, keyId: 'fixed', scopes: SCOPES, tier: null, expiresAt: null }
+        return {
+          accountId: fixedKey.accountId,
+          keyId: 'fixed',
+          scopes: SCOPES,
+          tier: null,
+          expiresAt: null,
+        }
       const id = API_KEY_FORM.exec(text)?.[1]
       if (id === undefined) return null
       const key = await findKey(id)
-      if (key === null || key.revokedAt !== null || !isSameDigest(digest, key.secretHash)) return null
+      if (key === null || key.revokedAt !== null || !isSameDigest(digest, key.secretHash))
+        return null
       const { accountId, scopes, tier, expiresAt } = key
       if (expiresAt !== null && now() >= expiresAt * 1000) return null
       noteUse(id)
@@ -146,15 +167,23 @@ function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
 /** RFC 4648 section 6, lower case; `bytes` are a multiple of 5, so there is no padding. */
 function encodeBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
-  return (bits.match(/.{5}/g) ?? []).map((digit) => BASE32_DIGITS.charAt(Number.parseInt(digit, 2))).join('')
+  return (bits.match(/.{5}/g) ?? [])
+    .map((digit) => BASE32_DIGITS.charAt(Number.parseInt(digit, 2)))
+    .join('')
 }
 
-/** Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody else. */
+/**
+ * Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody
+ * else.
+ */
 function rememberKeys(
   keys: Pick<KeysStore, 'findKey'>,
   monotonic: () => number,
 ): (id: string) => Promise<StoredKey | null> {
-  const known = new Map<string, { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }>()
+  const known = new Map<
+    string,
+    { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }
+  >()
 
   return (id) => {
     const atMs = monotonic()
@@ -172,7 +201,9 @@ function rememberKeys(
   }
 }
 
-/** Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait. */
+/**
+ * Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait.
+ */
 function rememberUse(
   keys: Pick<KeysStore, 'noteUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },

@@ -1,6 +1,9 @@
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
-/** Whether it is certain, after this error, that no answer was made that could still come to be known. */
+/**
+ * Whether it is certain, after this error, that no answer was made that could still come to be
+ * known.
+ */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
   return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))

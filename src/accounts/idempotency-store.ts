@@ -30,7 +30,10 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
 export type IdempotencyStore = {
   /** Claims the key for a call, for so long; or gives the call that it was claimed for before. */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
-  /** Claims the key for another try, unless somebody else was faster. The retention goes on as it was. */
+  /**
+   * Claims the key for another try, unless somebody else was faster. The retention goes on as it
+   * was.
+   */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   /** Keeps the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
@@ -45,7 +48,7 @@ export type IdempotencyStore = {
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
 /** Keys forgotten by one purge, at most: a longer delete would hold others up. */
-export const PURGE_MAX = 1_000
+const PURGE_MAX = 1_000
 
 /** Rounds of a claim whose key is claimed and forgotten by others in between. */
 const CLAIM_ROUNDS = 3
@@ -102,7 +105,9 @@ export function createIdempotencyStore(
       return numAffectedRows === 1n
     },
     async keep(call, answer) {
-      await sql`update idempotency_keys set answer = ${answer} where ${isCall(call)}`.execute(queries)
+      await sql`update idempotency_keys set answer = ${answer} where ${isCall(call)}`.execute(
+        queries,
+      )
     },
     async abandon(call) {
       await sql`

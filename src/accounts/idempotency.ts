@@ -6,7 +6,7 @@ import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempot
 import type { ProcessLease } from './process-lease.ts'
 
 /** A call that came with an Idempotency-Key. */
-export type KeyedRequest = {
+type KeyedRequest = {
   readonly accountId: string
   readonly key: string
   /** SHA-256 of what is asked. */
@@ -19,14 +19,23 @@ export type KeyedRequest = {
   readonly abort: AbortController
 }
 
-/** A call that is to be made now. End it with exactly one of its methods; after `fail` the key may be tried again. */
+/**
+ * A call that is to be made now. End it with exactly one of its methods; after `fail` the key may
+ * be tried again.
+ */
 export type Claim = {
   readonly kind: 'claimed'
   /** For the context of a verified call. */
   readonly callId: string
-  /** The enclave that has to make a verified call, by its notary: its log is looked into when the outcome is not known. */
+  /**
+   * The enclave that has to make a verified call, by its notary: its log is looked into when the
+   * outcome is not known.
+   */
   readonly notary: string | null
-  /** The call was answered: with `answer`, or for a verified one with its record (null). Never rejects. */
+  /**
+   * The call was answered: with `answer`, or for a verified one with its record (null). Never
+   * rejects.
+   */
   succeed(answer: string | null): Promise<void>
   /** It was not. Never rejects. */
   fail(error: unknown): Promise<void>
@@ -38,26 +47,31 @@ export type Claimed<Stored = unknown> =
   | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
 
-/** What is asked of a record here: only a whole completion is an answer; one that was broken off may be made anew. */
+/**
+ * What is asked of a record here: only a whole completion is an answer; one that was broken off may
+ * be made anew.
+ */
 export type WholeOrNot = { readonly outcome: string }
 
 /** How long an answer is given again, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long after it was given up a verified call may still end in a record: its enclave has seen by then that the gateway
- * closed the connection, and sealed it or let it go. Far more than that takes.
+ * How long after it was given up a verified call may still end in a record: its enclave has seen by
+ * then that the gateway closed the connection, and sealed it or let it go. Far more than that
+ * takes.
  */
 export const SETTLE_SECONDS = 3
 
 /** Pause between two purges of one process. */
-export const PURGE_INTERVAL_MS = 60_000
+const PURGE_INTERVAL_MS = 60_000
 
 /** Answers calls with the same key once. */
 export type Idempotency<Stored = unknown> = {
   /**
-   * Claims a key, or gives the answer of the call that had it before. Throws ApiError: `idempotency_key_reused` for another
-   * request, `idempotency_in_progress` while that call runs, `idempotency_outcome_unknown`, `not_ready`.
+   * Claims a key, or gives the answer of the call that had it before. Throws ApiError:
+   * `idempotency_key_reused` for another request, `idempotency_in_progress` while that call runs,
+   * `idempotency_outcome_unknown`, `not_ready`.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
@@ -70,8 +84,8 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
   /** Chooses the enclave for a call, and gives its notary. */
   readonly notary: (model: string) => Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the notary of the log that this is
-   * true of: another, or null, when no enclave has that one.
+   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the
+   * notary of the log that this is true of: another, or null, when no enclave has that one.
    */
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<string | null>
   /** Whether no enclave but those that serve now can ever commit to this database. */
@@ -82,9 +96,9 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 }
 
 /**
- * Idempotency over its store. A verified completion's answer is its record, found by the id of the call, which went through
- * the enclave with it: so it needs no second write, and survives a kill at any moment. A key is given to another try only
- * when no record can come any more.
+ * Idempotency over its store. A verified completion's answer is its record, found by the id of the
+ * call, which went through the enclave with it: so it needs no second write, and survives a kill at
+ * any moment. A key is given to another try only when no record can come any more.
  */
 export function createIdempotency<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
@@ -105,7 +119,9 @@ export function createIdempotency<Stored extends WholeOrNot>(
       notary: call.notary,
       async succeed(answer) {
         if (answer !== null)
-          await store.keep(call, answer).catch((fault) => log.warn({ err: fault }, 'answer not kept'))
+          await store
+            .keep(call, answer)
+            .catch((fault) => log.warn({ err: fault }, 'answer not kept'))
         running.delete(call.callId)
       },
       async fail(error) {
@@ -124,7 +140,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
 
   async function claim(request: KeyedRequest): Promise<Claimed<Stored>> {
     const { accountId, key, requestHash, isVerified } = request
-    if (!lease.isHeld()) throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
+    if (!lease.isHeld())
+      throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
     const notary = isVerified ? await options.notary(request.model ?? '') : null
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
@@ -153,9 +170,13 @@ export function createIdempotency<Stored extends WholeOrNot>(
         return await claim(request)
       } catch (error) {
         if (error instanceof ApiError || request.abort.signal.aborted) throw error
-        throw new ApiError('not_ready', 'Idempotency keys cannot be looked up at the moment, try again', {
-          cause: error,
-        })
+        throw new ApiError(
+          'not_ready',
+          'Idempotency keys cannot be looked up at the moment, try again',
+          {
+            cause: error,
+          },
+        )
       }
     },
   }
@@ -170,8 +191,8 @@ async function findAnswer<Stored extends WholeOrNot>(
 }
 
 /**
- * A verified call whose gateway died or gave it up: gives its record; or null when it is certain that none will come, so
- * that another call may take its place.
+ * A verified call whose gateway died or gave it up: gives its record; or null when it is certain
+ * that none will come, so that another call may take its place.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,

@@ -2,7 +2,13 @@ import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
 import { DEFAULT_SCOPES, SCOPES } from '../api/context.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { boundedInteger, boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
+import {
+  boundedInteger,
+  boundedText,
+  faultIssue,
+  patternText,
+  unixSeconds,
+} from '../api/schemas.ts'
 import type { ManagedKeys } from './managed-keys.ts'
 
 /** Calls at once that make keys, and the bytes of their bodies together. */
@@ -10,15 +16,19 @@ const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
 /** A name, some scopes and a time. */
-export const KEY_BODY_BYTES_MAX = 16 * 1024
+const KEY_BODY_BYTES_MAX = 16 * 1024
 
 /** As on the command line (control/operations.ts). */
-export const KEY_NAME_LENGTH_MAX = 100
+const KEY_NAME_LENGTH_MAX = 100
 
 /** Unix seconds; in the year 9999. */
-export const EXPIRES_AT_MAX = 253_402_300_799
+const EXPIRES_AT_MAX = 253_402_300_799
 
-const uuid = patternText(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i, 'uuid_parsing', 'a valid UUID')
+const uuid = patternText(
+  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+  'uuid_parsing',
+  'a valid UUID',
+)
 
 const scopes = z
   .array(z.enum(SCOPES))
@@ -29,7 +39,10 @@ const scopes = z
       issues.push(faultIssue([], 'value_error', 'Input should name each scope once'))
   })
 
-/** A key to be made; null is unset, unknown members pass. `account_id` unset: for the caller's own account. */
+/**
+ * A key to be made; null is unset, unknown members pass. `account_id` unset: for the caller's own
+ * account.
+ */
 export const createKey = z
   .looseObject({
     name: boundedText({ min: 1, max: KEY_NAME_LENGTH_MAX }),

@@ -6,7 +6,7 @@ import { described, faultIssue } from '../api/schemas.ts'
 import type { Claim, Claimed, Idempotency } from './idempotency.ts'
 
 /** On an answer that was made before. */
-export const REPLAYED_HEADER = 'idempotent-replayed'
+const REPLAYED_HEADER = 'idempotent-replayed'
 
 /** Longest key, characters: enough for any id, also several in one. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
@@ -36,7 +36,10 @@ export const IDEMPOTENCY_ERRORS = [
   'idempotency_outcome_unknown',
 ] as const
 
-/** Claims the key for the request that these bytes are, at this path; null without a key. Throws ApiError. */
+/**
+ * Claims the key for the request that these bytes are, at this path; null without a key. Throws
+ * ApiError.
+ */
 export async function claimKey<Stored>(
   context: RouteContext,
   idempotency: Idempotency<Stored>,
@@ -68,8 +71,8 @@ export function claimOf(claimed: Claimed | null): Claim | null {
 }
 
 /**
- * Runs a call under its claim, if it has one, and gives what `run` gives: the answer to keep; null for one that left a
- * record.
+ * Runs a call under its claim, if it has one, and gives what `run` gives: the answer to keep; null
+ * for one that left a record.
  */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,

@@ -12,7 +12,10 @@ export type Account = {
   readonly tier: string | null
 }
 
-/** An API key as it is stored: its public id, and the digest of the whole key. Times are Unix seconds. */
+/**
+ * An API key as it is stored: its public id, and the digest of the whole key. Times are Unix
+ * seconds.
+ */
 export type StoredKey = {
   readonly id: string
   readonly accountId: string
@@ -32,18 +35,23 @@ export type StoredKey = {
 }
 
 /** A key that is not stored yet. */
-export type NewKey = Omit<StoredKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier'>
+type NewKey = Omit<StoredKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier'>
 
 /** The last use of a key is known to this, seconds. */
 export const USE_INTERVAL_SECONDS = 60
 
 /** Accounts and API keys. Every method throws the driver's error when the database fails. */
 export type KeysStore = {
-  /** Finds the account of this name, or makes it with `account.id`; gives the one that is stored. */
+  /**
+   * Finds the account of this name, or makes it with `account.id`; gives the one that is stored.
+   */
   openAccount(account: Omit<Account, 'tier'>): Promise<Account>
   /** Gives all accounts, oldest first; those of one second in the order of their making. */
   listAccounts(): Promise<readonly Account[]>
-  /** Puts the account of this name into a tier, null for the default one. False when there is no such account. */
+  /**
+   * Puts the account of this name into a tier, null for the default one. False when there is no
+   * such account.
+   */
   setTier(name: string, tier: string | null): Promise<boolean>
   /** Gives the account with this id (a uuid), or null. */
   findAccount(id: string): Promise<Account | null>
@@ -51,7 +59,10 @@ export type KeysStore = {
   addKey(key: NewKey): Promise<void>
   /** Gives the key with this public id, revoked or not, or null. */
   findKey(id: string): Promise<StoredKey | null>
-  /** Counts the keys of an account but those that ended, revoked or expired, before a time (Unix seconds). */
+  /**
+   * Counts the keys of an account but those that ended, revoked or expired, before a time (Unix
+   * seconds).
+   */
   countKeys(accountId: string, endedSince: number): Promise<number>
   /**
    * Gives the keys of one account, or all (null), oldest first; those of one second in the order of
@@ -59,11 +70,14 @@ export type KeysStore = {
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key of an account, or of any (null), for good. False when there is none with this id; a key that is revoked
-   * keeps its first time.
+   * Revokes a key of an account, or of any (null), for good. False when there is none with this id;
+   * a key that is revoked keeps its first time.
    */
   revokeKey(id: string, revokedAt: number, accountId: string | null): Promise<boolean>
-  /** Notes when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last time, whichever gateway wrote it. */
+  /**
+   * Notes when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last time,
+   * whichever gateway wrote it.
+   */
   noteUse(id: string, usedAt: number): Promise<void>
 }
 
@@ -91,7 +105,11 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return toAccount(row)
     },
     async findAccount(id) {
-      const row = await queries.selectFrom('accounts').selectAll().where('id', '=', id).executeTakeFirst()
+      const row = await queries
+        .selectFrom('accounts')
+        .selectAll()
+        .where('id', '=', id)
+        .executeTakeFirst()
       return row === undefined ? null : toAccount(row)
     },
     async listAccounts() {
@@ -140,7 +158,10 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async listKeys(accountId) {
       const keys = selectKeys().orderBy('api_keys.created_at').orderBy('api_keys.position')
-      const rows = await (accountId === null ? keys : keys.where('account_id', '=', accountId)).execute()
+      const rows = await (accountId === null
+        ? keys
+        : keys.where('account_id', '=', accountId)
+      ).execute()
       return rows.map(toKey)
     },
     async revokeKey(id, revokedAt, accountId) {
@@ -157,7 +178,9 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     async noteUse(id, usedAt) {
       await sql`
         update api_keys set last_used_at = ${usedAt}
-        where id = ${id} and coalesce(last_used_at, 0) <= ${usedAt - USE_INTERVAL_SECONDS}`.execute(queries)
+        where id = ${id} and coalesce(last_used_at, 0) <= ${usedAt - USE_INTERVAL_SECONDS}`.execute(
+        queries,
+      )
     },
   }
 }

@@ -7,11 +7,12 @@ import { type Quota, quotaHeaders } from './limits/quota.ts'
 import type { CallKind } from './limits/tiers.ts'
 
 /** What a route says of a call; who calls is known from the key. */
-export type CallToLimit = Pick<LimitedCall, 'kind' | 'model' | 'estimate'>
+type CallToLimit = Pick<LimitedCall, 'kind' | 'model' | 'estimate'>
 
 /**
- * Counts the caller's call and tells what is left in the `x-ratelimit-*` headers; settle the permit in a `finally`. Throws
- * ApiError `rate_limit_exceeded`, and `not_ready` when it cannot be told. Behind `authenticate`.
+ * Counts the caller's call and tells what is left in the `x-ratelimit-*` headers; settle the permit
+ * in a `finally`. Throws ApiError `rate_limit_exceeded`, and `not_ready` when it cannot be told.
+ * Behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,

@@ -3,7 +3,7 @@ import { ApiError, ValidationError } from '../api/errors.ts'
 import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
 
 /** Who manages keys: the holder of one. */
-export type KeyManager = {
+type KeyManager = {
   readonly accountId: string
   readonly scopes: readonly Scope[]
   /** When the manager's own key ends, Unix seconds; null for never. */
@@ -11,7 +11,7 @@ export type KeyManager = {
 }
 
 /** A key as the API shows it: never the secret. Times are Unix seconds. */
-export type ManagedKey = {
+type ManagedKey = {
   readonly id: string
   readonly account_id: string
   readonly account_name: string
@@ -25,7 +25,7 @@ export type ManagedKey = {
 }
 
 /** A key to be made. */
-export type ManagedKeyRequest = {
+type ManagedKeyRequest = {
   readonly name: string
   readonly scopes: readonly Scope[]
   readonly expiresAt: number | null
@@ -34,17 +34,24 @@ export type ManagedKeyRequest = {
 }
 
 /**
- * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key without it makes no key
- * that could do more than itself, nor live longer, and ends none that can do more. Methods throw ApiError `insufficient_scope` and `not_found`.
+ * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key
+ * without it makes no key that could do more than itself, nor live longer, and ends none that can
+ * do more. Methods throw ApiError `insufficient_scope` and `not_found`.
  */
 export type ManagedKeys = {
   /** Oldest first. `accountId` null is the manager's own account; for an admin, all. */
-  list(manager: KeyManager, accountId: string | null): Promise<{ readonly keys: readonly ManagedKey[] }>
+  list(
+    manager: KeyManager,
+    accountId: string | null,
+  ): Promise<{ readonly keys: readonly ManagedKey[] }>
   /**
-   * `key` is the secret, shown this once. Throws ValidationError for an account that there is not, and for an expiry in the past, ApiError
-   * `limit_reached` when the account has too many keys.
+   * `key` is the secret, shown this once. Throws ValidationError for an account that there is not,
+   * and for an expiry in the past, ApiError `limit_reached` when the account has too many keys.
    */
-  create(manager: KeyManager, request: ManagedKeyRequest): Promise<ManagedKey & { readonly key: string }>
+  create(
+    manager: KeyManager,
+    request: ManagedKeyRequest,
+  ): Promise<ManagedKey & { readonly key: string }>
   /** Ends a key; every gateway stops taking it within a second. */
   revoke(manager: KeyManager, id: string): Promise<ManagedKey>
 }
@@ -63,12 +70,15 @@ export function createManagedKeys({
       return { keys: (await keys.list(whose)).map(describe) }
     },
     async create(manager, { accountId, ...request }) {
-      const whose = isAdmin(manager) ? (accountId ?? manager.accountId) : ownAccount(manager, accountId)
+      const whose = isAdmin(manager)
+        ? (accountId ?? manager.accountId)
+        : ownAccount(manager, accountId)
       if (!isAdmin(manager)) checkGrant(manager, request)
       if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
         throw unfit('expires_at', 'Input should be in the future')
       const made = await keys.createFor(whose, request)
-      if (made === 'unknown_account') throw unfit('account_id', 'Input should be the id of an account')
+      if (made === 'unknown_account')
+        throw unfit('account_id', 'Input should be the id of an account')
       if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
       return { ...describe(made.key), key: made.text }
     },
@@ -94,7 +104,10 @@ function ownAccount({ accountId: own }: KeyManager, asked: string | null): strin
   throw new ApiError('insufficient_scope', 'Keys of other accounts need a key with the scope admin')
 }
 
-function checkGrant(manager: KeyManager, { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>): void {
+function checkGrant(
+  manager: KeyManager,
+  { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>,
+): void {
   checkScopes(manager, scopes, 'A key cannot make one with more scopes than its own')
   if (manager.expiresAt !== null && (expiresAt === null || expiresAt > manager.expiresAt))
     throw unfit('expires_at', 'Input should not be after the expiry of the key that asks')
@@ -102,7 +115,8 @@ function checkGrant(manager: KeyManager, { scopes, expiresAt }: Omit<ManagedKeyR
 
 function checkScopes(manager: KeyManager, scopes: readonly Scope[], rule: string): void {
   const missing = scopes.filter((scope) => !manager.scopes.includes(scope))
-  if (missing.length > 0) throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
+  if (missing.length > 0)
+    throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
 function unfit(member: string, msg: string): ValidationError {

@@ -11,11 +11,11 @@ export const KEY_FILE = 'api-key'
 const DEVELOPMENT_ACCOUNT = 'development'
 
 /** The keys, and the one to show: without a data folder none is made. */
-export type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
+type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
 /**
- * Opens the keys. Where there is a data folder one is good from the first start on: `fixed`, or else the one that is kept
- * in the folder.
+ * Opens the keys. Where there is a data folder one is good from the first start on: `fixed`, or
+ * else the one that is kept in the folder.
  */
 export async function openKeys(
   store: KeysStore,
@@ -30,8 +30,9 @@ export async function openKeys(
 }
 
 /**
- * Gives the key in the data folder, or makes one that may do everything and keeps it there, readable by its user alone:
- * also when the one that is there is no longer valid, because the database is another or it was revoked.
+ * Gives the key in the data folder, or makes one that may do everything and keeps it there,
+ * readable by its user alone: also when the one that is there is no longer valid, because the
+ * database is another or it was revoked.
  */
 async function openDevelopmentKey(dataFolder: string, keys: ApiKeys): Promise<string> {
   const file = join(dataFolder, KEY_FILE)

@@ -13,14 +13,20 @@ import { createProcessLease, LEASE_SECONDS } from './process-lease.ts'
 import { createProcessesStore } from './processes-store.ts'
 import { createRateLimitsStore } from './rate-limits-store.ts'
 
-/** What bounds calls, and makes them once. `stop` when no call runs any more, and while the database is open. */
+/**
+ * What bounds calls, and makes them once. `stop` when no call runs any more, and while the database
+ * is open.
+ */
 export type CallLimits<Stored> = {
   readonly limiter: RateLimiter
   readonly idempotency: Idempotency<Stored>
   stop(): Promise<void>
 }
 
-/** Enters this process among the living, and opens what hangs on that. Rejects with the driver's error. */
+/**
+ * Enters this process among the living, and opens what hangs on that. Rejects with the driver's
+ * error.
+ */
 export async function openLimits<Stored extends WholeOrNot>({
   database,
   tiers,
@@ -37,7 +43,12 @@ export async function openLimits<Stored extends WholeOrNot>({
   // The embedded database takes one process.
   const isAlone = database.kind === 'embedded'
   const makeId = () => crypto.randomUUID()
-  const lease = createProcessLease({ processes: createProcessesStore(database), makeId, isAlone, log })
+  const lease = createProcessLease({
+    processes: createProcessesStore(database),
+    makeId,
+    isAlone,
+    log,
+  })
   await lease.start()
   const limiter = createRateLimiter({
     store: createRateLimitsStore(database),

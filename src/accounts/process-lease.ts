@@ -1,28 +1,37 @@
 import type { Logger } from '../observability/logger.ts'
 import type { ProcessesStore } from './processes-store.ts'
 
-/** Without a renewal for so long a process counts as dead: what it reserved is given back, and its calls may be made again. */
+/**
+ * Without a renewal for so long a process counts as dead: what it reserved is given back, and its
+ * calls may be made again.
+ */
 export const LEASE_SECONDS = 15
 /** Between renewals: four may fail before the lease is over. */
-export const RENEW_INTERVAL_MS = 3_000
+const RENEW_INTERVAL_MS = 3_000
 /** So much earlier than others this process takes its own lease for over. */
-export const LEASE_MARGIN_MS = 2_000
+const LEASE_MARGIN_MS = 2_000
 
 /** This process's place among the living. */
 export type ProcessLease = {
   /** Id under which this process is known to be alive; another one after the lease was lost. */
   id(): string
-  /** Whether others know it to be alive. Does NOT hold for a process that was stopped and goes on just now. */
+  /**
+   * Whether others know it to be alive. Does NOT hold for a process that was stopped and goes on
+   * just now.
+   */
   isHeld(): boolean
   /** Enters the process, and begins to renew it. Rejects with the driver's error. */
   start(): Promise<void>
-  /** Calls back when the lease is lost, before others take this process for dead, unless it was stopped meanwhile. */
+  /**
+   * Calls back when the lease is lost, before others take this process for dead, unless it was
+   * stopped meanwhile.
+   */
   onLost(listener: () => void): void
   /** Leaves in good order: whatever it still had is free at once. */
   stop(): Promise<void>
 }
 
-export type ProcessLeaseOptions = {
+type ProcessLeaseOptions = {
   readonly processes: ProcessesStore
   /** A new uuid. */
   readonly makeId: () => string
@@ -34,7 +43,10 @@ export type ProcessLeaseOptions = {
   readonly marginMs?: number
 }
 
-/** Gives a lease that is not yet entered. With each renewal it also clears up after those that are dead. */
+/**
+ * Gives a lease that is not yet entered. With each renewal it also clears up after those that are
+ * dead.
+ */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)
 }
@@ -128,7 +140,10 @@ class Lease implements ProcessLease {
   private lose(): void {
     if (!this.held) return
     this.held = false
-    this.options.log.warn({ processId: this.current }, 'this process could not say in time that it lives')
+    this.options.log.warn(
+      { processId: this.current },
+      'this process could not say in time that it lives',
+    )
     for (const listener of this.listeners) listener()
   }
 }

@@ -2,17 +2,25 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 
-/** The gateways that are alive, each under an id of its own. Every method throws the driver's error when the database fails. */
+/**
+ * The gateways that are alive, each under an id of its own. Every method throws the driver's error
+ * when the database fails.
+ */
 export type ProcessesStore = {
   /** Notes a process, alive for so long from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
-  /** Prolongs a process's life. False when it was over already: others may have taken it for dead. */
+  /**
+   * Prolongs a process's life. False when it was over already: others may have taken it for dead.
+   */
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Ends a process's life: what it reserved is given back with the next `expire`. */
   leave(id: string): Promise<void>
   /** Ends the lives of all processes: for one that knows it is alone with the database. */
   leaveAll(): Promise<void>
-  /** Forgets the processes whose lives are over, and gives back what they had reserved. Gives how many they were. */
+  /**
+   * Forgets the processes whose lives are over, and gives back what they had reserved. Gives how
+   * many they were.
+   */
   expire(): Promise<number>
 }
 

@@ -25,7 +25,10 @@ const rateLimits = z.strictObject({
   ),
 })
 
-/** `GET /v1/dashboard/rate-limits`: what the limiter has counted for the caller's account, and what it allows. */
+/**
+ * `GET /v1/dashboard/rate-limits`: what the limiter has counted for the caller's account, and what
+ * it allows.
+ */
 export function rateLimitRoutes(limiter: Pick<RateLimiter, 'report'>): readonly Route[] {
   return [
     defineRoute({

@@ -10,7 +10,10 @@ export type Limits = {
   readonly tokensPerDay: number | null
 }
 
-/** What is used of the windows now open. `minute` and `day` number the windows: Unix seconds by 60 and by 86400. */
+/**
+ * What is used of the windows now open. `minute` and `day` number the windows: Unix seconds by 60
+ * and by 86400.
+ */
 export type UsedWindows = {
   readonly minute: number
   readonly minuteRequests: number
@@ -20,7 +23,9 @@ export type UsedWindows = {
   readonly dayTokens: number
 }
 
-/** What calls that are over used in truth, of those that one process admitted in the same windows. */
+/**
+ * What calls that are over used in truth, of those that one process admitted in the same windows.
+ */
 export type Settlement = {
   readonly processId: string
   readonly minute: number
@@ -29,7 +34,10 @@ export type Settlement = {
   readonly reserved: number
   /** Tokens that they used together. */
   readonly used: number
-  /** What each used beyond its own reservation: it counts in the window now open when the calls' own is over. */
+  /**
+   * What each used beyond its own reservation: it counts in the window now open when the calls' own
+   * is over.
+   */
   readonly excess: number
 }
 
@@ -47,11 +55,13 @@ export type LimitBucket = {
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
 /** What was asked of the limiter, done at once. */
-export type LimitStep = {
+type LimitStep = {
   readonly processId: string
   /** How long a process lives that is entered by this very step. */
   readonly leaseSeconds: number
-  /** Number of the batch of settlements; of each process they only grow. Null when there are none. */
+  /**
+   * Number of the batch of settlements; of each process they only grow. Null when there are none.
+   */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
 }
@@ -59,19 +69,27 @@ export type LimitStep = {
 /** Counts of limits. Every method throws the driver's error when the database fails. */
 export type RateLimitsStore = {
   /**
-   * Settles, and admits and counts as many of the new calls as fit, in one atomic step; refused calls count nothing. Gives
-   * the outcome of every estimate, bucket by bucket, and the time (Unix seconds) that was used. When a step failed, its
-   * settlements may be sent again with the same batch number: they are counted once.
+   * Settles, and admits and counts as many of the new calls as fit, in one atomic step; refused
+   * calls count nothing. Gives the outcome of every estimate, bucket by bucket, and the time (Unix
+   * seconds) that was used. When a step failed, its settlements may be sent again with the same
+   * batch number: they are counted once.
    */
-  step(step: LimitStep): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
+  step(
+    step: LimitStep,
+  ): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
   /** What an account used, by group, in the windows that are open now. */
-  read(accountId: string): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>
+  read(
+    accountId: string,
+  ): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>
 }
 
 export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
-/** Counts on the database's shared connections. The arithmetic is in src/storage/migrations/2026-11-21e-limits.ts. */
+/**
+ * Counts on the database's shared connections. The arithmetic is in
+ * src/storage/migrations/2026-11-21e-limits.ts.
+ */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
@@ -79,11 +97,15 @@ export function createRateLimitsStore(
   return {
     async step({ processId, leaseSeconds, batch, buckets }) {
       // In this order rows are locked, by every gateway.
-      const order = [...buckets.keys()].sort((left, right) => compare(buckets[left], buckets[right]))
+      const order = [...buckets.keys()].sort((left, right) =>
+        compare(buckets[left], buckets[right]),
+      )
       const sorted = order.map((place) => describeBucket(buckets[place]))
       const { rows } = await sql<{ result: StepResult }>`
         select rate_limit_step(${processId}::uuid, ${leaseSeconds}::bigint, ${batch}::bigint,
-          ${JSON.stringify(sorted)}::text::json, ${clockArgument(clock)}) as result`.execute(queries)
+          ${JSON.stringify(sorted)}::text::json, ${clockArgument(clock)}) as result`.execute(
+        queries,
+      )
       const result = rows[0]?.result
       if (result === undefined) throw new Error('expected a result of rate_limit_step')
       const outcomes: StepOutcome[][] = buckets.map(() => [])
@@ -97,7 +119,11 @@ export function createRateLimitsStore(
     },
     async read(accountId) {
       const [found, time] = await Promise.all([
-        queries.selectFrom('rate_limit_windows').selectAll().where('account_id', '=', accountId).execute(),
+        queries
+          .selectFrom('rate_limit_windows')
+          .selectAll()
+          .where('account_id', '=', accountId)
+          .execute(),
         sql<{ at: number }>`select ${clockSeconds(clock)} as at`.execute(queries),
       ])
       const at = time.rows[0]?.at ?? 0
@@ -137,7 +163,10 @@ function describeBucket(bucket: LimitBucket | undefined) {
     day_requests: limits.requestsPerDay,
     day_tokens: limits.tokensPerDay,
     estimates,
-    settlements: settlements.map(({ processId, ...settlement }) => ({ process: processId, ...settlement })),
+    settlements: settlements.map(({ processId, ...settlement }) => ({
+      process: processId,
+      ...settlement,
+    })),
   }
 }
 

@@ -6,7 +6,12 @@ import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
-import { BENCHMARK, type BenchmarkPlan, type BenchmarkProgress, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
+import {
+  BENCHMARK,
+  type BenchmarkPlan,
+  type BenchmarkProgress,
+  TOKENS_PER_SECOND_MIN,
+} from './benchmark.ts'
 import {
   CONNECTION_TIMINGS,
   type Connection,
@@ -128,7 +133,10 @@ export function startAgent(options: AgentOptions): Agent {
       // The gateway may have refused because it no longer knows hardware or benchmark.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
-      const pauseMs = backOffMs(failures, timings.backOff, { jitter: 'full', random: options.random })
+      const pauseMs = backOffMs(failures, timings.backOff, {
+        jitter: 'full',
+        random: options.random,
+      })
       if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
       await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
     }
@@ -163,7 +171,9 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
         gateway,
         plan: options.benchmark ?? BENCHMARK,
         tokensPerSecondMin: options.tokensPerSecondMin ?? TOKENS_PER_SECOND_MIN,
-        ...(options.onBenchmarkProgress === undefined ? {} : { onProgress: options.onBenchmarkProgress }),
+        ...(options.onBenchmarkProgress === undefined
+          ? {}
+          : { onProgress: options.onBenchmarkProgress }),
       },
       signal,
     )
@@ -179,12 +189,14 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
-  if (isFinal && !hasServed) throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
+  if (isFinal && !hasServed)
+    throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
   // Registration asks the backend nothing but the agent's own questions: its words hold nobody's
   // prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
-  else if (error instanceof BackendError) log.warn({ fault: error.message }, 'the backend cannot be used')
+  else if (error instanceof BackendError)
+    log.warn({ fault: error.message }, 'the backend cannot be used')
   else log.error({ err: error }, 'not registered')
   return null
 }

@@ -28,7 +28,12 @@ type AnswerStep = {
  */
 export class AnswerParser {
   private readonly events = new EventParser()
-  private readonly answer: Answer = { usage: null, open: new Set(), hasFinished: false, isEnded: false }
+  private readonly answer: Answer = {
+    usage: null,
+    open: new Set(),
+    hasFinished: false,
+    isEnded: false,
+  }
 
   /** Whether the end mark came: what follows does not matter. */
   get isEnded(): boolean {
@@ -48,7 +53,8 @@ export class AnswerParser {
     const { chunks, fault } = this.take((events) => this.events.end(events))
     const { usage } = this.answer
     if (fault !== null) return { chunks, fault }
-    if (!isComplete(this.answer)) return { chunks, fault: new BackendError('the backend broke off') }
+    if (!isComplete(this.answer))
+      return { chunks, fault: new BackendError('the backend broke off') }
     return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
   }
 
@@ -127,7 +133,8 @@ function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
 
 function parseChunk(data: string): JsonObject {
   const chunk = parseJson(data)
-  if (!isJsonObject(chunk)) throw new BackendError('the backend sent an event that is no JSON object')
+  if (!isJsonObject(chunk))
+    throw new BackendError('the backend sent an event that is no JSON object')
   const error = memberOf(chunk, 'error')
   if (error !== undefined && error !== null) throw readBackendError(chunk, 500)
   // What llama.cpp puts into its `error` line is the error itself.

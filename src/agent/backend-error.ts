@@ -18,7 +18,9 @@ export class BackendError extends Error {
    */
   constructor(message: string, status = 500, retryAfterSeconds: number | null = null) {
     super(
-      message.length > FAULT_MESSAGE_LENGTH_MAX ? `${message.slice(0, FAULT_MESSAGE_LENGTH_MAX)}…` : message,
+      message.length > FAULT_MESSAGE_LENGTH_MAX
+        ? `${message.slice(0, FAULT_MESSAGE_LENGTH_MAX)}…`
+        : message,
     )
     this.statusCode = FAULT_STATUS_CODES.has(status) ? status : 500
     this.retryAfterSeconds = retryAfterSeconds

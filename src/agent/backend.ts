@@ -86,7 +86,11 @@ export function createBackend(options: {
   const { origin, pathname } = new URL(options.url)
   const prefix = pathname.replace(/\/+$/, '').replace(/\/v1$/, '')
   const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
-  const chatHeaders = { ...headers, 'content-type': 'application/json', accept: 'text/event-stream' }
+  const chatHeaders = {
+    ...headers,
+    'content-type': 'application/json',
+    accept: 'text/event-stream',
+  }
   const pool = new Pool(origin, {
     connections: limits.connectionsMax,
     connect: { timeout: limits.connectTimeoutMs },
@@ -96,7 +100,12 @@ export function createBackend(options: {
   })
   const ask = async (path: string) => {
     const signal = AbortSignal.timeout(limits.askTimeoutMs)
-    const { statusCode, body } = await pool.request({ method: 'GET', path: prefix + path, headers, signal })
+    const { statusCode, body } = await pool.request({
+      method: 'GET',
+      path: prefix + path,
+      headers,
+      signal,
+    })
     return { status: statusCode, text: await readText(body, limits.bodyBytesMax) }
   }
 
@@ -193,12 +202,19 @@ async function* mapFaults(
 
 function toBackendError(error: unknown): never {
   if (error instanceof BackendError) throw error
-  if (error instanceof EventTooLargeError) throw new BackendError('the backend sent too large an event')
+  if (error instanceof EventTooLargeError)
+    throw new BackendError('the backend sent too large an event')
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
   throw new BackendError(`the backend cannot be reached or broke off (${code})`)
 }
 
-function readModels({ status, text }: { readonly status: number; readonly text: string }): readonly string[] {
+function readModels({
+  status,
+  text,
+}: {
+  readonly status: number
+  readonly text: string
+}): readonly string[] {
   const body = parseJson(text)
   if (status !== 200) throw readBackendError(body, status)
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
@@ -247,7 +263,12 @@ function writeImageCall({
   const bytes = Buffer.from(image, 'base64')
   const facts = readImageFacts(bytes)
   if (facts === null) throw new BackendError('expected the image to be PNG, JPEG or WebP', 400)
-  const file = { name: 'image', filename: `image.${facts.type}`, mediaType: mediaTypeOf(facts.type), bytes }
+  const file = {
+    name: 'image',
+    filename: `image.${facts.type}`,
+    mediaType: mediaTypeOf(facts.type),
+    bytes,
+  }
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 

@@ -1,4 +1,9 @@
-import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type JsonObject,
+  memberOf,
+} from '../../attestation/json/value.ts'
 import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
@@ -107,7 +112,10 @@ function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
 }
 
-async function repeat(measure: () => Promise<Timing>, goesOn: () => boolean): Promise<readonly Timing[]> {
+async function repeat(
+  measure: () => Promise<Timing>,
+  goesOn: () => boolean,
+): Promise<readonly Timing[]> {
   const timings: Timing[] = []
   do timings.push(await measure())
   while (goesOn())
@@ -147,7 +155,9 @@ async function measureRequest(
   const { first, last, tokens } = times
   if (first === null) return { tokens: 0, ms: 0 }
   const isSpread = last > first || tokens < 2
-  return isSpread ? { tokens: Math.max(0, tokens - 1), ms: last - first } : { tokens, ms: last - sentAt }
+  return isSpread
+    ? { tokens: Math.max(0, tokens - 1), ms: last - first }
+    : { tokens, ms: last - sentAt }
 }
 
 /** Long enough an answer for any of the lengths that are asked for. */
@@ -168,7 +178,10 @@ function holdsToken(chunk: JsonObject): boolean {
     if (!isJsonObject(delta)) return false
     return Object.entries(delta).some(
       ([name, value]) =>
-        name !== 'role' && value !== null && value !== '' && !(isJsonArray(value) && value.length === 0),
+        name !== 'role' &&
+        value !== null &&
+        value !== '' &&
+        !(isJsonArray(value) && value.length === 0),
     )
   })
 }

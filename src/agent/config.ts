@@ -42,7 +42,9 @@ const schema = z.object({
   /**
    * Tokens per second below which a benchmark is measured again, and a model left out. Default 1.
    */
-  BENCHMARK_TOKENS_PER_SECOND_MIN: positiveNumber({ max: 1_000_000 }).default(TOKENS_PER_SECOND_MIN),
+  BENCHMARK_TOKENS_PER_SECOND_MIN: positiveNumber({ max: 1_000_000 }).default(
+    TOKENS_PER_SECOND_MIN,
+  ),
   /**
    * How long a stop waits for running requests, milliseconds. Default 25000: orchestrators commonly
    * kill after 30 s.
@@ -123,7 +125,11 @@ export function readGatewayAccess(
   options: Environment = {},
   environment: Environment = process.env,
 ): GatewayAccess {
-  const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true, AFFIDAVIT_PLAIN_HTTP: true })
+  const wanted = schema.pick({
+    AFFIDAVIT_URL: true,
+    AFFIDAVIT_API_KEY: true,
+    AFFIDAVIT_PLAIN_HTTP: true,
+  })
   return accessOf(readSettings(wanted, merge(environment, options), findFaults))
 }
 

@@ -6,7 +6,11 @@ import {
   type Load,
   parseGatewayControl,
 } from '../nodes/protocol/control-frames.ts'
-import { decodeGatewayFrame, encodeFailure, LARGE_FRAME_BYTES_MAX } from '../nodes/protocol/frames.ts'
+import {
+  decodeGatewayFrame,
+  encodeFailure,
+  LARGE_FRAME_BYTES_MAX,
+} from '../nodes/protocol/frames.ts'
 import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/handshake.ts'
 import type { Logger } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
@@ -121,7 +125,12 @@ export function openConnection(options: ConnectionOptions): Connection {
       liveness.stop()
       runs.abort('lost')
       const openMs = state.openedAt === null ? null : now() - state.openedAt
-      resolve({ code, reason: state.fault ?? reason.toString(), openMs, isRequested: state.isReconnecting })
+      resolve({
+        code,
+        reason: state.fault ?? reason.toString(),
+        openMs,
+        isRequested: state.isReconnecting,
+      })
     })
   })
   return {

@@ -13,7 +13,8 @@ export async function openBackend({
 }: BackendConfig): Promise<{ readonly backend: Backend; readonly name: string }> {
   if (url !== null) return { backend: createBackend({ url, apiKey }), name: url }
   const found = await findBackend({ apiKey })
-  if (found !== null) return { backend: found.backend, name: `${found.kind.name} at ${found.backend.url}` }
+  if (found !== null)
+    return { backend: found.backend, name: `${found.kind.name} at ${found.backend.url}` }
   const tried = BACKEND_KINDS.map(({ name, port }) => `${name} (${port})`).join(', ')
   throw new AgentFailure(
     `no inference server was found on this machine; tried ${tried}. Name one with BACKEND_URL or --backend`,
@@ -64,7 +65,9 @@ export async function findBackend(options: {
 
 async function tryBackend(kind: BackendKind, apiKey: string | null): Promise<FoundBackend | null> {
   const backend = createBackend({ url: `http://127.0.0.1:${kind.port}`, apiKey })
-  const models = (await backend.isHealthy(kind.healthPath)) ? await backend.listModels().catch(() => []) : []
+  const models = (await backend.isHealthy(kind.healthPath))
+    ? await backend.listModels().catch(() => [])
+    : []
   if (models.length > 0) return { kind, backend, models }
   await backend.close()
   return null

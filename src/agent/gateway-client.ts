@@ -14,7 +14,10 @@ export class GatewayError extends Error {
   /** The gateway itself refuses, in its own words: trying again changes nothing. */
   readonly isFinal: boolean
 
-  constructor(message: string, details: { readonly status?: number; readonly isFinal?: boolean } = {}) {
+  constructor(
+    message: string,
+    details: { readonly status?: number; readonly isFinal?: boolean } = {},
+  ) {
     super(message)
     this.status = details.status ?? null
     this.isFinal = details.isFinal ?? false
@@ -75,17 +78,24 @@ export function createGatewayClient(options: {
 }): GatewayClient {
   const { origin, pathname } = new URL(options.url)
   const send = createSend(origin, pathname.replace(/\/+$/, ''), options.apiKey)
-  const query = (members: Readonly<Record<string, string>>) => new URLSearchParams(members).toString()
+  const query = (members: Readonly<Record<string, string>>) =>
+    new URLSearchParams(members).toString()
   return {
     createNode: async (name) =>
       (await send('POST', '/v1/dashboard/node', createdSchema, { node_name: name })).node_id,
-    findNode: (nodeId) => orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
+    findNode: (nodeId) =>
+      orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
     // Other gateways may take a limit that is there for one, whatever it is.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
-      const body = { node_id: nodeId, ...hardware, ...(limit === null ? {} : { power_limit: limit }) }
+      const body = {
+        node_id: nodeId,
+        ...hardware,
+        ...(limit === null ? {} : { power_limit: limit }),
+      }
       await send('POST', '/v1/node/info', okSchema, body)
     },
-    fetchStats: (nodeId) => send('GET', `/v1/node/stats?${query({ node_id: nodeId })}`, statsSchema),
+    fetchStats: (nodeId) =>
+      send('GET', `/v1/node/stats?${query({ node_id: nodeId })}`, statsSchema),
     findBenchmark: async (nodeId, model) => {
       const path = `/v1/node/benchmark?${query({ node_id: nodeId, model })}`
       return (await orNull(send('GET', path, benchmarkSchema)))?.tokens_per_second ?? null
@@ -154,7 +164,10 @@ function parseReply<Schema extends z.ZodType>(
   if (refusal.success) {
     const { code, message } = refusal.data.error
     const isFinal = status >= 400 && status < 500 && status !== 408 && status !== 429
-    throw new GatewayError(`the gateway refused: ${message} (${status} ${code})`, { status, isFinal })
+    throw new GatewayError(`the gateway refused: ${message} (${status} ${code})`, {
+      status,
+      isFinal,
+    })
   }
   if (status === 422)
     throw new GatewayError(`the gateway refused what it was sent: ${text.slice(0, 500)}`, {
@@ -177,7 +190,9 @@ function refuseFault(origin: string, error: unknown): never {
   if (error instanceof GatewayError) throw error
   const isLate = error instanceof Error && error.name === 'TimeoutError'
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-  throw new GatewayError(`the gateway at ${origin} cannot be reached (${isLate ? 'it took too long' : code})`)
+  throw new GatewayError(
+    `the gateway at ${origin} cannot be reached (${isLate ? 'it took too long' : code})`,
+  )
 }
 
 async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {

@@ -46,7 +46,8 @@ export async function registerNode(
 ): Promise<readonly string[]> {
   const { gateway, nodeId, nodeType, readHardware, log } = options
   const info = await gateway.findNode(nodeId)
-  if (info === null) throw new AgentFailure(`the gateway knows no node ${nodeId} of this key's account`)
+  if (info === null)
+    throw new AgentFailure(`the gateway knows no node ${nodeId} of this key's account`)
   const models = await findModels(options)
   if (typeof info.cpu_model !== 'string') {
     await gateway.saveHardware(nodeId, await readHardware())
@@ -75,7 +76,9 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
   if (nodeType === 'LLM') return chooseModels(await backend.listModels(), options)
   const chosen = chooseModels(models ?? (await backend.listModels()), options)
   if (chosen.length > 1)
-    throw new AgentFailure('a node makes images with one model: name it with NODE_MODELS or --model')
+    throw new AgentFailure(
+      'a node makes images with one model: name it with NODE_MODELS or --model',
+    )
   return chosen
 }
 
@@ -97,7 +100,10 @@ export function chooseModels(
   const chosen = [...new Set(models ?? offered)]
   const nameable = chosen.filter((model) => MODEL_NAME.test(model)).slice(0, MODELS_MAX)
   if (nameable.length < chosen.length)
-    log.warn({ left_out: chosen.length - nameable.length, models_max: MODELS_MAX }, 'models left out')
+    log.warn(
+      { left_out: chosen.length - nameable.length, models_max: MODELS_MAX },
+      'models left out',
+    )
   if (nameable.length === 0)
     throw new AgentFailure('no model of the backend has a name that a node can be asked for')
   return nameable

@@ -32,7 +32,9 @@ export async function runAgent(
   const { backend, name } = await openBackend(config.backend)
   log.info({ backend: name, node_id: config.nodeId }, 'agent starts')
   const traces =
-    config.traces === null ? null : openTraces(config.traces, { version: VERSION, now: Date.now, log })
+    config.traces === null
+      ? null
+      : openTraces(config.traces, { version: VERSION, now: Date.now, log })
   const agent = startAgent({
     gatewayUrl: config.gatewayUrl,
     apiKey: config.apiKey,

@@ -88,7 +88,8 @@ export function createRuns({
     if (isClosed) return { statusCode: 500, message: 'the node is stopping' }
     if ((kind === 'image') !== (nodeType === 'DIFFUSION'))
       return { statusCode: 400, message: 'the node is of another type' }
-    if (!models.includes(model)) return { statusCode: 404, message: 'the node does not serve this model' }
+    if (!models.includes(model))
+      return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
     return null
@@ -98,7 +99,8 @@ export function createRuns({
     start: (frame) => {
       const { id } = frame
       if (running.has(id)) return
-      const { model = '', traceparent = null } = frame.kind === 'chat' ? frame : { model: models[0] }
+      const { model = '', traceparent = null } =
+        frame.kind === 'chat' ? frame : { model: models[0] }
       const refusal = refusalOf(frame, model)
       if (refusal !== null) {
         const isChat = frame.kind === 'chat'
@@ -194,7 +196,11 @@ async function endAborted(
  * with an error that nobody reads. Never rejects.
  */
 async function runImages(
-  { id, model, request }: { readonly id: string; readonly model: string; readonly request: ImageRequest },
+  {
+    id,
+    model,
+    request,
+  }: { readonly id: string; readonly model: string; readonly request: ImageRequest },
   {
     backend,
     signal,

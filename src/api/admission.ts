@@ -2,7 +2,10 @@ import { ApiError } from './errors.ts'
 
 /** One admitted call. Belongs to the call; release it in a `finally`. */
 export type Slot = {
-  /** Counts `bytes` more as held for this call. Throws ApiError `overloaded` when all calls together hold too much. */
+  /**
+   * Counts `bytes` more as held for this call. Throws ApiError `overloaded` when all calls together
+   * hold too much.
+   */
   reserve(bytes: number): void
   /** Gives back the call and its bytes. Only the first time counts. */
   release(): void
@@ -16,10 +19,14 @@ export type Admission = {
 }
 
 /**
- * Bounds what calls take of this process: how many run at once, and the bytes of bodies they hold together. Whoever
- * comes beyond that is refused at once with a short answer, before anything of theirs is read.
+ * Bounds what calls take of this process: how many run at once, and the bytes of bodies they hold
+ * together. Whoever comes beyond that is refused at once with a short answer, before anything of
+ * theirs is read.
  */
-export function createAdmission(limits: { readonly callsMax: number; readonly bytesMax: number }): Admission {
+export function createAdmission(limits: {
+  readonly callsMax: number
+  readonly bytesMax: number
+}): Admission {
   let calls = 0
   let bytes = 0
 

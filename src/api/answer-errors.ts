@@ -29,9 +29,13 @@ export function answerErrors(options: {
   }
 }
 
-/** A client that was to be asked for its body by `100 Continue` will not send it: the connection cannot be used again. */
+/**
+ * A client that was to be asked for its body by `100 Continue` will not send it: the connection
+ * cannot be used again.
+ */
 function passOverBody(context: ApiContext): void {
-  if (context.req.headers.expect !== undefined && !context.res.headersSent) context.set('connection', 'close')
+  if (context.req.headers.expect !== undefined && !context.res.headersSent)
+    context.set('connection', 'close')
   discardBody(context.req)
 }
 

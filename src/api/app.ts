@@ -18,7 +18,7 @@ import { createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
 /** What the app is made of. */
-export type AppParts = {
+type AppParts = {
   /** Every route but those of their documentation, which the app adds. */
   readonly routes: readonly Route[]
   readonly keys: Authenticator
@@ -34,7 +34,7 @@ export type AppParts = {
 }
 
 /** Web sockets at one path. */
-export type AppSockets = {
+type AppSockets = {
   readonly path: string
   /** Takes the socket of somebody who dials in. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
@@ -42,7 +42,7 @@ export type AppSockets = {
   stop(): Promise<void>
 }
 
-export type ApiSettings = {
+type ApiSettings = {
   /** Pause between the comments of a stream. */
   readonly keepAliveMs: number
   /** Origins whose scripts may call (cors.ts). */
@@ -58,11 +58,15 @@ export type App = {
   readonly server: Server
   /** Every route there is. */
   readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope'>[]
-  /** Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port is taken. */
+  /**
+   * Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port
+   * is taken.
+   */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
-   * Stops: takes no new calls, lets those under way finish for shutdownGraceMs, then ends them with `shutting_down`, and
-   * shortly after cuts their connections. Resolves when none is left. The committer and the enclave must be running until then.
+   * Stops: takes no new calls, lets those under way finish for shutdownGraceMs, then ends them with
+   * `shutting_down`, and shortly after cuts their connections. Resolves when none is left. The
+   * committer and the enclave must be running until then.
    */
   close(): Promise<void>
 }
@@ -78,14 +82,19 @@ export function createApp(parts: AppParts): App {
   let isClosing = false
   const serving = { signals, keepAliveMs: settings.keepAliveMs, now, log }
   const router = createRouter(routes, parts.keys, serving)
-  const koa = createKoa(parts, { router, paths: routes.map(({ path }) => path), isClosing: () => isClosing })
+  const koa = createKoa(parts, {
+    router,
+    paths: routes.map(({ path }) => path),
+    isClosing: () => isClosing,
+  })
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
   const server = createHttpServer(koa.callback(), isUpgrade)
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
   function close(): Promise<void> {
     isClosing = true
-    const farewell = () => signals.abortAll(new ApiError('shutting_down', 'This instance is shutting down'))
+    const farewell = () =>
+      signals.abortAll(new ApiError('shutting_down', 'This instance is shutting down'))
     const { shutdownGraceMs } = settings
     // Connections that fall idle after close() are closed only by asking again.
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
@@ -141,7 +150,8 @@ function createKoa(
   },
 ): Koa<RequestState> {
   const koa = new Koa<RequestState>()
-  // Everything that is thrown in a call is answered and logged by answerErrors; here come connections that broke.
+  // Everything that is thrown in a call is answered and logged by answerErrors; here come
+  // connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
   koa.use(observeCalls({ observers, now }))
@@ -154,7 +164,10 @@ function createKoa(
   return koa
 }
 
-/** Refuses calls that come over open connections while the process stops, and has those connections closed. */
+/**
+ * Refuses calls that come over open connections while the process stops, and has those connections
+ * closed.
+ */
 function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (!isClosing()) return next()

@@ -5,15 +5,19 @@ import { ApiError } from './errors.ts'
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null: whichever it has), and notes the
- * caller. Throws ApiError `authorization_missing` without the header, `invalid_credentials` for anything else than a valid
- * key, `insufficient_scope`, `not_ready` when no key can be looked up.
+ * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null:
+ * whichever it has), and notes the caller. Throws ApiError `authorization_missing` without the
+ * header, `invalid_credentials` for anything else than a valid key, `insufficient_scope`,
+ * `not_ready` when no key can be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
     const header = context.req.headers.authorization
     if (header === undefined)
-      throw new ApiError('authorization_missing', 'Expected the header Authorization: Bearer <API_KEY>')
+      throw new ApiError(
+        'authorization_missing',
+        'Expected the header Authorization: Bearer <API_KEY>',
+      )
     const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
     const caller = key === undefined ? null : await findCaller(keys, key)
     if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
@@ -24,7 +28,7 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
 }
 
 /** Throws ApiError `insufficient_scope` unless the caller's key has the scope. */
-export function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
+function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   if (scopes.includes(scope)) return
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
@@ -34,11 +38,16 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
   try {
     return await keys.authenticate(key)
   } catch (cause) {
-    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
+    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', {
+      cause,
+    })
   }
 }
 
-/** The caller, behind `authenticate`. A route that was wired without it is our fault, and answers nobody. */
+/**
+ * The caller, behind `authenticate`. A route that was wired without it is our fault, and answers
+ * nobody.
+ */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')
   return state.caller

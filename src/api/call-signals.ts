@@ -2,11 +2,14 @@ import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
 /** What ends one call early. Belongs to the call; `done` in a `finally`. */
-export type CallSignal = { readonly abort: AbortController; done(): void }
+type CallSignal = { readonly abort: AbortController; done(): void }
 
 /** The calls under way, to end each when its caller leaves, and all when the process stops. */
 export type CallSignals = {
-  /** Signal of a call: aborted with CallerLeftError when the response's connection closes before its end. */
+  /**
+   * Signal of a call: aborted with CallerLeftError when the response's connection closes before its
+   * end.
+   */
   open(response: ServerResponse): CallSignal
   /** Ends all calls under way with `reason`. */
   abortAll(reason: Error): void
@@ -15,8 +18,9 @@ export type CallSignals = {
 }
 
 /**
- * Signals of calls. The response is watched and not the request, which is over when its body was read. A caller who
- * closes only the sending side of the connection has left too: one who is gone for good looks just the same.
+ * Signals of calls. The response is watched and not the request, which is over when its body was
+ * read. A caller who closes only the sending side of the connection has left too: one who is gone
+ * for good looks just the same.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

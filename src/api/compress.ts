@@ -6,13 +6,15 @@ import type { ApiContext, ApiMiddleware } from './context.ts'
 export const COMPRESSED_BYTES_MIN = 2_048
 
 /**
- * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client says (RFC 9110, 12.5.3). `vary` is set
- * on all that might have been. Call it outside of what answers errors; the work is done off the event loop.
+ * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client says (RFC 9110,
+ * 12.5.3). `vary` is set on all that might have been. Call it outside of what answers errors; the
+ * work is done off the event loop.
  *
- * Streams are never compressed, because events would be held back. Answers to POST are not either: there words that an
- * attacker put into a prompt stand beside a customer's, and the length of both compressed together tells of them (BREACH);
- * the one such answer that is large, vectors, has a shorter form of its own (`encoding_format: base64`). New API keys are
- * among them. What is left are readings whose credential no browser sends by itself, so nobody else can have them repeated.
+ * Streams are never compressed, because events would be held back. Answers to POST are not either:
+ * there words that an attacker put into a prompt stand beside a customer's, and the length of both
+ * compressed together tells of them (BREACH); the one such answer that is large, vectors, has a
+ * shorter form of its own (`encoding_format: base64`). New API keys are among them. What is left
+ * are readings whose credential no browser sends by itself, so nobody else can have them repeated.
  */
 export function compressAnswers(): ApiMiddleware {
   return async (context, next) => {
@@ -20,7 +22,8 @@ export function compressAnswers(): ApiMiddleware {
     const text = context.body
     if (!isReading(context) || typeof text !== 'string') return
     if (!context.response.is('json', '+json', 'html', 'javascript', 'css')) return
-    if (Buffer.byteLength(text) < COMPRESSED_BYTES_MIN || context.response.get('content-encoding')) return
+    if (Buffer.byteLength(text) < COMPRESSED_BYTES_MIN || context.response.get('content-encoding'))
+      return
     context.vary('accept-encoding')
     const coding = context.acceptsEncodings('br', 'gzip', 'identity')
     if (coding !== 'br' && coding !== 'gzip') return
@@ -36,7 +39,10 @@ function isReading({ method, respond }: ApiContext): boolean {
   return respond !== false && (method === 'GET' || method === 'HEAD')
 }
 
-/** Fast settings: at these, both take about as long as writing the answer does, and save most of what can be saved. */
+/**
+ * Fast settings: at these, both take about as long as writing the answer does, and save most of
+ * what can be saved.
+ */
 const CODERS = {
   br: (bytes: Uint8Array) =>
     promisify(brotliCompress)(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } }),

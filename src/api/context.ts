@@ -2,7 +2,10 @@ import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
 import type { ErrorCode } from './errors.ts'
 
-/** What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all accounts. */
+/**
+ * What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all
+ * accounts.
+ */
 export const SCOPES = ['inference', 'nodes', 'history:all', 'admin'] as const
 
 /**
@@ -33,7 +36,10 @@ export type Caller = {
   readonly expiresAt: number | null
 }
 
-/** The error that a caller was told: its code, and its status, which a stream that has begun can only tell in its error event. */
+/**
+ * The error that a caller was told: its code, and its status, which a stream that has begun can
+ * only tell in its error event.
+ */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }
 
 /** What middleware leaves for what stands behind it. */
@@ -47,7 +53,10 @@ export type RequestState = {
   /** When the answer's head, and a stream's first event, went out; null before. */
   headAtMs: number | null
   firstEventAtMs: number | null
-  /** What the caller was told in place of an answer, or of the rest of a stream; null while there is nothing. */
+  /**
+   * What the caller was told in place of an answer, or of the rest of a stream; null while there is
+   * nothing.
+   */
   failure: CallFailure | null
   /** Asked by machines all day: logged at debug level when it went well. */
   isProbe: boolean
@@ -57,7 +66,6 @@ export type ApiContext = ParameterizedContext<RequestState, object>
 export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
 
 export type RouteContext = RouterContext<RequestState>
-export type RouteHandler = (context: RouteContext) => Promise<void>
 
 /** Answers 200 with JSON `text` as it is. */
 export function sendJson(context: ApiContext, text: string): void {

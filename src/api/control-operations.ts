@@ -4,9 +4,16 @@ import { SCOPES } from './context.ts'
 /** Longest name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100
 
-/** Whether text can name an account or a key: 1 to NAME_LENGTH_MAX characters, none of them for control. */
+/**
+ * Whether text can name an account or a key: 1 to NAME_LENGTH_MAX characters, none of them for
+ * control.
+ */
 export function isName(text: string): boolean {
-  return text.length > 0 && text.length <= NAME_LENGTH_MAX && !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)
+  return (
+    text.length > 0 &&
+    text.length <= NAME_LENGTH_MAX &&
+    !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)
+  )
 }
 
 const name = z.string().refine(isName)
@@ -49,7 +56,10 @@ const accountDescription = z.object({
 const enclaveDescription = z.object({
   /** `unix:/path`, by which it is named. */
   url: z.string(),
-  /** `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting` (src/enclaves/endpoint-state.ts). */
+  /**
+   * `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting`
+   * (src/enclaves/endpoint-state.ts).
+   */
   state: z.string(),
   /** Null before it answered. */
   notary: z.string().nullable(),
@@ -105,8 +115,9 @@ function operation<Order, Result>(
 }
 
 /**
- * All that the command line asks of a gateway, by resource: what crosses the control socket, for both ends. An operation is
- * a method at the path of its resource; order and result are JSON. Both ends are of one version.
+ * All that the command line asks of a gateway, by resource: what crosses the control socket, for
+ * both ends. An operation is a method at the path of its resource; order and result are JSON. Both
+ * ends are of one version.
  */
 export const CONTROL_OPERATIONS = {
   keys: {
@@ -117,21 +128,33 @@ export const CONTROL_OPERATIONS = {
       keyDescription.extend({ key: z.string() }),
     ),
     list: operation('GET', nothing, z.array(keyDescription).readonly()),
-    /** Ends a key within a second. `unknown` for an id that no key has; revoking twice is no fault. */
-    revoke: operation('DELETE', z.string().describe('the id of a key'), z.enum(['revoked', 'unknown'])),
+    /**
+     * Ends a key within a second. `unknown` for an id that no key has; revoking twice is no fault.
+     */
+    revoke: operation(
+      'DELETE',
+      z.string().describe('the id of a key'),
+      z.enum(['revoked', 'unknown']),
+    ),
   },
   accounts: {
     /** Makes the account, when there is none of that name; its tier is left as it is. */
     open: operation('POST', name.describe('a name'), accountDescription),
     list: operation('GET', nothing, z.array(accountDescription).readonly()),
-    /** Null is the standard tier. `unknown_tier` for one that the gateway does not have; where that is not known, any is taken. */
+    /**
+     * Null is the standard tier. `unknown_tier` for one that the gateway does not have; where that
+     * is not known, any is taken.
+     */
     setTier: operation(
       'PUT',
       z.object({ name, tier: name.nullable() }).describe('a name and a tier'),
       z.enum(['set', 'unknown_account', 'unknown_tier']),
     ),
   },
-  /** Of a running gateway. What is changed lasts until it stops: then ENCLAVE_URL says which there are. */
+  /**
+   * Of a running gateway. What is changed lasts until it stops: then ENCLAVE_URL says which there
+   * are.
+   */
   enclaves: {
     list: operation('GET', nothing, z.array(enclaveDescription).readonly()),
     /** Takes it into use once it is checked; one that was drained, again. */

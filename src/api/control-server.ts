@@ -16,8 +16,8 @@ import {
 export const CONTROL_BODY_BYTES_MAX = 4096
 
 /**
- * Opens the control socket in a private folder and says where it is in the data folder, which must be locked: what a
- * gateway before this one left there is removed. Gives how to close it.
+ * Opens the control socket in a private folder and says where it is in the data folder, which must
+ * be locked: what a gateway before this one left there is removed. Gives how to close it.
  */
 export async function openControl(
   operations: ServedOperations,
@@ -40,8 +40,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket where the operator wants it, for this user alone (mode 0600). A socket that a
- * killed gateway left there is replaced; rejects with StartFailure when somebody answers there, or it cannot be made.
+ * Opens the control socket where the operator wants it, for this user alone (mode 0600). A socket
+ * that a killed gateway left there is replaced; rejects with StartFailure when somebody answers
+ * there, or it cannot be made.
  */
 export async function openControlAt(
   operations: ServedOperations,
@@ -99,14 +100,18 @@ async function readAddress(file: string): Promise<ControlAddress | null> {
 }
 
 /**
- * Gives the server of the gateway's control socket, not yet listening. It does for the command line what only the process
- * that holds the embedded database can do: CONTROL_OPERATIONS, each a method at `/` and its resource. There is no
- * authentication: the socket's permissions decide who may connect.
+ * Gives the server of the gateway's control socket, not yet listening. It does for the command line
+ * what only the process that holds the embedded database can do: CONTROL_OPERATIONS, each a method
+ * at `/` and its resource. There is no authentication: the socket's permissions decide who may
+ * connect.
  */
-export function createControlServer(operations: ServedOperations): Server {
+function createControlServer(operations: ServedOperations): Server {
   return createServer((request, response) => {
     answer(operations, request)
-      .catch(() => ({ status: 500, body: { message: 'the gateway could not do it; its log says more' } }))
+      .catch(() => ({
+        status: 500,
+        body: { message: 'the gateway could not do it; its log says more' },
+      }))
       .then(({ status, body }) => send(response, status, body))
   })
 }
@@ -121,7 +126,8 @@ async function answer(served: ServedOperations, request: IncomingMessage): Promi
     | Readonly<Record<string, (order: unknown) => Promise<unknown>>>
     | undefined
   if (declared === undefined || operations === undefined) return refuse(404, 'unknown resource')
-  const [verb, operation] = Object.entries(declared).find(([, { method }]) => method === request.method) ?? []
+  const [verb, operation] =
+    Object.entries(declared).find(([, { method }]) => method === request.method) ?? []
   if (verb === undefined || operation === undefined) return refuse(405, 'unknown method')
   const order = operation.order.safeParse(await readOrder(request))
   if (!order.success) return refuse(400, `expected ${operation.order.description}`)
@@ -132,7 +138,10 @@ function refuse(status: number, message: string): Answer {
   return { status, body: { message } }
 }
 
-/** JSON value of the body, undefined without one; null for what is no JSON, and for what is too long. */
+/**
+ * JSON value of the body, undefined without one; null for what is no JSON, and for what is too
+ * long.
+ */
 async function readOrder(request: IncomingMessage): Promise<unknown> {
   let text = ''
   for await (const part of request.setEncoding('utf8')) {

@@ -1,10 +1,10 @@
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
 /** Stands for every origin, as in the header's own words. */
-export const ANY_ORIGIN = '*'
+const ANY_ORIGIN = '*'
 
 /** How long a browser may keep the answer to a preflight: the longest that any of them does. */
-export const PREFLIGHT_AGE_SECONDS = 7_200
+const PREFLIGHT_AGE_SECONDS = 7_200
 
 /** Longest list of header names that a preflight is answered with. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
@@ -27,10 +27,11 @@ export const EXPOSED_HEADERS: readonly string[] = [
 ]
 
 /**
- * Lets scripts of the `origins` (as browsers send them, `https://app.example`; ANY_ORIGIN for all) call the API and read
- * its answers, errors included. A preflight names the methods that its path has, from `allow`, so it must be answered by
- * what stands behind this. None is ever allowed credentials of the browser's own: keys travel in a header that a page has to
- * know, so even ANY_ORIGIN gives a page nothing that it could not get by itself.
+ * Lets scripts of the `origins` (as browsers send them, `https://app.example`; ANY_ORIGIN for all)
+ * call the API and read its answers, errors included. A preflight names the methods that its path
+ * has, from `allow`, so it must be answered by what stands behind this. None is ever allowed
+ * credentials of the browser's own: keys travel in a header that a page has to know, so even
+ * ANY_ORIGIN gives a page nothing that it could not get by itself.
  *
  * CORS protects browsers' users, not the API: it refuses no call.
  */
@@ -58,7 +59,10 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
   return isAnswered && req.headers['access-control-request-method'] !== undefined
 }
 
-/** SDKs send headers of their own, more of them each year: the names that are asked for are those that are allowed. */
+/**
+ * SDKs send headers of their own, more of them each year: the names that are asked for are those
+ * that are allowed.
+ */
 function answerPreflight(context: ApiContext): void {
   context.vary('access-control-request-headers')
   context.set('access-control-allow-methods', context.response.get('allow'))

@@ -5,13 +5,19 @@ type ErrorRule = {
   readonly status: number
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
-  /** Sent as `x-should-retry`, which the official SDKs obey: false where a retry costs money and cannot help. */
+  /**
+   * Sent as `x-should-retry`, which the official SDKs obey: false where a retry costs money and
+   * cannot help.
+   */
   readonly shouldRetry?: false
   /** Member of the request that it is about. */
   readonly param?: string
 }
 
-/** Every code that leaves the gateway in the error envelope, and its HTTP status. The only such table. */
+/**
+ * Every code that leaves the gateway in the error envelope, and its HTTP status. The only such
+ * table.
+ */
 export const ERROR_RULES = {
   malformed_request: { status: 400 },
   unsupported_request_parameter: { status: 400 },
@@ -26,10 +32,15 @@ export const ERROR_RULES = {
   method_not_allowed: { status: 405 },
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
-  /** The call that has this Idempotency-Key is under way: ApiError.retryAfterSeconds may know how long it can last. */
+  /**
+   * The call that has this Idempotency-Key is under way: ApiError.retryAfterSeconds may know how
+   * long it can last.
+   */
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
-  /** A completion may have been made that this service cannot see: another would be a second one. */
+  /**
+   * A completion may have been made that this service cannot see: another would be a second one.
+   */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
@@ -37,11 +48,17 @@ export const ERROR_RULES = {
   headers_too_large: { status: 431 },
   internal_server_error: { status: 500 },
   not_implemented: { status: 501 },
-  /** The provider's own 4xx: ApiError.status carries which one; this is what remains of an absurd one. */
+  /**
+   * The provider's own 4xx: ApiError.status carries which one; this is what remains of an absurd
+   * one.
+   */
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
-  /** A node's backend refuses the request: ApiError.status carries its 4xx; this is what remains without one. */
+  /**
+   * A node's backend refuses the request: ApiError.status carries its 4xx; this is what remains
+   * without one.
+   */
   node_refused: { status: 502 },
   node_error: { status: 502 },
   answer_too_large: { status: 502, shouldRetry: false },
@@ -55,9 +72,15 @@ export const ERROR_RULES = {
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
-  /** Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking again is right. */
+  /**
+   * Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking
+   * again is right.
+   */
   completion_lost: { status: 503 },
-  /** Sealed by the enclave, but not stored in time: it will be in the history unless the enclave ends first; a retry pays twice. */
+  /**
+   * Sealed by the enclave, but not stored in time: it will be in the history unless the enclave
+   * ends first; a retry pays twice.
+   */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
   enclave_timeout: { status: 504 },
@@ -92,7 +115,10 @@ type ErrorDetails = {
   readonly cause?: unknown
 }
 
-/** A refusal the caller is told about: `message` is shown to them, so it holds no secret and no internal. */
+/**
+ * A refusal the caller is told about: `message` is shown to them, so it holds no secret and no
+ * internal.
+ */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly code: ErrorCode
@@ -118,7 +144,9 @@ export class ApiError extends Error {
   }
 }
 
-/** One fault of a request: where (`['body', 'messages', 0, 'role']`), in words, and a stable type. */
+/**
+ * One fault of a request: where (`['body', 'messages', 0, 'role']`), in words, and a stable type.
+ */
 export type FaultDetail = {
   readonly loc: readonly (string | number)[]
   readonly msg: string
@@ -162,7 +190,7 @@ export const ERROR_TYPES = [
 type ErrorType = (typeof ERROR_TYPES)[number]
 
 /** An error as the caller sees it. */
-export type ErrorReply = {
+type ErrorReply = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   /** JSON text. */
@@ -173,12 +201,15 @@ export type ErrorReply = {
  * Longest wait that is told, seconds. OpenAI's SDKs honour less than a minute, some a minute too,
  * and take a longer wait for none: they would try again within a second.
  */
-export const RETRY_TOLD_SECONDS_MAX = 59
+const RETRY_TOLD_SECONDS_MAX = 59
 
 /** Whoever else asks for more patience than a day, a service or a node, is not believed. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs it. */
+/**
+ * Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs
+ * it.
+ */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: JSON.stringify(validationBody(error)) }
@@ -218,7 +249,10 @@ function validationBody({ detail }: ValidationError): object {
   }
 }
 
-/** The error itself when it is one a caller is told about, `not_ready` while the database is away, else a 500 that says nothing. */
+/**
+ * The error itself when it is one a caller is told about, `not_ready` while the database is away,
+ * else a 500 that says nothing.
+ */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof DatabaseAwayError)
@@ -228,7 +262,10 @@ export function asApiError(error: unknown): ApiError {
   return new ApiError('internal_server_error', 'Internal server error')
 }
 
-/** What was thrown, as an error. What is none, as code of others may throw, is not told: it could be anything. */
+/**
+ * What was thrown, as an error. What is none, as code of others may throw, is not told: it could be
+ * anything.
+ */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
 }

@@ -12,9 +12,10 @@ export type EventStreamOptions = {
 }
 
 /**
- * Answers with a stream of events that `write` writes. What it throws is thrown on while nothing was sent, so that it is
- * answered like any other fault, unless `isEvent` says that it is told as an error event even so; once the stream has begun, also by its first
- * keep-alive comment, every fault is one.
+ * Answers with a stream of events that `write` writes. What it throws is thrown on while nothing
+ * was sent, so that it is answered like any other fault, unless `isEvent` says that it is told as
+ * an error event even so; once the stream has begun, also by its first keep-alive comment, every
+ * fault is one.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -50,16 +51,23 @@ export async function streamEvents(
 }
 
 /**
- * How long a reader may leave the send buffer full before the connection is cut. What it can hold meanwhile is that
- * buffer and one write, because nothing more is read from the enclave until it drained.
+ * How long a reader may leave the send buffer full before the connection is cut. What it can hold
+ * meanwhile is that buffer and one write, because nothing more is read from the enclave until it
+ * drained.
  */
-export const DRAIN_TIMEOUT_MS = 30_000
+const DRAIN_TIMEOUT_MS = 30_000
 
-/** Server-sent events to one caller. Belongs to one response. Methods throw CallerLeftError once the caller is gone. */
+/**
+ * Server-sent events to one caller. Belongs to one response. Methods throw CallerLeftError once the
+ * caller is gone.
+ */
 export type EventWriter = {
   /** Whether the head was sent. */
   isOpen(): boolean
-  /** Sends the head, 200 and event-stream; from then on faults can only be events. Only the first call counts. */
+  /**
+   * Sends the head, 200 and event-stream; from then on faults can only be events. Only the first
+   * call counts.
+   */
   open(): void
   /** Sends whole events. Resolves when the caller's side has room for more. */
   write(events: Uint8Array | string): Promise<void>
@@ -72,9 +80,10 @@ export type EventWriter = {
 }
 
 /**
- * Writer of events to `response`. Every `keepAliveMs`, whatever else is written, a comment goes out, so that no proxy takes
- * the stream for dead; one that is not open by then opens itself, so that its caller hears something, however long the model
- * thinks. `onOpen` is called before the head goes out.
+ * Writer of events to `response`. Every `keepAliveMs`, whatever else is written, a comment goes
+ * out, so that no proxy takes the stream for dead; one that is not open by then opens itself, so
+ * that its caller hears something, however long the model thinks. `onOpen` is called before the
+ * head goes out.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse
@@ -84,7 +93,8 @@ export function createEventWriter(options: {
 }): EventWriter {
   const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
   const timer = setInterval(keepAlive, keepAliveMs)
-  // A write that meets a closed connection reports it here too; that the caller left is told by `close`.
+  // A write that meets a closed connection reports it here too; that the caller left is told by
+  // `close`.
   response.on('error', () => {})
 
   function open(): void {
@@ -131,7 +141,10 @@ const STREAM_HEADERS = {
   'x-accel-buffering': 'no',
 } as const
 
-/** Waits until what was written has left this process. A reader that is too slow is cut off, and so has left. */
+/**
+ * Waits until what was written has left this process. A reader that is too slow is cut off, and so
+ * has left.
+ */
 function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => response.destroy(), timeoutMs)

@@ -12,10 +12,11 @@ export const PARTS_MAX = 32
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
- * Least distance of carriage returns, bytes, on average. The parser makes two chunks at each, and 25 MiB of nothing else
- * would keep it busy for ten seconds; in an image they stand 256 bytes apart. So many may be as close as they like.
+ * Least distance of carriage returns, bytes, on average. The parser makes two chunks at each, and
+ * 25 MiB of nothing else would keep it busy for ten seconds; in an image they stand 256 bytes
+ * apart. So many may be as close as they like.
  */
-export const RETURN_DISTANCE_MIN = 64
+const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
 
 /** One part of a form. Everything in it was written by the caller. */
@@ -27,10 +28,13 @@ export type FormPart = {
 }
 
 /**
- * Parts of the form that a request carries, in their order. Throws ApiError as readBody, and `unsupported_media_type` for
- * what is not named a form; ValidationError for what is none.
+ * Parts of the form that a request carries, in their order. Throws ApiError as readBody, and
+ * `unsupported_media_type` for what is not named a form; ValidationError for what is none.
  */
-export async function readForm({ req, res }: RouteContext, limits: BodyLimits): Promise<readonly FormPart[]> {
+export async function readForm(
+  { req, res }: RouteContext,
+  limits: BodyLimits,
+): Promise<readonly FormPart[]> {
   const boundary = boundaryOf(req.headers['content-type'])
   const isPlain = (req.headers['content-encoding'] ?? 'identity').toLowerCase() === 'identity'
   if (boundary === null || !isPlain)
@@ -41,7 +45,10 @@ export async function readForm({ req, res }: RouteContext, limits: BodyLimits): 
   return parseForm(await readBody(req, res, limits), boundary)
 }
 
-/** Boundary in a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null when it is none. */
+/**
+ * Boundary in a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null when it is
+ * none.
+ */
 export function boundaryOf(contentType: string | undefined): string | null {
   const [, quoted, token] = CONTENT_TYPE.exec(contentType ?? '') ?? []
   return quoted ?? token ?? null
@@ -51,12 +58,14 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Parts of a form (RFC 7578). Its frame is checked first, since the parser bounds neither the headers of a part nor what they
- * cost it; then koa-body splits it, into memory of the form's size. Throws ValidationError for what is no form.
+ * Parts of a form (RFC 7578). Its frame is checked first, since the parser bounds neither the
+ * headers of a part nor what they cost it; then koa-body splits it, into memory of the form's size.
+ * Throws ValidationError for what is no form.
  */
 export async function parseForm(body: Buffer, boundary: string): Promise<readonly FormPart[]> {
   const form = frameOf(body, boundary)
-  if (isChopped(form)) throw fault(`at most one carriage return in ${RETURN_DISTANCE_MIN} bytes, on average`)
+  if (isChopped(form))
+    throw fault(`at most one carriage return in ${RETURN_DISTANCE_MIN} bytes, on average`)
   const source = Object.assign(Readable.from(slicesOf(form)), {
     headers: {
       'content-type': `multipart/form-data; boundary="${boundary}"`,
@@ -66,14 +75,19 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
   const sink = createSink(form.length)
   const parser = koaBody({
     ...{ multipart: true, json: false, urlencoded: false, text: false, patchKoa: false },
-    // The other parsers take a boundary with their name in it for their type; binary texts are the bytes.
+    // The other parsers take a boundary with their name in it for their type; binary texts are the
+    // bytes.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart: sink.take },
   })
   try {
     // The parser asks nothing else of a context.
-    await parser({ method: 'POST', is: () => 'multipart', req: source } as unknown as Context, async () => {})
+    await parser(
+      { method: 'POST', is: () => 'multipart', req: source } as unknown as Context,
+      async () => {},
+    )
   } catch (error) {
-    if (error instanceof Error && 'httpCode' in error) throw fault('headers of letters, hyphens and values')
+    if (error instanceof Error && 'httpCode' in error)
+      throw fault('headers of letters, hyphens and values')
     throw error
   } finally {
     source.destroy()
@@ -82,8 +96,9 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
 }
 
 /**
- * The form from its first boundary to its last, as it is given to the parser, which knows no blanks after a boundary. Throws
- * ValidationError for a form that does not begin and end with its boundary, and for too many parts or headers.
+ * The form from its first boundary to its last, as it is given to the parser, which knows no blanks
+ * after a boundary. Throws ValidationError for a form that does not begin and end with its
+ * boundary, and for too many parts or headers.
  */
 function frameOf(body: Buffer, boundary: string): Buffer {
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
@@ -97,10 +112,14 @@ function frameOf(body: Buffer, boundary: string): Buffer {
     pieces.push(body.subarray(from, at))
     from = skipBlanks(body, at)
     const start = from + LINE_BREAK.length
-    if (!body.subarray(from, start).equals(LINE_BREAK)) throw fault('a line break after each boundary')
+    if (!body.subarray(from, start).equals(LINE_BREAK))
+      throw fault('a line break after each boundary')
     const end = body.indexOf(delimiter, from)
     if (end < 0) throw fault('a form that ends with its boundary')
-    const headers = body.subarray(start, Math.min(start + PART_HEADERS_BYTES_MAX, Math.max(start, end)))
+    const headers = body.subarray(
+      start,
+      Math.min(start + PART_HEADERS_BYTES_MAX, Math.max(start, end)),
+    )
     if (headers.indexOf(HEADERS_END) < 0)
       throw fault(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
     at = end + delimiter.length
@@ -168,9 +187,13 @@ function describePart(headers: RawPart['headers']): Pick<FormPart, 'name' | 'fil
 
 const PLAIN_ENCODINGS = /^(|binary|7bit|8bit)$/i
 
-/** A quoted parameter; browsers write the quote, and line breaks, in percents (HTML, multipart/form-data encoding algorithm). */
+/**
+ * A quoted parameter; browsers write the quote, and line breaks, in percents (HTML,
+ * multipart/form-data encoding algorithm).
+ */
 function parameterOf(header: string, name: string): string | null {
-  const [, quoted, token] = new RegExp(`;\\s*${name}=(?:"([^"]*)"|([^\\s";]+))`, 'i').exec(header) ?? []
+  const [, quoted, token] =
+    new RegExp(`;\\s*${name}=(?:"([^"]*)"|([^\\s";]+))`, 'i').exec(header) ?? []
   const value = quoted ?? token
   return value === undefined
     ? null
@@ -187,5 +210,7 @@ function decode(header: string): string {
 }
 
 function fault(expected: string): ValidationError {
-  return new ValidationError([{ loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' }])
+  return new ValidationError([
+    { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },
+  ])
 }

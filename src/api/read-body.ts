@@ -3,16 +3,16 @@ import type { Slot } from './admission.ts'
 import { ApiError, CallerLeftError } from './errors.ts'
 
 /**
- * What is read and thrown away of a refused upload, so that its sender comes to read the answer instead of failing
- * on a closed connection; then the connection is cut.
+ * What is read and thrown away of a refused upload, so that its sender comes to read the answer
+ * instead of failing on a closed connection; then the connection is cut.
  */
-export const DISCARD_BYTES_MAX = 64 * 1024 * 1024
+const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Exact bytes of a JSON request's body, at most `bytesMax`, counted to `slot`. A client that waits for
- * `100 Continue` is asked for the body only here. Throws ApiError `unsupported_media_type` (another content type,
- * another charset than UTF-8, any content coding), `payload_too_large`, `overloaded`; CallerLeftError for an upload
- * that was broken off.
+ * Exact bytes of a JSON request's body, at most `bytesMax`, counted to `slot`. A client that waits
+ * for `100 Continue` is asked for the body only here. Throws ApiError `unsupported_media_type`
+ * (another content type, another charset than UTF-8, any content coding), `payload_too_large`,
+ * `overloaded`; CallerLeftError for an upload that was broken off.
  */
 export async function readJsonBody(
   request: IncomingMessage,
@@ -39,7 +39,10 @@ export async function readBody(
   return collect(request, { slot, bytesMax, reservedBytes: declaredBytes })
 }
 
-/** Lets the rest of a request go by, so that its connection can be used again; cuts it when that takes too much. */
+/**
+ * Lets the rest of a request go by, so that its connection can be used again; cuts it when that
+ * takes too much.
+ */
 export function discardBody(request: IncomingMessage): void {
   if (request.readableEnded || request.destroyed) return
   let bytes = 0

@@ -11,7 +11,10 @@ import { readJsonBody } from './read-body.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
 /** A schema that has a name of its own in the OpenAPI document. */
-export type NamedSchema<Output = unknown> = { readonly name: string; readonly schema: z.ZodType<Output> }
+export type NamedSchema<Output = unknown> = {
+  readonly name: string
+  readonly schema: z.ZodType<Output>
+}
 
 /** What a route is, as the router and the OpenAPI document have it. */
 type Declaration<Params, Query, Headers, Body> = {
@@ -21,7 +24,9 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly tag: string
   readonly summary: string
   readonly description?: string
-  /** What the caller's key has to be for; `any`: whatever it is for; `public`: no key is asked for. */
+  /**
+   * What the caller's key has to be for; `any`: whatever it is for; `public`: no key is asked for.
+   */
   readonly scope: Scope | 'any' | 'public'
   /** Schemas of objects whose members are the parameters; names of headers in lower case. */
   readonly params?: z.ZodType<Params>
@@ -38,27 +43,40 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that it answers with when `stream` is true. */
   readonly events?: NamedSchema
-  /** Codes of errors that are this route's own, beside those that any has with such a key and body. */
+  /**
+   * Codes of errors that are this route's own, beside those that any has with such a key and body.
+   */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
   /** Bounds the calls of all routes that it is given to. A route with a body has one. */
   readonly admission?: Admission
-  /** Whether its calls end when their callers leave or the process stops, which waits for them until then. */
+  /**
+   * Whether its calls end when their callers leave or the process stops, which waits for them until
+   * then.
+   */
   readonly isAbortable?: boolean
-  /** Gives JSON: a value, or its text as it is to be sent; undefined when it has answered itself. */
-  readonly handler: (call: RouteCall<Params, Query, Headers, Body>) => Promise<object | string | undefined>
+  /**
+   * Gives JSON: a value, or its text as it is to be sent; undefined when it has answered itself.
+   */
+  readonly handler: (
+    call: RouteCall<Params, Query, Headers, Body>,
+  ) => Promise<object | string | undefined>
 }
 
-/** One call of a route. What its schemas describe was checked by them, and is what they made of it. */
+/**
+ * One call of a route. What its schemas describe was checked by them, and is what they made of it.
+ */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
   readonly params: Params
   readonly query: Query
   readonly headers: Headers
   readonly body: Body
-  /** The JSON value that the body was made of: with every member, in its place; null without one. */
+  /**
+   * The JSON value that the body was made of: with every member, in its place; null without one.
+   */
   readonly json: Json
   /** Exact bytes of a body of JSON. */
   readonly bytes: Buffer
@@ -84,8 +102,9 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 }
 
 /**
- * A route of a capability. It is declared here once: the router serves it, and the OpenAPI document describes it, by the
- * same schemas. A call is admitted, its parameters are checked, its body is read and checked, then its headers are.
+ * A route of a capability. It is declared here once: the router serves it, and the OpenAPI document
+ * describes it, by the same schemas. A call is admitted, its parameters are checked, its body is
+ * read and checked, then its headers are.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
@@ -112,7 +131,8 @@ export function defineRoute<Params, Query, Headers, Body>(
         return undefined
       },
     })
-    if (given !== undefined) sendJson(context, typeof given === 'string' ? given : JSON.stringify(given))
+    if (given !== undefined)
+      sendJson(context, typeof given === 'string' ? given : JSON.stringify(given))
   }
 
   async function readContent(

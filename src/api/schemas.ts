@@ -10,10 +10,14 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * `schema`, of which `shape` says as JSON Schema what its checks say in code, where zod cannot know it. To be written next to the
- * check, from the same values. What is made of the schema later (`.nullish()`) keeps it; a further `.check()` does not.
+ * `schema`, of which `shape` says as JSON Schema what its checks say in code, where zod cannot know
+ * it. To be written next to the check, from the same values. What is made of the schema later
+ * (`.nullish()`) keeps it; a further `.check()` does not.
  */
-export function described<Schema extends z.ZodType>(schema: Schema, shape: () => JsonSchema): Schema {
+export function described<Schema extends z.ZodType>(
+  schema: Schema,
+  shape: () => JsonSchema,
+): Schema {
   shapes.set(schema, shape)
   return schema
 }
@@ -29,7 +33,8 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
       if (shape === undefined) return
-      for (const keyword of Object.keys(jsonSchema)) if (keyword !== 'default') delete jsonSchema[keyword]
+      for (const keyword of Object.keys(jsonSchema))
+        if (keyword !== 'default') delete jsonSchema[keyword]
       Object.assign(jsonSchema, shape())
     },
   })
@@ -38,7 +43,10 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** Adds to `issues` what `schema` has against `value`, which stands at `path` below the value being checked. */
+/**
+ * Adds to `issues` what `schema` has against `value`, which stands at `path` below the value being
+ * checked.
+ */
 export function addIssuesOf(
   issues: Issues,
   schema: z.ZodType,
@@ -61,11 +69,15 @@ export function isUnset(value: unknown): value is null | undefined {
   return value === undefined || value === null
 }
 
-/** Schema of an integer from `min` to `max`, both allowed. 1.0 is one. Tells a text and a fraction apart. */
+/**
+ * Schema of an integer from `min` to `max`, both allowed. 1.0 is one. Tells a text and a fraction
+ * apart.
+ */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
   const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = bounds
   const schema = z.unknown().check(({ value, issues }) => {
-    if (typeof value !== 'number') issues.push(faultIssue([], 'int_type', 'Input should be a valid integer'))
+    if (typeof value !== 'number')
+      issues.push(faultIssue([], 'int_type', 'Input should be a valid integer'))
     else if (!Number.isSafeInteger(value))
       issues.push(
         faultIssue(
@@ -75,14 +87,19 @@ export function boundedInteger(bounds: { readonly min?: number; readonly max?: n
         ),
       )
     else if (value < min)
-      issues.push(faultIssue([], 'greater_than_equal', `Input should be greater than or equal to ${min}`))
+      issues.push(
+        faultIssue([], 'greater_than_equal', `Input should be greater than or equal to ${min}`),
+      )
     else if (value > max)
       issues.push(faultIssue([], 'less_than_equal', `Input should be less than or equal to ${max}`))
   })
   return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
 }
 
-/** As boundedInteger, but gives a number, and tells a member that is left out from one of another type. */
+/**
+ * As boundedInteger, but gives a number, and tells a member that is left out from one of another
+ * type.
+ */
 export function requiredInteger(bounds: { readonly min?: number; readonly max?: number }) {
   const integer = boundedInteger(bounds)
   const schema = z
@@ -96,10 +113,13 @@ export function requiredInteger(bounds: { readonly min?: number; readonly max?: 
 }
 
 /**
- * Schema of an array whose items satisfy `item`. Unlike z.array it stops after FAULTS_MAX faults: 10 MiB of `1,1,1,…`
- * would otherwise become millions of issues.
+ * Schema of an array whose items satisfy `item`. Unlike z.array it stops after FAULTS_MAX faults:
+ * 10 MiB of `1,1,1,…` would otherwise become millions of issues.
  */
-export function boundedList(item: z.ZodType, bounds: { readonly min?: number; readonly max?: number } = {}) {
+export function boundedList(
+  item: z.ZodType,
+  bounds: { readonly min?: number; readonly max?: number } = {},
+) {
   const { min = 0, max = Number.MAX_SAFE_INTEGER } = bounds
   const schema = z
     .array(z.unknown())
@@ -125,25 +145,34 @@ export function addItemIssues(
 }
 
 /**
- * Schema of a text of `min` to `max` characters (code points), without control characters: a name that is shown on
- * terminals, and that a database can store. One that has characters must have one that is no white space.
+ * Schema of a text of `min` to `max` characters (code points), without control characters: a name
+ * that is shown on terminals, and that a database can store. One that has characters must have one
+ * that is no white space.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {
     const length = lengthUpTo(value, max)
     if (length < min)
-      issues.push(faultIssue([], 'string_too_short', `String should have at least ${min} characters`))
+      issues.push(
+        faultIssue([], 'string_too_short', `String should have at least ${min} characters`),
+      )
     else if (length > max)
       issues.push(faultIssue([], 'string_too_long', `String should have at most ${max} characters`))
     else if (/\p{Cc}|\p{Cs}/u.test(value))
-      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should have no control characters'))
+      issues.push(
+        faultIssue([], 'string_pattern_mismatch', 'String should have no control characters'),
+      )
     else if (value !== '' && value.trim() === '')
-      issues.push(faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'))
+      issues.push(
+        faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'),
+      )
   })
   return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
-/** Code points of a text, or more than `max` when there are more: counted no further than need be. */
+/**
+ * Code points of a text, or more than `max` when there are more: counted no further than need be.
+ */
 function lengthUpTo(text: string, max: number): number {
   return text.length > 2 * max ? max + 1 : [...text].length
 }
@@ -168,7 +197,10 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
   return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
 }
 
-/** Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says so in words. */
+/**
+ * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says
+ * so in words.
+ */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')
   return patternText(pattern, 'string_pattern_mismatch', expected).transform((text) =>

@@ -13,13 +13,16 @@ import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode, errorEnvelope } from './errors.ts'
 
 /** A client has this long to send a request's head. Slow heads are the cheapest attack there is. */
-export const HEADERS_TIMEOUT_MS = 15_000
+const HEADERS_TIMEOUT_MS = 15_000
 
 /** And this long for the whole request: 10 MiB in it is 0.7 Mbit/s. */
-export const REQUEST_TIMEOUT_MS = 120_000
+const REQUEST_TIMEOUT_MS = 120_000
 
-/** Unused connections are kept this long: more than the 60 s of usual load balancers, or they would meet closed ones. */
-export const KEEP_ALIVE_TIMEOUT_MS = 65_000
+/**
+ * Unused connections are kept this long: more than the 60 s of usual load balancers, or they would
+ * meet closed ones.
+ */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
 /** How often the two timeouts above are enforced. */
 const CHECK_INTERVAL_MS = 5_000
@@ -28,13 +31,14 @@ const CHECK_INTERVAL_MS = 5_000
 export const HEADER_BYTES_MAX = 16 * 1024
 
 /** Open connections, those of nodes included; beyond it new ones are closed at once. */
-export const CONNECTIONS_MAX = 30_000
+const CONNECTIONS_MAX = 30_000
 
 /**
- * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error envelope like all
- * others. A request that waits for `100 Continue` goes to `listener` like any: whoever reads its body sends the 100.
- * A request to change the protocol is an `upgrade` event of the server when `isUpgrade` takes it; else it too goes to `listener`,
- * because clients offer protocols (`h2c`) that they can do without.
+ * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error
+ * envelope like all others. A request that waits for `100 Continue` goes to `listener` like any:
+ * whoever reads its body sends the 100. A request to change the protocol is an `upgrade` event of
+ * the server when `isUpgrade` takes it; else it too goes to `listener`, because clients offer
+ * protocols (`h2c`) that they can do without.
  */
 export function createHttpServer(
   listener: RequestListener,
@@ -71,7 +75,10 @@ export function createHttpServer(
   return server
 }
 
-/** RFC 9112 section 3.2: refused, because what stands before this server may have understood another one. */
+/**
+ * RFC 9112 section 3.2: refused, because what stands before this server may have understood another
+ * one.
+ */
 function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
   return httpVersion === '1.1' && headers.host === undefined
 }
@@ -88,16 +95,24 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * The parser gives only a socket. An answer fits there when no other is due: to what came before the malformed bytes, if
- * it came whole, the answer is still to be written or on its way, and this one would be taken for it.
+ * The parser gives only a socket. An answer fits there when no other is due: to what came before
+ * the malformed bytes, if it came whole, the answer is still to be written or on its way, and this
+ * one would be taken for it.
  */
-function refuseMalformed(error: NodeJS.ErrnoException, socket: Socket, due: readonly ServerResponse[]): void {
+function refuseMalformed(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  due: readonly ServerResponse[],
+): void {
   const isOthers = due.length > 1 || due.some(({ headersSent, req }) => headersSent || req.complete)
   if (isOthers || !socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
   }
-  const [code, message] = MALFORMED[error.code ?? ''] ?? ['malformed_request', 'Expected an HTTP/1.1 request']
+  const [code, message] = MALFORMED[error.code ?? ''] ?? [
+    'malformed_request',
+    'Expected an HTTP/1.1 request',
+  ]
   const refusal = new ApiError(code, message)
   const body = errorEnvelope(refusal)
   const head = [
@@ -110,12 +125,15 @@ function refuseMalformed(error: NodeJS.ErrnoException, socket: Socket, due: read
 }
 
 const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  HPE_HEADER_OVERFLOW: ['headers_too_large', `Expected at most ${HEADER_BYTES_MAX} bytes of headers`],
+  HPE_HEADER_OVERFLOW: [
+    'headers_too_large',
+    `Expected at most ${HEADER_BYTES_MAX} bytes of headers`,
+  ],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'Expected the request to be sent sooner'],
 }
 
 /** Where to listen; port 0 takes a free one. */
-export type Address = { readonly host: string; readonly port: number }
+type Address = { readonly host: string; readonly port: number }
 
 /** Begins to listen; gives the address, as a URL. Rejects with StartFailure. */
 export async function listenAt(
@@ -123,11 +141,16 @@ export async function listenAt(
   server: { listen(at: Address): Promise<AddressInfo> },
 ): Promise<string> {
   const at = { host, port: wanted }
-  const { address, family, port } = await server.listen(at).catch((error) => refuseAddress(at, error))
+  const { address, family, port } = await server
+    .listen(at)
+    .catch((error) => refuseAddress(at, error))
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }
 
-/** Tells of a taken port at once, and not after all parts were started for nothing. Rejects with StartFailure. */
+/**
+ * Tells of a taken port at once, and not after all parts were started for nothing. Rejects with
+ * StartFailure.
+ */
 export async function tryAddress({ host, port }: Address): Promise<void> {
   const server = createTcpServer()
   try {

@@ -1,18 +1,25 @@
 import type { ServerResponse } from 'node:http'
-import { type CallObserver, type CallReport, type CallScope, openScope } from '../observability/call-scope.ts'
+import {
+  type CallObserver,
+  type CallReport,
+  type CallScope,
+  openScope,
+} from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 
-/** A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back. */
-export const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
+/**
+ * A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back.
+ */
+const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
 /** Longest path that a log line repeats. */
-export const LOGGED_PATH_LENGTH_MAX = 200
+const LOGGED_PATH_LENGTH_MAX = 200
 
 /**
- * Opens every call: gives it an id, the headers that all answers have, and a log line when it is over, however it ends.
- * `now` gives milliseconds.
+ * Opens every call: gives it an id, the headers that all answers have, and a log line when it is
+ * over, however it ends. `now` gives milliseconds.
  */
 export function openRequest(options: {
   readonly now: () => number
@@ -23,7 +30,8 @@ export function openRequest(options: {
   const { now, makeRequestId, logsRequests, log } = options
   return async (context, next) => {
     const given = context.req.headers['x-request-id']
-    const requestId = typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
+    const requestId =
+      typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
     const unset = {
       caller: null,
@@ -41,8 +49,9 @@ export function openRequest(options: {
 }
 
 /**
- * On every answer; a route may set others. Answers are for whoever asked, and are no pages: were one shown as a page, it
- * could load nothing and be framed by nobody. `strict-transport-security` is for what ends TLS in front of this server.
+ * On every answer; a route may set others. Answers are for whoever asked, and are no pages: were
+ * one shown as a page, it could load nothing and be framed by nobody. `strict-transport-security`
+ * is for what ends TLS in front of this server.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -62,9 +71,9 @@ export function noteProcessingTime(context: ApiContext, now: () => number): void
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
 /**
- * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a whole one, `error` one that ended
- * with an error event. Of an error its code alone: its message may repeat what the caller sent. What is our side's fault, from 500 up,
- * is a warning.
+ * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a
+ * whole one, `error` one that ended with an error event. Of an error its code alone: its message
+ * may repeat what the caller sent. What is our side's fault, from 500 up, is a warning.
  */
 function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
   const status = reportedStatusOf(res)
@@ -85,19 +94,28 @@ function logRequest(log: Logger, { req, res, state, path }: ApiContext, duration
 }
 
 /**
- * Gives what a caller is told of a fault, keeps it in the call's state for whoever reports the call, and logs what the caller is
- * not told: an error that is not ours, or what stands behind one that is.
+ * Gives what a caller is told of a fault, keeps it in the call's state for whoever reports the
+ * call, and logs what the caller is not told: an error that is not ours, or what stands behind one
+ * that is.
  */
-export function noteFailure({ state }: Pick<ApiContext, 'state'>, error: unknown, log: Logger): ApiError {
+export function noteFailure(
+  { state }: Pick<ApiContext, 'state'>,
+  error: unknown,
+  log: Logger,
+): ApiError {
   const told = asApiError(error)
   const { requestId } = state
   state.failure = { code: told.code, status: told.status }
-  if (told.cause !== undefined) log.error({ requestId, err: told.cause }, 'call could not be served')
+  if (told.cause !== undefined)
+    log.error({ requestId, err: told.cause }, 'call could not be served')
   else if (told !== error) log.error({ requestId, err: error }, 'unexpected error')
   return told
 }
 
-/** Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives milliseconds. */
+/**
+ * Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives
+ * milliseconds.
+ */
 export function observeCalls({
   observers,
   now,
@@ -125,7 +143,11 @@ function traceparentOf({ req }: ApiContext): string | null {
   return typeof traceparent === 'string' ? traceparent : null
 }
 
-function reportOf(context: ApiContext, { phases, inference }: CallScope, endedAtMs: number): CallReport {
+function reportOf(
+  context: ApiContext,
+  { phases, inference }: CallScope,
+  endedAtMs: number,
+): CallReport {
   const { req, res, state } = context
   const { startedAtMs, requestId } = state
   const since = (atMs: number | null) => (atMs === null ? null : atMs - startedAtMs)
@@ -150,10 +172,16 @@ function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): st
   return typeof context._matchedRoute === 'string' ? context._matchedRoute : null
 }
 
-/** Of a call whose connection closed before any answer went out: nobody is told it. nginx's convention, in no standard. */
-export const CALLER_LEFT_STATUS = 499
+/**
+ * Of a call whose connection closed before any answer went out: nobody is told it. nginx's
+ * convention, in no standard.
+ */
+const CALLER_LEFT_STATUS = 499
 
-/** Status of a call that is over, for whoever reports it. What was never sent has none: Koa's 404, which it begins with, is no answer. */
-export function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
+/**
+ * Status of a call that is over, for whoever reports it. What was never sent has none: Koa's 404,
+ * which it begins with, is no answer.
+ */
+function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
   return headersSent ? statusCode : CALLER_LEFT_STATUS
 }

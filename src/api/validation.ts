@@ -11,9 +11,12 @@ export const FAULTS_MAX = 50
 export const LOC_NAME_LENGTH_MAX = 128
 
 /** Part of the request a fault is in; the first item of its `loc`. */
-export type FaultPlace = 'body' | 'query' | 'path' | 'header'
+type FaultPlace = 'body' | 'query' | 'path' | 'header'
 
-/** What `schema` makes of a part of a request; undefined without a schema. Throws ValidationError with all faults. */
+/**
+ * What `schema` makes of a part of a request; undefined without a schema. Throws ValidationError
+ * with all faults.
+ */
 export function validate<Output>(
   place: FaultPlace,
   schema: z.ZodType<Output> | undefined,
@@ -24,12 +27,18 @@ export function validate<Output>(
   return data as Output
 }
 
-/** What `schema` makes of a body's bytes. Throws ValidationError with all faults, also for what is not strict JSON. */
+/**
+ * What `schema` makes of a body's bytes. Throws ValidationError with all faults, also for what is
+ * not strict JSON.
+ */
 export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   return validate('body', schema, parseJsonBody(body))
 }
 
-/** JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON that does not mean one thing only. */
+/**
+ * JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON that does not
+ * mean one thing only.
+ */
 export function parseJsonBody(body: Uint8Array): Json {
   if (body.length === 0)
     throw new ValidationError([{ loc: ['body'], msg: 'Field required', type: 'missing' }])
@@ -45,8 +54,9 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Faults that zod found in `input`, in the form and with the type names that clients of this interface know
- * (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat a value of the input.
+ * Faults that zod found in `input`, in the form and with the type names that clients of this
+ * interface know (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat
+ * a value of the input.
  */
 export function faultDetails(
   place: FaultPlace,
@@ -63,15 +73,23 @@ export function faultDetails(
 }
 
 /** `loc` of a fault: the place and the way to the value, with overlong names cut. */
-function faultLocation(place: FaultPlace, path: readonly (string | number)[]): readonly (string | number)[] {
+function faultLocation(
+  place: FaultPlace,
+  path: readonly (string | number)[],
+): readonly (string | number)[] {
   return [
     place,
     ...path.map((step) => (typeof step === 'string' ? step.slice(0, LOC_NAME_LENGTH_MAX) : step)),
   ]
 }
 
-/** What is long or short as another type than it should be is of the wrong type, and nothing else. */
-function isOfWrongType({ code, path }: z.core.$ZodIssue, all: readonly z.core.$ZodIssue[]): boolean {
+/**
+ * What is long or short as another type than it should be is of the wrong type, and nothing else.
+ */
+function isOfWrongType(
+  { code, path }: z.core.$ZodIssue,
+  all: readonly z.core.$ZodIssue[],
+): boolean {
   if (code !== 'too_big' && code !== 'too_small') return false
   return all.some((other) => other.code === 'invalid_type' && isSamePath(other.path, path))
 }
@@ -83,7 +101,8 @@ function isSamePath(left: readonly PropertyKey[], right: readonly PropertyKey[])
 type Description = Pick<FaultDetail, 'msg' | 'type'>
 
 function describeIssue(issue: z.core.$ZodIssue, value: unknown): Description {
-  if (value === undefined && issue.code !== 'custom') return { msg: 'Field required', type: 'missing' }
+  if (value === undefined && issue.code !== 'custom')
+    return { msg: 'Field required', type: 'missing' }
   switch (issue.code) {
     case 'invalid_type':
       return (

@@ -4,7 +4,10 @@ import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evide
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
 
-/** That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence, Format). */
+/**
+ * That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence,
+ * Format).
+ */
 export type BlockProof = {
   readonly number: number
   /** 0x, lower case. */
@@ -30,7 +33,9 @@ export type AnchorEvidence = {
   /** Canonical JSON of what the enclave of its log was booted with. */
   readonly bootConfiguration: string
   readonly chainId: number
-  /** The block that took it, as far as is known; null while it is in none, and when it failed there. */
+  /**
+   * The block that took it, as far as is known; null while it is in none, and when it failed there.
+   */
   readonly block: BlockPlace | null
   /** Its place in that very block; null while it is not stored. */
   readonly proof: BlockProof | null
@@ -51,16 +56,22 @@ export type AnchorBlocksStore = {
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain whose proof is not
-   * stored; null when there is none. An anchor that a reorganisation moved is among them again.
+   * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain
+   * whose proof is not stored; null when there is none. An anchor that a reorganisation moved is
+   * among them again.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
   /** The anchors that are seen in this block, among transactions with these hashes. */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
-  ): Promise<readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]>
-  /** Stores the proofs of anchors that are still seen in that block, and leaves the others out. Idempotent. */
+  ): Promise<
+    readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
+  >
+  /**
+   * Stores the proofs of anchors that are still seen in that block, and leaves the others out.
+   * Idempotent.
+   */
   save(proofs: readonly AnchorProof[]): Promise<void>
 }
 
@@ -91,7 +102,9 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
           and (select chain_id from logs where id = a.log_id) = ${chainId}
         order by a.block_number, a.block_hash limit 1`.execute(queries)
       const [row] = rows
-      return row === undefined ? null : { number: row.block_number, hash: `0x${encodeHex(row.block_hash)}` }
+      return row === undefined
+        ? null
+        : { number: row.block_number, hash: `0x${encodeHex(row.block_hash)}` }
     },
     async listInBlock(blockHash, txHashes) {
       if (txHashes.length === 0) return []

@@ -12,14 +12,18 @@ import { signRecoverable } from 'tiny-secp256k1'
 import { AFFIDAVIT } from './contract/artifact.ts'
 
 /**
- * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee cap. The dearest
- * call, a notary's first head, takes 75,000 (test/contracts/gas.test.ts measures and bounds it); the rest is room for
- * chains that charge more for call data, such as rollups with part of their data fee inside the limit.
+ * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee
+ * cap. The dearest call, a notary's first head, takes 75,000 (test/contracts/gas.test.ts measures
+ * and bounds it); the rest is room for chains that charge more for call data, such as rollups with
+ * part of their data fee inside the limit.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
-  /** Most that is ever paid per gas, tip included. Never raised later, so it must outlast price spikes. */
+  /**
+   * Most that is ever paid per gas, tip included. Never raised later, so it must outlast price
+   * spikes.
+   */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
 }
@@ -32,11 +36,12 @@ export type AnchorTransaction = {
 }
 
 /**
- * Signs the EIP-1559 transaction that brings a head to the contract. Pure and deterministic (RFC 6979): the same values
- * give the same bytes, hence the same hash. Takes about a millisecond. Throws on a malformed key, address, root
- * (32 bytes) or signature (65 bytes).
+ * Signs the EIP-1559 transaction that brings a head to the contract. Pure and deterministic (RFC
+ * 6979): the same values give the same bytes, hence the same hash. Takes about a millisecond.
+ * Throws on a malformed key, address, root (32 bytes) or signature (65 bytes).
  *
- * Does NOT check that the head's signature is the notary's: the contract takes any (verifyTreeHead does).
+ * Does NOT check that the head's signature is the notary's: the contract takes any (verifyTreeHead
+ * does).
  */
 export function signAnchorTransaction(anchor: {
   /** 0x and 64 hex digits. */
@@ -44,12 +49,17 @@ export function signAnchorTransaction(anchor: {
   readonly chainId: number
   readonly contract: string
   readonly nonce: number
-  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
+  readonly head: {
+    readonly size: number
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  }
   readonly fees: Fees
   readonly gasLimit?: bigint
 }): AnchorTransaction {
   const { head, fees } = anchor
-  if (head.root.length !== 32) throw new TypeError(`expected a root of 32 bytes, got ${head.root.length}`)
+  if (head.root.length !== 32)
+    throw new TypeError(`expected a root of 32 bytes, got ${head.root.length}`)
   if (head.signature.length !== 65) {
     throw new TypeError(`expected a signature of 65 bytes, got ${head.signature.length}`)
   }
@@ -64,12 +74,18 @@ export function signAnchorTransaction(anchor: {
     maxPriorityFeePerGas: fees.maxPriorityFeePerGasWei,
     data: CONTRACT.encodeFunctionData('anchor', [head.size, head.root, head.signature]),
   })
-  transaction.signature = signDigest(getBytes(transaction.unsignedHash), getBytes(anchor.relayerKey))
+  transaction.signature = signDigest(
+    getBytes(transaction.unsignedHash),
+    getBytes(anchor.relayerKey),
+  )
   const raw = transaction.serialized
   return { raw, hash: keccak256(raw) }
 }
 
-/** libsecp256k1 as WebAssembly: one anchor is signed for each commit, and ethers takes six times as long for it. */
+/**
+ * libsecp256k1 as WebAssembly: one anchor is signed for each commit, and ethers takes six times as
+ * long for it.
+ */
 function signDigest(digest: Uint8Array, key: Uint8Array): Signature {
   const { signature, recoveryId } = signRecoverable(digest, key)
   return Signature.from({

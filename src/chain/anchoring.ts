@@ -9,7 +9,12 @@ import { createAnchorsStore } from './anchors-store.ts'
 import { createBlockKeeper } from './block-keeper.ts'
 import { type BlockProofs, createBlockProofs } from './block-proofs.ts'
 import { type BroadcasterStatus, createBroadcaster } from './broadcaster.ts'
-import { countTransactions, createRecentBlocks, fetchBalance, type RecentBlock } from './chain-reads.ts'
+import {
+  countTransactions,
+  createRecentBlocks,
+  fetchBalance,
+  type RecentBlock,
+} from './chain-reads.ts'
 import type { Chain } from './open-chain.ts'
 import { fetchBlock } from './read-block.ts'
 import { createReanchorer } from './reanchorer.ts'
@@ -19,7 +24,10 @@ import { createRelayerNonces, type NoncedRelayer, type RelayerNonces } from './r
 import { createRelayerOperations } from './relayer-operations.ts'
 import { type AnchorLag, createAnchorLag, createRelayersStore } from './relayers-store.ts'
 
-/** All that has to do with anchors but storing them with their records: the chain, as the gateway uses it. */
+/**
+ * All that has to do with anchors but storing them with their records: the chain, as the gateway
+ * uses it.
+ */
 export type Anchoring = {
   readonly domain: LogDomain
   /** The gateway's own, which signs. */
@@ -52,12 +60,16 @@ export type Anchoring = {
   stop(): Promise<void>
 }
 
-/** The local chain's pool is emptied by its upkeep when it is stuck (src/local/anvil.ts): fill it again soon. */
+/**
+ * The local chain's pool is emptied by its upkeep when it is stuck (src/local/anvil.ts): fill it
+ * again soon.
+ */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
- * Starts to bring the stored anchors of all relayers onto the chain, to anchor again with the chain's relayer what can never be mined
- * as it is, and to store the block proofs of confirmed anchors.
+ * Starts to bring the stored anchors of all relayers onto the chain, to anchor again with the
+ * chain's relayer what can never be mined as it is, and to store the block proofs of confirmed
+ * anchors.
  */
 export function startAnchoring({
   database,
@@ -107,7 +119,10 @@ export function startAnchoring({
     now: Date.now,
   })
   const blocks = createAnchorBlocksStore(database)
-  const proofs = createBlockProofs({ blocks, fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal) })
+  const proofs = createBlockProofs({
+    blocks,
+    fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal),
+  })
   const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
   for (const part of [followers, reanchorer, keeper]) part.start()
   const balanceOf = async (of: string) => [of, await fetchBalance(rpc, of)] as const
@@ -115,7 +130,8 @@ export function startAnchoring({
     domain: { chainId, contract },
     relayer,
     nonces,
-    sign: (nonce, head) => signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees }),
+    sign: (nonce, head) =>
+      signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees }),
     notify: () => followers.notify(),
     status: () => followers.status(),
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),

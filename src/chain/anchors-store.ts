@@ -6,10 +6,11 @@ import type { Tables } from '../storage/tables.ts'
 /**
  * Life of an anchor transaction.
  *
- * - `pending`: stored and signed; not known to be in a block (never sent, sent, or lost by a reorganisation).
+ * - `pending`: stored and signed; not known to be in a block (never sent, sent, or lost by a
+ *   reorganisation).
  * - `mined`: in a block that may still be reorganised away.
- * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation, or a local chain
- *   that came back from an older state, makes it pending again.
+ * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation,
+ *   or a local chain that came back from an older state, makes it pending again.
  * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
  * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head
  *   is anchored again by another one. Only a reorganisation that undoes that other transaction
@@ -17,7 +18,9 @@ import type { Tables } from '../storage/tables.ts'
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
-/** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored. */
+/**
+ * One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored.
+ */
 export type Anchor = {
   /** Address of the account that pays, 0x, lower case. */
   readonly relayer: string
@@ -55,17 +58,25 @@ export type AnchorsStore = {
   lowestUnsettled(relayer: string): Promise<number | null>
   /** Highest nonce stored; null when there is none. */
   highestNonce(relayer: string): Promise<number | null>
-  /** Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent. */
+  /**
+   * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
+   */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
   /** Sets the pending ones among these rows taken. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Mined rows with nonce ≤ `throughNonce` become confirmed. Others are left as they are. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
-  /** Every row with nonce ≥ `fromNonce`, whatever its state, becomes pending again and loses its block. */
+  /**
+   * Every row with nonce ≥ `fromNonce`, whatever its state, becomes pending again and loses its
+   * block.
+   */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
-/** Anchors as the broadcaster sees them; src/verified/commits-store.ts stores them. Throws the driver's error when the database fails. */
+/**
+ * Anchors as the broadcaster sees them; src/verified/commits-store.ts stores them. Throws the
+ * driver's error when the database fails.
+ */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
   return {
     async listFrom(relayer, nonce, limit) {
@@ -178,7 +189,10 @@ export function laterHashes(first: string): RawBuilder<string | null> {
  * be mined. `row` is the alias of any of its anchors. With `when`, only if that holds. Two lookups
  * of an index: one lookup by two conditions reads every anchor while there are no statistics.
  */
-export function currentAnchor(row: string, when: RawBuilder<boolean> = sql`true`): RawBuilder<unknown> {
+export function currentAnchor(
+  row: string,
+  when: RawBuilder<boolean> = sql`true`,
+): RawBuilder<unknown> {
   const { relayer, nonce } = firstOf(row)
   return sql`(
     select c.* from (

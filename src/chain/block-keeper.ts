@@ -12,18 +12,24 @@ type KeeperLimits = {
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** After a failure: doubled from the first to the second, each time cut by a random part of up to a half. */
+  /**
+   * After a failure: doubled from the first to the second, each time cut by a random part of up to
+   * a half.
+   */
   readonly backoffMinMs: number
   readonly backoffMaxMs: number
   /** Blocks that could not be read are tried again after this long. */
   readonly retryMs: number
-  /** While the gateway is busy it waits so long between looks, and for all of them at most so long. */
+  /**
+   * While the gateway is busy it waits so long between looks, and for all of them at most so long.
+   */
   readonly busyMs: number
   readonly busyMaxMs: number
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second: more than any public chain makes, and little against what the broadcaster asks.
+  // Five blocks a second: more than any public chain makes, and little against what the broadcaster
+  // asks.
   pauseMs: 200,
   idleMs: 5_000,
   backoffMinMs: 500,
@@ -36,7 +42,7 @@ const KEEPER_DEFAULTS: KeeperLimits = {
 /** Failures at one block, one after the other, before the next is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
 /** While failures last, they are logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 60_000
+const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
   start(): void
@@ -59,9 +65,10 @@ export type BlockKeeperOptions = {
 } & Partial<KeeperLimits>
 
 /**
- * Stores the block proofs of confirmed anchors, one block after the other, for as long as the process lives. It holds
- * nothing that a restart would lose and never throws out of its loop. A block that cannot be read is passed over and
- * tried again later. Several gateways on one database do the same work twice, and no harm.
+ * Stores the block proofs of confirmed anchors, one block after the other, for as long as the
+ * process lives. It holds nothing that a restart would lose and never throws out of its loop. A
+ * block that cannot be read is passed over and tried again later. Several gateways on one database
+ * do the same work twice, and no harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { blocks, proofs, chainId, isBusy, log } = options
@@ -76,7 +83,8 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
 
   async function letCallsPass(signal: AbortSignal): Promise<void> {
     const { busyMs, busyMaxMs } = limits
-    for (let waitedMs = 0; waitedMs < busyMaxMs && isBusy(); waitedMs += busyMs) await pause(busyMs, signal)
+    for (let waitedMs = 0; waitedMs < busyMaxMs && isBusy(); waitedMs += busyMs)
+      await pause(busyMs, signal)
   }
 
   async function findNext(): Promise<BlockPlace | null> {
@@ -101,7 +109,10 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   function recover(error: unknown, place: BlockPlace | null): number {
     failures += 1
     if (faults.isDue())
-      log.warn({ err: error, block: place?.number ?? null }, 'block proofs could not be stored; tried again')
+      log.warn(
+        { err: error, block: place?.number ?? null },
+        'block proofs could not be stored; tried again',
+      )
     const isPassedOver = error instanceof BlockUnreadable || failures % FAILURES_PER_BLOCK_MAX === 0
     if (place !== null && isPassedOver) {
       after = place

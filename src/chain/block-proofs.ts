@@ -6,15 +6,19 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type { AnchorBlocksStore, AnchorProof, BlockProof } from './anchor-blocks-store.ts'
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
-/** Blocks that wait to be read, or are; one at a time is, since each is some megabytes for us and for the endpoint. */
+/**
+ * Blocks that wait to be read, or are; one at a time is, since each is some megabytes for us and
+ * for the endpoint.
+ */
 export const BLOCKS_WAITING_MAX = 8
 
 /** Reads blocks and keeps the proofs of our anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash once, however many ask for it meanwhile, stores the proofs of all anchors that are
-   * seen in it, and gives them by transaction hash; null when the chain does not know the block, and when
-   * BLOCKS_WAITING_MAX others wait. Rejects with what reading (RpcError, BlockUnreadable) and storing throw.
+   * Reads the block with this hash once, however many ask for it meanwhile, stores the proofs of
+   * all anchors that are seen in it, and gives them by transaction hash; null when the chain does
+   * not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with what reading
+   * (RpcError, BlockUnreadable) and storing throw.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
   /** Breaks off what is being read, and resolves when nothing is. */
@@ -24,7 +28,9 @@ export type BlockProofs = {
 /** Proofs by the hash of their transactions, 0x, lower case. */
 type ProofsByHash = ReadonlyMap<string, BlockProof>
 
-/** Block proofs over the store and a way to fetch a block: null when there is none with the hash. */
+/**
+ * Block proofs over the store and a way to fetch a block: null when there is none with the hash.
+ */
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
@@ -41,7 +47,10 @@ export function createBlockProofs(options: {
     if (block === null) return null
     const found: AnchorProof[] = []
     const proofs = new Map<string, BlockProof>()
-    for (const { relayer, nonce, txHash } of await blocks.listInBlock(hash, block.transactionHashes)) {
+    for (const { relayer, nonce, txHash } of await blocks.listInBlock(
+      hash,
+      block.transactionHashes,
+    )) {
       const proof = proveTransaction(block, txHash)
       found.push({ relayer, nonce, proof })
       proofs.set(txHash, proof)
@@ -69,18 +78,24 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Proof of the block's transaction with this hash. Throws BlockUnreadable `not_in_block`, and `unknown_transaction` or
- * `unknown_receipts` when what was read does not add up to the header's root. Takes some milliseconds per hundred
- * transactions of the block.
+ * Proof of the block's transaction with this hash. Throws BlockUnreadable `not_in_block`, and
+ * `unknown_transaction` or `unknown_receipts` when what was read does not add up to the header's
+ * root. Takes some milliseconds per hundred transactions of the block.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
   if (index < 0)
-    throw new BlockUnreadable('not_in_block', `expected transaction ${txHash} in block ${block.hash}`)
+    throw new BlockUnreadable(
+      'not_in_block',
+      `expected transaction ${txHash} in block ${block.hash}`,
+    )
   const header = decodeBlockHeader(block.header)
   const transactions = buildTrieProof(block.transactions, index)
   if (!equalBytes(transactions.root, header.transactionsRoot))
-    throw new BlockUnreadable('unknown_transaction', `expected all transactions of block ${block.hash}`)
+    throw new BlockUnreadable(
+      'unknown_transaction',
+      `expected all transactions of block ${block.hash}`,
+    )
   const receipts = buildTrieProof(block.receipts, index)
   if (!equalBytes(receipts.root, header.receiptsRoot))
     throw new BlockUnreadable(

@@ -7,10 +7,19 @@ import {
   hasCode,
   type TransactionReceipt,
 } from './chain-reads.ts'
-import { findFork, findNewestPlaced, isOnChain, PAGE_ROWS, type PlacedAnchor } from './fork-detection.ts'
+import {
+  findFork,
+  findNewestPlaced,
+  isOnChain,
+  PAGE_ROWS,
+  type PlacedAnchor,
+} from './fork-detection.ts'
 import type { Rpc } from './rpc.ts'
 
-/** The chain answers, but not so that anchors can be sent to it. Stays until somebody changes something. */
+/**
+ * The chain answers, but not so that anchors can be sent to it. Stays until somebody changes
+ * something.
+ */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
   readonly code: 'wrong_chain' | 'no_contract' | 'nonce_gap'
@@ -20,13 +29,16 @@ export class ChainFault extends Error {
   }
 }
 
-export type RoundOptions = {
+type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
   /** 0x, lower case; the only user of its nonces. */
   readonly relayer: string
   readonly chainId: number
-  /** Nothing is sent while there is no contract here: a call to an empty address would succeed and anchor nothing. */
+  /**
+   * Nothing is sent while there is no contract here: a call to an empty address would succeed and
+   * anchor nothing.
+   */
   readonly contract: string
   /** An anchor is confirmed when its block and those on top of it are this many. */
   readonly confirmations: number
@@ -34,7 +46,10 @@ export type RoundOptions = {
   readonly windowMax: number
   /** What was sent and not mined is sent again after this long without any progress. */
   readonly rebroadcastMs: number
-  /** A nonce that is used on the chain, with no receipt for its transaction for this long, was taken by another one. */
+  /**
+   * A nonce that is used on the chain, with no receipt for its transaction for this long, was taken
+   * by another one.
+   */
   readonly takenAfterMs: number
   /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
@@ -53,18 +68,25 @@ export type RoundResult = {
 }
 
 /**
- * Compares the store with the chain, one round at a time, and does what is due. The nonce is the guide: the chain's count
- * of the relayer's transactions says what to send (everything from it on) and what to ask receipts for (everything
- * below). What is remembered between rounds only saves work: without it a round does more and comes to the same.
+ * Compares the store with the chain, one round at a time, and does what is due. The nonce is the
+ * guide: the chain's count of the relayer's transactions says what to send (everything from it on)
+ * and what to ask receipts for (everything below). What is remembered between rounds only saves
+ * work: without it a round does more and comes to the same.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
   /** No pending anchor below the chain's nonce is under this one; null: ask the store. */
   #mineFrom: number | null = null
-  /** No mined, unconfirmed anchor is under this one, and that one has enough confirmations from this block on. */
+  /**
+   * No mined, unconfirmed anchor is under this one, and that one has enough confirmations from this
+   * block on.
+   */
   #confirmFrom = 0
   #confirmAtBlock = 0
-  /** The newest anchor with a block. While its block is the chain's, so are the blocks of all anchors before it. */
+  /**
+   * The newest anchor with a block. While its block is the chain's, so are the blocks of all
+   * anchors before it.
+   */
   #tip: PlacedAnchor | null = null
   /** Everything in flight under this nonce was sent, and all of it together last at this time. */
   #sent = { through: 0, wholeAt: 0 }
@@ -90,14 +112,18 @@ export class BroadcastRounds {
   }
 
   /**
-   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. May be broken off at any
-   * point and run again: every step is repeatable. Throws RpcError, ChainFault, and what the store throws.
+   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. May
+   * be broken off at any point and run again: every step is repeatable. Throws RpcError,
+   * ChainFault, and what the store throws.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
     const view = await fetchChainView(rpc, relayer, signal)
     if (view.chainId !== chainId) {
-      throw new ChainFault('wrong_chain', `expected chain ${chainId}, the endpoint serves ${view.chainId}`)
+      throw new ChainFault(
+        'wrong_chain',
+        `expected chain ${chainId}, the endpoint serves ${view.chainId}`,
+      )
     }
     onCount(view.nonce)
     const highestNonce = await anchors.highestNonce(relayer)
@@ -108,8 +134,10 @@ export class BroadcastRounds {
     }
     if (view.nonce > this.#progress.nonce) this.#progress = { nonce: view.nonce, at: now() }
     const flight = await anchors.listFrom(relayer, view.nonce, windowMax)
-    // The chain has fewer of our transactions than it had: a reorganisation, or a local chain from an older state.
-    if (flight.some((anchor) => anchor.state !== 'pending')) await this.#takeBack(view.nonce, 'nonce')
+    // The chain has fewer of our transactions than it had: a reorganisation, or a local chain from
+    // an older state.
+    if (flight.some((anchor) => anchor.state !== 'pending'))
+      await this.#takeBack(view.nonce, 'nonce')
     const end = Math.min(view.nonce, highestNonce + 1)
     await this.#recordMined(end, signal)
     await this.#confirm(view, end)
@@ -146,7 +174,8 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // After the receipts and before storing them: so all stored blocks are of one chain (see #tip).
+      // After the receipts and before storing them: so all stored blocks are of one chain (see
+      // #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
       // Each is asked, so that each one's time without a receipt runs.
@@ -159,7 +188,10 @@ export class BroadcastRounds {
     this.#mineFrom = firstOpen ?? Math.max(this.#mineFrom ?? 0, end)
   }
 
-  async #store(open: readonly Anchor[], receipts: readonly (TransactionReceipt | null)[]): Promise<void> {
+  async #store(
+    open: readonly Anchor[],
+    receipts: readonly (TransactionReceipt | null)[],
+  ): Promise<void> {
     const { anchors, relayer, log } = this.#options
     const mined = open.flatMap(({ nonce }, at) => {
       const receipt = receipts[at] ?? null
@@ -172,11 +204,17 @@ export class BroadcastRounds {
       if (row.succeeded) continue
       this.#revertedCount += 1
       const { nonce, txHash, blockNumber } = row
-      log.error({ relayer, nonce, tx_hash: txHash, block: blockNumber }, 'anchor reverted on the chain')
+      log.error(
+        { relayer, nonce, tx_hash: txHash, block: blockNumber },
+        'anchor reverted on the chain',
+      )
     }
   }
 
-  /** Endpoints lag: a receipt may come later than the nonce. One that does not come at all never will. */
+  /**
+   * Endpoints lag: a receipt may come later than the nonce. One that does not come at all never
+   * will.
+   */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()
@@ -200,7 +238,10 @@ export class BroadcastRounds {
     }
   }
 
-  /** Whether the stored blocks of anchors are still the chain's; if not, takes back those that are not. */
+  /**
+   * Whether the stored blocks of anchors are still the chain's; if not, takes back those that are
+   * not.
+   */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
     this.#tip ??= await findNewestPlaced(anchors, relayer, end)
@@ -260,15 +301,19 @@ export class BroadcastRounds {
     }
     const calls = due.map((anchor) => ({ method: 'eth_sendRawTransaction', params: [anchor.raw] }))
     const replies = await rpc.batch(calls, signal)
-    this.#sent = { through: last.nonce + 1, wholeAt: from === view.nonce ? now() : this.#sent.wholeAt }
+    this.#sent = {
+      through: last.nonce + 1,
+      wholeAt: from === view.nonce ? now() : this.#sent.wholeAt,
+    }
     const refusals = replies.flatMap((reply) => (reply.kind === 'error' ? [reply.message] : []))
     this.#rejection = refusals.find((message) => !HARMLESS_REFUSAL.test(message)) ?? null
   }
 }
 
 /**
- * Refusals of a transaction that was sent before and is in the pool or mined, as geth, erigon, nethermind, besu, reth and
- * anvil put them. Only for what is reported: whether a transaction made it is decided by nonce and receipt.
+ * Refusals of a transaction that was sent before and is in the pool or mined, as geth, erigon,
+ * nethermind, besu, reth and anvil put them. Only for what is reported: whether a transaction made
+ * it is decided by nonce and receipt.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -10,9 +10,15 @@ import { type Rpc, RpcError } from './rpc.ts'
 type BroadcasterLimits = {
   /** Pause between rounds while an anchor is not yet confirmed, and least pause between any two. */
   readonly pollIntervalMs: number
-  /** Pause between rounds while there is nothing to do: how late a reorganisation of settled anchors is noticed. */
+  /**
+   * Pause between rounds while there is nothing to do: how late a reorganisation of settled anchors
+   * is noticed.
+   */
   readonly heartbeatMs: number
-  /** After a failed round: doubled from the first to the second, each time cut by a random part of up to a half. */
+  /**
+   * After a failed round: doubled from the first to the second, each time cut by a random part of
+   * up to a half.
+   */
   readonly backoffMinMs: number
   readonly backoffMaxMs: number
   /** RoundOptions has these three. */
@@ -22,7 +28,8 @@ type BroadcasterLimits = {
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
-  // Half a second is little against any public chain's block time, and two rounds a second cost next to nothing.
+  // Half a second is little against any public chain's block time, and two rounds a second cost
+  // next to nothing.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
   backoffMinMs: 250,
@@ -33,7 +40,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
 }
 
 /** While it lasts, a fault is logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 60_000
+const FAULT_LOG_INTERVAL_MS = 60_000
 
 type BroadcasterFault = {
   readonly code: RpcError['code'] | ChainFault['code'] | 'rejected' | 'store_failed'
@@ -43,7 +50,10 @@ type BroadcasterFault = {
 export type BroadcasterStatus = {
   readonly phase: 'stopped' | 'idle' | 'working' | 'failing'
   readonly fault: BroadcasterFault | null
-  /** Whether anchors do not reach the chain. Not so when it is the store that fails, which is asked when the chain has answered. */
+  /**
+   * Whether anchors do not reach the chain. Not so when it is the store that fails, which is asked
+   * when the chain has answered.
+   */
   readonly isChainFailing: boolean
   /** As of the last round that reached the chain; null before it. */
   readonly blockNumber: number | null
@@ -56,7 +66,10 @@ export type BroadcasterStatus = {
 
 export type Broadcaster = {
   start(): void
-  /** Says that there are new anchors, or that the chain is back. Cheap; call it as often as you like. */
+  /**
+   * Says that there are new anchors, or that the chain is back. Cheap; call it as often as you
+   * like.
+   */
   notify(): void
   /** Breaks off what runs and resolves when nothing is left running. Nothing is lost by it. */
   stop(): Promise<void>
@@ -84,8 +97,9 @@ type BroadcasterOptions = {
 } & Partial<BroadcasterLimits>
 
 /**
- * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the process lives. It holds
- * nothing that a restart would lose, and never throws out of its loop: what is wrong is in status() and in the log.
+ * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the
+ * process lives. It holds nothing that a restart would lose, and never throws out of its loop: what
+ * is wrong is in status() and in the log.
  *
  * What it relies on: that the relayer's nonces are used by this store alone. An anchor whose nonce
  * was used elsewhere all the same is marked as taken. What it does not do: sign, replace a
@@ -106,23 +120,36 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let fault: BroadcasterFault | null = null
   let failures = 0
 
-  /** Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts. */
+  /**
+   * Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts.
+   */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
       if (faults.isDue(found.code))
-        log.warn({ relayer, fault: found }, isOfStore(found) ? STORE_WORDS.begins : CHAIN_WORDS.begins)
+        log.warn(
+          { relayer, fault: found },
+          isOfStore(found) ? STORE_WORDS.begins : CHAIN_WORDS.begins,
+        )
     } else {
-      if (fault !== null) log.info({ relayer }, isOfStore(fault) ? STORE_WORDS.ends : CHAIN_WORDS.ends)
+      if (fault !== null)
+        log.info({ relayer }, isOfStore(fault) ? STORE_WORDS.ends : CHAIN_WORDS.ends)
       faults.clear()
     }
     fault = found
   }
 
-  /** A failing chain is left alone for the whole pause; an idle broadcaster can be woken, but not more often than polled. */
+  /**
+   * A failing chain is left alone for the whole pause; an idle broadcaster can be woken, but not
+   * more often than polled.
+   */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, backoffMinMs, backoffMaxMs, random } = options
     if (failures > 0) {
-      const ms = backOffMs(failures, { minMs: backoffMinMs, maxMs: backoffMaxMs }, { jitter: 'half', random })
+      const ms = backOffMs(
+        failures,
+        { minMs: backoffMinMs, maxMs: backoffMaxMs },
+        { jitter: 'half', random },
+      )
       return { ms, leastMs: ms }
     }
     if (last?.isSettled !== true) return { ms: pollIntervalMs, leastMs: pollIntervalMs }

@@ -31,7 +31,11 @@ export type TransactionReceipt = {
 }
 
 /** Reads chain id, newest block and the relayer's nonce. Throws RpcError. */
-export async function fetchChainView(rpc: Rpc, relayer: string, signal?: AbortSignal): Promise<ChainView> {
+export async function fetchChainView(
+  rpc: Rpc,
+  relayer: string,
+  signal?: AbortSignal,
+): Promise<ChainView> {
   const [chainId, blockNumber, nonce] = await rpc.batch(
     [
       { method: 'eth_chainId', params: [] },
@@ -61,14 +65,20 @@ export async function countTransactions(
     method: 'eth_getTransactionCount',
     params: [address, block],
   }))
-  const [id, ...replies] = await rpc.batch([{ method: 'eth_chainId', params: [] }, ...counts], signal)
+  const [id, ...replies] = await rpc.batch(
+    [{ method: 'eth_chainId', params: [] }, ...counts],
+    signal,
+  )
   const chainId = readAs(Quantity, id)
   if (chainId !== expected)
     throw new RpcError('bad_answer', `expected chain ${expected}, the endpoint serves ${chainId}`)
   return Math.max(...replies.map((reply) => readAs(Quantity, reply)))
 }
 
-/** Receipts in the order of the hashes; null for a transaction that is in no block the endpoint knows. Throws RpcError. */
+/**
+ * Receipts in the order of the hashes; null for a transaction that is in no block the endpoint
+ * knows. Throws RpcError.
+ */
 export async function fetchReceipts(
   rpc: Rpc,
   txHashes: readonly string[],
@@ -80,7 +90,10 @@ export async function fetchReceipts(
     const receipt = readAs(Receipt.nullable(), replies[at])
     if (receipt === null) return null
     if (receipt.transactionHash !== txHash) {
-      throw new RpcError('bad_answer', `expected the receipt of ${txHash}, got that of another transaction`)
+      throw new RpcError(
+        'bad_answer',
+        `expected the receipt of ${txHash}, got that of another transaction`,
+      )
     }
     return {
       txHash,
@@ -92,7 +105,10 @@ export async function fetchReceipts(
   })
 }
 
-/** Hashes of the chain's blocks of these numbers; a number that the chain does not reach is left out. Throws RpcError. */
+/**
+ * Hashes of the chain's blocks of these numbers; a number that the chain does not reach is left
+ * out. Throws RpcError.
+ */
 export async function fetchBlockHashes(
   rpc: Rpc,
   numbers: readonly number[],
@@ -182,7 +198,11 @@ async function findFirstWithCode(
 }
 
 /** What the account has, in wei. Throws RpcError. */
-export async function fetchBalance(rpc: Rpc, address: string, signal?: AbortSignal): Promise<bigint> {
+export async function fetchBalance(
+  rpc: Rpc,
+  address: string,
+  signal?: AbortSignal,
+): Promise<bigint> {
   const balance = await rpc.call('eth_getBalance', [address, 'latest'], signal)
   return BigInt(readValue(BigQuantity, balance))
 }

@@ -4,11 +4,15 @@ import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
 import { BigQuantity, HexBytes } from './rpc.ts'
 
 /*
- * What a chain hashes, made from what its JSON-RPC says (ethereum/execution-apis). Nothing here is believed: whoever
- * calls compares the hash of the result, which differs when the chain has fields that are not known here.
+ * What a chain hashes, made from what its JSON-RPC says (ethereum/execution-apis). Nothing here is
+ * believed: whoever calls compares the hash of the result, which differs when the chain has fields
+ * that are not known here.
  */
 
-/** A block as JSON-RPC describes it: the members that can be part of a header, in whatever number it has them. */
+/**
+ * A block as JSON-RPC describes it: the members that can be part of a header, in whatever number it
+ * has them.
+ */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
 /** RLP of the header, with as many of the fields that later forks added as `block` has. */
@@ -16,7 +20,11 @@ export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
     if (value === undefined || value === null) return []
-    return [kind === 'data' ? encodeData(HexBytes.parse(value)) : encodeQuantity(BigQuantity.parse(value))]
+    return [
+      kind === 'data'
+        ? encodeData(HexBytes.parse(value))
+        : encodeQuantity(BigQuantity.parse(value)),
+    ]
   })
   return encodeRlp(fields)
 }
@@ -80,7 +88,9 @@ export const TransactionJson = z.object({
   s: BigQuantity,
 })
 
-/** The raw transaction of types 0 to 4 (legacy; EIP-2930, 1559, 4844, 7702); null for another type. */
+/**
+ * The raw transaction of types 0 to 4 (legacy; EIP-2930, 1559, 4844, 7702); null for another type.
+ */
 export function encodeTransaction(json: z.infer<typeof TransactionJson>): Uint8Array | null {
   const type = Number(json.type)
   const number = (value: string | null | undefined) => encodeQuantity(value ?? '0x0')
@@ -93,7 +103,16 @@ export function encodeTransaction(json: z.infer<typeof TransactionJson>): Uint8A
   ]
   const proof = [number(json.yParity ?? json.v), number(json.r), number(json.s)]
   if (type === 0)
-    return encodeRlp([nonce, number(json.gasPrice), gas, to, value, input, number(json.v), ...proof.slice(1)])
+    return encodeRlp([
+      nonce,
+      number(json.gasPrice),
+      gas,
+      to,
+      value,
+      input,
+      number(json.v),
+      ...proof.slice(1),
+    ])
   const call = [gas, to, value, input, encodeAccessList(json.accessList ?? [])]
   const head = [number(json.chainId), nonce]
   const fees = [number(json.maxPriorityFeePerGas), number(json.maxFeePerGas)]
@@ -129,7 +148,11 @@ export function encodeReceipt({
     encodeQuantity(status),
     encodeQuantity(cumulativeGasUsed),
     encodeData(logsBloom),
-    logs.map(({ address, topics, data }) => [encodeData(address), topics.map(encodeData), encodeData(data)]),
+    logs.map(({ address, topics, data }) => [
+      encodeData(address),
+      topics.map(encodeData),
+      encodeData(data),
+    ]),
   ]
   return Number(type) === 0 ? encodeRlp(fields) : encodeTyped(Number(type), fields)
 }

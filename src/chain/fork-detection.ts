@@ -12,13 +12,23 @@ export type PlacedAnchor = {
   readonly blockHash: string
 }
 
-/** Whether the block an anchor was seen in is still the chain's block of that number. Throws RpcError. */
-export async function isOnChain(rpc: Rpc, anchor: PlacedAnchor, signal: AbortSignal): Promise<boolean> {
+/**
+ * Whether the block an anchor was seen in is still the chain's block of that number. Throws
+ * RpcError.
+ */
+export async function isOnChain(
+  rpc: Rpc,
+  anchor: PlacedAnchor,
+  signal: AbortSignal,
+): Promise<boolean> {
   const hashes = await fetchBlockHashes(rpc, [anchor.blockNumber], signal)
   return hashes.get(anchor.blockNumber) === anchor.blockHash
 }
 
-/** The stored anchor with the highest nonce under `end` that was seen in a block; null when there is none. */
+/**
+ * The stored anchor with the highest nonce under `end` that was seen in a block; null when there is
+ * none.
+ */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
   relayer: string,
@@ -32,9 +42,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * Lowest nonce whose stored block is no longer the chain's, going back page by page from `nonce`, which is known not to
- * be. Blocks that were recorded on one chain are undone from some block on, so the walk ends at the first that stands.
- * Throws RpcError.
+ * Lowest nonce whose stored block is no longer the chain's, going back page by page from `nonce`,
+ * which is known not to be. Blocks that were recorded on one chain are undone from some block on,
+ * so the walk ends at the first that stands. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },

@@ -20,7 +20,10 @@ export type Chain = {
 /** Who pays for anchors. */
 type Relayer = { readonly key: string; readonly address: string }
 
-/** Chain id of the local chain: anvil's own default, which wallets and tools know as a development chain. */
+/**
+ * Chain id of the local chain: anvil's own default, which wallets and tools know as a development
+ * chain.
+ */
 export const DEVELOPMENT_CHAIN_ID = 31_337
 
 /** The relayer with this key. */
@@ -29,8 +32,9 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * Connects to the operator's chain. One that cannot be reached is no fault when its id was given: anchors are then sent
- * later. Rejects with StartFailure when it is another chain, or has no contract at the address.
+ * Connects to the operator's chain. One that cannot be reached is no fault when its id was given:
+ * anchors are then sent later. Rejects with StartFailure when it is another chain, or has no
+ * contract at the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,
@@ -55,7 +59,9 @@ export async function connectChain(
     }
     await rpc.close()
     if (!(error instanceof RpcError)) throw error
-    throw new StartFailure(`chain: CHAIN_RPC_URL: ${error.message}; give CHAIN_ID to start without it`)
+    throw new StartFailure(
+      `chain: CHAIN_RPC_URL: ${error.message}; give CHAIN_ID to start without it`,
+    )
   }
 }
 
@@ -69,10 +75,15 @@ async function checkChain(
 ): Promise<number> {
   const { chainId } = await fetchChainView(rpc, relayer)
   const expected = config.chainId ?? chainId
-  if (chainId !== expected) throw new StartFailure(`chain: expected CHAIN_ID ${expected}, got ${chainId}`)
+  if (chainId !== expected)
+    throw new StartFailure(`chain: expected CHAIN_ID ${expected}, got ${chainId}`)
   if (isProduction && chainId === DEVELOPMENT_CHAIN_ID)
-    throw new StartFailure(`chain: production refuses chain ${chainId}, which is a development chain's id`)
+    throw new StartFailure(
+      `chain: production refuses chain ${chainId}, which is a development chain's id`,
+    )
   if (!(await hasCode(rpc, config.contract)))
-    throw new StartFailure(`chain: expected a contract at CONTRACT_ADDRESS ${config.contract}, found none`)
+    throw new StartFailure(
+      `chain: expected a contract at CONTRACT_ADDRESS ${config.contract}, found none`,
+    )
   return chainId
 }

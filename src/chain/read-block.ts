@@ -15,7 +15,10 @@ import { Hash, HexBytes, type Rpc, RpcError, readAs, readValue, toQuantity } fro
 /** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
-/** A block as its bytes: what the tries and the hash are over. The hash of `header` is `hash`, so its numbers are true. */
+/**
+ * A block as its bytes: what the tries and the hash are over. The hash of `header` is `hash`, so
+ * its numbers are true.
+ */
 export type RawBlock = {
   readonly number: number
   /** 0x, lower case. */
@@ -28,10 +31,18 @@ export type RawBlock = {
   readonly receipts: readonly Uint8Array[]
 }
 
-/** The chain has the block, but it cannot be encoded so that its hashes come out; asking again gives the same. */
+/**
+ * The chain has the block, but it cannot be encoded so that its hashes come out; asking again gives
+ * the same.
+ */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
-  readonly code: 'too_large' | 'unknown_header' | 'unknown_transaction' | 'unknown_receipts' | 'not_in_block'
+  readonly code:
+    | 'too_large'
+    | 'unknown_header'
+    | 'unknown_transaction'
+    | 'unknown_receipts'
+    | 'not_in_block'
   constructor(code: BlockUnreadable['code'], message: string) {
     super(message)
     this.code = code
@@ -39,12 +50,16 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * The block with this hash, null when the endpoint knows none. Header and transactions are those of the hash; receipts
- * are shown to be complete only by the root over them (proveTransaction). Throws RpcError, and BlockUnreadable
- * `too_large`, `unknown_header` (the chain's headers have fields that encodeHeader does not know) and
- * `unknown_transaction`.
+ * The block with this hash, null when the endpoint knows none. Header and transactions are those of
+ * the hash; receipts are shown to be complete only by the root over them (proveTransaction). Throws
+ * RpcError, and BlockUnreadable `too_large`, `unknown_header` (the chain's headers have fields that
+ * encodeHeader does not know) and `unknown_transaction`.
  */
-export async function fetchBlock(rpc: Rpc, hash: string, signal?: AbortSignal): Promise<RawBlock | null> {
+export async function fetchBlock(
+  rpc: Rpc,
+  hash: string,
+  signal?: AbortSignal,
+): Promise<RawBlock | null> {
   const value = await rpc.call('eth_getBlockByHash', [hash, true], signal)
   const block = readValue(BlockJson.nullable(), value)
   if (block === null) return null
@@ -66,7 +81,10 @@ const BlockJson = z.object({
 })
 const PlacedReceipt = ReceiptJson.extend({ transactionHash: Hash, blockHash: Hash })
 
-function readHeader(json: z.infer<typeof HeaderJson>, hash: string): { header: Uint8Array; number: number } {
+function readHeader(
+  json: z.infer<typeof HeaderJson>,
+  hash: string,
+): { header: Uint8Array; number: number } {
   const header = encodeWellFormed(json, hash)
   if (header.length > HEADER_BYTES_MAX)
     throw new BlockUnreadable('too_large', `expected a header of at most ${HEADER_BYTES_MAX} bytes`)
@@ -90,7 +108,10 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
   }
 }
 
-/** Encoded from what is there, which costs no call; only what does not come out so is asked for by itself. */
+/**
+ * Encoded from what is there, which costs no call; only what does not come out so is asked for by
+ * itself.
+ */
 async function readTransactions(
   rpc: Rpc,
   jsons: readonly { readonly hash: string }[],
@@ -102,7 +123,10 @@ async function readTransactions(
     return raw !== null && hashOf(raw) === json.hash ? raw : null
   })
   const missing = jsons.filter((_, at) => encoded[at] === null)
-  const calls = missing.map(({ hash }) => ({ method: 'eth_getRawTransactionByHash', params: [hash] }))
+  const calls = missing.map(({ hash }) => ({
+    method: 'eth_getRawTransactionByHash',
+    params: [hash],
+  }))
   const replies = calls.length === 0 ? [] : await rpc.batch(calls, signal)
   const found = new Map(missing.map(({ hash }, at) => [hash, replies[at]]))
   return jsons.map(({ hash }, at) => {
@@ -123,7 +147,11 @@ async function readTransactions(
 /** Null when they are of another block: the chain was reorganised meanwhile. */
 async function fetchReceipts(
   rpc: Rpc,
-  block: { readonly number: number; readonly hash: string; readonly transactionHashes: readonly string[] },
+  block: {
+    readonly number: number
+    readonly hash: string
+    readonly transactionHashes: readonly string[]
+  },
   signal: AbortSignal | undefined,
 ): Promise<readonly Uint8Array[] | null> {
   const whole = await fetchAllReceipts(rpc, block.number, signal)
@@ -149,7 +177,11 @@ async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | 
   }
 }
 
-async function fetchEachReceipt(rpc: Rpc, hashes: readonly string[], signal: AbortSignal | undefined) {
+async function fetchEachReceipt(
+  rpc: Rpc,
+  hashes: readonly string[],
+  signal: AbortSignal | undefined,
+) {
   const calls = hashes.map((hash) => ({ method: 'eth_getTransactionReceipt', params: [hash] }))
   const replies = await rpc.batch(calls, signal)
   return replies.flatMap((reply) => {

@@ -58,7 +58,12 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     const { relayer } = nonces
     const made = await nonces.use(async (nonce) => {
       const signed = sign(nonce, { contract: taken.contract, head: taken.head })
-      await reanchors.replace(taken, { relayer, nonce, ...signed, createdAt: Math.floor(now() / 1000) })
+      await reanchors.replace(taken, {
+        relayer,
+        nonce,
+        ...signed,
+        createdAt: Math.floor(now() / 1000),
+      })
       return { nonce, hash: signed.hash }
     })
     count += 1

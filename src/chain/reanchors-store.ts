@@ -13,7 +13,11 @@ export type TakenAnchor = {
   readonly nonce: number
   /** Contract that its head is signed for, 0x, lower case. */
   readonly contract: string
-  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
+  readonly head: {
+    readonly size: number
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  }
 }
 
 /** A signed anchor of the same head. `nonce` is the relayer's next. */
@@ -43,7 +47,9 @@ export type ReanchorsStore = {
 }
 
 /** Reanchors over the connections for commits. */
-export function createReanchorsStore({ commits: queries }: Pick<Database, 'commits'>): ReanchorsStore {
+export function createReanchorsStore({
+  commits: queries,
+}: Pick<Database, 'commits'>): ReanchorsStore {
   return {
     async listTaken(chainId, limit) {
       const { rows } = await sql<TakenRow>`
@@ -71,7 +77,9 @@ export function createReanchorsStore({ commits: queries }: Pick<Database, 'commi
           select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)}, a.log_id, a.size, a.root,
             a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
             coalesce(a.origin_nonce, a.nonce), a.attempt + 1
-          from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(queries)
+          from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(
+          queries,
+        )
       } catch (error) {
         throw isRaceLost(error) || isReplacedAlready(error)
           ? new CommitRaceLost('the anchor was replaced, or the nonce taken, by another gateway')

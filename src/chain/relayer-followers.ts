@@ -61,7 +61,9 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
     backlogs = await store.listBacklogs(chainId)
     const lease = { holder, seconds: FOLLOW_LEASE_SECONDS }
     await store.lease({ ...lease, relayer: ownRelayer, force: true })
-    const waiting = backlogs.map(({ relayer }) => relayer).filter((relayer) => relayer !== ownRelayer)
+    const waiting = backlogs
+      .map(({ relayer }) => relayer)
+      .filter((relayer) => relayer !== ownRelayer)
     for (const relayer of others.keys()) if (!waiting.includes(relayer)) await leave(relayer)
     for (const relayer of waiting) {
       if (!(await store.lease({ ...lease, relayer }))) await leave(relayer)
@@ -91,7 +93,8 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       hasFailed = false
     } catch (error) {
       // The first failure in a row alone: whoever needs the database now reports that it is away.
-      if (!hasFailed) log.warn({ err: asError(error) }, 'other relayers could not be looked for; tried again')
+      if (!hasFailed)
+        log.warn({ err: asError(error) }, 'other relayers could not be looked for; tried again')
       hasFailed = true
     }
     return intervalMs
@@ -118,9 +121,11 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       return {
         ...status,
         fault: status.fault ?? followed.find(({ fault }) => fault !== null)?.fault ?? null,
-        isChainFailing: status.isChainFailing || followed.some(({ isChainFailing }) => isChainFailing),
+        isChainFailing:
+          status.isChainFailing || followed.some(({ isChainFailing }) => isChainFailing),
         waitingCount: status.waitingCount + sum(elsewhere.map(({ waiting }) => waiting)),
-        revertedCount: status.revertedCount + sum(followed.map(({ revertedCount }) => revertedCount)),
+        revertedCount:
+          status.revertedCount + sum(followed.map(({ revertedCount }) => revertedCount)),
         takenCount: status.takenCount + sum(followed.map(({ takenCount }) => takenCount)),
       }
     },

@@ -36,8 +36,9 @@ export class NonceUnknown extends Error {
 }
 
 /**
- * The nonces of one relayer, for all committers of this process: they commit one after the other, so that none takes the
- * nonce of another. What the other gateways on the database take still shows as CommitRaceLost.
+ * The nonces of one relayer, for all committers of this process: they commit one after the other,
+ * so that none takes the nonce of another. What the other gateways on the database take still shows
+ * as CommitRaceLost.
  *
  * The database counts them. The chain knows better when the database lost commits: so the two are
  * compared before the first nonce is given out, whenever the chain shows its count (`noteCount`),
@@ -48,7 +49,10 @@ export type RelayerNonces = {
   readonly relayer: string
   /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
   refresh(): Promise<void>
-  /** Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it is read anew. */
+  /**
+   * Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it
+   * is read anew.
+   */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result>
   /** Says how many transactions of the relayer the chain was seen to have. Cheap. */
   noteCount(count: number): void
@@ -144,8 +148,9 @@ class ComparedNonces implements RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // What was lost before it was sent is nowhere: to skip its nonces would leave a gap, behind which
-    // nothing is mined. Where it was sent after all, the anchor that is not mined is made again.
+    // What was lost before it was sent is nowhere: to skip its nonces would leave a gap, behind
+    // which nothing is mined. Where it was sent after all, the anchor that is not mined is made
+    // again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -166,7 +171,9 @@ class ComparedNonces implements RelayerNonces {
     const { address, countTransactions } = this.#options.relayer
     const isMust = this.#comparison === 'must'
     try {
-      const count = await countTransactions(isMust ? undefined : AbortSignal.timeout(DOUBT_TIMEOUT_MS))
+      const count = await countTransactions(
+        isMust ? undefined : AbortSignal.timeout(DOUBT_TIMEOUT_MS),
+      )
       this.#shown = Math.max(this.#shown, count)
       this.#comparison = 'done'
       return true

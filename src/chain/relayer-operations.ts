@@ -21,7 +21,10 @@ export function createRelayerOperations({
 }): RelayerOperations {
   return {
     async list() {
-      const [stored, backlogs] = await Promise.all([relayers.list(), relayers.listBacklogs(chainId)])
+      const [stored, backlogs] = await Promise.all([
+        relayers.list(),
+        relayers.listBacklogs(chainId),
+      ])
       const nextOf = new Map(stored.map(({ address, nextNonce }) => [address, nextNonce]))
       const addresses = [current, ...[...nextOf.keys()].filter((address) => address !== current)]
       return Promise.all(
@@ -49,7 +52,12 @@ async function askChain(
 ): Promise<Pick<RelayerDescription, 'balance_wei' | 'chain_nonce' | 'pending_nonce' | 'fault'>> {
   try {
     const { balanceWei, nonce, pendingNonce }: AccountFacts = await fetchAccountFacts(rpc, address)
-    return { balance_wei: String(balanceWei), chain_nonce: nonce, pending_nonce: pendingNonce, fault: '' }
+    return {
+      balance_wei: String(balanceWei),
+      chain_nonce: nonce,
+      pending_nonce: pendingNonce,
+      fault: '',
+    }
   } catch (error) {
     if (!(error instanceof RpcError)) throw error
     return { balance_wei: null, chain_nonce: null, pending_nonce: null, fault: error.message }

@@ -64,8 +64,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // No join with logs: without statistics (an embedded database is not analyzed) that is begun from
-      // there, and reads every anchor.
+      // No join with logs: without statistics (an embedded database is not analyzed) that is begun
+      // from there, and reads every anchor.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at
@@ -87,7 +87,9 @@ export function createRelayersStore(
       const { numAffectedRows } = await sql`
         update relayers set follower = ${holder}, followed_until = ${clockSeconds(clock)} + ${seconds}
         where address = ${relayer}
-          and (${force} or follower = ${holder} or followed_until <= ${clockSeconds(clock)})`.execute(queries)
+          and (${force} or follower = ${holder} or followed_until <= ${clockSeconds(clock)})`.execute(
+        queries,
+      )
       return numAffectedRows === 1n
     },
     async release(holder) {
@@ -122,12 +124,16 @@ export function createAnchorLag(
     const backlogs = await relayers.listBacklogs(chainId)
     return {
       unconfirmed: backlogs.reduce((total, { unconfirmed }) => total + unconfirmed, 0),
-      oldestAt: backlogs.length === 0 ? null : Math.min(...backlogs.map(({ oldestAt }) => oldestAt)),
+      oldestAt:
+        backlogs.length === 0 ? null : Math.min(...backlogs.map(({ oldestAt }) => oldestAt)),
     }
   }
 }
 
-/** Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read anew, try again. */
+/**
+ * Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read
+ * anew, try again.
+ */
 export class CommitRaceLost extends Error {
   override readonly name = 'CommitRaceLost'
 }
@@ -172,5 +178,7 @@ const NOT_NULL_VIOLATION = '23502'
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false
-  return error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
+  return (
+    error.code === NOT_NULL_VIOLATION && (error.column === 'log_id' || error.column === 'relayer')
+  )
 }

@@ -4,7 +4,7 @@ import { z } from 'zod'
 /** Calls in one batch; endpoints commonly refuse more. */
 const BATCH_CALLS_MAX = 100
 /** Bytes of one answer that are read: 100 receipts with their logs are under 300 KB. */
-export const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Time for one HTTP exchange, from connect to the last byte. */
 const RPC_TIMEOUT_MS = 10_000
 /** Characters of an endpoint's error message that are kept. */
@@ -12,25 +12,43 @@ const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
 
-/** The endpoint's answer to one call. Everything in it was written by the endpoint: check before use. */
+/**
+ * The endpoint's answer to one call. Everything in it was written by the endpoint: check before
+ * use.
+ */
 export type RpcReply =
   | { readonly kind: 'result'; readonly value: unknown }
   | { readonly kind: 'error'; readonly code: number | null; readonly message: string }
 
 /** JSON-RPC 2.0 over HTTP. */
 export type Rpc = {
-  /** The result of one call. Throws RpcError; `refused` when the endpoint answers with an error object. */
+  /**
+   * The result of one call. Throws RpcError; `refused` when the endpoint answers with an error
+   * object.
+   */
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
-  /** Replies in the order of the calls, which are sent BATCH_CALLS_MAX at a time. Throws RpcError, but for `refused`. */
+  /**
+   * Replies in the order of the calls, which are sent BATCH_CALLS_MAX at a time. Throws RpcError,
+   * but for `refused`.
+   */
   batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
   /** Ends running exchanges and closes all connections. */
   close(): Promise<void>
 }
 
-/** The endpoint could not be asked, or made no sense; to be tried again. The message never holds the URL's secrets. */
+/**
+ * The endpoint could not be asked, or made no sense; to be tried again. The message never holds the
+ * URL's secrets.
+ */
 export class RpcError extends Error {
   override readonly name = 'RpcError'
-  readonly code: 'unreachable' | 'timeout' | 'bad_status' | 'bad_answer' | 'answer_too_large' | 'refused'
+  readonly code:
+    | 'unreachable'
+    | 'timeout'
+    | 'bad_status'
+    | 'bad_answer'
+    | 'answer_too_large'
+    | 'refused'
   constructor(code: RpcError['code'], message: string, options?: ErrorOptions) {
     super(message, options)
     this.code = code
@@ -38,8 +56,9 @@ export class RpcError extends Error {
 }
 
 /**
- * Client for the endpoint at `url` (http or https; user and password in it become an Authorization header). Connections
- * are kept open between calls. No retries: the caller knows what may be repeated.
+ * Client for the endpoint at `url` (http or https; user and password in it become an Authorization
+ * header). Connections are kept open between calls. No retries: the caller knows what may be
+ * repeated.
  */
 export function createRpc(options: {
   readonly url: string
@@ -70,12 +89,16 @@ export function createRpc(options: {
     } catch (error) {
       if (error instanceof RpcError) throw error
       signal?.throwIfAborted()
-      if (timeout.aborted) throw new RpcError('timeout', `no complete answer within ${timeoutMs} ms`)
+      if (timeout.aborted)
+        throw new RpcError('timeout', `no complete answer within ${timeoutMs} ms`)
       throw new RpcError('unreachable', describeNetworkError(error), { cause: error })
     }
   }
 
-  async function batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]> {
+  async function batch(
+    calls: readonly RpcCall[],
+    signal?: AbortSignal,
+  ): Promise<readonly RpcReply[]> {
     const replies: RpcReply[] = []
     for (let start = 0; start < calls.length; start += BATCH_CALLS_MAX) {
       const part = calls.slice(start, start + BATCH_CALLS_MAX)
@@ -127,13 +150,18 @@ function parseAnswer(bytes: Buffer): unknown {
   }
 }
 
-/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); an `id` says which call is meant. */
+/**
+ * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); an `id` says which call is
+ * meant.
+ */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)
     throw new RpcError(
       'bad_answer',
-      reply.kind === 'error' ? `the batch was refused: ${reply.message}` : 'expected a list for a batch',
+      reply.kind === 'error'
+        ? `the batch was refused: ${reply.message}`
+        : 'expected a list for a batch',
     )
   }
   const byId = new Map<unknown, unknown>()
@@ -148,10 +176,14 @@ function readReply(entry: unknown): RpcReply {
     return {
       kind: 'error',
       code: typeof code === 'number' ? code : null,
-      message: (typeof message === 'string' ? message : 'no message').slice(0, ERROR_MESSAGE_LENGTH_MAX),
+      message: (typeof message === 'string' ? message : 'no message').slice(
+        0,
+        ERROR_MESSAGE_LENGTH_MAX,
+      ),
     }
   }
-  if (!('result' in entry)) throw new RpcError('bad_answer', 'expected a reply with a result or an error')
+  if (!('result' in entry))
+    throw new RpcError('bad_answer', 'expected a reply with a result or an error')
   return { kind: 'result', value: entry.result }
 }
 
@@ -161,7 +193,9 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 
 function describeNetworkError(error: unknown): string {
   const code = isObject(error) ? error.code : undefined
-  return typeof code === 'string' ? `no connection to the chain (${code})` : 'no connection to the chain'
+  return typeof code === 'string'
+    ? `no connection to the chain (${code})`
+    : 'no connection to the chain'
 }
 
 // Numbers and hashes as the Ethereum JSON-RPC specification writes them ("quantity" and "data").
@@ -197,7 +231,10 @@ export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }
 
-/** The reply's value in its shape. Throws RpcError `refused` and `bad_answer`, which names the member. */
+/**
+ * The reply's value in its shape. Throws RpcError `refused` and `bad_answer`, which names the
+ * member.
+ */
 export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
   if (reply?.kind === 'error') throw new RpcError('refused', reply.message)
   return readValue(shape, reply?.value)

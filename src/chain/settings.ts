@@ -8,30 +8,39 @@ const MAX_PRIORITY_FEE_GWEI = 2
 
 /** The gateway's variables of the chain. */
 export const CHAIN_FIELDS = {
-  /** JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it. */
+  /**
+   * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
+   */
   CHAIN_RPC_URL: url(['http', 'https']).optional(),
   /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
   RELAYER_PRIVATE_KEY: privateKey.optional(),
   /** Address of the deployed anchor contract, 0x and 40 hex digits. */
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
   /**
-   * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is signed for it. Default:
-   * whatever the endpoint says; with it, the gateway also starts while the endpoint cannot be reached.
+   * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is
+   * signed for it. Default: whatever the endpoint says; with it, the gateway also starts while the
+   * endpoint cannot be reached.
    */
   CHAIN_ID: integer({ min: 1, max: 999_999_999_999_999 }).optional(),
-  /** TCP port of the local chain. Default 8545, where tools look for one; 0 takes any free one, which is printed. */
+  /**
+   * TCP port of the local chain. Default 8545, where tools look for one; 0 takes any free one,
+   * which is printed.
+   */
   CHAIN_PORT: port.default(8545),
   /**
-   * Blocks on top of an anchor's after which it is no longer expected to be reorganised away (it is watched even so).
-   * Default 12 with CHAIN_RPC_URL, a common choice for Ethereum; 1 on the local chain, which has no reorganisations.
+   * Blocks on top of an anchor's after which it is no longer expected to be reorganised away (it is
+   * watched even so). Default 12 with CHAIN_RPC_URL, a common choice for Ethereum; 1 on the local
+   * chain, which has no reorganisations.
    */
   CONFIRMATIONS: integer({ min: 1, max: 10_000 }).optional(),
   /**
-   * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so its cap must
-   * outlast price spikes; the chain charges the going price only (EIP-1559).
+   * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so
+   * its cap must outlast price spikes; the chain charges the going price only (EIP-1559).
    */
   MAX_FEE_PER_GAS_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_FEE_PER_GAS_GWEI),
-  /** Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor. */
+  /**
+   * Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor.
+   */
   MAX_PRIORITY_FEE_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_PRIORITY_FEE_GWEI),
 }
 
@@ -66,7 +75,11 @@ export function anchoringOf(settings: Settings): {
 }
 
 function chainOf(settings: Settings): ChainConfig {
-  const { CHAIN_RPC_URL: rpcUrl, RELAYER_PRIVATE_KEY: relayerKey, CONTRACT_ADDRESS: contract } = settings
+  const {
+    CHAIN_RPC_URL: rpcUrl,
+    RELAYER_PRIVATE_KEY: relayerKey,
+    CONTRACT_ADDRESS: contract,
+  } = settings
   if (rpcUrl === undefined || relayerKey === undefined || contract === undefined)
     return { kind: 'local', port: settings.CHAIN_PORT }
   return {

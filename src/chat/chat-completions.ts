@@ -64,7 +64,9 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
     },
     async stream(call) {
       const read = await dispatch(options, call)
-      return encode(readAnswer(options, call, { ...read, includesUsage: call.request.includesUsage }))
+      return encode(
+        readAnswer(options, call, { ...read, includesUsage: call.request.includesUsage }),
+      )
     },
   }
 }
@@ -81,7 +83,13 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
   try {
     const { accountId, body: request, signal } = call
     const { model } = call.request
-    const answer = await options.dispatcher.dispatch({ accountId, model, request, signal, openReader })
+    const answer = await options.dispatcher.dispatch({
+      accountId,
+      model,
+      request,
+      signal,
+      openReader,
+    })
     return { answer, chunks }
   } catch (error) {
     throw error instanceof DispatchError ? callErrorOf(error) : error
@@ -122,7 +130,10 @@ function totalOf(usage: JsonObject): number {
   return typeof total === 'number' ? total : 0
 }
 
-function openChunks({ now, makeId }: ChatCompletionsOptions, { request, body }: ChatCall): NodeChunks {
+function openChunks(
+  { now, makeId }: ChatCompletionsOptions,
+  { request, body }: ChatCall,
+): NodeChunks {
   const choicesAsked = memberOf(body, 'n')
   return createNodeChunks({
     identity: {
@@ -167,6 +178,9 @@ function toldError(
   { answer, error }: { readonly answer: NodeAnswer; readonly error: unknown },
 ): unknown {
   if (!(error instanceof DispatchError)) return error
-  log.warn({ requestId, nodeId: answer.nodeId, code: error.code, fault: error.message }, 'answer broke off')
+  log.warn(
+    { requestId, nodeId: answer.nodeId, code: error.code, fault: error.message },
+    'answer broke off',
+  )
   return callErrorOf(error)
 }

@@ -36,12 +36,20 @@ const MESSAGE_ROLES = ['developer', 'system', 'user', 'assistant', 'tool', 'func
 
 const functionCall = z.looseObject({ name: z.string(), arguments: z.string() })
 
-const toolCall = z.looseObject({ id: z.string(), type: z.literal('function'), function: functionCall })
+const toolCall = z.looseObject({
+  id: z.string(),
+  type: z.literal('function'),
+  function: functionCall,
+})
 
 const partsByType: Readonly<Record<string, z.ZodType>> = {
   text: z.looseObject({ text: z.string() }),
-  image_url: z.looseObject({ image_url: z.looseObject({ url: z.string(), detail: z.string().nullish() }) }),
-  input_audio: z.looseObject({ input_audio: z.looseObject({ data: z.string(), format: z.string() }) }),
+  image_url: z.looseObject({
+    image_url: z.looseObject({ url: z.string(), detail: z.string().nullish() }),
+  }),
+  input_audio: z.looseObject({
+    input_audio: z.looseObject({ data: z.string(), format: z.string() }),
+  }),
   file: z.looseObject({
     file: z.looseObject({
       file_data: z.string().nullish(),
@@ -75,7 +83,9 @@ const content = described(
     if (isUnset(value) || typeof value === 'string') return
     if (Array.isArray(value)) addItemIssues(issues, contentPart, value)
     else
-      issues.push(faultIssue([], 'string_type', 'Input should be a valid string, or a list of content parts'))
+      issues.push(
+        faultIssue([], 'string_type', 'Input should be a valid string, or a list of content parts'),
+      )
   }),
   () => ({ type: ['string', 'array', 'null'], items: jsonSchemaOf(contentPart) }),
 )
@@ -130,7 +140,10 @@ const namedTool = z.looseObject({
 
 const toolChoice = byShape({ string: z.enum(['none', 'auto', 'required']), object: namedTool })
 
-const stop = byShape({ string: z.string(), array: boundedList(z.string(), { max: STOP_SEQUENCES_MAX }) })
+const stop = byShape({
+  string: z.string(),
+  array: boundedList(z.string(), { max: STOP_SEQUENCES_MAX }),
+})
 
 const jsonSchema = z.looseObject({
   name: z.string().regex(SCHEMA_NAME_PATTERN),
@@ -179,9 +192,13 @@ const chatMembers = z
   })
   .check(({ value, issues }) => {
     if (!isUnset(value.top_logprobs) && value.logprobs !== true)
-      issues.push(faultIssue(['top_logprobs'], 'value_error', 'Only to be set when logprobs is true'))
+      issues.push(
+        faultIssue(['top_logprobs'], 'value_error', 'Only to be set when logprobs is true'),
+      )
     if (!isUnset(value.stream_options) && value.stream !== true)
-      issues.push(faultIssue(['stream_options'], 'value_error', 'Only to be set when stream is true'))
+      issues.push(
+        faultIssue(['stream_options'], 'value_error', 'Only to be set when stream is true'),
+      )
   })
 
 /** Body of every chat completion. */

@@ -27,7 +27,9 @@ type Members = Readonly<Record<string, unknown>>
  * Measures a request that was found valid, so that its messages are objects.
  * `max_completion_tokens`, which newer clients send, goes before `max_tokens`.
  */
-export function measureChat(request: Members & { readonly messages: readonly unknown[] }): ChatSize {
+export function measureChat(
+  request: Members & { readonly messages: readonly unknown[] },
+): ChatSize {
   let promptBytes = 0
   let attachments = 0
   for (const message of request.messages) {
@@ -86,7 +88,8 @@ export function estimateUsage(request: JsonObject, answerLength: number): JsonOb
 function promptTokens(messages: Json): number {
   if (!isJsonArray(messages)) return 0
   let length = 0
-  for (const message of messages) if (isJsonObject(message)) length += contentLength(message.content ?? null)
+  for (const message of messages)
+    if (isJsonObject(message)) length += contentLength(message.content ?? null)
   return Math.ceil(length / CHARACTERS_PER_TOKEN) + messages.length * TOKENS_PER_MESSAGE
 }
 

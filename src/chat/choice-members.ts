@@ -1,5 +1,10 @@
 import { FormatError } from '../../attestation/errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 
 /** Tool calls of one choice, as OpenAI bounds the tools of a request. */
 export const TOOL_CALLS_MAX = 128
@@ -32,8 +37,10 @@ function readToolCall(known: ToolCallState[], call: Json, makeCallId: () => stri
   const { name, text } = readFunction(call.function ?? {})
   const position = findCall(known, { nodeIndex, nodeId, name })
   if (position !== null) return { index: position, function: { arguments: text } }
-  if (name === null) throw invalidChunk('expected a tool call to begin with the name of its function')
-  if (known.length >= TOOL_CALLS_MAX) throw invalidChunk(`expected at most ${TOOL_CALLS_MAX} tool calls`)
+  if (name === null)
+    throw invalidChunk('expected a tool call to begin with the name of its function')
+  if (known.length >= TOOL_CALLS_MAX)
+    throw invalidChunk(`expected at most ${TOOL_CALLS_MAX} tool calls`)
   known.push({ nodeIndex, nodeId })
   const id = nodeId ?? makeCallId()
   return { index: known.length - 1, id, type: 'function', function: { name, arguments: text } }
@@ -45,7 +52,9 @@ function findCall(
   { nodeIndex, nodeId, name }: ToolCallState & { readonly name: string | null },
 ): number | null {
   const position =
-    nodeIndex === null ? known.length - 1 : known.findLastIndex((call) => call.nodeIndex === nodeIndex)
+    nodeIndex === null
+      ? known.length - 1
+      : known.findLastIndex((call) => call.nodeIndex === nodeIndex)
   const call = known[position]
   if (call === undefined) return null
   const isOther = nodeId !== null && nodeId !== call.nodeId && name !== null
@@ -83,7 +92,8 @@ export function readLogprobs(value: Json | undefined): JsonObject | null {
 
 function readEntries(value: Json | undefined): readonly JsonObject[] | null {
   if (value === undefined || value === null) return null
-  if (!isJsonArray(value)) throw invalidChunk('expected content and refusal of logprobs to be lists or null')
+  if (!isJsonArray(value))
+    throw invalidChunk('expected content and refusal of logprobs to be lists or null')
   return value.length === 0 ? null : value.map(readEntry)
 }
 

@@ -5,7 +5,7 @@ import { z } from 'zod'
 const count = z.int().min(0)
 
 /** Usage of a completion (interface, 2.2). */
-export const usage = z.looseObject({
+const usage = z.looseObject({
   prompt_tokens: count,
   completion_tokens: count,
   total_tokens: count,

@@ -78,7 +78,9 @@ export function createModels({
 }
 
 /** At most NODE_MODELS_LISTED_MAX of nodes' models: those with the most nodes. */
-export function mostServed(models: ReturnType<Dispatcher['models']>): ReturnType<Dispatcher['models']> {
+export function mostServed(
+  models: ReturnType<Dispatcher['models']>,
+): ReturnType<Dispatcher['models']> {
   if (models.length <= NODE_MODELS_LISTED_MAX) return models
   return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
 }

@@ -76,7 +76,8 @@ export function createNodeChunks(options: {
     for (const choice of given) {
       const { parts, length } = readChoice(stateOf(choice), choice, makeCallId)
       textLength += length
-      for (const [position, part] of parts.entries()) if (part !== null) groups[position]?.push(part)
+      for (const [position, part] of parts.entries())
+        if (part !== null) groups[position]?.push(part)
     }
     return makeChunks(groups, members)
   }
@@ -104,7 +105,15 @@ export function createNodeChunks(options: {
     stated: JsonObject | null,
   ): JsonObject {
     const { id, created, model } = identity
-    return { ...members, id, object: 'chat.completion.chunk', created, model, choices: group, usage: stated }
+    return {
+      ...members,
+      id,
+      object: 'chat.completion.chunk',
+      created,
+      model,
+      choices: group,
+      usage: stated,
+    }
   }
 
   function finish(): void {
@@ -179,7 +188,9 @@ function hasPrototypes(value: Json | undefined): boolean {
 
 /** Why a choice ended (interface 2.2), and the words that backends have for the same. */
 const FINISH_REASONS: ReadonlyMap<string, string> = new Map([
-  ...['stop', 'length', 'tool_calls', 'content_filter', 'function_call'].map((word) => [word, word] as const),
+  ...['stop', 'length', 'tool_calls', 'content_filter', 'function_call'].map(
+    (word) => [word, word] as const,
+  ),
   ...['eos', 'eos_token', 'end_turn', 'stop_sequence'].map((word) => [word, 'stop'] as const),
   ['max_tokens', 'length'],
 ])
@@ -293,7 +304,8 @@ function readMember(state: ChoiceState, name: string, value: Json, makeCallId: (
 function readFunctionCall(state: ChoiceState, value: Json): JsonObject {
   const { name, arguments: pieces } = isJsonObject(value) ? value : {}
   const text = pieces ?? ''
-  if (typeof text !== 'string') throw invalidChunk('expected arguments of function_call to be a text')
+  if (typeof text !== 'string')
+    throw invalidChunk('expected arguments of function_call to be a text')
   if (state.hasFunctionCall) return { arguments: text }
   if (typeof name !== 'string' || name === '')
     throw invalidChunk('expected function_call to begin with a name')
@@ -308,6 +320,7 @@ function textLengthOf(name: string, value: Json): number {
 
 function withoutNulls(members: JsonObject): JsonObject {
   const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(members)) if (value !== null) setMember(kept, name, value)
+  for (const [name, value] of Object.entries(members))
+    if (value !== null) setMember(kept, name, value)
   return kept
 }

@@ -1,4 +1,9 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**
@@ -27,9 +32,10 @@ export async function replayEvents(
 }
 
 /**
- * Chunks of a stream that amount to a completion which was assembled from one: the role, then everything, then the reasons
- * for the end, then the usage. Assembled again (attestation/assemble-completion.ts) they give the same completion.
- * `usage` is null for a completion without.
+ * Chunks of a stream that amount to a completion which was assembled from one: the role, then
+ * everything, then the reasons for the end, then the usage. Assembled again
+ * (attestation/assemble-completion.ts) they give the same completion. `usage` is null for a
+ * completion without.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]
@@ -56,7 +62,11 @@ export function replayChunks(completion: JsonObject): {
 /** What a chunk's choice has by interface 2.2, when it says nothing yet. */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
-  const { role = 'assistant', tool_calls: calls = null, ...rest } = isJsonObject(message) ? message : {}
+  const {
+    role = 'assistant',
+    tool_calls: calls = null,
+    ...rest
+  } = isJsonObject(message) ? message : {}
   const base = { index, finish_reason: null, logprobs: null }
   return {
     opening: { ...base, delta: { role, content: '' } },
@@ -64,7 +74,10 @@ function splitChoice(choice: JsonObject) {
       ...others,
       ...base,
       logprobs,
-      delta: { ...withoutNulls(rest), ...(isJsonArray(calls) ? { tool_calls: calls.map(numberCall) } : {}) },
+      delta: {
+        ...withoutNulls(rest),
+        ...(isJsonArray(calls) ? { tool_calls: calls.map(numberCall) } : {}),
+      },
     },
     ending: { ...base, finish_reason, delta: { content: '' } },
   }

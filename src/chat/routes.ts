@@ -24,8 +24,8 @@ import { estimateChatTokens } from './token-estimates.ts'
  * Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them
  * further, by model.
  */
-export const CHAT_CALLS_MAX = 4_096
-export const CHAT_BYTES_MAX = 512 * 1024 * 1024
+const CHAT_CALLS_MAX = 4_096
+const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
@@ -106,7 +106,8 @@ async function answer(
   }
   if (request.isStream)
     return stream(
-      (writer) => underClaim(claim, () => writeChunks(completions, writer, { call, isKept: claim !== null })),
+      (writer) =>
+        underClaim(claim, () => writeChunks(completions, writer, { call, isKept: claim !== null })),
       isOutage,
     )
   return underClaim(claim, () => completions.complete(call))

@@ -1,7 +1,10 @@
 import { decodeBase64, decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
-import { type AttestationDocument, decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import {
+  type AttestationDocument,
+  decodeAttestationPayload,
+} from '../../attestation/nitro/document.ts'
 import {
   type AttestationFacts,
   type CertificateFacts,
@@ -36,7 +39,10 @@ type AttestationReport =
       readonly document: Uint8Array
     }
 
-/** Validates the document in a file, and gives the report as the options want it. Throws CliError for what is no file. */
+/**
+ * Validates the document in a file, and gives the report as the options want it. Throws CliError
+ * for what is no file.
+ */
 export async function reportDocument(
   file: string,
   options: AttestationCommandOptions,
@@ -46,12 +52,17 @@ export async function reportDocument(
   return { output: `${text}\n`, isValid: report.valid }
 }
 
-async function validateFile(file: string, options: AttestationCommandOptions): Promise<AttestationReport> {
+async function validateFile(
+  file: string,
+  options: AttestationCommandOptions,
+): Promise<AttestationReport> {
   const policy = await readPolicy(options)
   const at = options.at ?? new Date()
   const openVerifier = await readRevocationLists(options, at.getTime())
   const verifier = openVerifier({ isOfOne: true })
-  const document = decodeDocumentFile(await readSource(file, { apiKey: null, stdin: process.stdin }))
+  const document = decodeDocumentFile(
+    await readSource(file, { apiKey: null, stdin: process.stdin }),
+  )
   try {
     const facts = await verifier.verify(document, policy, at)
     return { valid: true, facts }
@@ -71,8 +82,9 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 /**
- * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and `message` are null for a
- * valid document, `facts` for any other, so that no claim of a refused document is taken for a fact.
+ * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and
+ * `message` are null for a valid document, `facts` for any other, so that no claim of a refused
+ * document is taken for a fact.
  */
 function formatAttestationJson(report: AttestationReport): string {
   if (report.valid)
@@ -98,7 +110,9 @@ function factsObject(facts: AttestationFacts) {
     timestamp_ms: facts.timestampMs,
     verified_at_ms: facts.verifiedAtMs,
     mode: facts.mode,
-    measurements: Object.fromEntries([...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)])),
+    measurements: Object.fromEntries(
+      [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
+    ),
     release: facts.release && releaseName(facts.release),
     public_key: hexOrNull(facts.publicKey),
     user_data: hexOrNull(facts.userData),
@@ -157,7 +171,10 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
   ]
 }
 
-function formatRefusal({ error, document }: Extract<AttestationReport, { valid: false }>): readonly string[] {
+function formatRefusal({
+  error,
+  document,
+}: Extract<AttestationReport, { valid: false }>): readonly string[] {
   const claims = decodeClaims(document)
   const hint = error.code === 'root_untrusted' ? [`  ${ROOT_HINT}`] : []
   const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`, ...hint]
@@ -222,9 +239,12 @@ function nameCertificate({ subject, sha256, notBeforeMs, notAfterMs }: Certifica
 }
 
 function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
-  const mark = { passed: 'passed', failed: 'FAILED', 'not checked': 'not checked', reported: 'reported' }[
-    outcome
-  ]
+  const mark = {
+    passed: 'passed',
+    failed: 'FAILED',
+    'not checked': 'not checked',
+    reported: 'reported',
+  }[outcome]
   const text = `  ${mark.padEnd(12)} ${String(rule).padStart(2)}  ${title}`
   return detail === '' ? text : `${text} (${printable(detail)})`
 }
@@ -233,10 +253,10 @@ function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
 const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
- * Gives the binary attestation document of a file that holds it as it is, in hex (with or without 0x) or in base64
- * (standard or URL-safe, padded or not); white space in text does not matter. No reading is ambiguous: a document
- * starts with 84 or d2, which is no text, and in base64 with `hE` or `0o`, which is no hex. What is neither text is
- * given unchanged, for the validator to refuse.
+ * Gives the binary attestation document of a file that holds it as it is, in hex (with or without
+ * 0x) or in base64 (standard or URL-safe, padded or not); white space in text does not matter. No
+ * reading is ambiguous: a document starts with 84 or d2, which is no text, and in base64 with `hE`
+ * or `0o`, which is no hex. What is neither text is given unchanged, for the validator to refuse.
  */
 function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes

@@ -9,22 +9,33 @@ const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'
 const schema = z.object({
   /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
-  /** The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the gateway's. */
+  /**
+   * The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the
+   * gateway's.
+   */
   DATA_DIR: text.default('.affidavit'),
   /** The gateway's control socket, for `enclaves`. Default: the one that DATA_DIR names. */
   CONTROL_SOCKET: text.optional(),
-  /** The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is taken. */
+  /**
+   * The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is
+   * taken.
+   */
   RATE_LIMIT_TIERS_FILE: text.optional(),
-  /** Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm start` listens. */
+  /**
+   * Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm
+   * start` listens.
+   */
   AFFIDAVIT_URL: url(['http', 'https']).default(GATEWAY_URL_DEFAULT),
   /**
-   * API key for the gateway of AFFIDAVIT_URL, in `verify`, `evidence`, `audit` and `node`: no other origin is sent it. `--key` goes
-   * first. Default: none. A variable, so that it is in no shell history.
+   * API key for the gateway of AFFIDAVIT_URL, in `verify`, `evidence`, `audit` and `node`: no other
+   * origin is sent it. `--key` goes first. Default: none. A variable, so that it is in no shell
+   * history.
    */
   AFFIDAVIT_API_KEY: secret.optional(),
   /**
-   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that it is in no shell history. Not
-   * RELAYER_PRIVATE_KEY: that account's nonces belong to the gateway, and an anchor would be lost to a deployment beside it.
+   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that
+   * it is in no shell history. Not RELAYER_PRIVATE_KEY: that account's nonces belong to the
+   * gateway, and an anchor would be lost to a deployment beside it.
    */
   DEPLOYER_PRIVATE_KEY: privateKey.optional(),
 })
@@ -59,7 +70,10 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   }
 }
 
-/** Gives the settings of the gateway alone, so that nothing else of the environment is complained about. Throws ConfigurationError. */
+/**
+ * Gives the settings of the gateway alone, so that nothing else of the environment is complained
+ * about. Throws ConfigurationError.
+ */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
   const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true })
   const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(wanted, environment)
@@ -68,5 +82,8 @@ export function readGatewaySettings(environment: Environment = process.env): Gat
 
 /** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
 export function readDeployerKey(environment: Environment = process.env): string | null {
-  return readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ?? null
+  return (
+    readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
+    null
+  )
 }

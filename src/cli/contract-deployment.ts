@@ -16,9 +16,16 @@ const TIP_DEFAULT_WEI = 1_000_000_000n
 const RECEIPT_POLL_MS = 1_000
 
 /** What the options say, as commander gives it. */
-export type DeployOptions = { readonly rpc: string; readonly timeout: number; readonly json?: boolean }
+export type DeployOptions = {
+  readonly rpc: string
+  readonly timeout: number
+  readonly json?: boolean
+}
 
-/** Deploys the contract as the options say, and tells the outcome. Throws CliError, ConfigurationError. */
+/**
+ * Deploys the contract as the options say, and tells the outcome. Throws CliError,
+ * ConfigurationError.
+ */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
   const deployerKey = readDeployerKey()
   const tell = (line: string) => process.stderr.write(`${line}\n`)
@@ -64,18 +71,24 @@ type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
-   * The transaction that made it; null: it was there already, or another came first. One that this run sent may then
-   * still be waiting: it reverts, should it come into a block.
+   * The transaction that made it; null: it was there already, or another came first. One that this
+   * run sent may then still be waiting: it reverts, should it come into a block.
    */
-  readonly sent: { readonly txHash: string; readonly blockNumber: number; readonly gasUsed: number } | null
+  readonly sent: {
+    readonly txHash: string
+    readonly blockNumber: number
+    readonly gasUsed: number
+  } | null
 }
 
 /**
- * Deploys the contract of this release unless it is there, and waits for its block, `timeoutMs` at most (and one round of
- * questions more). May be repeated: the address does not depend on who sends. Throws CliError, RpcError or ChainFault; ConfigurationError
- * when a key is needed and there is none.
+ * Deploys the contract of this release unless it is there, and waits for its block, `timeoutMs` at
+ * most (and one round of questions more). May be repeated: the address does not depend on who
+ * sends. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed and there
+ * is none.
  *
- * Does NOT wait for confirmations: a reorganisation can take the contract away again, as any transaction.
+ * Does NOT wait for confirmations: a reorganisation can take the contract away again, as any
+ * transaction.
  */
 async function deployContract({
   rpc,
@@ -119,7 +132,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it has the contract.
+  // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it
+  // has the contract.
   const estimate = await rpc.call('eth_estimateGas', [{ from, to, data }, 'latest'])
   // A quarter more: an estimate is for the newest block, and what is not used is not paid.
   const gasLimit = (toBigInt(estimate) * 5n) / 4n
@@ -138,7 +152,10 @@ async function signDeployment(
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
 
-/** Twice the base fee, which lasts six full blocks of growth (EIP-1559), and the tip that the endpoint suggests. */
+/**
+ * Twice the base fee, which lasts six full blocks of growth (EIP-1559), and the tip that the
+ * endpoint suggests.
+ */
 async function fetchFees(
   rpc: Rpc,
 ): Promise<{ readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint }> {
@@ -148,7 +165,9 @@ async function fetchFees(
   ])
   const { baseFeePerGas } = readAs(FeeBlock, block)
   if (baseFeePerGas === undefined)
-    throw new CliError('the chain has no base fee (EIP-1559), which the gateway needs for anchors, too')
+    throw new CliError(
+      'the chain has no base fee (EIP-1559), which the gateway needs for anchors, too',
+    )
   const tip = suggested?.kind === 'result' ? toBigInt(suggested.value) : TIP_DEFAULT_WEI
   return { maxFeePerGas: 2n * BigInt(baseFeePerGas) + tip, maxPriorityFeePerGas: tip }
 }
@@ -172,7 +191,8 @@ async function send(
       throw new CliError(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again, which sees to it`,
       )
-    // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other fees another one.
+    // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other
+    // fees another one.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
@@ -181,7 +201,10 @@ async function send(
   }
 }
 
-/** Whether the endpoint says that it has the transaction, in a block or waiting. False when it cannot be asked. */
+/**
+ * Whether the endpoint says that it has the transaction, in a block or waiting. False when it
+ * cannot be asked.
+ */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
@@ -195,7 +218,10 @@ async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
 
 const KnownTransaction = z.object({ hash: Hash })
 
-/** Null when the contract is there, but not by this transaction. An endpoint that is away is asked again. */
+/**
+ * Null when the contract is there, but not by this transaction. An endpoint that is away is asked
+ * again.
+ */
 async function awaitContract({
   rpc,
   chain,
@@ -219,7 +245,10 @@ async function awaitContract({
   }
 }
 
-/** What is lacking, in words, until the contract is there. Nodes behind one address may differ: a receipt can come first. */
+/**
+ * What is lacking, in words, until the contract is there. Nodes behind one address may differ: a
+ * receipt can come first.
+ */
 async function lookFor({
   rpc,
   chain,

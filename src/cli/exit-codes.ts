@@ -8,7 +8,9 @@ export const EXIT_CODES = {
   usage: 2,
 } as const
 
-/** A command cannot go on, for a reason that its user can mend. The message is all they are told. */
+/**
+ * A command cannot go on, for a reason that its user can mend. The message is all they are told.
+ */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number

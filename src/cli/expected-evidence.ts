@@ -21,16 +21,21 @@ import type { ListingVerifier } from './revocation/listing-verifier.ts'
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
   const { pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
-  return [pcr, anyMeasurement, allowDebug, root, release, crl].some((option) => option !== undefined)
+  return [pcr, anyMeasurement, allowDebug, root, release, crl].some(
+    (option) => option !== undefined,
+  )
 }
 
 /**
- * Gives the policy that the options say, reading the root files. Without expected measurements it refuses every document,
- * unless any is accepted. Throws CliError for files that are no certificates, and for releases that are not signed.
+ * Gives the policy that the options say, reading the root files. Without expected measurements it
+ * refuses every document, unless any is accepted. Throws CliError for files that are no
+ * certificates, and for releases that are not signed.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
-  const said = [options.pcr, options.anyMeasurement, options.release].filter((option) => option !== undefined)
+  const said = [options.pcr, options.anyMeasurement, options.release].filter(
+    (option) => option !== undefined,
+  )
   if (said.length > 1)
     throw new CliError('expected one of --pcr, --release and --any-measurement', EXIT_CODES.usage)
   const releases = await readExpectedReleases(options)
@@ -46,7 +51,11 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
 async function readRoots(path: string): Promise<readonly Uint8Array[]> {
-  const bytes = await readSource(path, { apiKey: null, stdin: process.stdin, bytesMax: ROOT_FILE_BYTES_MAX })
+  const bytes = await readSource(path, {
+    apiKey: null,
+    stdin: process.stdin,
+    bytesMax: ROOT_FILE_BYTES_MAX,
+  })
   try {
     return parseRoots(bytes)
   } catch (fault) {
@@ -64,8 +73,9 @@ export function bundleOnlyOptions(options: BundleOptions): readonly string[] {
 }
 
 /**
- * Gives the policy that the options say, reading the files they name. What is not given is not checked;
- * `--any-measurement` leaves the code unchecked too. Throws CliError for files that are not what they should be.
+ * Gives the policy that the options say, reading the files they name. What is not given is not
+ * checked; `--any-measurement` leaves the code unchecked too. Throws CliError for files that are
+ * not what they should be.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
   return await completeBundlePolicy(await readAttestationPolicy(options), options)
@@ -125,8 +135,9 @@ async function readConfigurationDigest(text: string): Promise<Uint8Array> {
 }
 
 /**
- * Gives what makes a verifier that refuses documents with a certificate in one of the revocation lists that the options
- * name, by file or http(s) URL, made by `nowMs` (createListingVerifier). Throws CliError, RevocationListError.
+ * Gives what makes a verifier that refuses documents with a certificate in one of the revocation
+ * lists that the options name, by file or http(s) URL, made by `nowMs` (createListingVerifier).
+ * Throws CliError, RevocationListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

@@ -5,7 +5,10 @@ import type { Readable } from 'node:stream'
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
-/** Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be larger than all those. */
+/**
+ * Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be
+ * larger than all those.
+ */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 /** Longest that a URL may take, milliseconds. */
 const FETCH_TIMEOUT_MS = 60_000
@@ -22,8 +25,9 @@ export type SourceOptions = {
 }
 
 /**
- * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not followed, and a key leaves
- * this machine over https alone. Throws CliError when there is nothing to read or too much of it.
+ * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not
+ * followed, and a key leaves this machine over https alone. Throws CliError when there is nothing
+ * to read or too much of it.
  */
 export async function readSource(source: string, options: SourceOptions): Promise<Uint8Array> {
   const bytesMax = options.bytesMax ?? SOURCE_BYTES_MAX
@@ -66,7 +70,8 @@ async function fetchSource(
   const signal = AbortSignal.timeout(options.timeoutMs ?? FETCH_TIMEOUT_MS)
   try {
     const response = await fetch(url, { headers, signal, redirect: 'manual' })
-    const bytes = response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
+    const bytes =
+      response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
     if (response.status === 200) return bytes
     const hint = response.status === 401 && options.keyHint ? ` (${options.keyHint})` : ''
     throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`)
@@ -77,7 +82,8 @@ async function fetchSource(
 }
 
 function parseUrl(source: string): URL {
-  if (!URL.canParse(source)) throw new CliError(`expected a URL, got ${printable(source)}`, EXIT_CODES.usage)
+  if (!URL.canParse(source))
+    throw new CliError(`expected a URL, got ${printable(source)}`, EXIT_CODES.usage)
   return new URL(source)
 }
 
@@ -120,8 +126,9 @@ export async function writeOutput(text: string, path: string | undefined): Promi
 }
 
 /**
- * Writes a file whole or not at all, also when the machine stops in between: written beside it, synced, and renamed. Only
- * the owner can read it unless `mode` says otherwise, for evidence holds prompts. Throws CliError.
+ * Writes a file whole or not at all, also when the machine stops in between: written beside it,
+ * synced, and renamed. Only the owner can read it unless `mode` says otherwise, for evidence holds
+ * prompts. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`

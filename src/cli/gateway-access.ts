@@ -14,8 +14,9 @@ export type GatewayKey = {
 }
 
 /**
- * Gives the key to send to `url`: the option; else the environment's, which goes to the origin of AFFIDAVIT_URL alone. A
- * URL may be anybody's, and whoever names it gives no key away by it. Throws ConfigurationError for a malformed variable.
+ * Gives the key to send to `url`: the option; else the environment's, which goes to the origin of
+ * AFFIDAVIT_URL alone. A URL may be anybody's, and whoever names it gives no key away by it. Throws
+ * ConfigurationError for a malformed variable.
  */
 export function chooseKey(
   url: string,
@@ -38,7 +39,10 @@ export function evidenceUrl(hash: string, options: GatewayOptions): string {
   return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${hashOf(hash)}/evidence`
 }
 
-/** Throws CliError when a command that needs a key would go without the environment's, for the sake of `--url`. */
+/**
+ * Throws CliError when a command that needs a key would go without the environment's, for the sake
+ * of `--url`.
+ */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
   environment?: Environment,

@@ -12,14 +12,18 @@ try {
   process.exitCode = report(fault)
 }
 
-/** Commander would end the process with its own exit codes, and cut off output that is still on its way. */
+/**
+ * Commander would end the process with its own exit codes, and cut off output that is still on its
+ * way.
+ */
 function throwAtExit(command: Command): void {
   command.exitOverride()
   for (const child of command.commands) throwAtExit(child)
 }
 
 function report(fault: unknown): number {
-  if (fault instanceof CommanderError) return fault.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage
+  if (fault instanceof CommanderError)
+    return fault.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage
   if (fault instanceof CliError) {
     console.error(`affidavit: ${fault.message}`)
     return fault.exitCode

@@ -8,13 +8,19 @@ import { type EifReport, measureEif } from '../../attestation/eif/measure-eif.ts
 import { CliError, EXIT_CODES } from './exit-codes.ts'
 import { printable } from './printable.ts'
 
-/** Measures an image, and gives the report for people or for programs. Throws CliError for what is no file. */
+/**
+ * Measures an image, and gives the report for people or for programs. Throws CliError for what is
+ * no file.
+ */
 export async function reportImage(
   image: string,
   { json = false }: { readonly json?: boolean },
 ): Promise<{ readonly output: string; readonly isValid: boolean }> {
   const result = await measureFile(image)
-  return { output: `${json ? formatJson(result) : formatText(image, result)}\n`, isValid: result.valid }
+  return {
+    output: `${json ? formatJson(result) : formatText(image, result)}\n`,
+    isValid: result.valid,
+  }
 }
 
 type MeasureResult =
@@ -25,8 +31,12 @@ async function measureFile(path: string): Promise<MeasureResult> {
   try {
     await using file = await open(path)
     const status = await file.stat()
-    if (!status.isFile()) throw new CliError(`expected a file: ${printable(path)}`, EXIT_CODES.usage)
-    const report = await measureEif({ sizeBytes: status.size, chunks: readFileChunks(file) }, NODE_DIGESTS)
+    if (!status.isFile())
+      throw new CliError(`expected a file: ${printable(path)}`, EXIT_CODES.usage)
+    const report = await measureEif(
+      { sizeBytes: status.size, chunks: readFileChunks(file) },
+      NODE_DIGESTS,
+    )
     return { valid: true, report }
   } catch (error) {
     if (error instanceof EifError) return { valid: false, code: error.code, message: error.message }
@@ -39,7 +49,8 @@ async function measureFile(path: string): Promise<MeasureResult> {
 /** u64 values as decimal text, since a JSON reader may hold numbers as doubles. */
 function formatJson(result: MeasureResult): string {
   const { valid } = result
-  if (!valid) return JSON.stringify({ valid, code: result.code, message: result.message, facts: null })
+  if (!valid)
+    return JSON.stringify({ valid, code: result.code, message: result.message, facts: null })
   const { report } = result
   const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
   const facts = {
@@ -49,7 +60,11 @@ function formatJson(result: MeasureResult): string {
     default_memory_bytes: String(report.defaultMemoryBytes),
     default_cpus: String(report.defaultCpus),
     crc32: formatCrc(report),
-    sections: report.sections.map(({ kind, offset, dataBytes }) => ({ kind, offset, size_bytes: dataBytes })),
+    sections: report.sections.map(({ kind, offset, dataBytes }) => ({
+      kind,
+      offset,
+      size_bytes: dataBytes,
+    })),
     measurements: {
       pcr0: encodeHex(pcr0),
       pcr1: encodeHex(pcr1),
@@ -64,7 +79,8 @@ function formatJson(result: MeasureResult): string {
 }
 
 function formatText(path: string, result: MeasureResult): string {
-  if (!result.valid) return `${printable(path)}: NOT MEASURED\n  ${result.code}: ${printable(result.message)}`
+  if (!result.valid)
+    return `${printable(path)}: NOT MEASURED\n  ${result.code}: ${printable(result.message)}`
   const { report } = result
   const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
   const signature = report.signature === null ? null : describeSignature(report.signature)
@@ -85,9 +101,16 @@ function formatText(path: string, result: MeasureResult): string {
     ),
   ]
   if (signature !== null)
-    lines.push('', `Signature ${signature.algorithm}, certificate SHA-256 ${signature.certificate_sha256}`)
+    lines.push(
+      '',
+      `Signature ${signature.algorithm}, certificate SHA-256 ${signature.certificate_sha256}`,
+    )
   if (report.metadata !== null)
-    lines.push('', 'Metadata', ...indent(JSON.stringify(report.metadata, null, 2).split('\n').map(printable)))
+    lines.push(
+      '',
+      'Metadata',
+      ...indent(JSON.stringify(report.metadata, null, 2).split('\n').map(printable)),
+    )
   lines.push(
     '',
     'What the measurements do not say',
@@ -112,10 +135,13 @@ function indent(lines: readonly string[]): readonly string[] {
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Gives the bytes of an open file from its start, the next chunk being read while one is used. Memory stays the same
- * however large the file is: a chunk is overwritten two chunks later, so whoever keeps bytes has to copy them.
+ * Gives the bytes of an open file from its start, the next chunk being read while one is used.
+ * Memory stays the same however large the file is: a chunk is overwritten two chunks later, so
+ * whoever keeps bytes has to copy them.
  */
-export async function* readFileChunks(file: FileHandle): AsyncGenerator<Uint8Array, void, undefined> {
+export async function* readFileChunks(
+  file: FileHandle,
+): AsyncGenerator<Uint8Array, void, undefined> {
   const read = async (buffer: Uint8Array, position: number) => {
     const { bytesRead } = await file.read(buffer, 0, buffer.length, position)
     return buffer.subarray(0, bytesRead)
@@ -133,7 +159,8 @@ export async function* readFileChunks(file: FileHandle): AsyncGenerator<Uint8Arr
       yield chunk
     }
   } finally {
-    // The consumer may stop early; the file must not be closed under a read that is still under way.
+    // The consumer may stop early; the file must not be closed under a read that is still under
+    // way.
     await pending.catch(() => undefined)
   }
 }

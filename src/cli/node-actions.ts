@@ -17,7 +17,10 @@ import { CliError } from './exit-codes.ts'
 import { checkKeyOrigin } from './gateway-access.ts'
 import { printable } from './printable.ts'
 
-/** Options of the `node` commands as commander gives them. Each stands for a variable of src/agent/config.ts. */
+/**
+ * Options of the `node` commands as commander gives them. Each stands for a variable of
+ * src/agent/config.ts.
+ */
 export type NodeOptions = {
   readonly url?: string
   readonly key?: string
@@ -35,7 +38,11 @@ export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
   } catch (fault) {
-    if (fault instanceof AgentFailure || fault instanceof GatewayError || fault instanceof BackendError)
+    if (
+      fault instanceof AgentFailure ||
+      fault instanceof GatewayError ||
+      fault instanceof BackendError
+    )
       throw new CliError(printable(fault.message))
     throw fault
   }
@@ -106,7 +113,10 @@ export async function benchmark(options: NodeOptions): Promise<void> {
   const results: Record<string, BenchmarkResult> = {}
   try {
     process.stderr.write(`Measuring ${printable(name)}\n`)
-    const models = chooseModels(await backend.listModels(), { models: config.backend.models, log: SILENT })
+    const models = chooseModels(await backend.listModels(), {
+      models: config.backend.models,
+      log: SILENT,
+    })
     for (const model of models)
       results[model] = await runBenchmark(backend, model, {
         plan: config,
@@ -168,8 +178,8 @@ function toVariables(options: NodeOptions): Environment {
 }
 
 /**
- * The same, for what asks the gateway. Throws CliError when the environment's key is not for the gateway of `--url`: that
- * one would be sent it.
+ * The same, for what asks the gateway. Throws CliError when the environment's key is not for the
+ * gateway of `--url`: that one would be sent it.
  */
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)
@@ -177,8 +187,9 @@ function toAccessVariables(options: NodeOptions): Environment {
 }
 
 /**
- * Gives the members of an answer of the gateway for people, one a line, in its order. Names that end in `_at` are Unix
- * seconds, those in `_seconds` a length of time. Lists of objects follow, a line each. All of it is text from outside.
+ * Gives the members of an answer of the gateway for people, one a line, in its order. Names that
+ * end in `_at` are Unix seconds, those in `_seconds` a length of time. Lists of objects follow, a
+ * line each. All of it is text from outside.
  */
 function printMembers(members: Readonly<Record<string, unknown>>): string {
   const entries = Object.entries(members)
@@ -193,7 +204,8 @@ function printMembers(members: Readonly<Record<string, unknown>>): string {
 
 function describeValue(name: string, value: unknown): string {
   if (value === null || value === undefined) return '-'
-  if (typeof value !== 'number') return printable(typeof value === 'string' ? value : JSON.stringify(value))
+  if (typeof value !== 'number')
+    return printable(typeof value === 'string' ? value : JSON.stringify(value))
   if (name.endsWith('_at')) return value > 0 ? describeTime(value) : '-'
   return name.endsWith('_seconds') ? describeLength(value) : String(value)
 }

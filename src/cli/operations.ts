@@ -20,8 +20,9 @@ import { type CliConfig, readCliConfig } from './config.ts'
 import { CliError } from './exit-codes.ts'
 
 /**
- * Runs something with the operator's operations: on the Postgres server that is configured, else through the gateway that runs on
- * the data folder, else in that folder's database itself. Throws CliError when none can be used.
+ * Runs something with the operator's operations: on the Postgres server that is configured, else
+ * through the gateway that runs on the data folder, else in that folder's database itself. Throws
+ * CliError when none can be used.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
@@ -32,14 +33,15 @@ export async function withOperations<Result>(
     if (gateway === null) return await withDatabase(config, run)
     return await run(gateway).finally(() => gateway.close())
   } catch (error) {
-    if (error instanceof ControlError || error instanceof StartFailure) throw new CliError(error.message)
+    if (error instanceof ControlError || error instanceof StartFailure)
+      throw new CliError(error.message)
     throw error
   }
 }
 
 /**
- * Runs something with the operations of the running gateway: the one of the control socket that is configured, else of the data
- * folder. Throws CliError when none runs there.
+ * Runs something with the operations of the running gateway: the one of the control socket that is
+ * configured, else of the data folder. Throws CliError when none runs there.
  */
 export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
@@ -90,8 +92,9 @@ export class ControlError extends Error {
 type RemoteOperations = GatewayOperations & { close(): Promise<void> }
 
 /**
- * Gives the operations of the gateway that runs on a data folder, or that listens at `controlSocket`, or null when none does (there is no address, or
- * nobody answers there: it was killed).
+ * Gives the operations of the gateway that runs on a data folder, or that listens at
+ * `controlSocket`, or null when none does (there is no address, or nobody answers there: it was
+ * killed).
  */
 export async function connectToGateway(
   dataFolder: string,
@@ -127,7 +130,10 @@ function operationsThrough(client: Client): GatewayOperations {
             const { data, error } = result.safeParse(
               await send(client, { method, path: `/${resource}`, order }),
             )
-            if (error) throw new ControlError('the gateway answers in another form: it is of another version')
+            if (error)
+              throw new ControlError(
+                'the gateway answers in another form: it is of another version',
+              )
             return data
           },
         ]),
@@ -147,7 +153,11 @@ async function readAddress(dataFolder: string): Promise<string | null> {
 
 async function send(
   client: Client,
-  { method, path, order }: { readonly method: string; readonly path: string; readonly order: unknown },
+  {
+    method,
+    path,
+    order,
+  }: { readonly method: string; readonly path: string; readonly order: unknown },
 ): Promise<unknown> {
   const body = order === undefined ? null : JSON.stringify(order)
   const reply = await client.request({ method, path, body })

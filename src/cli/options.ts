@@ -5,8 +5,9 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Options that several commands have, each declared once, as commander gives them. What they name is read elsewhere
-// (expected-evidence.ts, accepted-releases.ts, gateway-access.ts): this file is loaded by every call.
+// Options that several commands have, each declared once, as commander gives them. What they name
+// is read elsewhere (expected-evidence.ts, accepted-releases.ts, gateway-access.ts): this file is
+// loaded by every call.
 
 /** What a user demands of an attestation document. */
 export type AttestationOptions = ReleaseOptions & {
@@ -43,10 +44,18 @@ export type GatewayOptions = { readonly url?: string; readonly key?: string }
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
-    .option('--pcr <index=hex>', 'expected measurement; all that are given must be found', collectPcr)
+    .option(
+      '--pcr <index=hex>',
+      'expected measurement; all that are given must be found',
+      collectPcr,
+    )
     .option('--any-measurement', 'accept whatever code runs in the enclave')
     .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
-    .option('--root <file>', "trust this root (PEM or DER) instead of AWS's; may be repeated", collectText)
+    .option(
+      '--root <file>',
+      "trust this root (PEM or DER) instead of AWS's; may be repeated",
+      collectText,
+    )
     .option(
       '--crl <file|url>',
       'refuse certificates in this revocation list (DER or PEM, verified against the chain); may be repeated',
@@ -75,7 +84,10 @@ export function addReleaseTrustOptions(command: Command): Command {
     )
 }
 
-/** Adds the options that say what is demanded of an evidence bundle, beside those of its attestation document. */
+/**
+ * Adds the options that say what is demanded of an evidence bundle, beside those of its attestation
+ * document.
+ */
 export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
     .option(
@@ -83,9 +95,19 @@ export function addBundleOptions(command: Command): Command {
       'expected boot configuration: its SHA-256, or a file of it as JSON; never from the gateway; may be repeated',
       collectText,
     )
-    .option('--rpc <url>', "JSON-RPC endpoint of the chain, to look the anchor's block up", parseRpcUrl)
-    .option('--confirmations <count>', 'blocks that the anchor must be deep, with --rpc', parseConfirmations)
-    .addOption(new Option('--require <verdict>', 'fail on any less than this').choices(['verified']))
+    .option(
+      '--rpc <url>',
+      "JSON-RPC endpoint of the chain, to look the anchor's block up",
+      parseRpcUrl,
+    )
+    .option(
+      '--confirmations <count>',
+      'blocks that the anchor must be deep, with --rpc',
+      parseConfirmations,
+    )
+    .addOption(
+      new Option('--require <verdict>', 'fail on any less than this').choices(['verified']),
+    )
     .option(
       '--allow-outcome <outcomes>',
       `take answers that were cut, too: ${CUT_OUTCOMES.join(', ')}, separated by commas`,
@@ -107,7 +129,10 @@ export function addKeyOption(command: Command): Command {
   )
 }
 
-/** Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file of such a name needs `./`. */
+/**
+ * Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file of such a name
+ * needs `./`.
+ */
 export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
@@ -121,11 +146,15 @@ export function hashOf(source: string): string {
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
-  if (search !== '' || hash !== '') throw new InvalidArgumentError('expected a base URL, without ? and #')
+  if (search !== '' || hash !== '')
+    throw new InvalidArgumentError('expected a base URL, without ? and #')
   return text
 }
 
-/** Gives the URL of a chain's endpoint as it was written. The message does not repeat it: it may hold a key. */
+/**
+ * Gives the URL of a chain's endpoint as it was written. The message does not repeat it: it may
+ * hold a key.
+ */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
@@ -138,7 +167,9 @@ const TIMEOUT_SECONDS_MAX = 3600
 export function parseSeconds(text: string): number {
   const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
   if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
-  throw new InvalidArgumentError(`expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`)
+  throw new InvalidArgumentError(
+    `expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`,
+  )
 }
 
 /** Gathers the values of an option that may be repeated. */
@@ -157,7 +188,8 @@ function collectPcr(
     throw new InvalidArgumentError(
       `expected INDEX=HEX with an index below ${PCRS_MAX} and ${PCR_BYTES} bytes`,
     )
-  if (before.has(Number(index))) throw new InvalidArgumentError(`expected PCR ${Number(index)} once`)
+  if (before.has(Number(index)))
+    throw new InvalidArgumentError(`expected PCR ${Number(index)} once`)
   return new Map([...before, [Number(index), decodeHex(hex)]])
 }
 
@@ -177,7 +209,9 @@ function parseConfirmations(text: string): number {
 const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
 
 function parseOutcomes(text: string, before: readonly Outcome[] = []): readonly Outcome[] {
-  const outcomes = text.split(',').map((word) => CUT_OUTCOMES.find((outcome) => outcome === word.trim()))
+  const outcomes = text
+    .split(',')
+    .map((word) => CUT_OUTCOMES.find((outcome) => outcome === word.trim()))
   if (outcomes.includes(undefined))
     throw new InvalidArgumentError(`expected ${CUT_OUTCOMES.join(', ')}, separated by commas`)
   return [...before, ...outcomes.flatMap((outcome) => outcome ?? [])]

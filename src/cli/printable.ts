@@ -2,8 +2,9 @@
 export const PRINTED_LENGTH_MAX = 500
 
 /**
- * Gives text from outside in a form that a terminal only shows: control characters and the like are written as escapes,
- * so that a record cannot move the cursor, colour lines or write another outcome over its own.
+ * Gives text from outside in a form that a terminal only shows: control characters and the like are
+ * written as escapes, so that a record cannot move the cursor, colour lines or write another
+ * outcome over its own.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text
@@ -15,8 +16,9 @@ export function printable(text: string): string {
  * JSON's own escapes: the same data for a program, and nothing that a terminal would act on.
  */
 export function printableJson(value: unknown): string {
-  return JSON.stringify(value, null, 2).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, (character) =>
-    character === '\n' ? character : escapeUnits(character),
+  return JSON.stringify(value, null, 2).replace(
+    /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu,
+    (character) => (character === '\n' ? character : escapeUnits(character)),
   )
 }
 
@@ -31,17 +33,26 @@ function writeEscape(character: string): string {
   return `\\u{${character.codePointAt(0)?.toString(16)}}`
 }
 
-/** Rows of cells as columns, each as wide as its widest cell; ends with a line feed. Cells are shown without control characters. */
+/**
+ * Rows of cells as columns, each as wide as its widest cell; ends with a line feed. Cells are shown
+ * without control characters.
+ */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const table = [titles, ...rows.map((row) => row.map(printable))]
-  const widths = titles.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)))
-  const lines = table.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '))
+  const widths = titles.map((_, column) =>
+    Math.max(...table.map((row) => row[column]?.length ?? 0)),
+  )
+  const lines = table.map((row) =>
+    row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  '),
+  )
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
 /** Day and time, UTC, of Unix seconds; a dash for none. */
 export function timeCell(seconds: number | null): string {
-  return seconds === null ? '-' : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
+  return seconds === null
+    ? '-'
+    : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
 /** One line of a report. Not checked is not passed. */
@@ -54,7 +65,10 @@ export type Check = {
 /** Gives a line for each check, its name padded to the longest one's width, or to `width`. */
 export function formatChecks(checks: readonly Check[], width = widthOf(checks)): string {
   return checks
-    .map(({ name, outcome, detail }) => `  ${MARKS[outcome]}  ${name.padEnd(width)}  ${printable(detail)}\n`)
+    .map(
+      ({ name, outcome, detail }) =>
+        `  ${MARKS[outcome]}  ${name.padEnd(width)}  ${printable(detail)}\n`,
+    )
     .join('')
 }
 
@@ -63,20 +77,28 @@ export function widthOf(checks: readonly Check[]): number {
   return Math.max(...checks.map(({ name }) => name.length))
 }
 
-const MARKS = { passed: 'passed     ', failed: 'FAILED     ', 'not checked': 'not checked' } as const
+const MARKS = {
+  passed: 'passed     ',
+  failed: 'FAILED     ',
+  'not checked': 'not checked',
+} as const
 
 /** What the checks that failed say. */
 export function failedDetails(checks: readonly Check[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
-/** For people: where `npm start` keeps the certificate of the root that its simulated security module uses. */
+/**
+ * For people: where `npm start` keeps the certificate of the root that its simulated security
+ * module uses.
+ */
 export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
 
 /**
- * Gives the hint as a line when one of these details of failed checks tells root_untrusted, else nothing. They may hold
- * text from outside, which can at most bring the hint about. Reports for programs go without: they have the code.
+ * Gives the hint as a line when one of these details of failed checks tells root_untrusted, else
+ * nothing. They may hold text from outside, which can at most bring the hint about. Reports for
+ * programs go without: they have the code.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

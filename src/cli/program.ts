@@ -15,7 +15,9 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerRelease } from './commands/release.ts'
 import { registerVerify } from './commands/verify.ts'
 
-/** Gives the whole command line. Every command is a file of commands/ that registers itself here. */
+/**
+ * Gives the whole command line. Every command is a file of commands/ that registers itself here.
+ */
 export function createProgram(): Command {
   const program = new Command('affidavit')
     .description('Check sworn evidence of completions, and run the gateway that hands it out.')

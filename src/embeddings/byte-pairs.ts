@@ -1,6 +1,12 @@
-/** A byte-pair encoding. Texts are UTF-8 bytes, each as the character of its value (latin1), because maps have no byte keys. */
+/**
+ * A byte-pair encoding. Texts are UTF-8 bytes, each as the character of its value (latin1), because
+ * maps have no byte keys.
+ */
 export type Vocabulary = {
-  /** Rank by the token's bytes; of two neighbours that may be merged, the pair with the lowest goes first. */
+  /**
+   * Rank by the token's bytes; of two neighbours that may be merged, the pair with the lowest goes
+   * first.
+   */
   readonly ranks: ReadonlyMap<string, number>
   /** Splits a text (not its bytes) into pieces, which no token crosses. Global. */
   readonly pattern: RegExp
@@ -8,7 +14,10 @@ export type Vocabulary = {
   readonly tokenBytesMax: number
 }
 
-/** Loads cl100k_base, which takes about 0.2 s and 20 MB. Special tokens are left out: what callers write is text. */
+/**
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. Special tokens are left out: what callers
+ * write is text.
+ */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
     import('gpt-tokenizer/bpeRanks/cl100k_base'),
@@ -33,16 +42,18 @@ export function bytesOf(text: string): string {
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens of one piece, given as bytes (`bytesOf`): neighbours are merged, the pair of the lowest rank first, the
- * leftmost among equals, until no pair is a token. A piece is a caller's choice and may be megabytes long, so that the pairs wait in a
- * heap, and the generator pauses every STEPS_PER_PAUSE steps.
+ * Counts the tokens of one piece, given as bytes (`bytesOf`): neighbours are merged, the pair of
+ * the lowest rank first, the leftmost among equals, until no pair is a token. A piece is a caller's
+ * choice and may be megabytes long, so that the pairs wait in a heap, and the generator pauses
+ * every STEPS_PER_PAUSE steps.
  */
 export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
   const length = piece.length
   if (length < 2 || (length <= vocabulary.tokenBytesMax && vocabulary.ranks.has(piece)))
     return Math.min(length, 1)
   const parts = createParts(length)
-  // One pair for each byte but the last at first; each merge takes one out, and puts at most two in.
+  // One pair for each byte but the last at first; each merge takes one out, and puts at most two
+  // in.
   const pairs = createHeap(2 * length)
   const note = (start: number) => {
     const end = parts.endOfPair(start)
@@ -69,7 +80,10 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   return count
 }
 
-/** A pair is one number, rank before position: the order of merging is that of numbers. Exact up to 2^53. */
+/**
+ * A pair is one number, rank before position: the order of merging is that of numbers. Exact up to
+ * 2^53.
+ */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1
 
@@ -78,7 +92,9 @@ function rankOf(
   pair: { readonly start: number; readonly end: number; readonly vocabulary: Vocabulary },
 ): number | undefined {
   const { start, end, vocabulary } = pair
-  return end - start > vocabulary.tokenBytesMax ? undefined : vocabulary.ranks.get(piece.slice(start, end))
+  return end - start > vocabulary.tokenBytesMax
+    ? undefined
+    : vocabulary.ranks.get(piece.slice(start, end))
 }
 
 /** The parts of a piece, as a list linked by their starts. */
@@ -102,7 +118,10 @@ function createParts(length: number) {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
-    /** Makes one part of the one at `start` and the next. Gives the start of the part before, or a negative number. */
+    /**
+     * Makes one part of the one at `start` and the next. Gives the start of the part before, or a
+     * negative number.
+     */
     merge: (start: number) => {
       const second = at(next, start)
       const after = at(next, second)

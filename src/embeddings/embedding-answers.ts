@@ -1,11 +1,14 @@
 import { EndpointError } from '../upstream/endpoint.ts'
 
 /** Numbers in one embedding: above any model's. */
-export const DIMENSIONS_MAX = 65_536
+const DIMENSIONS_MAX = 65_536
 
 /** What an endpoint answered for one batch. */
 export type EmbeddingAnswer = {
-  /** JSON text of each embedding, in the order of the inputs: a list of numbers, or a string of base64. */
+  /**
+   * JSON text of each embedding, in the order of the inputs: a list of numbers, or a string of
+   * base64.
+   */
   readonly vectors: readonly string[]
   /** Numbers in each; the same for all. */
   readonly dimensions: number
@@ -14,13 +17,17 @@ export type EmbeddingAnswer = {
 }
 
 /**
- * Reads an endpoint's answer for `count` inputs, in whichever of both encodings it came, and gives it in `encodingFormat`:
- * numbers as they were written, or little-endian float32 in base64. Throws EndpointError `bad_answer` when it is not one
- * embedding of finite numbers for each input, all of one length.
+ * Reads an endpoint's answer for `count` inputs, in whichever of both encodings it came, and gives
+ * it in `encodingFormat`: numbers as they were written, or little-endian float32 in base64. Throws
+ * EndpointError `bad_answer` when it is not one embedding of finite numbers for each input, all of
+ * one length.
  */
 export function readEmbeddings(
   answer: unknown,
-  { count, encodingFormat }: { readonly count: number; readonly encodingFormat: 'float' | 'base64' },
+  {
+    count,
+    encodingFormat,
+  }: { readonly count: number; readonly encodingFormat: 'float' | 'base64' },
 ): EmbeddingAnswer {
   const data = memberOf(answer, 'data')
   if (!Array.isArray(data) || data.length !== count) throw fault(`a list of ${count} embeddings`)
@@ -44,7 +51,8 @@ export function readEmbeddings(
     vectors[index] = vector.json
   }
   const promptTokens = memberOf(memberOf(answer, 'usage'), 'prompt_tokens')
-  const isCount = typeof promptTokens === 'number' && Number.isSafeInteger(promptTokens) && promptTokens >= 0
+  const isCount =
+    typeof promptTokens === 'number' && Number.isSafeInteger(promptTokens) && promptTokens >= 0
   return { vectors, dimensions: dimensions ?? 0, promptTokens: isCount ? promptTokens : null }
 }
 
@@ -58,7 +66,10 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
     numbers.length <= DIMENSIONS_MAX &&
     numbers.every((number) => Number.isFinite(number))
   if (!isVector) throw fault(`1 to ${DIMENSIONS_MAX} finite numbers in each embedding`)
-  if (encodingFormat === 'base64' && !numbers.every((number) => Number.isFinite(Math.fround(number))))
+  if (
+    encodingFormat === 'base64' &&
+    !numbers.every((number) => Number.isFinite(Math.fround(number)))
+  )
     throw fault('numbers that a float32 can hold')
   const json = encodingFormat === 'float' ? JSON.stringify(numbers) : `"${encodeFloats(numbers)}"`
   return { json, dimensions: numbers.length }

@@ -10,11 +10,17 @@ import {
 } from '../api/schemas.ts'
 import { FAULTS_MAX } from '../api/validation.ts'
 
-/** Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of any vocabulary. */
-export const INPUTS_MAX = 2_048
+/**
+ * Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of
+ * any vocabulary.
+ */
+const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
 
-/** The inputs of a request, each of which gets an embedding: texts, or texts that were split into tokens already. */
+/**
+ * The inputs of a request, each of which gets an embedding: texts, or texts that were split into
+ * tokens already.
+ */
 export type EmbeddingInputs =
   | { readonly kind: 'texts'; readonly items: readonly string[] }
   | { readonly kind: 'tokens'; readonly items: readonly (readonly number[])[] }
@@ -40,7 +46,10 @@ const input = described(
   },
 )
 
-/** Body of `POST /v1/embeddings` (interface, 2.6). No input is empty. Null is unset; unknown members pass. */
+/**
+ * Body of `POST /v1/embeddings` (interface, 2.6). No input is empty. Null is unset; unknown members
+ * pass.
+ */
 export const embeddingRequest = z
   .looseObject({
     input,
@@ -54,8 +63,14 @@ export const embeddingRequest = z
     encodingFormat: encoding_format ?? 'float',
   }))
 
-/** The request that a valid body makes; `json` is its value, whose other members are kept in their order. */
-export function embeddingRequestOf(body: z.output<typeof embeddingRequest>, json: Json): EmbeddingRequest {
+/**
+ * The request that a valid body makes; `json` is its value, whose other members are kept in their
+ * order.
+ */
+export function embeddingRequestOf(
+  body: z.output<typeof embeddingRequest>,
+  json: Json,
+): EmbeddingRequest {
   const { input: _, model: __, encoding_format: ___, ...others } = isJsonObject(json) ? json : {}
   return {
     ...body,
@@ -98,7 +113,8 @@ function checkItems(items: readonly unknown[], issues: Issues): void {
 
 /** A body holds millions of them: only those that are wrong go through a schema. */
 function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
-  if (tokens.length === 0) issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))
+  if (tokens.length === 0)
+    issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))
   for (let index = 0; index < tokens.length && issues.length < FAULTS_MAX; index++)
     if (!isTokenId(tokens[index])) addIssuesOf(issues, tokenId, tokens[index], [...path, index])
 }
@@ -118,5 +134,8 @@ function inputsOf(input: unknown): EmbeddingInputs {
   if (typeof items[0] === 'string')
     return { kind: 'texts', items: items.filter((item) => typeof item === 'string') }
   const lists = typeof items[0] === 'number' ? [items] : items
-  return { kind: 'tokens', items: lists.map((list) => (Array.isArray(list) ? list.filter(isTokenId) : [])) }
+  return {
+    kind: 'tokens',
+    items: lists.map((list) => (Array.isArray(list) ? list.filter(isTokenId) : [])),
+  }
 }

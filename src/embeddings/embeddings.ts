@@ -1,7 +1,12 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
 import { runAll } from '../runtime/run-all.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import { type Endpoint, EndpointError, type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
+import {
+  type Endpoint,
+  EndpointError,
+  type OpenEndpoint,
+  openAiOptions,
+} from '../upstream/endpoint.ts'
 import type { EmbeddingModel, EmbeddingsConfig } from '../upstream/settings.ts'
 import { loadCl100k } from './byte-pairs.ts'
 import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
@@ -18,7 +23,10 @@ type EmbeddingsCall = {
   readonly request: EmbeddingRequest
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
-  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  /**
+   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
+   * much.
+   */
   readonly reserve: (bytes: number) => void
 }
 
@@ -29,9 +37,15 @@ type CountedInputs = { readonly tokens: readonly number[]; readonly total: numbe
 export type Embeddings = {
   /** The models that can be asked for. */
   readonly models: readonly EmbeddingModel[]
-  /** Tokens of each input. Throws ApiError `unsupported_model`, ValidationError when one has more than the model takes. */
+  /**
+   * Tokens of each input. Throws ApiError `unsupported_model`, ValidationError when one has more
+   * than the model takes.
+   */
   count(call: EmbeddingsCall): Promise<CountedInputs>
-  /** Makes them and gives the response's JSON text (interface 2.6), and what it used. Throws ApiError and the signal's reason. */
+  /**
+   * Makes them and gives the response's JSON text (interface 2.6), and what it used. Throws
+   * ApiError and the signal's reason.
+   */
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
 }
 
@@ -47,18 +61,27 @@ type EmbeddingsOptions = {
   readonly counter: TokenCounter
 }
 
-/** Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth of that. */
+/**
+ * Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth
+ * of that.
+ */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
 /** Opens the embeddings that the operator configured; null: none, so that there are no models. */
-export function openEmbeddings(config: EmbeddingsConfig | null, openEndpoint: OpenEndpoint): Embeddings {
+export function openEmbeddings(
+  config: EmbeddingsConfig | null,
+  openEndpoint: OpenEndpoint,
+): Embeddings {
   const counter = createTokenCounter(loadCl100k)
   if (config === null) return createEmbeddings({ source: null, counter })
   const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
   return createEmbeddings({ source: { ...config, endpoint }, counter })
 }
 
-/** Service of embeddings, without any knowledge of HTTP. Many inputs go out in batches, of which any failure is the call's. */
+/**
+ * Service of embeddings, without any knowledge of HTTP. Many inputs go out in batches, of which any
+ * failure is the call's.
+ */
 export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
   const models = source?.models ?? []
   return {
@@ -98,8 +121,10 @@ async function countInputs(
 ): Promise<CountedInputs> {
   const tokens: number[] = []
   for (const [index, item] of inputs.items.entries()) {
-    const count = typeof item === 'string' ? await counter.count(item, { max, signal }) : item.length
-    if (count === null || count > max) throw tooLong({ index, max, isList: inputs.items.length > 1 })
+    const count =
+      typeof item === 'string' ? await counter.count(item, { max, signal }) : item.length
+    if (count === null || count > max)
+      throw tooLong({ index, max, isList: inputs.items.length > 1 })
     tokens.push(count)
   }
   return { tokens, total: tokens.reduce((sum, count) => sum + count, 0) }
@@ -143,7 +168,12 @@ async function askBatch(
   { from, to }: Batch,
 ): Promise<EmbeddingAnswer> {
   const { model, inputs, encodingFormat, others } = request
-  const body = { ...others, model, input: inputs.items.slice(from, to), encoding_format: encodingFormat }
+  const body = {
+    ...others,
+    model,
+    input: inputs.items.slice(from, to),
+    encoding_format: encodingFormat,
+  }
   const answer = await endpoint.ask({
     method: 'POST',
     path: '/embeddings',

@@ -52,14 +52,19 @@ export function embeddingRoutes({
         const request = embeddingRequestOf(body, json)
         const call = { request, signal: abort.signal, reserve: slot.reserve }
         const counted = await embeddings.count(call)
-        const limited = { kind: 'embeddings', model: request.model, estimate: counted.total } as const
+        const limited = {
+          kind: 'embeddings',
+          model: request.model,
+          estimate: counted.total,
+        } as const
         const permit = await admitCall(context, limiter, limited)
         try {
           const { text, usedTokens } = await embeddings.create(call, counted)
           permit.settle(usedTokens)
           return text
         } finally {
-          // A call that failed used nothing; of one that did not, this is the second settlement, which does not count.
+          // A call that failed used nothing; of one that did not, this is the second settlement,
+          // which does not count.
           permit.settle(0)
         }
       },

@@ -5,19 +5,25 @@ import { bytesOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pa
 /** Counts tokens; see README.md of this folder for whose. */
 export type TokenCounter = {
   /**
-   * Tokens of a text, or null when there are more than `max`. Gives way to other calls in between, and throws the signal's
-   * reason once it is aborted.
+   * Tokens of a text, or null when there are more than `max`. Gives way to other calls in between,
+   * and throws the signal's reason once it is aborted.
    */
-  count(text: string, options: { readonly max: number; readonly signal: AbortSignal }): Promise<number | null>
+  count(
+    text: string,
+    options: { readonly max: number; readonly signal: AbortSignal },
+  ): Promise<number | null>
 }
 
 /**
- * Bytes of a piece that waits until no other such piece is being counted. Counting takes 28 times a piece's own memory, and one thread counts no
- * faster for counting two.
+ * Bytes of a piece that waits until no other such piece is being counted. Counting takes 28 times a
+ * piece's own memory, and one thread counts no faster for counting two.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Longest pieces that are remembered with their counts: texts are made of the same words again and again. */
+/**
+ * Longest pieces that are remembered with their counts: texts are made of the same words again and
+ * again.
+ */
 const REMEMBERED_LENGTH_MAX = 32
 /** So many are remembered, under 2 MB; then all are forgotten. */
 const REMEMBERED_MAX = 16_384
@@ -28,7 +34,11 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
   const longPieces = createSerialQueue()
   const remembered = new Map<string, number>()
 
-  async function countNew(piece: string, vocabulary: Vocabulary, signal: AbortSignal): Promise<number> {
+  async function countNew(
+    piece: string,
+    vocabulary: Vocabulary,
+    signal: AbortSignal,
+  ): Promise<number> {
     const bytes = bytesOf(piece)
     const counting = () => countInTurns(bytes, vocabulary, signal)
     const count = await (bytes.length > LONG_PIECE_BYTES ? longPieces.run(counting) : counting())
@@ -60,7 +70,11 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
   }
 }
 
-async function countInTurns(bytes: string, vocabulary: Vocabulary, signal: AbortSignal): Promise<number> {
+async function countInTurns(
+  bytes: string,
+  vocabulary: Vocabulary,
+  signal: AbortSignal,
+): Promise<number> {
   signal.throwIfAborted()
   const steps = countPiece(bytes, vocabulary)
   for (;;) {

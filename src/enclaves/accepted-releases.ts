@@ -16,24 +16,31 @@ import { StartFailure } from '../runtime/starting.ts'
 import type { ReleasesConfig } from './settings.ts'
 
 /** How often the file is looked at, milliseconds. */
-export const RELEASES_POLL_MS = 1_000
+const RELEASES_POLL_MS = 1_000
 
 /** The releases that the operator accepts, as the newest list says that could be read. */
 export type AcceptedReleases = {
-  /** Each with its window and revocation; what is accepted when is for acceptedMeasurements to say. Null: any code is. */
+  /**
+   * Each with its window and revocation; what is accepted when is for acceptedMeasurements to say.
+   * Null: any code is.
+   */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was taken. */
   onChange(listener: () => void): void
-  /** Reads the file again. A file that cannot be taken is logged, and the list that there was stays. Never rejects. */
+  /**
+   * Reads the file again. A file that cannot be taken is logged, and the list that there was stays.
+   * Never rejects.
+   */
   reload(): Promise<void>
   /** Ends the watch of the file, and of SIGHUP. */
   stop(): void
 }
 
 /**
- * Gives the releases that the configuration accepts. Without a list any code is accepted, which production is warned of, at the
- * start and on SIGHUP. It does not refuse that: what holds the operator to a release is that customers check measurements
- * themselves, and a first deployment has no signed list yet. Rejects with StartFailure.
+ * Gives the releases that the configuration accepts. Without a list any code is accepted, which
+ * production is warned of, at the start and on SIGHUP. It does not refuse that: what holds the
+ * operator to a release is that customers check measurements themselves, and a first deployment has
+ * no signed list yet. Rejects with StartFailure.
  */
 export async function startReleases(
   config: ReleasesConfig | null,
@@ -41,7 +48,9 @@ export async function startReleases(
 ): Promise<AcceptedReleases> {
   if (config !== null)
     return openAcceptedReleases(config, { log }).catch((error: unknown) => {
-      throw new StartFailure(`enclave: ENCLAVE_RELEASES_FILE ${config.file}: ${asError(error).message}`)
+      throw new StartFailure(
+        `enclave: ENCLAVE_RELEASES_FILE ${config.file}: ${asError(error).message}`,
+      )
     })
   const warn = () =>
     log.warn({}, 'ENCLAVE_RELEASES_FILE is not set: enclaves are used whatever code they measure')
@@ -51,10 +60,11 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list, and again whenever the file changes, and on SIGHUP. Rejects with Error when it cannot be read, is no
- * list, or is not signed by one of the keys: the message says which.
+ * Reads the signed list, and again whenever the file changes, and on SIGHUP. Rejects with Error
+ * when it cannot be read, is no list, or is not signed by one of the keys: the message says which.
  *
- * Does NOT notice, in a process that starts anew, that the file is older than one that was read before.
+ * Does NOT notice, in a process that starts anew, that the file is older than one that was read
+ * before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -69,15 +79,22 @@ export async function openAcceptedReleases(
       const next = await readList(config)
       checkNotRolledBack(next, millisecondsOf(list.issued_at))
       list = next
-      log.info({ file, issued_at: list.issued_at, releases: list.releases.length }, 'accepted releases read')
+      log.info(
+        { file, issued_at: list.issued_at, releases: list.releases.length },
+        'accepted releases read',
+      )
     } catch (error) {
-      log.error({ file, err: error }, 'accepted releases not read: those of the list before stay accepted')
+      log.error(
+        { file, err: error },
+        'accepted releases not read: those of the list before stay accepted',
+      )
       return
     }
     for (const listener of listeners) listener()
   }
 
-  // By its times and size: a notice of the file system is lost where the file is replaced, or mounted.
+  // By its times and size: a notice of the file system is lost where the file is replaced, or
+  // mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)

@@ -4,8 +4,9 @@ import { address, base64, hexText } from '../api/schemas.ts'
 import type { Attestations } from './attestations.ts'
 
 /**
- * What a caller asks of an attestation: over 16 to 64 bytes of a nonce (hex, lower case, without 0x), else the current
- * document will do; of the enclave of a notary (0x, lower case), else of any that is in use. Other parameters are ignored.
+ * What a caller asks of an attestation: over 16 to 64 bytes of a nonce (hex, lower case, without
+ * 0x), else the current document will do; of the enclave of a notary (0x, lower case), else of any
+ * that is in use. Other parameters are ignored.
  */
 export const attestationQuery = z.object({
   nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional(),

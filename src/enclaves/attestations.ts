@@ -9,7 +9,7 @@ export const FRESH_PER_SECOND = 10
 export const FRESH_BURST = 20
 
 /** What anyone is told of the enclave: `GET /v1/attestation`. */
-export type AttestationReply = {
+type AttestationReply = {
   /** Attestation document, standard base64: fresh over the nonce, or the current one. */
   readonly attestation: string
   readonly public_key: string
@@ -21,11 +21,14 @@ export type AttestationReply = {
 /** An enclave, as who asks it for attestation documents sees it. */
 export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
 
-/** Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has, and what outageErrorOf gives. */
+/**
+ * Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has,
+ * and what outageErrorOf gives.
+ */
 export type Attestations = {
   /**
-   * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x, lower case); with null, of one
-   * that is in use.
+   * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x,
+   * lower case); with null, of one that is in use.
    */
   attest(nonce: string | null, notary?: string | null): Promise<AttestationReply>
   /** The notaries whose enclaves answer now, each with its current document. */
@@ -33,9 +36,9 @@ export type Attestations = {
 }
 
 /**
- * Attestation documents for the public. A fresh one costs the security module a signature, and nobody needs a key to ask
- * for it, so how many are made is bounded for all together. `now` gives milliseconds of a
- * clock that is never set.
+ * Attestation documents for the public. A fresh one costs the security module a signature, and
+ * nobody needs a key to ask for it, so how many are made is bounded for all together. `now` gives
+ * milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: Pick<EnclavePool, 'notaries'> & {
@@ -46,13 +49,17 @@ export function createAttestations(options: {
   const { enclaves, now } = options
   const takeToken = createTokens(now)
 
-  async function attest(nonce: string | null, notary: string | null = null): Promise<AttestationReply> {
+  async function attest(
+    nonce: string | null,
+    notary: string | null = null,
+  ): Promise<AttestationReply> {
     if (nonce !== null && !takeToken())
       throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
     try {
       const enclave = await enclaves.find(notary)
       if (enclave === null) throw unknownNotary()
-      const reply = nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
+      const reply =
+        nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
       if (notary !== null && reply.notary !== notary) throw unknownNotary()
       return reply
     } catch (error) {
@@ -69,7 +76,8 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // Otherwise the enclave was replaced between the questions, and the document may be of another key.
+    // Otherwise the enclave was replaced between the questions, and the document may be of another
+    // key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }
@@ -82,7 +90,12 @@ function unknownNotary(): ApiError {
   return new ApiError('not_found', 'No enclave that is in use has this notary')
 }
 
-function describe({ attestation, public_key, notary, boot_configuration }: Identity): AttestationReply {
+function describe({
+  attestation,
+  public_key,
+  notary,
+  boot_configuration,
+}: Identity): AttestationReply {
   return { attestation, public_key, notary, boot_configuration }
 }
 

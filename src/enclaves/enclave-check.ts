@@ -4,8 +4,15 @@ import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
-import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
-import { matchRelease, nameRelease, type ReleaseEntry } from '../../attestation/release/release-list.ts'
+import {
+  createAttestationVerifier,
+  verifyAttestation,
+} from '../../attestation/nitro/verify-attestation.ts'
+import {
+  matchRelease,
+  nameRelease,
+  type ReleaseEntry,
+} from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/messages.ts'
 import { LruMap } from '../runtime/lru-map.ts'
@@ -21,12 +28,14 @@ type ExpectedEnclave = {
 }
 
 /**
- * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another chain or contract; for
- * production a document that is not AWS's or not of this enclave, or providers that are reached in the clear; and, where
- * releases are given, measurements of none that is accepted now. In development any root may have signed its document: what
- * it says of measurements is then the word of a simulation.
+ * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another
+ * chain or contract; for production a document that is not AWS's or not of this enclave, or
+ * providers that are reached in the clear; and, where releases are given, measurements of none that
+ * is accepted now. In development any root may have signed its document: what it says of
+ * measurements is then the word of a simulation.
  *
- * Without releases it does NOT prove that the enclave runs good code: that is for those who rely on its records.
+ * Without releases it does NOT prove that the enclave runs good code: that is for those who rely on
+ * its records.
  */
 export async function findEnclaveFaults(
   identity: Identity,
@@ -67,10 +76,15 @@ export function createEnclaveCheck({
 }): (identity: Identity) => Promise<readonly string[]> {
   const known = new LruMap<string, Known>(ENCLAVES_MAX)
   const verify: typeof verifyIdentity = async (identity, options) => {
-    const key = JSON.stringify([identity.attestation, identity.public_key, identity.boot_configuration])
+    const key = JSON.stringify([
+      identity.attestation,
+      identity.public_key,
+      identity.boot_configuration,
+    ])
     const atMs = options.at.getTime()
     const before = known.get(key)
-    if (before !== undefined && isStillSo(before, { atMs, monotonicMs: monotonic() })) return before.verified
+    if (before !== undefined && isStillSo(before, { atMs, monotonicMs: monotonic() }))
+      return before.verified
     const verified = await verifyIdentity(identity, options)
     known.set(key, { verified, foundAtMs: monotonic() })
     return verified
@@ -101,19 +115,24 @@ function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain)
   if (boot.chain_id !== domain.chainId)
     faults.push(`enclave: expected it to sign for chain ${domain.chainId}, got ${boot.chain_id}`)
   if (boot.contract !== domain.contract)
-    faults.push(`enclave: expected it to sign for contract ${domain.contract}, got ${boot.contract}`)
+    faults.push(
+      `enclave: expected it to sign for contract ${domain.contract}, got ${boot.contract}`,
+    )
   return faults
 }
 
 function providerFaults({ boot_configuration: boot }: Identity): readonly string[] {
   const clear = boot.providers.filter(({ origin }) => !origin.startsWith('https://'))
-  return clear.map(({ name }) => `enclave: expected production to reach provider ${name} over https`)
+  return clear.map(
+    ({ name }) => `enclave: expected production to reach provider ${name} over https`,
+  )
 }
 
 /**
- * Gives why an enclave whose document has these facts may not be used now, in a sentence; null when its measurements are those of a
- * release that is accepted both now and at the document's own time: the first is the operator's rule, the second is what
- * readers of its records go by. `nowMs` is Unix milliseconds.
+ * Gives why an enclave whose document has these facts may not be used now, in a sentence; null when
+ * its measurements are those of a release that is accepted both now and at the document's own time:
+ * the first is the operator's rule, the second is what readers of its records go by. `nowMs` is
+ * Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -147,7 +166,9 @@ async function verifyIdentity(
     if (facts.publicKey === null || !equalBytes(facts.publicKey, decodeHex(identity.public_key)))
       return faulty('expected its attestation document to carry its key')
     if (facts.userData === null || !equalBytes(facts.userData, digest))
-      return faulty('expected its attestation document to carry the digest of its boot configuration')
+      return faulty(
+        'expected its attestation document to carry the digest of its boot configuration',
+      )
     return { kind: 'facts', facts }
   } catch (error) {
     if (!(error instanceof AttestationError)) throw error
@@ -161,7 +182,10 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** The code is looked at afterwards. A simulated module has a root that nobody else knows: whichever its document brings. */
+/**
+ * The code is looked at afterwards. A simulated module has a root that nobody else knows: whichever
+ * its document brings.
+ */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }
   const [root] = decodeAttestationPayload(document).cabundle
@@ -169,8 +193,9 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 }
 
 /**
- * Gives what rejects an attestation document (standard base64) that does not verify at the time of `now`, Unix milliseconds: with AWS's
- * root, or, when `isRootKnown` is false because the security module is simulated, with whichever root the document brings.
+ * Gives what rejects an attestation document (standard base64) that does not verify at the time of
+ * `now`, Unix milliseconds: with AWS's root, or, when `isRootKnown` is false because the security
+ * module is simulated, with whichever root the document brings.
  *
  * It does NOT check measurements: what code is acceptable is for those who rely on the records.
  */
@@ -188,7 +213,11 @@ export function createAttestationCheck({
     const atMs = now()
     if (known?.document === document && atMs <= known.notAfterMs) return
     const bytes = decodeBase64(document)
-    const { certificates } = await verifier.verify(bytes, policyFor(bytes, isRootKnown), new Date(atMs))
+    const { certificates } = await verifier.verify(
+      bytes,
+      policyFor(bytes, isRootKnown),
+      new Date(atMs),
+    )
     known = { document, notAfterMs: Math.min(...certificates.map(({ notAfterMs }) => notAfterMs)) }
   }
 }

@@ -29,21 +29,29 @@ import {
   readEnclaveEvents,
 } from './enclave-replies.ts'
 
-/** What the enclave answers a completion call with. The bytes of a stream are read as `events` is iterated. */
+/**
+ * What the enclave answers a completion call with. The bytes of a stream are read as `events` is
+ * iterated.
+ */
 export type CompletionAnswer =
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
   | { readonly kind: 'stream'; readonly events: AsyncIterable<EnclaveEvent> }
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
 
-/** How long a known identity is trusted to be the current one, milliseconds: a renewed document shows by then. */
+/**
+ * How long a known identity is trusted to be the current one, milliseconds: a renewed document
+ * shows by then.
+ */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
-/** Until a connection to the local socket stands, and until what answers there has said who it is. */
+/**
+ * Until a connection to the local socket stands, and until what answers there has said who it is.
+ */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Until the enclave's first byte, and between its bytes. Only a net below the enclave's own timeouts for providers
- * (first byte, idle), which are shorter and have an error of their own.
+ * Until the enclave's first byte, and between its bytes. Only a net below the enclave's own
+ * timeouts for providers (first byte, idle), which are shorter and have an error of their own.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
@@ -65,20 +73,25 @@ const KEEP_ALIVE_MS = 30_000
 export type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
-  /** Completion calls that run at once. More would queue unseen: the gateway refuses them before. */
+  /**
+   * Completion calls that run at once. More would queue unseen: the gateway refuses them before.
+   */
   readonly callsMax: number
   /** Milliseconds of a clock that is never set. Default: that of this process. */
   readonly now?: () => number
 }
 
 /**
- * What can be asked of the enclave that listens on a Unix socket. Nothing is sent before the first call. Methods throw
- * EnclaveError, or the signal's reason once it is aborted.
+ * What can be asked of the enclave that listens on a Unix socket. Nothing is sent before the first
+ * call. Methods throw EnclaveError, or the signal's reason once it is aborted.
  */
 export class EnclaveClient {
   readonly socketPath: string
   readonly #completions: Pool
-  /** Of its own, so that no flood of completions can keep a pull waiting: the answers of all of them wait for pulls. */
+  /**
+   * Of its own, so that no flood of completions can keep a pull waiting: the answers of all of them
+   * wait for pulls.
+   */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -100,14 +113,17 @@ export class EnclaveClient {
     )
   }
 
-  /** Whether completion calls may go to the enclave that answers on a new connection: here, to whichever does. */
+  /**
+   * Whether completion calls may go to the enclave that answers on a new connection: here, to
+   * whichever does.
+   */
   protected isExpected(_: Identity): boolean {
     return true
   }
 
   /**
-   * Who the enclave is. At most IDENTITY_AGE_MAX_MS old; asked anew after the enclave was out of reach. One is fetched at a
-   * time, whoever asks.
+   * Who the enclave is. At most IDENTITY_AGE_MAX_MS old; asked anew after the enclave was out of
+   * reach. One is fetched at a time, whoever asks.
    */
   identity(): Promise<Identity> {
     const known = this.#known
@@ -126,8 +142,15 @@ export class EnclaveClient {
     this.#known = null
   }
 
-  /** Sends a caller's exact bytes. Aborting the signal, at any time until the events end, ends the provider's call. */
-  async complete(call: CompletionCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer> {
+  /**
+   * Sends a caller's exact bytes. Aborting the signal, at any time until the events end, ends the
+   * provider's call.
+   */
+  async complete(
+    call: CompletionCall,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<CompletionAnswer> {
     const header = Buffer.from(JSON.stringify(call)).toString('base64url')
     try {
       const reply = await send(this.#completions, {
@@ -149,7 +172,9 @@ export class EnclaveClient {
     }
   }
 
-  /** Completions that are not acknowledged yet. Waits for at most request.wait_ms in the enclave. */
+  /**
+   * Completions that are not acknowledged yet. Waits for at most request.wait_ms in the enclave.
+   */
   pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
     return this.#ask(parsePullReply, { path: ENCLAVE_PATHS.pull, request, signal, ...limits })
@@ -160,7 +185,10 @@ export class EnclaveClient {
     return this.#ask(parseAttestationReply, { path: `${ENCLAVE_PATHS.attestation}?nonce=${nonce}` })
   }
 
-  /** All leaves that the log has now, their root, and a document over both and the block's hash (0x, lower case). */
+  /**
+   * All leaves that the log has now, their root, and a document over both and the block's hash (0x,
+   * lower case).
+   */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply> {
     const request: HeadAttestationRequest = { block_hash: blockHash }
     return this.#ask(parseHeadAttestationReply, { path: ENCLAVE_PATHS.attestHead, request, signal })
@@ -218,7 +246,13 @@ type Question = {
 
 /** Gives the JSON of a 200. Throws EnclaveError `refused` for any other status. */
 async function ask(pool: Pool, question: Question): Promise<unknown> {
-  const { path, request, signal, timeoutMs = CONTROL_TIMEOUT_MS, bytesMax = SMALL_REPLY_BYTES_MAX } = question
+  const {
+    path,
+    request,
+    signal,
+    timeoutMs = CONTROL_TIMEOUT_MS,
+    bytesMax = SMALL_REPLY_BYTES_MAX,
+  } = question
   const json = { headers: { 'content-type': 'application/json' }, body: JSON.stringify(request) }
   const reply = await send(pool, {
     path,
@@ -246,7 +280,10 @@ async function send(
   }
 }
 
-/** The limit is checked against the length that the enclave, which is trusted, gives with whatever is no stream. */
+/**
+ * The limit is checked against the length that the enclave, which is trusted, gives with whatever
+ * is no stream.
+ */
 async function readJson(reply: Reply, bytesMax: number, signal?: AbortSignal): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {
     reply.body.on('error', () => {}).destroy()
@@ -262,9 +299,10 @@ async function readJson(reply: Reply, bytesMax: number, signal?: AbortSignal): P
 }
 
 /**
- * Connects to the socket, asks on each new connection who answers there, and gives the connection only when `isExpected` takes
- * that identity. Another process may listen there since the enclave was checked, also while the old one lives; what is
- * sent over a connection that was given goes to the one that was checked. Fails with EnclaveError, nothing sent.
+ * Connects to the socket, asks on each new connection who answers there, and gives the connection
+ * only when `isExpected` takes that identity. Another process may listen there since the enclave
+ * was checked, also while the old one lives; what is sent over a connection that was given goes to
+ * the one that was checked. Fails with EnclaveError, nothing sent.
  *
  * Does NOT check the identity itself: whoever is behind the socket could say that it is another.
  */
@@ -290,8 +328,14 @@ function connectChecked(
   }
 }
 
-async function checkConnection(socket: Socket, isExpected: (identity: Identity) => boolean): Promise<void> {
-  const reply = await askOnce(socket, `GET ${ENCLAVE_PATHS.identity} HTTP/1.1\r\nhost: enclave\r\n\r\n`)
+async function checkConnection(
+  socket: Socket,
+  isExpected: (identity: Identity) => boolean,
+): Promise<void> {
+  const reply = await askOnce(
+    socket,
+    `GET ${ENCLAVE_PATHS.identity} HTTP/1.1\r\nhost: enclave\r\n\r\n`,
+  )
   const value: unknown = JSON.parse(reply.body)
   if (reply.status !== 200)
     throw new EnclaveError('refused', 'the enclave refused to say who it is', parseFault(value))
@@ -304,7 +348,9 @@ async function checkConnection(socket: Socket, isExpected: (identity: Identity) 
 
 type RawReply = { readonly status: number; readonly body: string }
 
-/** Sends a request and reads its reply, to its last byte and no further. Leaves no listener behind. */
+/**
+ * Sends a request and reads its reply, to its last byte and no further. Leaves no listener behind.
+ */
 function askOnce(socket: Socket, request: string): Promise<RawReply> {
   const { promise, resolve, reject } = Promise.withResolvers<RawReply>()
   let received = Buffer.alloc(0)
@@ -320,7 +366,8 @@ function askOnce(socket: Socket, request: string): Promise<RawReply> {
   }
   const fail = (error: Error) => reject(error)
   const end = () => reject(new EnclaveError('unavailable', 'the enclave closed a new connection'))
-  const late = () => reject(new EnclaveError('timeout', 'the enclave did not say in time who it is'))
+  const late = () =>
+    reject(new EnclaveError('timeout', 'the enclave did not say in time who it is'))
   const timer = setTimeout(late, CONNECT_TIMEOUT_MS)
   socket.on('readable', read).on('error', fail).on('close', end)
   socket.write(request)
@@ -342,11 +389,17 @@ function parseRawReply(received: Buffer): RawReply | null {
   const [, status] = /^HTTP\/1\.1 (\d{3})/.exec(headers) ?? []
   const [, length] = /\r\ncontent-length: *(\d{1,9})(\r\n|$)/i.exec(headers) ?? []
   if (status === undefined || length === undefined)
-    throw new EnclaveError('protocol', 'the enclave answered a new connection with something else than HTTP')
+    throw new EnclaveError(
+      'protocol',
+      'the enclave answered a new connection with something else than HTTP',
+    )
   const from = end + HEADERS_END.length
   const body = received.subarray(from)
   if (body.length > Number(length))
-    throw new EnclaveError('protocol', 'the enclave answered a new connection with more than was asked')
+    throw new EnclaveError(
+      'protocol',
+      'the enclave answered a new connection with more than was asked',
+    )
   if (body.length < Number(length)) return null
   return { status: Number(status), body: body.toString('utf8') }
 }

@@ -1,10 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { CompletionCall, Identity, PullReply, PullRequest } from '../../enclave/protocol/messages.ts'
+import type {
+  CompletionCall,
+  Identity,
+  PullReply,
+  PullRequest,
+} from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
-import { type CompletionAnswer, EnclaveClient, type EnclaveClientOptions } from './enclave-client.ts'
+import {
+  type CompletionAnswer,
+  EnclaveClient,
+  type EnclaveClientOptions,
+} from './enclave-client.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import type { EnclaveEvent } from './enclave-replies.ts'
 import {
@@ -19,7 +28,10 @@ import {
   phaseOf,
 } from './endpoint-state.ts'
 
-/** Between looks at an enclave that answers: an end, a restart or an end of its release shows this late at most. */
+/**
+ * Between looks at an enclave that answers: an end, a restart or an end of its release shows this
+ * late at most.
+ */
 const WATCH_INTERVAL_MS = 1_000
 /** Pause before an enclave that is out of reach is looked for again. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
@@ -41,12 +53,20 @@ export type LogFollower = {
 }
 
 export type EndpointOptions = EnclaveClientOptions & {
-  /** Gives what makes an enclave none for this gateway now, a sentence each; empty: it is accepted. */
+  /**
+   * Gives what makes an enclave none for this gateway now, a sentence each; empty: it is accepted.
+   */
   readonly check: (identity: Identity) => Promise<readonly string[]>
   /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /** Shows an accepted enclave the logs that there are, before its first call. Does nothing when it was shown them. */
-  readonly introduce: (identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>) => Promise<void>
+  /**
+   * Shows an accepted enclave the logs that there are, before its first call. Does nothing when it
+   * was shown them.
+   */
+  readonly introduce: (
+    identity: Identity,
+    enclave: Pick<EnclaveClient, 'stateBoot'>,
+  ) => Promise<void>
   /** Starts to commit the log of the enclave there. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
   /** How long after the last call its enclave may still seal it, milliseconds. */
@@ -55,9 +75,9 @@ export type EndpointOptions = EnclaveClientOptions & {
 }
 
 /**
- * The enclave at one socket: what it can be asked, what follows its log, and a watch that looks who answers there. Enclaves
- * come and go behind it. One is checked before it is used, again whenever another one answers, and at every look, because
- * releases end.
+ * The enclave at one socket: what it can be asked, what follows its log, and a watch that looks who
+ * answers there. Enclaves come and go behind it. One is checked before it is used, again whenever
+ * another one answers, and at every look, because releases end.
  */
 export class EnclaveEndpoint extends EnclaveClient {
   /** Calls back after each change of state. */
@@ -141,9 +161,13 @@ export class EnclaveEndpoint extends EnclaveClient {
     this.#wake()
   }
 
-  /** Who the enclave is, only while it is the one that was checked and has a log to follow. Throws EnclaveError otherwise. */
+  /**
+   * Who the enclave is, only while it is the one that was checked and has a log to follow. Throws
+   * EnclaveError otherwise.
+   */
   override async identity(): Promise<Identity> {
-    const isFollowed = ({ notary }: Identity) => notary === this.#state.notary && this.#state.isFollowed
+    const isFollowed = ({ notary }: Identity) =>
+      notary === this.#state.notary && this.#state.isFollowed
     const identity = await super.identity()
     if (isFollowed(identity)) return identity
     await this.look()
@@ -152,8 +176,8 @@ export class EnclaveEndpoint extends EnclaveClient {
   }
 
   /**
-   * Makes a call, and counts it until it fails, its answer is whole, a streamed answer is read to its end or left, or the
-   * signal is aborted: then also when nobody reads its answer.
+   * Makes a call, and counts it until it fails, its answer is whole, a streamed answer is read to
+   * its end or left, or the signal is aborted: then also when nobody reads its answer.
    */
   override async complete(
     call: CompletionCall,
@@ -172,7 +196,8 @@ export class EnclaveEndpoint extends EnclaveClient {
     if (signal.aborted) end()
     try {
       const answer = await super.complete(call, body, signal)
-      if (answer.kind === 'stream') return { kind: 'stream', events: this.#trackEvents(answer.events, end) }
+      if (answer.kind === 'stream')
+        return { kind: 'stream', events: this.#trackEvents(answer.events, end) }
       end()
       return answer
     } catch (error) {
@@ -183,8 +208,8 @@ export class EnclaveEndpoint extends EnclaveClient {
   }
 
   /**
-   * As the client's. After `expectEnd`, an enclave that is out of reach is no fault: it ends in good order, when all it sealed
-   * is committed, so its pulls are answered with nothing more.
+   * As the client's. After `expectEnd`, an enclave that is out of reach is no fault: it ends in
+   * good order, when all it sealed is committed, so its pulls are answered with nothing more.
    */
   override async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     try {
@@ -224,7 +249,10 @@ export class EnclaveEndpoint extends EnclaveClient {
     return notary === this.#state.notary && this.#state.verdict === 'accepted'
   }
 
-  async *#trackEvents(events: AsyncIterable<EnclaveEvent>, end: () => void): AsyncGenerator<EnclaveEvent> {
+  async *#trackEvents(
+    events: AsyncIterable<EnclaveEvent>,
+    end: () => void,
+  ): AsyncGenerator<EnclaveEvent> {
     try {
       yield* events
     } catch (error) {
@@ -251,8 +279,10 @@ export class EnclaveEndpoint extends EnclaveClient {
     while (!signal.aborted) {
       await this.look()
       failures = this.#state.contact === 'lost' ? failures + 1 : 0
-      const delayMs = failures === 0 ? WATCH_INTERVAL_MS : backOffMs(failures, BACKOFF, { jitter: 'none' })
-      if (!signal.aborted) await sleep(delayMs, null, { signal: this.#nap.signal }).catch(() => undefined)
+      const delayMs =
+        failures === 0 ? WATCH_INTERVAL_MS : backOffMs(failures, BACKOFF, { jitter: 'none' })
+      if (!signal.aborted)
+        await sleep(delayMs, null, { signal: this.#nap.signal }).catch(() => undefined)
     }
   }
 
@@ -313,9 +343,10 @@ export class EnclaveEndpoint extends EnclaveClient {
   }
 
   /**
-   * Sees to it that all that the enclave sealed is committed, when no call is under way and none comes any more: waits for
-   * `settleMs`, because a call that its caller left may be sealed a moment later, then until every leaf is in the database and
-   * acknowledged. Gives up when the signal is aborted, or another enclave answers. Never rejects.
+   * Sees to it that all that the enclave sealed is committed, when no call is under way and none
+   * comes any more: waits for `settleMs`, because a call that its caller left may be sealed a
+   * moment later, then until every leaf is in the database and acknowledged. Gives up when the
+   * signal is aborted, or another enclave answers. Never rejects.
    */
   async #settle(signal: AbortSignal): Promise<void> {
     const { notary } = this.#state
@@ -328,12 +359,16 @@ export class EnclaveEndpoint extends EnclaveClient {
       outcome = await this.#settleOnce(notary, signal).catch(() => 'open' as const)
       if (outcome === 'open') this.#resumeFollowing()
     }
-    if (outcome === 'settled' && !signal.aborted && notary !== null) this.#apply({ kind: 'settled', notary })
+    if (outcome === 'settled' && !signal.aborted && notary !== null)
+      this.#apply({ kind: 'settled', notary })
     this.#settling = null
     this.#resumeFollowing()
   }
 
-  async #settleOnce(notary: string | null, signal: AbortSignal): Promise<'settled' | 'open' | 'replaced'> {
+  async #settleOnce(
+    notary: string | null,
+    signal: AbortSignal,
+  ): Promise<'settled' | 'open' | 'replaced'> {
     const before = await this.#askIdentity()
     if (before.notary !== notary) return 'replaced'
     const { size } = before.log
@@ -361,8 +396,10 @@ export class EnclaveEndpoint extends EnclaveClient {
     const facts = { enclave: socketPath, notary: this.#state.notary, state: phase }
     const fault = this.describeFault()
     if (isUsable(this.#state)) log.info(facts, 'enclave in use')
-    else if (phase === 'refused') log.error({ ...facts, fault }, 'enclave refused: it gets no calls')
-    else if (phase === 'unreachable') log.warn({ ...facts, fault }, 'enclave out of reach, looking for it')
+    else if (phase === 'refused')
+      log.error({ ...facts, fault }, 'enclave refused: it gets no calls')
+    else if (phase === 'unreachable')
+      log.warn({ ...facts, fault }, 'enclave out of reach, looking for it')
     else if (fault === '') log.info(facts, `enclave ${phase}`)
     else log.error({ ...facts, fault }, `enclave ${phase}: it gets no more calls`)
   }

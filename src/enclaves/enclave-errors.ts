@@ -1,7 +1,7 @@
 import type { EnclaveFault } from '../../enclave/protocol/messages.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
-export type EnclaveErrorCode =
+type EnclaveErrorCode =
   | 'unavailable' //      no connection, or it broke before the answer was whole: the enclave is down or restarting
   | 'timeout' //          connected, but silent for too long
   | 'refused' //          answered with an EnclaveFault, see `fault`
@@ -13,7 +13,9 @@ export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
-  /** False only where it is certain that no enclave was sent the call, so that another one can be. */
+  /**
+   * False only where it is certain that no enclave was sent the call, so that another one can be.
+   */
   readonly wasSent: boolean
 
   constructor(
@@ -30,8 +32,9 @@ export class EnclaveError extends Error {
 }
 
 /**
- * What to throw for an error of the HTTP client: the reason of an aborted `signal`, else an EnclaveError. The
- * original is not kept as a cause, because a client's errors may carry the request.
+ * What to throw for an error of the HTTP client: the reason of an aborted `signal`, else an
+ * EnclaveError. The original is not kept as a cause, because a client's errors may carry the
+ * request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason
@@ -58,10 +61,14 @@ function codeOf(error: Error): string {
 }
 
 /**
- * What the caller is told of an enclave's fault. `isOperatorCredential`: the provider was shown the operator's key, so
- * that a 401 or 403 of its is the operator's trouble, not the caller's, and its words may name that key.
+ * What the caller is told of an enclave's fault. `isOperatorCredential`: the provider was shown the
+ * operator's key, so that a 401 or 403 of its is the operator's trouble, not the caller's, and its
+ * words may name that key.
  */
-export function callErrorOf(fault: EnclaveFault, isOperatorCredential: boolean): ApiError | ValidationError {
+export function callErrorOf(
+  fault: EnclaveFault,
+  isOperatorCredential: boolean,
+): ApiError | ValidationError {
   switch (fault.code) {
     case 'invalid_request':
       return invalidRequest(fault)
@@ -93,7 +100,10 @@ export function outageErrorOf(error: EnclaveError): ApiError {
   return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
-/** Whether an operator should look at what the caller is told only in general: logged with the fault. */
+/**
+ * Whether an operator should look at what the caller is told only in general: logged with the
+ * fault.
+ */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (
     error instanceof ApiError &&
@@ -120,9 +130,17 @@ function invalidRequest({ status, loc = [], message }: EnclaveFault): ApiError |
 }
 
 function providerRefusal(fault: EnclaveFault, isOperatorCredential: boolean): ApiError {
-  const { status, message, provider_code: providerCode, retry_after_seconds: retryAfterSeconds } = fault
+  const {
+    status,
+    message,
+    provider_code: providerCode,
+    retry_after_seconds: retryAfterSeconds,
+  } = fault
   if (isOperatorCredential && (status === 401 || status === 403))
-    return new ApiError('provider_credential_rejected', "The provider rejected this service's credential")
+    return new ApiError(
+      'provider_credential_rejected',
+      "The provider rejected this service's credential",
+    )
   return new ApiError('provider_refused', message, {
     ...(status >= 400 && status < 500 ? { status } : {}),
     ...(providerCode === undefined ? {} : { providerCode }),

@@ -13,7 +13,7 @@ import { chooseEndpoint, ENDPOINT_PHASES, type EndpointPhase, isUsable } from '.
 import { ENCLAVES_MAX, type ReleasesConfig } from './settings.ts'
 
 /** A completion call that any enclave may make, unless it is bound to one. */
-export type WantedCall = {
+type WantedCall = {
   readonly model: string
   /** The only enclave that may make it, by its notary; null: any. */
   readonly notary: string | null
@@ -24,7 +24,10 @@ export type WantedCall = {
 type Wanted = Pick<WantedCall, 'model' | 'notary'>
 
 /** A notary whose enclave answers, with its current attestation document. */
-export type ServedNotary = Pick<Identity, 'notary' | 'public_key' | 'attestation' | 'boot_configuration'> & {
+export type ServedNotary = Pick<
+  Identity,
+  'notary' | 'public_key' | 'attestation' | 'boot_configuration'
+> & {
   /** `draining`: it gets no new calls; its last completions are on their way into its log. */
   readonly status: 'in_use' | 'draining'
 }
@@ -44,12 +47,16 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
 /** An enclave says these before it does anything for a call. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
-/** How long enclaves that are just (re)starting are waited for: one boots in about a second, in an image in ten. */
+/**
+ * How long enclaves that are just (re)starting are waited for: one boots in about a second, in an
+ * image in ten.
+ */
 const ENCLAVE_WAIT_MS = 20_000
 
 /**
- * Opens the pool, and waits until an enclave is in use; others are taken into use when they come. What ends it is given to
- * `onStarted`, to be called in the opposite order. Rejects with StartFailure when there is no enclave, or none for this gateway.
+ * Opens the pool, and waits until an enclave is in use; others are taken into use when they come.
+ * What ends it is given to `onStarted`, to be called in the opposite order. Rejects with
+ * StartFailure when there is no enclave, or none for this gateway.
  */
 export async function startEnclaves({
   domain,
@@ -83,7 +90,10 @@ export async function startEnclaves({
   return pool
 }
 
-/** All enclaves of the gateway, as one: calls are spread over them, and the operator adds, drains and removes some. */
+/**
+ * All enclaves of the gateway, as one: calls are spread over them, and the operator adds, drains
+ * and removes some.
+ */
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
   readonly #endpoints = new Map<string, EnclaveEndpoint>()
@@ -98,10 +108,15 @@ export class EnclavePool {
   }
 
   /**
-   * Has an enclave make the call; another one, when the first was sent nothing or took nothing. Throws EnclaveError (with `wasSent`
-   * false when no enclave got it), what `callFor` throws, or the signal's reason.
+   * Has an enclave make the call; another one, when the first was sent nothing or took nothing.
+   * Throws EnclaveError (with `wasSent` false when no enclave got it), what `callFor` throws, or
+   * the signal's reason.
    */
-  async complete(wanted: WantedCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer> {
+  async complete(
+    wanted: WantedCall,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<CompletionAnswer> {
     const tried = new Set<EnclaveEndpoint>()
     const ask = (endpoint: EnclaveEndpoint) =>
       endpoint.complete(wanted.callFor(identityOf(endpoint)), body, signal)
@@ -129,15 +144,18 @@ export class EnclavePool {
     }
   }
 
-  /** Notary of the enclave that would make a call for this model now. Throws EnclaveError when there is none. */
+  /**
+   * Notary of the enclave that would make a call for this model now. Throws EnclaveError when there
+   * is none.
+   */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
     return identityOf(this.#choose(wanted, new Set()) ?? (await this.#seek(wanted))).notary
   }
 
   /**
-   * The enclave of this notary, whose log is, or was, followed here; with null, one that is in use. Null when there is none;
-   * throws EnclaveError when none is in use.
+   * The enclave of this notary, whose log is, or was, followed here; with null, one that is in use.
+   * Null when there is none; throws EnclaveError when none is in use.
    */
   async find(notary: string | null): Promise<EnclaveEndpoint | null> {
     if (notary !== null)
@@ -148,8 +166,8 @@ export class EnclavePool {
   }
 
   /**
-   * A current attestation document, standard base64, of the first enclave in use that answers, asked for anew. Throws
-   * EnclaveError when none does.
+   * A current attestation document, standard base64, of the first enclave in use that answers,
+   * asked for anew. Throws EnclaveError when none does.
    */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async (endpoint) => {
@@ -163,7 +181,10 @@ export class EnclavePool {
     }
   }
 
-  /** Notaries whose enclaves answered at the last look: those in use, and those that are being drained. */
+  /**
+   * Notaries whose enclaves answered at the last look: those in use, and those that are being
+   * drained.
+   */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, lastIdentity }) => {
       if (lastIdentity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -183,7 +204,9 @@ export class EnclavePool {
   /** How many endpoints are in each state, with those that none is in. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
-    return new Map(ENDPOINT_PHASES.map((phase) => [phase, phases.filter((other) => other === phase).length]))
+    return new Map(
+      ENDPOINT_PHASES.map((phase) => [phase, phases.filter((other) => other === phase).length]),
+    )
   }
 
   list(): readonly EndpointDescription[] {
@@ -201,7 +224,10 @@ export class EnclavePool {
     })
   }
 
-  /** Has an endpoint serve: a new one, or one that was drained. Its enclave is checked first. `limit`: there are ENCLAVES_MAX. */
+  /**
+   * Has an endpoint serve: a new one, or one that was drained. Its enclave is checked first.
+   * `limit`: there are ENCLAVES_MAX.
+   */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
     if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'
@@ -231,7 +257,10 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** Waits for the first enclave that is usable; false when none is within `timeoutMs`, or all are refused. */
+  /**
+   * Waits for the first enclave that is usable; false when none is within `timeoutMs`, or all are
+   * refused.
+   */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const look = () => {
@@ -265,8 +294,9 @@ export class EnclavePool {
   }
 
   /**
-   * Ends all watching, commits what is sealed, and follows no more. `endEnclaves` ends the enclaves of this process, each of
-   * which waits until all it sealed is committed: so it is called between the two.
+   * Ends all watching, commits what is sealed, and follows no more. `endEnclaves` ends the enclaves
+   * of this process, each of which waits until all it sealed is committed: so it is called between
+   * the two.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -309,8 +339,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the endpoint for a call, null when none is usable. The call is to follow at once: what is chosen next has to see it
-   * counted.
+   * Gives the endpoint for a call, null when none is usable. The call is to follow at once: what is
+   * chosen next has to see it counted.
    */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
@@ -336,7 +366,10 @@ export class EnclavePool {
     return listUsable()
   }
 
-  /** Why there is no enclave for a call: as the first of them says, when there are any. Nothing was sent. */
+  /**
+   * Why there is no enclave for a call: as the first of them says, when there are any. Nothing was
+   * sent.
+   */
   #noneInUse(): EnclaveError {
     const error = this.#list()
       .map(({ lastError }) => lastError)
@@ -347,7 +380,10 @@ export class EnclavePool {
   }
 }
 
-/** Looks at endpoints of which none is usable: an enclave may be back, and callers find that out first. */
+/**
+ * Looks at endpoints of which none is usable: an enclave may be back, and callers find that out
+ * first.
+ */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
     .filter(({ state }) => state.order === 'serve')
@@ -360,7 +396,8 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
 }
 
 function identityOf({ lastIdentity }: EnclaveEndpoint): Identity {
-  if (lastIdentity === null) throw new TypeError('expected an endpoint that is usable to have been looked at')
+  if (lastIdentity === null)
+    throw new TypeError('expected an endpoint that is usable to have been looked at')
   return lastIdentity
 }
 
@@ -368,12 +405,16 @@ function identityOf({ lastIdentity }: EnclaveEndpoint): Identity {
 export function createEnclaveOperations(
   pool: Pick<EnclavePool, 'list' | 'add' | 'drain' | 'remove'>,
 ): EnclaveOperations {
-  const at = async <Outcome>(url: string, run: (socketPath: string) => Outcome | Promise<Outcome>) => {
+  const at = async <Outcome>(
+    url: string,
+    run: (socketPath: string) => Outcome | Promise<Outcome>,
+  ) => {
     const socketPath = parseSocketUrl(url)
     return socketPath === null ? 'invalid' : run(socketPath)
   }
   return {
-    list: async () => pool.list().map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
+    list: async () =>
+      pool.list().map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
     add: (url) => at(url, (socketPath) => pool.add(socketPath)),
     drain: (url) => at(url, (socketPath) => pool.drain(socketPath)),
     remove: (url) => at(url, (socketPath) => pool.remove(socketPath)),

@@ -13,8 +13,8 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each gives the value it was given, not a copy: a boot configuration is hashed as a whole, so no member may be lost.
- * All throw EnclaveError `protocol`.
+ * Each gives the value it was given, not a copy: a boot configuration is hashed as a whole, so no
+ * member may be lost. All throw EnclaveError `protocol`.
  */
 
 /** Identity of an enclave whose version of the protocol this gateway speaks. */
@@ -47,8 +47,11 @@ export function parsePullReply(value: unknown): PullReply {
 
 /** Document of a fresh attestation, standard base64. */
 export function parseAttestationReply(value: unknown): string {
-  return parse<{ readonly document: string }>(z.object({ document: z.string() }), value, 'a document')
-    .document
+  return parse<{ readonly document: string }>(
+    z.object({ document: z.string() }),
+    value,
+    'a document',
+  ).document
 }
 
 /** Reply to a call for a head attestation. What its document says is the asker's to check. */
@@ -64,7 +67,8 @@ export function parseBootStatementReply(value: unknown): BootStatementReply {
 function parse<Value>(schema: z.ZodType, value: unknown, expected: string): Value {
   const { error } = schema.safeParse(value)
   const issue = error?.issues[0]
-  if (issue) throw new EnclaveError('protocol', `expected ${expected}, fault at ${issue.path.join('.')}`)
+  if (issue)
+    throw new EnclaveError('protocol', `expected ${expected}, fault at ${issue.path.join('.')}`)
   return value as Value
 }
 
@@ -75,7 +79,12 @@ const identitySchema = z.object({
   boot_configuration: z.object({
     protocol_version: z.int(),
     providers: z.array(
-      z.object({ name: z.string(), origin: z.url(), path: z.string(), models: z.array(z.string()) }),
+      z.object({
+        name: z.string(),
+        origin: z.url(),
+        path: z.string(),
+        models: z.array(z.string()),
+      }),
     ),
     ca_sha256: z.string(),
     chain_id: z.int(),
@@ -165,16 +174,20 @@ export type EnclaveEvent =
 /** Largest event; the enclave refuses a provider's answer long before. */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
-/** Body of an HTTP answer whose rest can be read and thrown away, so that its connection is used again. */
-export type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
+/**
+ * Body of an HTTP answer whose rest can be read and thrown away, so that its connection is used
+ * again.
+ */
+type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
 
 /**
- * Events of a streamed completion call, in order; ends after `sealed`, or after a `fault` that nothing follows. Several chunks that came together are given
- * together and unread: the enclave wrote them in canonical JSON, and the caller gets the same bytes. Events end with
- * two line feeds (the enclave writes nothing else); wherever the bytes were split, only whole events are given.
+ * Events of a streamed completion call, in order; ends after `sealed`, or after a `fault` that
+ * nothing follows. Several chunks that came together are given together and unread: the enclave
+ * wrote them in canonical JSON, and the caller gets the same bytes. Events end with two line feeds
+ * (the enclave writes nothing else); wherever the bytes were split, only whole events are given.
  *
- * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or the signal's
- * reason. Leaving the iteration early ends the call.
+ * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or
+ * the signal's reason. Leaving the iteration early ends the call.
  */
 export async function* readEnclaveEvents(
   body: EventBody,
@@ -182,7 +195,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // Ending the call below makes the body report that it was ended, when nobody listens to it any more.
+  // Ending the call below makes the body report that it was ended, when nobody listens to it any
+  // more.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -193,7 +207,8 @@ export async function* readEnclaveEvents(
         yield event
         if (isSealed) return
       }
-    if (!isFaulty) throw new EnclaveError('unavailable', 'the enclave ended a stream without sealing it')
+    if (!isFaulty)
+      throw new EnclaveError('unavailable', 'the enclave ended a stream without sealing it')
   } catch (error) {
     throw enclaveErrorOf(error, signal)
   } finally {
@@ -204,22 +219,31 @@ export async function* readEnclaveEvents(
 /** After `sealed` there is nothing but the end of the body. */
 const DUMP_BYTES_MAX = 4096
 
-/** Runs of bytes that end with an event's end. What is held back is joined once, not with every part that comes. */
+/**
+ * Runs of bytes that end with an event's end. What is held back is joined once, not with every part
+ * that comes.
+ */
 async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   let held: readonly Buffer[] = []
   let heldBytes = 0
   for await (const part of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     const end = endOfLastEvent(held.at(-1), part)
     if (end > 0)
-      yield held.length === 0 ? part.subarray(0, end) : Buffer.concat([...held, part.subarray(0, end)])
+      yield held.length === 0
+        ? part.subarray(0, end)
+        : Buffer.concat([...held, part.subarray(0, end)])
     const rest = part.subarray(end)
     held = end > 0 ? [rest] : [...held, rest]
     heldBytes = end > 0 ? rest.length : heldBytes + rest.length
-    if (heldBytes > EVENT_BYTES_MAX) throw new EnclaveError('reply_too_large', 'one event is over the limit')
+    if (heldBytes > EVENT_BYTES_MAX)
+      throw new EnclaveError('reply_too_large', 'one event is over the limit')
   }
 }
 
-/** Where in `part` the last whole event ends, 0 if none does. The two line feeds may be in two parts. */
+/**
+ * Where in `part` the last whole event ends, 0 if none does. The two line feeds may be in two
+ * parts.
+ */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
   const last = part.lastIndexOf(EVENT_END)
   if (last >= 0) return last + EVENT_END.length

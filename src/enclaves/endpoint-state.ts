@@ -1,6 +1,6 @@
 /**
- * What is known of an endpoint: a socket at which an enclave is expected. Enclaves come and go behind it, each with a key and a log
- * of its own.
+ * What is known of an endpoint: a socket at which an enclave is expected. Enclaves come and go
+ * behind it, each with a key and a log of its own.
  */
 export type EndpointState = {
   /** What the operator wants: that it serves, or that it finishes and is not used any more. */
@@ -36,11 +36,18 @@ export type EndpointEvent =
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * How an endpoint is shown. `usable`: gets calls, the only one that does. `draining`: gets none any more, but its log is not
- * settled. `drained`: it is, and the enclave may be ended. `refused`: the enclave there is none for this gateway. `unreachable`:
- * none answers. `connecting`: none has answered yet.
+ * How an endpoint is shown. `usable`: gets calls, the only one that does. `draining`: gets none any
+ * more, but its log is not settled. `drained`: it is, and the enclave may be ended. `refused`: the
+ * enclave there is none for this gateway. `unreachable`: none answers. `connecting`: none has
+ * answered yet.
  */
-export type EndpointPhase = 'connecting' | 'usable' | 'draining' | 'drained' | 'refused' | 'unreachable'
+export type EndpointPhase =
+  | 'connecting'
+  | 'usable'
+  | 'draining'
+  | 'drained'
+  | 'refused'
+  | 'unreachable'
 
 /** Every phase, for lists that leave none out. */
 export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
@@ -139,7 +146,7 @@ function isClosed({ order, verdict }: EndpointState): boolean {
 }
 
 /** What decides between endpoints. */
-export type Choosable = {
+type Choosable = {
   readonly state: EndpointState
   /** Whether what is sealed there can be stored now. */
   readonly isCommitting: boolean
@@ -148,9 +155,9 @@ export type Choosable = {
 }
 
 /**
- * Gives the endpoint for a call: of those that are usable, one that can store what is sealed and, by `servesCall`, whose enclave
- * has a provider for the call, if there is one; of these one with the fewest calls in flight, and of these the one that waited
- * longest. Null when none is usable.
+ * Gives the endpoint for a call: of those that are usable, one that can store what is sealed and,
+ * by `servesCall`, whose enclave has a provider for the call, if there is one; of these one with
+ * the fewest calls in flight, and of these the one that waited longest. Null when none is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

@@ -10,16 +10,21 @@ export const ENCLAVES_MAX = 32
 /** The gateway's variables of its enclaves. */
 export const ENCLAVE_FIELDS = {
   /**
-   * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over them. `affidavit enclaves` adds, drains
-   * and removes some while the gateway runs. Default: an enclave process with a simulated security module.
+   * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over
+   * them. `affidavit enclaves` adds, drains and removes some while the gateway runs. Default: an
+   * enclave process with a simulated security module.
    */
   ENCLAVE_URL: sockets({ itemsMax: ENCLAVES_MAX }).optional(),
-  /** How many enclave processes are started where ENCLAVE_URL names none, for trials with several. Default 1. */
+  /**
+   * How many enclave processes are started where ENCLAVE_URL names none, for trials with several.
+   * Default 1.
+   */
   LOCAL_ENCLAVES: integer({ min: 1, max: 8 }).default(1),
   /**
-   * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md): an enclave that does not show the measurements
-   * of one that is accepted now is never used, one that is in use is drained. Read again when it changes, and on SIGHUP. Default: any
-   * measurements are used, with a warning in production. Needs RELEASE_KEY.
+   * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md): an
+   * enclave that does not show the measurements of one that is accepted now is never used, one that
+   * is in use is drained. Read again when it changes, and on SIGHUP. Default: any measurements are
+   * used, with a warning in production. Needs RELEASE_KEY.
    */
   ENCLAVE_RELEASES_FILE: text.optional(),
   /** Public keys that may sign that list, 64 hex digits each, comma-separated: one is enough. */
@@ -48,7 +53,10 @@ export type ReleasesConfig = {
   readonly keys: readonly string[]
 }
 
-/** Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets the others itself. */
+/**
+ * Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets
+ * the others itself.
+ */
 const ENCLAVE_VARIABLES = [
   'PROVIDERS_FILE',
   'PROVIDER_CA_FILE',
@@ -67,7 +75,8 @@ const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
 /** Where the enclaves are, with the variables that are meant for those that are started here. */
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
-  if (settings.ENCLAVE_URL !== undefined) return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
+  if (settings.ENCLAVE_URL !== undefined)
+    return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
   return {
     kind: 'local',
     count: settings.LOCAL_ENCLAVES,
@@ -88,7 +97,9 @@ export function releasesOf({
 export function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)
-    return keys === undefined ? [] : ['RELEASE_KEY: expected only together with ENCLAVE_RELEASES_FILE']
+    return keys === undefined
+      ? []
+      : ['RELEASE_KEY: expected only together with ENCLAVE_RELEASES_FILE']
   if (keys === undefined) return ['RELEASE_KEY: expected together with ENCLAVE_RELEASES_FILE']
   const items = keys.split(',').map((key) => key.trim())
   return items.every(isReleaseKey)

@@ -31,7 +31,8 @@ export async function checkImages(
 ): Promise<readonly MadeImage[]> {
   if (images.length !== n) throw new FormatError('image_count', `expected ${n} images`)
   const checked: MadeImage[] = []
-  // One after another: each may take a few milliseconds of this thread, and others have a turn between.
+  // One after another: each may take a few milliseconds of this thread, and others have a turn
+  // between.
   for (const base64 of images) checked.push(await checkImage(base64, size))
   return checked
 }
@@ -43,7 +44,10 @@ async function checkImage(base64: string, size: AskedImages['size']): Promise<Ma
     throw new FormatError('image_type', 'expected PNG, JPEG or WebP images in base64')
   const { width, height } = facts
   if (Math.min(width, height) < DRAWN_EDGE_MIN || Math.max(width, height) > DRAWN_EDGE_MAX)
-    throw new FormatError('image_size', `expected edges of ${DRAWN_EDGE_MIN} to ${DRAWN_EDGE_MAX} pixels`)
+    throw new FormatError(
+      'image_size',
+      `expected edges of ${DRAWN_EDGE_MIN} to ${DRAWN_EDGE_MAX} pixels`,
+    )
   await checkWhole(image)
   const isFitting = size === null || `${width}x${height}` === size
   const pixelsMax = DRAWN_EDGE_MAX * DRAWN_EDGE_MAX

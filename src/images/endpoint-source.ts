@@ -13,8 +13,9 @@ import {
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. They are always asked for in base64, whatever the caller wants: an address that the API
- * gave would have to be fetched, or passed on without having been looked at.
+ * Images from an API in OpenAI's form. They are always asked for in base64, whatever the caller
+ * wants: an address that the API gave would have to be fetched, or passed on without having been
+ * looked at.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -28,7 +29,8 @@ export function createEndpointSource(options: {
     async make(call) {
       try {
         const { signal, reserve } = call
-        const request = call.job.kind === 'edit' ? formCall(call.job.request) : jsonCall(call.job.request)
+        const request =
+          call.job.kind === 'edit' ? formCall(call.job.request) : jsonCall(call.job.request)
         return readImages(await endpoint.ask({ ...request, signal, reserve }), call)
       } catch (error) {
         throw error instanceof EndpointError ? callErrorOf(error) : error
@@ -41,7 +43,8 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // Those that the caller left out are left out: not every model knows them, and their defaults are the API's.
+  // Those that the caller left out are left out: not every model knows them, and their defaults are
+  // the API's.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',
@@ -54,7 +57,11 @@ function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request'])
 function formCall(request: Extract<ImageJob, { kind: 'edit' }>['request']): Sent {
   const { prompt, n, image } = request
   const fields = { ...sharedFields(request), prompt, n: String(n) }
-  const { contentType, body } = writeForm(fields, { name: 'image', ...fileOf(image), bytes: image.bytes })
+  const { contentType, body } = writeForm(fields, {
+    name: 'image',
+    ...fileOf(image),
+    bytes: image.bytes,
+  })
   return { method: 'POST', path: '/images/edits', headers: { 'content-type': contentType }, body }
 }
 
@@ -66,7 +73,11 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
 /** OpenAI's gpt-image models give base64 alone, and refuse to be asked for it. */
 const HAS_FIXED_FORMAT = /^(openai\/)?gpt-image-/
 
-function sharedFields({ model, size, user }: ImageJob['request']): Readonly<Record<string, string>> {
+function sharedFields({
+  model,
+  size,
+  user,
+}: ImageJob['request']): Readonly<Record<string, string>> {
   return {
     model,
     size,
@@ -81,12 +92,15 @@ function readImages(answer: unknown, { job }: ImageCall): readonly MadeImage[] {
     throw new EndpointError('bad_answer', `expected ${job.request.n} images`)
   return data.map((entry) => {
     const image = decodeImage(memberOf(entry, 'b64_json'))
-    if (image === null) throw new EndpointError('bad_answer', 'expected PNG, JPEG or WebP images in base64')
+    if (image === null)
+      throw new EndpointError('bad_answer', 'expected PNG, JPEG or WebP images in base64')
     const revised = memberOf(entry, 'revised_prompt')
     return {
       ...image,
       revisedPrompt:
-        typeof revised === 'string' ? revised.slice(0, REVISED_PROMPT_LENGTH_MAX).toWellFormed() : null,
+        typeof revised === 'string'
+          ? revised.slice(0, REVISED_PROMPT_LENGTH_MAX).toWellFormed()
+          : null,
     }
   })
 }

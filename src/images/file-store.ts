@@ -21,7 +21,10 @@ export type KeptImage = {
   readonly length: number
   /** Unix milliseconds. */
   readonly expiresAtMs: number
-  /** Its bytes, a piece at a time: who reads slowly shall not hold it in memory. Null when it is gone by now. Read it or destroy it. */
+  /**
+   * Its bytes, a piece at a time: who reads slowly shall not hold it in memory. Null when it is
+   * gone by now. Read it or destroy it.
+   */
   open(): Promise<Readable | null>
 }
 
@@ -29,7 +32,10 @@ export type KeptImage = {
 export type ImageStore = {
   /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
-  /** The image behind a link; null when there is none, or no longer. `id` is a caller's: whatever it is. */
+  /**
+   * The image behind a link; null when there is none, or no longer. `id` is a caller's: whatever it
+   * is.
+   */
   find(id: string): Promise<KeptImage | null>
 }
 
@@ -63,8 +69,9 @@ type FileStore = ImageStore & {
 }
 
 /**
- * Store of images in a folder, which is made when it is first needed, for this user alone. Files are written beside their place and
- * moved there, so that whoever finds one finds it whole. A content that is put again is kept once.
+ * Store of images in a folder, which is made when it is first needed, for this user alone. Files
+ * are written beside their place and moved there, so that whoever finds one finds it whole. A
+ * content that is put again is kept once.
  */
 export function createFileStore(options: FileStoreOptions): FileStore {
   const { folder, ttlMs, bytesMax, now, random } = options
@@ -77,8 +84,11 @@ export function createFileStore(options: FileStoreOptions): FileStore {
 
   /** Makes the folders, and counts what is in them from before. */
   async function openFolders(): Promise<void> {
-    for (const path of [contents, links, drafts]) await mkdir(path, { recursive: true, mode: 0o700 })
-    const sizes = await Promise.all((await readdir(contents)).map((name) => sizeOf(join(contents, name))))
+    for (const path of [contents, links, drafts])
+      await mkdir(path, { recursive: true, mode: 0o700 })
+    const sizes = await Promise.all(
+      (await readdir(contents)).map((name) => sizeOf(join(contents, name))),
+    )
     bytesKept = sizes.reduce((sum, size) => sum + size, 0)
   }
 
@@ -110,7 +120,8 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       const expiresAtMs = now() + ttlMs
       await place(path, JSON.stringify({ name, type, expiresAtMs }), newDraft())
       await touch(path, now())
-      // A sweep may have removed an old content between the two: now that the link stands, it is renewed or made again.
+      // A sweep may have removed an old content between the two: now that the link stands, it is
+      // renewed or made again.
       await keepContent(name, bytes)
       return id
     },
@@ -130,8 +141,8 @@ export function createFileStore(options: FileStoreOptions): FileStore {
       await open()
       await removeOld(links, now() - ttlMs)
       await removeOld(drafts, now() - ttlMs)
-      // Later than the links by a sweep: a link that is just being made has renewed its content's time. Counted anew, so that
-      // whatever went wrong before is mended.
+      // Later than the links by a sweep: a link that is just being made has renewed its content's
+      // time. Counted anew, so that whatever went wrong before is mended.
       bytesKept = await removeOld(contents, now() - ttlMs - SWEEP_INTERVAL_MS)
     },
   }
@@ -148,14 +159,18 @@ function readLink(text: string | null): Link | null {
   if (text === null) return null
   try {
     const { name, type, expiresAtMs } = JSON.parse(text)
-    const isLink = CONTENT_NAME.test(name) && IMAGE_TYPES.includes(type) && typeof expiresAtMs === 'number'
+    const isLink =
+      CONTENT_NAME.test(name) && IMAGE_TYPES.includes(type) && typeof expiresAtMs === 'number'
     return isLink ? { name, type, expiresAtMs } : null
   } catch {
     return null
   }
 }
 
-/** Bytes of a content, from a file that stays open until they are read or given up, though a sweep removes it. */
+/**
+ * Bytes of a content, from a file that stays open until they are read or given up, though a sweep
+ * removes it.
+ */
 async function openContent(path: string): Promise<Readable | null> {
   const file = await openFile(path).catch(missing)
   return file?.createReadStream() ?? null

@@ -4,11 +4,15 @@ export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
 export type ImageType = (typeof IMAGE_TYPES)[number]
 
 /** What the first bytes of an image say of it. Whether the rest can be drawn is not known. */
-export type ImageFacts = { readonly type: ImageType; readonly width: number; readonly height: number }
+export type ImageFacts = {
+  readonly type: ImageType
+  readonly width: number
+  readonly height: number
+}
 
 /**
- * Segments and fill bytes of a JPEG that are passed over in search of its frame. Cameras write tens, each up to 64 KiB: a caller's 25 MiB of
- * them would take this thread half a second.
+ * Segments and fill bytes of a JPEG that are passed over in search of its frame. Cameras write
+ * tens, each up to 64 KiB: a caller's 25 MiB of them would take this thread half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 
@@ -18,8 +22,9 @@ export function mediaTypeOf(type: ImageType): string {
 }
 
 /**
- * Kind and size of an image by its content, whatever its name and its declared type; null for anything else. Formats: PNG 3rd edition
- * section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It does not decode: what follows may be broken, or a second file.
+ * Kind and size of an image by its content, whatever its name and its declared type; null for
+ * anything else. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It
+ * does not decode: what follows may be broken, or a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -39,7 +44,10 @@ function readPng(view: DataView): ImageFacts | null {
   return isPng ? { type: 'png', width: view.getUint32(16), height: view.getUint32(20) } : null
 }
 
-/** Start-of-frame markers: all of C0 to CF but for tables (C4), extensions (C8) and arithmetic conditioning (CC). */
+/**
+ * Start-of-frame markers: all of C0 to CF but for tables (C4), extensions (C8) and arithmetic
+ * conditioning (CC).
+ */
 const isFrameStart = (marker: number) =>
   marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)
 
@@ -53,7 +61,8 @@ function readJpeg(view: DataView): ImageFacts | null {
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
     // Fill bytes; and the end, or the data, which come after the frame.
     if (marker === 0xff) at += 1
-    else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2) return null
+    else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)
+      return null
     else at += 2 + view.getUint16(at + 2)
   }
   return null
@@ -62,7 +71,11 @@ function readJpeg(view: DataView): ImageFacts | null {
 const WEBP_HEADER_BYTES = 30
 
 function readWebp(view: DataView): ImageFacts | null {
-  if (view.byteLength < WEBP_HEADER_BYTES || textAt(view, 0) !== 'RIFF' || textAt(view, 8) !== 'WEBP')
+  if (
+    view.byteLength < WEBP_HEADER_BYTES ||
+    textAt(view, 0) !== 'RIFF' ||
+    textAt(view, 8) !== 'WEBP'
+  )
     return null
   const size = webpSize(view)
   return size === null ? null : { type: 'webp', ...size }
@@ -77,7 +90,9 @@ function webpSize(view: DataView): Omit<ImageFacts, 'type'> | null {
     case 'VP8L': {
       const bits = view.getUint32(21, true)
       const isLossless = view.getUint8(20) === 0x2f
-      return isLossless ? { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 } : null
+      return isLossless
+        ? { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
+        : null
     }
     case 'VP8X':
       return { width: uint24At(view, 24) + 1, height: uint24At(view, 27) + 1 }

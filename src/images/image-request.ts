@@ -7,19 +7,25 @@ import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
 /** Interface, 2.5 and part 8. */
 const IMAGES_MAX = 10
-export const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
+const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
 
 const IMAGES_DEFAULT = 1
 const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
-/** Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that a decoder still can. */
+/**
+ * Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that
+ * a decoder still can.
+ */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
 export const IMAGE_BYTES_MAX = 25 * 1024 * 1024
 
-/** What both kinds of requests ask for. Members that only have defaults are null where the caller left them out. */
-export type ImageRequest = {
+/**
+ * What both kinds of requests ask for. Members that only have defaults are null where the caller
+ * left them out.
+ */
+type ImageRequest = {
   readonly prompt: string
   readonly model: string
   readonly n: number
@@ -40,8 +46,9 @@ export type EditRequest = ImageRequest & {
 }
 
 /**
- * Gives an image edit request from the parts of its form. Throws ValidationError, and ApiError `unsupported_request_parameter` for a
- * file that would be left out of account (`mask`). Numbers are digits; other unknown fields pass, and go nowhere.
+ * Gives an image edit request from the parts of its form. Throws ValidationError, and ApiError
+ * `unsupported_request_parameter` for a file that would be left out of account (`mask`). Numbers
+ * are digits; other unknown fields pass, and go nowhere.
  */
 export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: FaultDetail[] = []
@@ -54,7 +61,9 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
     if (name in fields || (name === 'image' && image !== null))
       faults.push(fault(name, 'Field is given twice', 'value_error'))
     else if (name === 'image') image = bytes
-    else fields[name] = textOf(bytes) ?? faults.push(fault(name, 'Input should be UTF-8', 'string_unicode'))
+    else
+      fields[name] =
+        textOf(bytes) ?? faults.push(fault(name, 'Input should be UTF-8', 'string_unicode'))
   }
   const facts = image === null ? null : readImageFacts(image)
   faults.push(...imageFaults(image, facts))
@@ -90,7 +99,8 @@ export const edit = editFields.extend({ image: file })
 export const generation = z
   .looseObject({
     ...shared,
-    // These defaults are those of whatever draws: what the caller left out is left out where it is passed on.
+    // These defaults are those of whatever draws: what the caller left out is left out where it is
+    // passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -125,9 +135,16 @@ function imageFaults(image: Uint8Array | null, facts: ImageFacts | null): readon
   if (image === null) return [fault('image', 'Field required', 'missing')]
   if (image.length > IMAGE_BYTES_MAX)
     return [fault('image', `Image should have at most ${IMAGE_BYTES_MAX} bytes`, 'too_long')]
-  if (facts === null) return [fault('image', 'Input should be a PNG, JPEG or WebP image', 'image_type')]
+  if (facts === null)
+    return [fault('image', 'Input should be a PNG, JPEG or WebP image', 'image_type')]
   return Math.max(facts.width, facts.height) > IMAGE_EDGE_MAX
-    ? [fault('image', `Image should be at most ${IMAGE_EDGE_MAX} pixels wide and high`, 'image_size')]
+    ? [
+        fault(
+          'image',
+          `Image should be at most ${IMAGE_EDGE_MAX} pixels wide and high`,
+          'image_size',
+        ),
+      ]
     : []
 }
 

@@ -19,7 +19,10 @@ export type ImageCall = {
   readonly accountId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
-  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  /**
+   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
+   * much.
+   */
   readonly reserve: (bytes: number) => void
 }
 
@@ -36,8 +39,8 @@ export type ImageSource = {
 }
 
 /**
- * Image in base64, as endpoints and nodes give them; null for what is no image of at most IMAGE_BYTES_MAX. What is kept and served under this
- * service's name has to be one.
+ * Image in base64, as endpoints and nodes give them; null for what is no image of at most
+ * IMAGE_BYTES_MAX. What is kept and served under this service's name has to be one.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null

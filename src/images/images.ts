@@ -20,8 +20,8 @@ export type Images = {
   /** Models that can be asked for now. */
   models(): readonly string[]
   /**
-   * Makes images and gives the response's JSON text (interface 2.5); `addressOf` gives the address of a kept one by its id. Throws ApiError and
-   * the signal's reason.
+   * Makes images and gives the response's JSON text (interface 2.5); `addressOf` gives the address
+   * of a kept one by its id. Throws ApiError and the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
   /** The image behind an address that was given out, or null. */
@@ -32,8 +32,8 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were made are kept in `folder`; `stop` ends
- * its sweeps.
+ * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were
+ * made are kept in `folder`; `stop` ends its sweeps.
  */
 export function openImages({
   config,
@@ -51,7 +51,8 @@ export function openImages({
 }): { readonly images: Images; stop(): void } {
   const now = Date.now
   const store = createFileStore({ folder, ttlMs, bytesMax, now, random: randomBytes })
-  const sweep = () => store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
+  const sweep = () =>
+    store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
   const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
@@ -62,8 +63,9 @@ export function openImages({
 }
 
 /**
- * Service of images, over whatever makes them. The first source that can serve a call gets it; when that were nodes, and none of
- * them answered, the next one does. A model that a source knows, but cannot serve now, is that source's to refuse.
+ * Service of images, over whatever makes them. The first source that can serve a call gets it; when
+ * that were nodes, and none of them answered, the next one does. A model that a source knows, but
+ * cannot serve now, is that source's to refuse.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -79,7 +81,8 @@ export function createImages(options: {
       const made = await makeAtOneOf(chooseSources(sources, call), call)
       const data = await Promise.all(
         made.map(async (image) => ({
-          b64_json: responseFormat === 'b64_json' ? Buffer.from(image.bytes).toString('base64') : null,
+          b64_json:
+            responseFormat === 'b64_json' ? Buffer.from(image.bytes).toString('base64') : null,
           revised_prompt: image.revisedPrompt,
           url: responseFormat === 'url' ? addressOf(await keep(store, image)) : null,
         })),
@@ -90,7 +93,10 @@ export function createImages(options: {
   }
 }
 
-function chooseSources(sources: readonly ImageSource[], { job }: ImageCall): readonly ImageSource[] {
+function chooseSources(
+  sources: readonly ImageSource[],
+  { job }: ImageCall,
+): readonly ImageSource[] {
   const serving = sources.filter((source) => source.serves(job))
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
@@ -104,7 +110,10 @@ const NODES_FAILED: ReadonlySet<string> = new Set([
   'rate_limit_exceeded',
 ])
 
-async function makeAtOneOf(sources: readonly ImageSource[], call: ImageCall): Promise<readonly MadeImage[]> {
+async function makeAtOneOf(
+  sources: readonly ImageSource[],
+  call: ImageCall,
+): Promise<readonly MadeImage[]> {
   const [source, ...others] = sources
   if (source === undefined)
     throw new ApiError('unsupported_model', 'Nothing here makes images with this model')
@@ -122,8 +131,12 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
     return await store.put(image)
   } catch (cause) {
     if (!(cause instanceof StoreFullError)) throw cause
-    throw new ApiError('image_store_full', 'No more images can be kept now: ask for b64_json, or later', {
-      cause,
-    })
+    throw new ApiError(
+      'image_store_full',
+      'No more images can be kept now: ask for b64_json, or later',
+      {
+        cause,
+      },
+    )
   }
 }

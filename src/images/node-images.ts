@@ -17,7 +17,8 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
     knows: dispatcher.isKnown,
     async make({ job, accountId, signal, reserve }) {
       const { model, prompt, n, size, isSizeAsked } = job.request
-      const image = job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
+      const image =
+        job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
       try {
         return await dispatcher.dispatch({
           ...{ model, accountId, signal },

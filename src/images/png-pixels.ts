@@ -2,14 +2,18 @@ import { promisify } from 'node:util'
 import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
-/** Chunks of one PNG: encoders write its data in pieces of 8 KiB or more, and ten megabytes in 4 KiB are fewer. */
+/**
+ * Chunks of one PNG: encoders write its data in pieces of 8 KiB or more, and ten megabytes in 4 KiB
+ * are fewer.
+ */
 const PNG_CHUNKS_MAX = 4_096
 
 /**
- * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10): its chunks follow each other without a gap, each with its right
- * CRC, IEND ends the file, and the pixel data unpacks to exactly what size and colour type need. So it is whole, and nothing
- * stands behind it. Throws FormatError. Unpacks in the thread pool, to no more than the size needs: bound the size before.
- * It does not draw: filters, palette entries and ancillary chunks may hold anything.
+ * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10): its chunks follow each other
+ * without a gap, each with its right CRC, IEND ends the file, and the pixel data unpacks to exactly
+ * what size and colour type need. So it is whole, and nothing stands behind it. Throws FormatError.
+ * Unpacks in the thread pool, to no more than the size needs: bound the size before. It does not
+ * draw: filters, palette entries and ancillary chunks may hold anything.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)
@@ -21,7 +25,10 @@ export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
     )
   })
   if (pixels.length !== expected)
-    throw new FormatError('png_pixels', 'expected as much pixel data as the size of the image needs')
+    throw new FormatError(
+      'png_pixels',
+      'expected as much pixel data as the size of the image needs',
+    )
 }
 
 const unpack = promisify<Uint8Array, { readonly maxOutputLength: number }, Buffer>(inflate)
@@ -58,14 +65,16 @@ function readChunks(bytes: Uint8Array): Chunks {
 }
 
 /** Samples of a pixel, by colour type; and the bits that a sample may have. */
-const COLOUR_TYPES: ReadonlyMap<number, { readonly samples: number; readonly bits: readonly number[] }> =
-  new Map([
-    [0, { samples: 1, bits: [1, 2, 4, 8, 16] }],
-    [2, { samples: 3, bits: [8, 16] }],
-    [3, { samples: 1, bits: [1, 2, 4, 8] }],
-    [4, { samples: 2, bits: [8, 16] }],
-    [6, { samples: 4, bits: [8, 16] }],
-  ])
+const COLOUR_TYPES: ReadonlyMap<
+  number,
+  { readonly samples: number; readonly bits: readonly number[] }
+> = new Map([
+  [0, { samples: 1, bits: [1, 2, 4, 8, 16] }],
+  [2, { samples: 3, bits: [8, 16] }],
+  [3, { samples: 1, bits: [1, 2, 4, 8] }],
+  [4, { samples: 2, bits: [8, 16] }],
+  [6, { samples: 4, bits: [8, 16] }],
+])
 
 /** Adam7 (section 8.1): where each pass begins, and its steps. */
 const PASSES = [
@@ -81,16 +90,28 @@ const WHOLE = [{ x: 0, y: 0, dx: 1, dy: 1 }] as const
 
 function pixelBytesOf(header: DataView): number {
   const [width, height, bits] = [header.getUint32(0), header.getUint32(4), header.getUint8(8)]
-  const [colourType, compression, filter, interlace] = [9, 10, 11, 12].map((at) => header.getUint8(at))
+  const [colourType, compression, filter, interlace] = [9, 10, 11, 12].map((at) =>
+    header.getUint8(at),
+  )
   const kind = COLOUR_TYPES.get(colourType ?? -1)
   const isKnown = compression === 0 && filter === 0
-  if (kind === undefined || !kind.bits.includes(bits) || !isKnown || (interlace !== 0 && interlace !== 1))
-    throw new FormatError('png_header', 'expected a colour type, depth and methods of the PNG standard')
+  if (
+    kind === undefined ||
+    !kind.bits.includes(bits) ||
+    !isKnown ||
+    (interlace !== 0 && interlace !== 1)
+  )
+    throw new FormatError(
+      'png_header',
+      'expected a colour type, depth and methods of the PNG standard',
+    )
   const passes = interlace === 0 ? WHOLE : PASSES
   return passes.reduce((sum, { x, y, dx, dy }) => {
     const columns = Math.ceil((width - x) / dx)
     const rows = Math.ceil((height - y) / dy)
     // Each row has a byte for its filter; a pass without columns has no rows either.
-    return columns <= 0 || rows <= 0 ? sum : sum + rows * (1 + Math.ceil((columns * kind.samples * bits) / 8))
+    return columns <= 0 || rows <= 0
+      ? sum
+      : sum + rows * (1 + Math.ceil((columns * kind.samples * bits) / 8))
   }, 0)
 }

@@ -11,7 +11,10 @@ import { edit, generation, IMAGE_BYTES_MAX, parseImageEdit } from './image-reque
 import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
 
-/** Calls for images at once, and the bytes of their bodies and images: each may hold an upload of 26 MiB and ten images. */
+/**
+ * Calls for images at once, and the bytes of their bodies and images: each may hold an upload of 26
+ * MiB and ten images.
+ */
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
 
@@ -34,7 +37,10 @@ const imageList = z.strictObject({
 
 const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
 
-/** `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the addresses of what they made. */
+/**
+ * `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the addresses of what
+ * they made.
+ */
 export function imageRoutes({
   images,
   publicOrigin,
@@ -102,7 +108,11 @@ export function imageRoutes({
       // The id is what only whoever asked for the image was told.
       scope: 'public',
       params: z.object({ id: z.string() }),
-      reply: { name: 'ImageFile', schema: imageFile, types: ['image/png', 'image/jpeg', 'image/webp'] },
+      reply: {
+        name: 'ImageFile',
+        schema: imageFile,
+        types: ['image/png', 'image/jpeg', 'image/webp'],
+      },
       errors: ['not_found'],
       async handler({ context, params }) {
         const image = await images.find(params.id)
@@ -122,7 +132,10 @@ export function imageRoutes({
   ]
 }
 
-/** As the caller wrote it: what is made of it is shown to nobody else. Anything but a host and a port is none. */
+/**
+ * As the caller wrote it: what is made of it is shown to nobody else. Anything but a host and a
+ * port is none.
+ */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)
     ? `${protocol}://${host}`

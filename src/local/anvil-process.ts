@@ -20,8 +20,9 @@ export class AnvilFailure extends Error {
 }
 
 /**
- * Starts anvil on 127.0.0.1 with the state in `stateFile`, or with a new chain for null, and resolves when `rpc`, which
- * must lead there, is answered. Rejects with AnvilFailure; `ended` is also what it does on a state that it cannot read.
+ * Starts anvil on 127.0.0.1 with the state in `stateFile`, or with a new chain for null, and
+ * resolves when `rpc`, which must lead there, is answered. Rejects with AnvilFailure; `ended` is
+ * also what it does on a state that it cannot read.
  */
 export async function startAnvilProcess(options: {
   readonly port: number
@@ -62,7 +63,8 @@ function argumentsOf(options: {
     ...['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(DEVELOPMENT_CHAIN_ID)],
     // No page in a browser may talk to it, and no line per call is written.
     ...['--no-cors', '--quiet'],
-    // States of old blocks are not needed and cost memory or disk; transactions and receipts are kept, all of them.
+    // States of old blocks are not needed and cost memory or disk; transactions and receipts are
+    // kept, all of them.
     ...['--prune-history', '64'],
     // More ether than any number of anchors costs.
     ...['--balance', '1000000000'],
@@ -70,7 +72,10 @@ function argumentsOf(options: {
   ]
 }
 
-/** The suffixes of the platform packages of @foundry-rs/anvil 1.x (its const.mjs), by `process.platform`-`process.arch`. */
+/**
+ * The suffixes of the platform packages of @foundry-rs/anvil 1.x (its const.mjs), by
+ * `process.platform`-`process.arch`.
+ */
 const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
   'darwin-arm64': 'darwin-arm64',
   'darwin-x64': 'darwin-amd64',
@@ -80,16 +85,22 @@ const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Path of anvil's own executable. The package's `anvil` command is a Node.js program around it that ignores a SIGKILL
- * of its parent and costs a process; so it is passed by. Rejects with StartFailure when the package is not installed,
- * which is an optional one, and with Error when it has no build for this platform.
+ * Path of anvil's own executable. The package's `anvil` command is a Node.js program around it that
+ * ignores a SIGKILL of its parent and costs a process; so it is passed by. Rejects with
+ * StartFailure when the package is not installed, which is an optional one, and with Error when it
+ * has no build for this platform.
  */
-export async function findAnvilBinary(platform: NodeJS.Platform, architecture: string): Promise<string> {
+export async function findAnvilBinary(
+  platform: NodeJS.Platform,
+  architecture: string,
+): Promise<string> {
   const suffix = PLATFORM_PACKAGES[`${platform}-${architecture}`]
   if (suffix === undefined) throw new Error(`anvil has no build for ${platform} ${architecture}`)
   // Resolved from the package that depends on it, which also finds it when it is nested there.
   const locate = () => {
-    const fromAnvil = createRequire(createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json'))
+    const fromAnvil = createRequire(
+      createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json'),
+    )
     return dirname(fromAnvil.resolve(`@foundry-rs/anvil-${suffix}/package.json`))
   }
   const folder = await loadOptional('@foundry-rs/anvil', locate, {

@@ -13,10 +13,11 @@ import { awaitFreePort } from './free-port.ts'
 import type { GuardedProcess } from './guarded-process.ts'
 
 /**
- * The relayer on the local chain: account 8 of the mnemonic that every anvil shows (`test test … junk`). Publicly known
- * and worth nothing. Not account 0, which people use by hand: a stranger's transaction would take the relayer's nonces.
+ * The relayer on the local chain: account 8 of the mnemonic that every anvil shows (`test test …
+ * junk`). Publicly known and worth nothing. Not account 0, which people use by hand: a stranger's
+ * transaction would take the relayer's nonces.
  */
-export const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
+const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 /** Account 9, of which anvil holds the key too. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
@@ -24,7 +25,10 @@ const RESTART_PAUSE_MIN_MS = 50
 const RESTART_PAUSE_MAX_MS = 5_000
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
-/** A chain of our own is not away, only slow: on a loaded machine a first answer took more than ten seconds. */
+/**
+ * A chain of our own is not away, only slow: on a loaded machine a first answer took more than ten
+ * seconds.
+ */
 const ANSWER_TIMEOUT_MS = 60_000
 
 export type LocalChain = {
@@ -39,7 +43,7 @@ export type LocalChain = {
   stop(): Promise<void>
 }
 
-export type LocalChainOptions = {
+type LocalChainOptions = {
   /** Data folder; the chain's state is kept in its `chain/`. */
   readonly folder: string
   /** 0 takes any free one. */
@@ -50,9 +54,10 @@ export type LocalChainOptions = {
 }
 
 /**
- * Starts a local chain with the contract on it, and starts it again whenever it ends. After a kill it comes back as it
- * was saved last, at most a few seconds earlier (the broadcaster sends what is missing again, and the same transactions
- * get the same hashes). It ends with this process, however that ends.
+ * Starts a local chain with the contract on it, and starts it again whenever it ends. After a kill
+ * it comes back as it was saved last, at most a few seconds earlier (the broadcaster sends what is
+ * missing again, and the same transactions get the same hashes). It ends with this process, however
+ * that ends.
  *
  * Rejects with StartFailure, whose message names CHAIN_PORT when the port is taken.
  */
@@ -67,7 +72,9 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
       await chain.stop()
       const isPortLost = error instanceof AnvilFailure && error.code === 'port_taken'
       if (isPortLost && options.port === 0) continue
-      throw new StartFailure(`local chain: ${error instanceof Error ? error.message : String(error)}`)
+      throw new StartFailure(
+        `local chain: ${error instanceof Error ? error.message : String(error)}`,
+      )
     }
   }
 }
@@ -161,7 +168,10 @@ class KeptChain implements LocalChain {
       try {
         return await this.#launch()
       } catch (error) {
-        this.#options.log.error({ err: error, pause_ms: pauseMs }, 'local chain could not be started again')
+        this.#options.log.error(
+          { err: error, pause_ms: pauseMs },
+          'local chain could not be started again',
+        )
       }
       await sleep(pauseMs, undefined, { signal: stop }).catch(() => undefined)
       pauseMs = Math.min(pauseMs * 2, RESTART_PAUSE_MAX_MS)
@@ -189,10 +199,14 @@ class KeptChain implements LocalChain {
     try {
       return await startAnvilProcess({ port, rpc: this.#rpc, stateFile })
     } catch (error) {
-      const isRefused = error instanceof AnvilFailure && error.code === 'ended' && stateFile !== null
+      const isRefused =
+        error instanceof AnvilFailure && error.code === 'ended' && stateFile !== null
       if (!isRefused) throw error
       const file = await state.setAside()
-      log.error({ err: error, file }, 'local chain refused its state and starts anew; anchors are sent again')
+      log.error(
+        { err: error, file },
+        'local chain refused its state and starts anew; anchors are sent again',
+      )
       return await startAnvilProcess({ port, rpc: this.#rpc, stateFile: null })
     }
   }

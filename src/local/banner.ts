@@ -16,7 +16,10 @@ export type GatewayFacts = {
   }
   /** The node in front of the demo provider; null when none was started here. */
   readonly nodeId: string | null
-  /** The demo provider's origin and the development root's certificate, when the enclave was started here. */
+  /**
+   * The demo provider's origin and the development root's certificate, when the enclave was started
+   * here.
+   */
   readonly demoOrigin: string | null
   readonly rootFile: string | null
   readonly isDatabaseEmbedded: boolean
@@ -29,8 +32,8 @@ export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
 
 /**
- * Gives what `npm start` prints once it serves: where, with which key, which parts are not the real thing, and lines
- * to try that work as they stand. Not for production: it shows the key.
+ * Gives what `npm start` prints once it serves: where, with which key, which parts are not the real
+ * thing, and lines to try that work as they stand. Not for production: it shows the key.
  */
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
@@ -71,7 +74,9 @@ function listStandIns({
     chain.url === null
       ? null
       : ['chain', 'SIMULATED: a local anvil, which anybody on this machine can rewrite'],
-    rootFile === null ? null : ['enclave', 'SIMULATED: a plain process, whose attestation proves nothing'],
+    rootFile === null
+      ? null
+      : ['enclave', 'SIMULATED: a plain process, whose attestation proves nothing'],
     demoOrigin === null
       ? null
       : ['provider', `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
@@ -87,7 +92,8 @@ function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts):
   const model = demoOrigin === null ? 'MODEL' : 'demo/echo'
   const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
   const key = apiKey ?? 'API_KEY'
-  const trust = rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
+  const trust =
+    rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
   const curl = (path: string) =>
     `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
   return [

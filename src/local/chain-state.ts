@@ -7,9 +7,10 @@ import { type Rpc, RpcError } from '../chain/rpc.ts'
 import { keepOneGenesis } from './kept-genesis.ts'
 
 /**
- * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a kill leaves half a
- * file, which anvil then refuses), it dumps while blocks are mined (an account's nonce can then be ahead of the
- * transactions, which are lost for good), and it dumps an idle chain over and over.
+ * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a
+ * kill leaves half a file, which anvil then refuses), it dumps while blocks are mined (an account's
+ * nonce can then be ahead of the transactions, which are lost for good), and it dumps an idle chain
+ * over and over.
  */
 export type ChainState = {
   /**
@@ -18,8 +19,9 @@ export type ChainState = {
    */
   find(): Promise<string | null>
   /**
-   * Saves the state when the chain changed and stands still. True when the file is up to date now, false when the chain
-   * was busy (to be tried again). Throws RpcError and file system errors; the file stays as it was.
+   * Saves the state when the chain changed and stands still. True when the file is up to date now,
+   * false when the chain was busy (to be tried again). Throws RpcError and file system errors; the
+   * file stays as it was.
    */
   save(rpc: Rpc): Promise<boolean>
   /** Moves a state that anvil does not take out of the way and gives its new path. */
@@ -46,7 +48,8 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === null) return false
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
-      // Nothing was waiting before and after, and no block came between: so nothing was mined meanwhile.
+      // Nothing was waiting before and after, and no block came between: so nothing was mined
+      // meanwhile.
       if ((await readStandstill(rpc)) !== before) return false
       await replaceFile(file, await unpack(dump))
       savedBlock = before
@@ -65,7 +68,8 @@ async function readStandstill(rpc: Rpc): Promise<string | null> {
   // In this order: a transaction leaves the pool only after its block is in place.
   const pool = Pool.safeParse(await rpc.call('txpool_status', []))
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
-  if (!pool.success || !block.success) throw new RpcError('bad_answer', 'expected a pool and a block')
+  if (!pool.success || !block.success)
+    throw new RpcError('bad_answer', 'expected a pool and a block')
   return Number(pool.data.pending) === 0 ? block.data.hash : null
 }
 

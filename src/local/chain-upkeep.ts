@@ -4,19 +4,22 @@ import type { Logger } from '../observability/logger.ts'
 import type { ChainState } from './chain-state.ts'
 
 /** How often a running chain is looked after; a save follows a change within about this time. */
-export const UPKEEP_INTERVAL_MS = 1_000
+const UPKEEP_INTERVAL_MS = 1_000
 /**
- * Pause after a save, in lengths of that save, so that saving a long chain never takes more than a twentieth of the time
- * (10,000 anchors: 18 MB, about 0.3 s).
+ * Pause after a save, in lengths of that save, so that saving a long chain never takes more than a
+ * twentieth of the time (10,000 anchors: 18 MB, about 0.3 s).
  */
-export const SAVE_PAUSE_FACTOR = 20
+const SAVE_PAUSE_FACTOR = 20
 
 export type ChainUpkeep = {
   /** Stops looking; with `save`, the chain's last state is saved first. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }
 
-/** Looks after a running anvil: saves its state while it changes, and gets its pool going when that is stuck. */
+/**
+ * Looks after a running anvil: saves its state while it changes, and gets its pool going when that
+ * is stuck.
+ */
 export function keepUpChain(options: {
   readonly rpc: Rpc
   readonly state: ChainState
@@ -42,7 +45,8 @@ export function keepUpChain(options: {
       const endedAt = performance.now()
       saveNotBefore = endedAt + (endedAt - startedAt) * SAVE_PAUSE_FACTOR
     } catch (error) {
-      // A dead chain is the supervisor's business; a state that is not saved costs sending the latest anchors again.
+      // A dead chain is the supervisor's business; a state that is not saved costs sending the
+      // latest anchors again.
       log.debug({ err: error }, 'local chain not looked after this time')
     } finally {
       isBusy = false
@@ -50,12 +54,14 @@ export function keepUpChain(options: {
   }
 
   /**
-   * anvil 1.7 can file a transaction as queued while the one before it is just being mined. Nothing ever releases it, and
-   * sending it again is refused as known. Taken out of the pool, it can be sent again, which the broadcaster does.
+   * anvil 1.7 can file a transaction as queued while the one before it is just being mined. Nothing
+   * ever releases it, and sending it again is refused as known. Taken out of the pool, it can be
+   * sent again, which the broadcaster does.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const pool = Pool.safeParse(await rpc.call('txpool_status', []))
-    if (!pool.success) throw new RpcError('bad_answer', 'expected numbers of pending and queued transactions')
+    if (!pool.success)
+      throw new RpcError('bad_answer', 'expected numbers of pending and queued transactions')
     if (Number(pool.data.pending) !== 0 || Number(pool.data.queued) === 0) return null
     const now = `${pool.data.queued} at ${await rpc.call('eth_blockNumber', [])}`
     if (now !== before) return now

@@ -9,8 +9,8 @@ const MINED_POLL_MS = 5
 const MINED_TIMEOUT_MS = 60_000
 
 /**
- * Deploys the contract when it is not there. `deployer` is an account whose key the chain itself holds.
- * Throws RpcError, or Error when no contract appears at LOCAL_CONTRACT in time.
+ * Deploys the contract when it is not there. `deployer` is an account whose key the chain itself
+ * holds. Throws RpcError, or Error when no contract appears at LOCAL_CONTRACT in time.
  */
 export async function deployContract(rpc: Rpc, deployer: string): Promise<void> {
   if (await hasCode(rpc, LOCAL_CONTRACT)) return

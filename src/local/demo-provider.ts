@@ -10,8 +10,9 @@ const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**
- * Starts the demo provider in a process of its own, with the variables that are meant for it (src/local/demo/config.ts).
- * One that died comes back at the same address, because the enclave's provider table is fixed. Rejects with StartFailure.
+ * Starts the demo provider in a process of its own, with the variables that are meant for it
+ * (src/local/demo/config.ts). One that died comes back at the same address, because the enclave's
+ * provider table is fixed. Rejects with StartFailure.
  */
 export function startDemoProvider(
   variables: Readonly<Record<string, string>>,
@@ -35,7 +36,9 @@ export function startDemoProvider(
 }
 
 function isReady(notice: unknown): notice is DemoReady {
-  return typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+  return (
+    typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+  )
 }
 
 const DEMO_TIMEOUT_MS = 60_000
@@ -44,7 +47,11 @@ const DEMO_BATCH_INPUTS_MAX = 128
 /** Embeddings of the demo provider at this origin; null where none runs. */
 export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
-  return { ...demoApi(origin), models: [DEMO_EMBEDDING_MODEL], batchInputsMax: DEMO_BATCH_INPUTS_MAX }
+  return {
+    ...demoApi(origin),
+    models: [DEMO_EMBEDDING_MODEL],
+    batchInputsMax: DEMO_BATCH_INPUTS_MAX,
+  }
 }
 
 /** The same for images. */

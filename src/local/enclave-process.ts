@@ -9,14 +9,14 @@ import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** What the enclave's process says in its ready line (enclave/main.ts). */
-export type EnclaveReady = {
+type EnclaveReady = {
   readonly event: 'ready'
   readonly socket: string
   readonly notary: string
   readonly nsm: string
 }
 
-export type EnclaveOptions = {
+type EnclaveOptions = {
   /** Where it listens; the kernel takes about 100 bytes. */
   readonly socketPath: string
   readonly chainId: number
@@ -43,8 +43,9 @@ export type LocalEnclaves = {
 }
 
 /**
- * Starts `count` enclave processes with simulated security modules, and the demo provider, with the variables that are meant for each.
- * `domain` is that of the chain. All of them run, or none: rejects with StartFailure.
+ * Starts `count` enclave processes with simulated security modules, and the demo provider, with the
+ * variables that are meant for each. `domain` is that of the chain. All of them run, or none:
+ * rejects with StartFailure.
  */
 export async function startLocalEnclaves(
   {
@@ -62,7 +63,10 @@ export async function startLocalEnclaves(
   },
   log: Logger,
 ): Promise<LocalEnclaves> {
-  const [demo, { chainId, contract }] = await settleAll([startDemoProvider(demoVariables, log), domain])
+  const [demo, { chainId, contract }] = await settleAll([
+    startDemoProvider(demoVariables, log),
+    domain,
+  ])
   const socketPaths = Array.from({ length: count }, (_, index) =>
     join(home.privateFolder, index === 0 ? 'enclave.sock' : `enclave-${index + 1}.sock`),
   )
@@ -109,12 +113,13 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**
- * Starts an enclave process, and for it a security module in software beside this gateway: in the enclave it would be
- * measured with it. The enclave gets the variables given here and no others: the
- * gateway's secrets are none of its business. One that died is started again, with a new key and a new log.
- * Rejects with StartFailure, which repeats what the enclave said of its configuration.
+ * Starts an enclave process, and for it a security module in software beside this gateway: in the
+ * enclave it would be measured with it. The enclave gets the variables given here and no others:
+ * the gateway's secrets are none of its business. One that died is started again, with a new key
+ * and a new log. Rejects with StartFailure, which repeats what the enclave said of its
+ * configuration.
  */
-export async function startEnclaveProcess(
+async function startEnclaveProcess(
   options: EnclaveOptions,
   log: Logger,
 ): Promise<SupervisedProcess<EnclaveReady>> {
@@ -151,16 +156,21 @@ export async function startEnclaveProcess(
 async function serveNsm({ socketPath, nsmRootFile }: EnclaveOptions): Promise<NsmServer> {
   // As short as the enclave's own: the kernel takes about 100 bytes.
   const nsmSocket = `${socketPath.replace(/\.sock$/, '')}.nsm`
-  return serveSoftwareNsm({ socketPath: nsmSocket, rootFile: nsmRootFile }).catch((error: unknown) => {
-    throw error instanceof SoftwareNsmError ? new StartFailure(`enclave: ${error.message}`) : error
-  })
+  return serveSoftwareNsm({ socketPath: nsmSocket, rootFile: nsmRootFile }).catch(
+    (error: unknown) => {
+      throw error instanceof SoftwareNsmError
+        ? new StartFailure(`enclave: ${error.message}`)
+        : error
+    },
+  )
 }
 
 function parseReady(notice: unknown): EnclaveReady | null {
   const value = typeof notice === 'string' ? parseObject(notice) : null
   if (value?.event !== 'ready') return null
   const { socket, notary, nsm } = value
-  if (typeof socket !== 'string' || typeof notary !== 'string' || typeof nsm !== 'string') return null
+  if (typeof socket !== 'string' || typeof notary !== 'string' || typeof nsm !== 'string')
+    return null
   return { event: 'ready', socket, notary, nsm }
 }
 

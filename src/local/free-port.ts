@@ -2,13 +2,17 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
 
-/** A leftover chain of a gateway that was killed is gone this soon (guard.ts), so its port is waited for. */
-export const PORT_WAIT_MS = 3_000
+/**
+ * A leftover chain of a gateway that was killed is gone this soon (guard.ts), so its port is waited
+ * for.
+ */
+const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
- * Gives `port` once it can be listened on at 127.0.0.1, or any free one for 0. Rejects with StartFailure, naming
- * CHAIN_PORT, when it stays in use. Between this and its use another program can still take it.
+ * Gives `port` once it can be listened on at 127.0.0.1, or any free one for 0. Rejects with
+ * StartFailure, naming CHAIN_PORT, when it stays in use. Between this and its use another program
+ * can still take it.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS

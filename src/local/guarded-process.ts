@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import type { GuardReport } from './guard.ts'
 
 /** Bytes of a captured process's output that are kept for error messages: its last ones. */
-export const OUTPUT_TAIL_BYTES = 4096
+const OUTPUT_TAIL_BYTES = 4096
 
 /** How a process ended: an exit code, or the signal that ended it. */
-export type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null }
+type Exit = { readonly code: number | null; readonly signal: NodeJS.Signals | null }
 
 /** A child process that cannot outlive this one. */
 export type GuardedProcess = {
@@ -21,11 +21,12 @@ export type GuardedProcess = {
 }
 
 /**
- * Starts `command` under guard.ts, so that it ends when this process does, even by kill -9. Resolves when it runs;
- * rejects when it cannot be started. The pair runs in a process group of its own: Ctrl-C reaches only the parent,
- * which stops its children in the order it wants.
+ * Starts `command` under guard.ts, so that it ends when this process does, even by kill -9.
+ * Resolves when it runs; rejects when it cannot be started. The pair runs in a process group of its
+ * own: Ctrl-C reaches only the parent, which stops its children in the order it wants.
  *
- * What it does not cover: a kill -9 of the guard and of this process at the same moment leaves the child behind.
+ * What it does not cover: a kill -9 of the guard and of this process at the same moment leaves the
+ * child behind.
  */
 export async function spawnGuarded(spec: {
   readonly command: string

@@ -11,9 +11,9 @@ import { type SupervisedProcess, superviseProcess } from './supervised-process.t
 /** File of the data folder that keeps the id of the node which is made on first start. */
 export const NODE_FILE = 'node-id'
 /** Name of that node. */
-export const NODE_NAME = 'demonstration'
+const NODE_NAME = 'demonstration'
 
-export type NodeAgentOptions = {
+type NodeAgentOptions = {
   /** Where the gateway is reached from this machine, without `/v1`. */
   readonly gatewayUrl: string
   /** Key of the account that the node belongs to. */
@@ -32,17 +32,24 @@ export type NodeAgentOptions = {
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
-/** A demonstration answers at once, however long it is measured: every model of it, in less than a second. */
+/**
+ * A demonstration answers at once, however long it is measured: every model of it, in less than a
+ * second.
+ */
 const BENCHMARK_MS = 150
 const BENCHMARK_CONCURRENCY = 2
 
-/** How long a start waits until the agent serves: a demonstration that was told to be slow is measured longer than that. */
-export const SERVING_TIMEOUT_MS = 5_000
+/**
+ * How long a start waits until the agent serves: a demonstration that was told to be slow is
+ * measured longer than that.
+ */
+const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
 
 /**
- * Starts a node agent in front of the demo provider, so that plain chat is served from the first minute, and waits a
- * while until it does. `gatewayUrl` is where the gateway serves already. Rejects with StartFailure.
+ * Starts a node agent in front of the demo provider, so that plain chat is served from the first
+ * minute, and waits a while until it does. `gatewayUrl` is where the gateway serves already.
+ * Rejects with StartFailure.
  */
 export async function startDemoAgent(
   options: NodeAgentOptions & {
@@ -52,7 +59,10 @@ export async function startDemoAgent(
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
   try {
-    const agent = await startNodeAgent({ ...options, gatewayUrl: reachableUrl(options.gatewayUrl) }, log)
+    const agent = await startNodeAgent(
+      { ...options, gatewayUrl: reachableUrl(options.gatewayUrl) },
+      log,
+    )
     const deadline = performance.now() + SERVING_TIMEOUT_MS
     while (!options.isServed() && performance.now() < deadline) await sleep(SERVING_POLL_MS)
     return agent
@@ -63,9 +73,10 @@ export async function startDemoAgent(
 }
 
 /**
- * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made on first start, and again
- * when the gateway no longer knows it. Resolves when the process runs: it measures its models and connects by itself. One that
- * died is started again. Rejects with StartFailure, or GatewayError.
+ * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made
+ * on first start, and again when the gateway no longer knows it. Resolves when the process runs: it
+ * measures its models and connects by itself. One that died is started again. Rejects with
+ * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
   options: NodeAgentOptions,
@@ -123,5 +134,7 @@ async function makeNode(gateway: GatewayClient, dataFolder: string): Promise<str
 }
 
 function isReady(notice: unknown): notice is AgentReady {
-  return typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+  return (
+    typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+  )
 }

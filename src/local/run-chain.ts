@@ -3,7 +3,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './anvil.ts'
 
 /** What run-chain tells the parent that started it. */
-export type ChainReady = {
+type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string
   readonly chainId: number
@@ -13,8 +13,9 @@ export type ChainReady = {
 }
 
 /**
- * A program of its own: the local chain with the contract on it, on any free port, without a gateway. `node run-chain.ts
- * FOLDER`, started with an IPC channel; it ends when that channel closes, or at SIGTERM.
+ * A program of its own: the local chain with the contract on it, on any free port, without a
+ * gateway. `node run-chain.ts FOLDER`, started with an IPC channel; it ends when that channel
+ * closes, or at SIGTERM.
  */
 const [folder] = process.argv.slice(2)
 if (process.send === undefined || folder === undefined) {

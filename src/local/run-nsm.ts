@@ -5,16 +5,17 @@ import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
 /** What run-nsm tells the parent that started it. */
-export type NsmReady = {
+type NsmReady = {
   readonly kind: 'ready'
   /** Certificate of the root that its documents lead to. */
   readonly rootFile: string
 }
 
 /**
- * A program of its own: the software security module on a socket, for an enclave or a booted development image that
- * somebody else starts. `node run-nsm.ts SOCKET ROOT-FILE [MEASUREMENTS-FILE]`; it ends at SIGTERM or SIGINT, and when
- * the channel closes that it was started with.
+ * A program of its own: the software security module on a socket, for an enclave or a booted
+ * development image that somebody else starts. `node run-nsm.ts SOCKET ROOT-FILE
+ * [MEASUREMENTS-FILE]`; it ends at SIGTERM or SIGINT, and when the channel closes that it was
+ * started with.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

@@ -11,9 +11,15 @@ export type ProcessPlan<Ready> = {
   readonly name: string
   /** TypeScript file that is run by this Node.js. */
   readonly file: string
-  /** All variables it gets, but for Node's own cache; `last` is what it said when it was ready the time before. */
+  /**
+   * All variables it gets, but for Node's own cache; `last` is what it said when it was ready the
+   * time before.
+   */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
-  /** Reads what a line of its output or a message over its channel says; null when it is not the ready notice. */
+  /**
+   * Reads what a line of its output or a message over its channel says; null when it is not the
+   * ready notice.
+   */
   readonly parseReady: (notice: unknown) => Ready | null
   /** What a line of its log says, as one line for people; null when it is no fault. */
   readonly describeFault: (line: string) => string | null
@@ -33,15 +39,16 @@ export type SupervisedProcess<Ready> = {
 }
 
 /** Pause before a process that ended is started again: doubled from the first to the last. */
-export const RESTART_PAUSE_MIN_MS = 100
-export const RESTART_PAUSE_MAX_MS = 10_000
+const RESTART_PAUSE_MIN_MS = 100
+const RESTART_PAUSE_MAX_MS = 10_000
 /** After a life of this length the next pause is the shortest again. */
-export const STEADY_LIFE_MS = 60_000
+const STEADY_LIFE_MS = 60_000
 
 /**
- * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session of its own, so that
- * Ctrl-C in a terminal reaches the gateway alone, and an IPC channel whose end tells it that the gateway is gone.
- * Rejects with StartFailure when it does not become ready the first time.
+ * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session
+ * of its own, so that Ctrl-C in a terminal reaches the gateway alone, and an IPC channel whose end
+ * tells it that the gateway is gone. Rejects with StartFailure when it does not become ready the
+ * first time.
  */
 export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -88,7 +95,11 @@ export async function superviseProcess<Ready>(
   }
 }
 
-type Life<Ready> = { readonly child: ChildProcess; readonly ready: Ready; readonly ended: Promise<void> }
+type Life<Ready> = {
+  readonly child: ChildProcess
+  readonly ready: Ready
+  readonly ended: Promise<void>
+}
 
 async function startProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -127,7 +138,9 @@ async function startProcess<Ready>(
   if (outcome.kind === 'ready') return { child, ready: outcome.value, ended }
   child.kill('SIGKILL')
   const what =
-    outcome.kind === 'late' ? `was not ready within ${plan.startTimeoutMs} ms` : 'ended while starting'
+    outcome.kind === 'late'
+      ? `was not ready within ${plan.startTimeoutMs} ms`
+      : 'ended while starting'
   throw new StartFailure([`${plan.name} ${what}`, ...faults].join('\n  - '))
 }
 
@@ -135,14 +148,20 @@ const FAULTS_MAX = 50
 
 async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): Promise<void> {
   child.kill('SIGTERM')
-  const isEnded = await Promise.race([ended.then(() => true), sleep(timeoutMs, false, { ref: false })])
+  const isEnded = await Promise.race([
+    ended.then(() => true),
+    sleep(timeoutMs, false, { ref: false }),
+  ])
   if (!isEnded) child.kill('SIGKILL')
   await ended
 }
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const
 
-/** Lines of a JSON log keep their level and members, so that the gateway's log can be searched as one. */
+/**
+ * Lines of a JSON log keep their level and members, so that the gateway's log can be searched as
+ * one.
+ */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLine(line)
   const known = LEVELS.find((name) => name === level) ?? 'warn'

@@ -138,7 +138,9 @@ async function checkHello(
   if (state === 'RUNNING_DISABLED') return refuse('nodeDisabled')
   // An image frame names no model: the connection is of one.
   const models =
-    hello.modelType === 'LLM' ? await benchmarked(hello, registry, limits) : hello.models.slice(0, 1)
+    hello.modelType === 'LLM'
+      ? await benchmarked(hello, registry, limits)
+      : hello.models.slice(0, 1)
   // Further models may lack theirs; the one it names first may not.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
@@ -151,7 +153,9 @@ async function benchmarked(
   { tokensPerSecondMin }: NodeLimits,
 ): Promise<readonly string[]> {
   const benchmarks = await Promise.all(models.map((model) => registry.findBenchmark(nodeId, model)))
-  return models.filter((_, index) => (benchmarks[index]?.tokensPerSecond ?? 0) >= tokensPerSecondMin)
+  return models.filter(
+    (_, index) => (benchmarks[index]?.tokensPerSecond ?? 0) >= tokensPerSecondMin,
+  )
 }
 
 function refuse(reason: keyof typeof REFUSALS): Refusal {
@@ -175,11 +179,16 @@ async function authenticateNode(
 ): Promise<{ readonly accountId: string; readonly key: string }> {
   const header = headers.authorization
   if (header === undefined)
-    throw new ApiError('authorization_missing', 'Expected the header Authorization: Bearer <API_KEY>')
+    throw new ApiError(
+      'authorization_missing',
+      'Expected the header Authorization: Bearer <API_KEY>',
+    )
   const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
   if (key === undefined) throw new ApiError('invalid_credentials', 'The API key is not valid')
   const caller = await authenticate(key).catch((cause: unknown) => {
-    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', { cause })
+    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', {
+      cause,
+    })
   })
   if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
   if (!caller.scopes.includes('nodes'))

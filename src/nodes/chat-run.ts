@@ -6,7 +6,13 @@ import type { Inference } from './inferences-store.ts'
 import { type ChatRunFrame, chatFrame } from './protocol/frames.ts'
 import { type ChunkFacts, readChunk } from './read-chunk.ts'
 import { Run, type RunOptions, type RunResult } from './run.ts'
-import { type RunTimes, type Speed, speedAfter, speedAfterSilence, TEXT_LENGTH_PER_TOKEN } from './speed.ts'
+import {
+  type RunTimes,
+  type Speed,
+  speedAfter,
+  speedAfterSilence,
+  TEXT_LENGTH_PER_TOKEN,
+} from './speed.ts'
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
@@ -137,7 +143,8 @@ export class ChatRun extends Run {
   }
 
   protected giveUp(nowMs: number): void {
-    if (this.phase === 'waiting') this.failAndDrain('first_token_timeout', 'The node sent no token in time')
+    if (this.phase === 'waiting')
+      this.failAndDrain('first_token_timeout', 'The node sent no token in time')
     else this.endStream(nowMs)
   }
 

@@ -94,7 +94,10 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
     pick(model, isExcluded) {
       const available = models.get(model)?.available ?? []
       if (available.length > COMPARED_MAX) {
-        const picked = better(draw(available, isExcluded, random), draw(available, isExcluded, random))
+        const picked = better(
+          draw(available, isExcluded, random),
+          draw(available, isExcluded, random),
+        )
         if (picked !== null) return picked
       }
       return bestOf(available, isExcluded)
@@ -111,7 +114,10 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
   }
 }
 
-function countOffer<Node extends OfferingNode<Node>>(offers: ModelOffers<Node>, offer: Offer<Node>): void {
+function countOffer<Node extends OfferingNode<Node>>(
+  offers: ModelOffers<Node>,
+  offer: Offer<Node>,
+): void {
   const isCounted = offer.node.isServing()
   if (isCounted === offer.isCounted) return
   offer.isCounted = isCounted
@@ -119,7 +125,11 @@ function countOffer<Node extends OfferingNode<Node>>(offers: ModelOffers<Node>, 
 }
 
 /** The last offer takes the place of one that leaves, so that the array stays dense. */
-function placeOffer<Node>(available: Offer<Node>[], offer: Offer<Node>, isAvailable: boolean): void {
+function placeOffer<Node>(
+  available: Offer<Node>[],
+  offer: Offer<Node>,
+  isAvailable: boolean,
+): void {
   if (isAvailable === offer.position >= 0) return
   if (isAvailable) {
     offer.position = available.push(offer) - 1

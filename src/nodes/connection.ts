@@ -10,7 +10,14 @@ import { ImageRun, type ImageRunOptions } from './image-run.ts'
 import type { NodeLimits } from './limits.ts'
 import { awaitPong, createLiveness, type Liveness } from './liveness.ts'
 import { type Circuit, createNodeHealth, type NodeHealth } from './node-health.ts'
-import { capacityOf, createSlots, type Offer, type OfferingNode, openOffer, type Slots } from './offer.ts'
+import {
+  capacityOf,
+  createSlots,
+  type Offer,
+  type OfferingNode,
+  openOffer,
+  type Slots,
+} from './offer.ts'
 import { encodeGatewayControl, type NodeLoad, parseNodeControl } from './protocol/control-frames.ts'
 import {
   type ChatRunFrame,
@@ -127,7 +134,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter = this.draws
       ? meterFrames(stream, {
           bytesMax: () => frameBytesMax + this.reservedBytes,
-          onExceeded: () => this.expel(CLOSE_CODES.policy, 'Frame is larger than what was asked for'),
+          onExceeded: () =>
+            this.expel(CLOSE_CODES.policy, 'Frame is larger than what was asked for'),
         })
       : null
     socket.on('message', (data: Buffer, isBinary: boolean) => this.receiveSafely(data, isBinary))

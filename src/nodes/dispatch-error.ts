@@ -73,7 +73,10 @@ export function faultError(fault: NodeFault | null): DispatchError {
       ...{ status, nodeMessage, retryAfterSeconds },
     })
   return CALLER_FAULTS.has(status)
-    ? new DispatchError('node_refused', "The node's backend refused the request", { status, nodeMessage })
+    ? new DispatchError('node_refused', "The node's backend refused the request", {
+        status,
+        nodeMessage,
+      })
     : new DispatchError('node_failed', "The node's backend failed", { status, nodeMessage })
 }
 
@@ -95,7 +98,10 @@ export function lostError(): DispatchError {
  * could serve it shows nothing of this one. A probe will.
  */
 export function mayBeRequestsFault({ code, status }: DispatchError): boolean {
-  return code === 'node_refused' || (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
+  return (
+    code === 'node_refused' ||
+    (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
+  )
 }
 
 /**
@@ -128,7 +134,10 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'unsupported_model':
       return new ApiError('unsupported_model', 'No node serves this model')
     case 'no_nodes':
-      return new ApiError('no_available_inference_nodes', 'No node is available for this model, try again')
+      return new ApiError(
+        'no_available_inference_nodes',
+        'No node is available for this model, try again',
+      )
     case 'request_too_large':
       // In words of ours, which give the limit.
       return new ApiError('payload_too_large', error.message)
@@ -139,7 +148,9 @@ export function callErrorOf(error: DispatchError): ApiError {
         'rate_limit_exceeded',
         'The nodes of this model are at their limit, try again later',
         {
-          ...(error.retryAfterSeconds === null ? {} : { retryAfterSeconds: error.retryAfterSeconds }),
+          ...(error.retryAfterSeconds === null
+            ? {}
+            : { retryAfterSeconds: error.retryAfterSeconds }),
         },
       )
     case 'node_failed':

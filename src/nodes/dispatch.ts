@@ -106,7 +106,10 @@ type Held = HeldOffer<NodeConnection>
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<NodeConnection>
-  readonly limits: Pick<NodeLimits, 'retriesMax' | 'waitMs' | 'requestBytesMax' | 'largeRequestBytesMax'>
+  readonly limits: Pick<
+    NodeLimits,
+    'retriesMax' | 'waitMs' | 'requestBytesMax' | 'largeRequestBytesMax'
+  >
   readonly now: () => number
 }
 
@@ -123,7 +126,10 @@ export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promis
   )
 }
 
-type Questions = { readonly whole: ChatQuestion; readonly for: (node: NodeConnection) => ChatQuestion }
+type Questions = {
+  readonly whole: ChatQuestion
+  readonly for: (node: NodeConnection) => ChatQuestion
+}
 
 /**
  * The question with every member, and the one with those that every node takes. Each is written
@@ -192,7 +198,10 @@ export async function dispatchImages<Images>(
   const { requestBytesMax } = parts.limits
   const imageBytes = ((call.request.image?.length ?? 0) * 3) / 4
   if (imageFrameBytes({ ...call.request, imageBytes }) > requestBytesMax)
-    throw new DispatchError('request_too_large', `Nodes take requests of at most ${requestBytesMax} bytes`)
+    throw new DispatchError(
+      'request_too_large',
+      `Nodes take requests of at most ${requestBytesMax} bytes`,
+    )
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
@@ -211,7 +220,10 @@ async function attemptImages<Images>(
     if (signal.aborted) throw signal.reason
     if (error instanceof DispatchError) return error
     if (!(error instanceof FormatError)) throw error
-    const fault = new DispatchError('node_failed', `The node sent what are no images: ${error.message}`)
+    const fault = new DispatchError(
+      'node_failed',
+      `The node sent what are no images: ${error.message}`,
+    )
     run.conclude(fault)
     return fault
   }
@@ -231,7 +243,8 @@ type Wanted = {
  */
 function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): void {
   signal.throwIfAborted()
-  if (!index.isKnown(model)) throw new DispatchError('unsupported_model', 'No node serves this model')
+  if (!index.isKnown(model))
+    throw new DispatchError('unsupported_model', 'No node serves this model')
 }
 
 /**
@@ -251,7 +264,11 @@ async function tryNodes<Answer>(
   let failure: DispatchError | null = null
   let refusal: DispatchError | null = null
   while (tried.size <= parts.limits.retriesMax) {
-    const held = await holdOffer(wanted, tried, { ...parts, failure, isConfirming: refusal !== null })
+    const held = await holdOffer(wanted, tried, {
+      ...parts,
+      failure,
+      isConfirming: refusal !== null,
+    })
     if (held === null) break
     tried.add(held.offer.node)
     // The caller may have left in the moment between the waiting and this.
@@ -302,7 +319,8 @@ async function holdOffer(
     tried.has(node) || (largeBytes !== null && !node.hasRoomFor(largeBytes))
   const isResting = (node: NodeConnection) => now() < node.restsUntilMs
   const offer =
-    index.pick(model, (node) => isExcluded(node) || isResting(node)) ?? index.pick(model, isExcluded)
+    index.pick(model, (node) => isExcluded(node) || isResting(node)) ??
+    index.pick(model, isExcluded)
   const slot = offer?.node.slots.acquire() ?? null
   if (offer !== null && slot !== null) return { offer, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length

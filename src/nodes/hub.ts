@@ -189,7 +189,11 @@ export function createHub(options: HubOptions): Hub {
       handshakes: socket.handshakes(),
       sockets: socket.sockets(),
       timers: sweep.timers(),
-      writes: state.records.pending() + state.inferenceLog.waiting() + recheck.running() + keyWatch.running(),
+      writes:
+        state.records.pending() +
+        state.inferenceLog.waiting() +
+        recheck.running() +
+        keyWatch.running(),
     }),
     countStates: () => countStates(state),
     stop(graceMs = 0) {
@@ -208,11 +212,15 @@ function stoppingError(): DispatchError {
 }
 
 async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
-  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS) await sleep(STOP_STEP_MS)
+  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS)
+    await sleep(STOP_STEP_MS)
 }
 
 /** Where calls of one kind find nodes. */
-type Place = { readonly index: NodeIndex<NodeConnection>; readonly queue: WaitQueue<NodeConnection> }
+type Place = {
+  readonly index: NodeIndex<NodeConnection>
+  readonly queue: WaitQueue<NodeConnection>
+}
 
 type State = ReturnType<typeof createState>
 
@@ -233,7 +241,11 @@ function createState(options: HubOptions) {
     images: place([]),
     imageBudget: createImageBudget(limits.imageBytesMax),
     records: createNodeRecords(log),
-    inferenceLog: createInferenceLog({ sink: inferences, log, inferencesMax: limits.inferencesMax }),
+    inferenceLog: createInferenceLog({
+      sink: inferences,
+      log,
+      inferencesMax: limits.inferencesMax,
+    }),
     prober: createProber(options),
     memory: createCircuitMemory(),
   }

@@ -38,7 +38,10 @@ export class ImageRun extends Run {
     const { images, error } = frame
     if (error !== null) this.settle({ kind: 'failed', error: refusalOf(frame, error) })
     else if (images === null)
-      this.settle({ kind: 'failed', error: new DispatchError('node_failed', 'The node sent no images') })
+      this.settle({
+        kind: 'failed',
+        error: new DispatchError('node_failed', 'The node sent no images'),
+      })
     else this.outcome.resolve(images)
     this.close()
   }

@@ -93,7 +93,9 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
             where i.node_id = n.node_id and i.created_at > ${from}::bigint and i.created_at < ${firstHour}::bigint)
           as requests
         from nodes n where n.account_id = ${accountId}::uuid`.execute(queries)
-      return new Map(rows.filter(({ requests }) => requests > 0).map((row) => [row.node_id, row.requests]))
+      return new Map(
+        rows.filter(({ requests }) => requests > 0).map((row) => [row.node_id, row.requests]),
+      )
     },
     async network(now) {
       const firstMinute = firstAfter(now - DAY_SECONDS, MINUTE_SECONDS)
@@ -154,7 +156,11 @@ async function addInferences(queries: Queries, rows: readonly Inference[]): Prom
     where nodes.node_id = served.node_id`.execute(queries)
 }
 
-async function readDay(queries: Queries, nodeId: string, now: number): Promise<Omit<NodeStats, 'completed'>> {
+async function readDay(
+  queries: Queries,
+  nodeId: string,
+  now: number,
+): Promise<Omit<NodeStats, 'completed'>> {
   const { from, firstHour } = dayOf(now)
   const { rows } = await sql<{ requests: number; average: number | null }>`
     select sum(requests)::bigint as requests,
@@ -168,10 +174,16 @@ async function readDay(queries: Queries, nodeId: string, now: number): Promise<O
       from inferences
       where node_id = ${nodeId} and created_at > ${from}::bigint and created_at < ${firstHour}::bigint) parts
     `.execute(queries)
-  return { requestsServedDay: rows[0]?.requests ?? 0, averageTimeToFirstTokenMs: rows[0]?.average ?? null }
+  return {
+    requestsServedDay: rows[0]?.requests ?? 0,
+    averageTimeToFirstTokenMs: rows[0]?.average ?? null,
+  }
 }
 
-async function listCompleted(queries: Queries, nodeId: string): Promise<readonly CompletedInference[]> {
+async function listCompleted(
+  queries: Queries,
+  nodeId: string,
+): Promise<readonly CompletedInference[]> {
   const rows = await queries
     .selectFrom('inferences')
     .selectAll()
@@ -212,5 +224,7 @@ async function prune(
     where inferences.node_id = kept.node_id and inferences.created_at < least(kept.last_shown, ${until}::bigint)
       and kept.last_shown is not null`.execute(queries)
   await sql`delete from node_hours where hour_at < ${from - HOUR_SECONDS}::bigint`.execute(queries)
-  await sql`delete from network_minutes where minute_at < ${from - MINUTE_SECONDS}::bigint`.execute(queries)
+  await sql`delete from network_minutes where minute_at < ${from - MINUTE_SECONDS}::bigint`.execute(
+    queries,
+  )
 }

@@ -89,7 +89,8 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
     },
     probeEnds(outcome) {
       isProbing = false
-      const after = outcome === 'failed' ? circuitAfterFailure(circuit, now(), limits) : circuitAfterProbe()
+      const after =
+        outcome === 'failed' ? circuitAfterFailure(circuit, now(), limits) : circuitAfterProbe()
       const next = probeState(state, outcome)
       probeAtMs = next === 'RUNNING' ? nextRegularProbe() : now() + limits.probeRetryMs
       become(next, after)
@@ -127,7 +128,11 @@ export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
  * After a run or probe that failed. A late failure of a node that is already set aside changes
  * nothing.
  */
-export function circuitAfterFailure(circuit: Circuit, nowMs: number, limits: CircuitLimits): Circuit {
+export function circuitAfterFailure(
+  circuit: Circuit,
+  nowMs: number,
+  limits: CircuitLimits,
+): Circuit {
   switch (circuit.kind) {
     case 'open':
       return circuit

@@ -52,7 +52,10 @@ const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
-  const server = openServer(limits, { frameBytesMax: limits.frameBytesMax, chunksMax: BUFFERED_CHUNKS_MAX })
+  const server = openServer(limits, {
+    frameBytesMax: limits.frameBytesMax,
+    chunksMax: BUFFERED_CHUNKS_MAX,
+  })
   const imageServer = openServer(limits, {
     frameBytesMax: limits.imageFrameBytesMax,
     chunksMax: IMAGE_BUFFERED_CHUNKS_MAX,
@@ -82,7 +85,10 @@ export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   function handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on('error', ignore)
     if (isStopped || handshakes >= limits.handshakesMax) {
-      refuse(socket, new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'))
+      refuse(
+        socket,
+        new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'),
+      )
       return
     }
     handshakes++

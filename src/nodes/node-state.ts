@@ -60,7 +60,8 @@ export function stopState(state: NodeState): NodeState {
  * so, and is probed again; nothing but the operator changes a disabled one.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
-  if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED') return state
+  if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
+    return state
   if (outcome === 'healthy') return 'RUNNING'
   if (outcome === 'failed' && state === 'RUNNING_BENCHMARKING') return state
   return 'RUNNING_DEGRADED'

@@ -74,13 +74,17 @@ export type NodesStore = {
   /** Gives the node, whoever's it is, or null. */
   find(nodeId: string): Promise<StoredNode | null>
   /** Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark. */
-  list(accountId: string): Promise<readonly (StoredNode & { readonly benchmark: NodeBenchmark | null })[]>
+  list(
+    accountId: string,
+  ): Promise<readonly (StoredNode & { readonly benchmark: NodeBenchmark | null })[]>
   /** Sets what is not null. Gives what it changed, or null when there is no such node. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
   /** Replaces the node's hardware. False when there is no such node. */
-  saveHardware(node: OwnNode & { readonly hardware: NodeHardware; readonly at: number }): Promise<boolean>
+  saveHardware(
+    node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
+  ): Promise<boolean>
   /**
    * Stores a benchmark in place of the last one of that model. Refuses a node that is not this
    * account's or has no hardware.
@@ -128,7 +132,8 @@ export type NodesStore = {
  * calls would not notice, for they go by connections.
  */
 export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesStore {
-  const selectNode = (nodeId: string) => queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
+  const selectNode = (nodeId: string) =>
+    queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
 
   return {
     async create(node) {
@@ -170,7 +175,8 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
         .executeTakeFirst()
       return row === undefined ? null : toBenchmark(row)
     },
-    newestBenchmark: async (nodeId) => (await findNewestBenchmarks(queries, { nodeId })).get(nodeId) ?? null,
+    newestBenchmark: async (nodeId) =>
+      (await findNewestBenchmarks(queries, { nodeId })).get(nodeId) ?? null,
     async setState(nodeId, state) {
       await queries.updateTable('nodes').set({ state }).where('node_id', '=', nodeId).execute()
     },
@@ -288,7 +294,13 @@ function toBenchmark(row: BenchmarkRow): NodeBenchmark {
 /** Calls at once for new models may pass the bound by a few. */
 async function saveBenchmark(
   queries: Queries,
-  { nodeId, accountId, model, tokensPerSecond, createdAt }: Parameters<NodesStore['saveBenchmark']>[0],
+  {
+    nodeId,
+    accountId,
+    model,
+    tokensPerSecond,
+    createdAt,
+  }: Parameters<NodesStore['saveBenchmark']>[0],
 ): ReturnType<NodesStore['saveBenchmark']> {
   const { rows } = await sql<{ is_known: boolean; saved: number }>`
     with node as (

@@ -32,8 +32,8 @@ export function openNodeRegistry(database: Database): NodeRegistry {
 }
 
 /**
- * Makes ready to take nodes: what a killed gateway left connected is ended first. `stop` ends every node's connection and stores what is
- * left.
+ * Makes ready to take nodes: what a killed gateway left connected is ended first. `stop` ends every
+ * node's connection and stores what is left.
  */
 export async function openNodes({
   registry: { nodes, inferences },

@@ -39,7 +39,9 @@ export type OwnedNodes = {
    * Throws `not_found` also for a node that has not reported its hardware, `limit_reached` for too
    * many models.
    */
-  saveBenchmark(benchmark: OwnNode & Pick<NodeBenchmark, 'model' | 'tokensPerSecond'>): Promise<object>
+  saveBenchmark(
+    benchmark: OwnNode & Pick<NodeBenchmark, 'model' | 'tokensPerSecond'>,
+  ): Promise<object>
 }
 
 /**
@@ -62,11 +64,18 @@ export function createOwnedNodes(options: {
     return node
   }
 
-  async function create({ accountId, name }: { readonly accountId: string; readonly name: string }) {
+  async function create({
+    accountId,
+    name,
+  }: {
+    readonly accountId: string
+    readonly name: string
+  }) {
     for (let tries = 0; tries < NODE_ID_TRIES; tries++) {
       const nodeId = makeNodeId(random)
       const outcome = await nodes.create({ nodeId, accountId, name, createdAt: unixSeconds() })
-      if (outcome === 'too_many') throw new ApiError('limit_reached', 'This account has too many nodes')
+      if (outcome === 'too_many')
+        throw new ApiError('limit_reached', 'This account has too many nodes')
       if (outcome === 'created') return { response: 'OK', node_id: nodeId }
     }
     throw new Error(`expected a new node id, got ${NODE_ID_TRIES} that were taken`)
@@ -125,7 +134,8 @@ export function createOwnedNodes(options: {
     async benchmark({ model, ...own }) {
       const { nodeId } = await findOwn(own)
       const benchmark = await nodes.findBenchmark(nodeId, model)
-      if (benchmark === null) throw new ApiError('not_found', 'This node has no benchmark of this model')
+      if (benchmark === null)
+        throw new ApiError('not_found', 'This node has no benchmark of this model')
       return {
         node_id: nodeId,
         model_name: benchmark.model,

@@ -122,7 +122,12 @@ const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stop
  * The question of a probe: the smallest image that callers can ask for. The public client draws one
  * of its own size all the same.
  */
-const IMAGE_PROBE = { prompt: 'A red circle on white.', image: null, n: 1, size: '256x256' } as const
+const IMAGE_PROBE = {
+  prompt: 'A red circle on white.',
+  image: null,
+  n: 1,
+  size: '256x256',
+} as const
 
 /**
  * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no

@@ -1,4 +1,9 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 
 /** What matters of a chunk whose shape is right. */
 export type ChunkFacts = {
@@ -24,7 +29,8 @@ export const CHOICES_MAX = 128
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
-  if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax)) return null
+  if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax))
+    return null
   let textLength = 0
   let finished: number[] | null = null
   for (const choice of choices) {

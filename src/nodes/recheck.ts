@@ -47,7 +47,9 @@ export function createKeyWatch(options: {
     }
   }
 
-  async function checkInTurn(groups: Iterator<readonly [string, readonly KeyedNode[]]>): Promise<void> {
+  async function checkInTurn(
+    groups: Iterator<readonly [string, readonly KeyedNode[]]>,
+  ): Promise<void> {
     for (let next = groups.next(); !next.done; next = groups.next()) await check(...next.value)
   }
 

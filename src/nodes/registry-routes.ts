@@ -66,7 +66,11 @@ export function nodeRoutes({
       admission,
       handler(call) {
         const { node_id: nodeId, ...members } = call.body
-        return nodes.saveInfo({ accountId: accountOf(call), nodeId, hardware: pickHardware(members) })
+        return nodes.saveInfo({
+          accountId: accountOf(call),
+          nodeId,
+          hardware: pickHardware(members),
+        })
       },
     }),
     defineRoute({
@@ -133,7 +137,11 @@ export function nodeRoutes({
       reply: { name: 'UpdatedNode', schema: updatedNode },
       admission,
       handler(call) {
-        const { node_id: nodeId, node_name: name = null, is_archived: isArchived = null } = call.body
+        const {
+          node_id: nodeId,
+          node_name: name = null,
+          is_archived: isArchived = null,
+        } = call.body
         return nodes.update({ accountId: accountOf(call), nodeId, name, isArchived })
       },
     }),

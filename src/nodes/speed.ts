@@ -40,7 +40,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
   const speed = tokensPerSecondOf(times)
   return {
     firstTokenMs: average(before.firstTokenMs, times.firstTokenAtMs - times.startedAtMs),
-    tokensPerSecond: speed === null ? before.tokensPerSecond : average(before.tokensPerSecond, speed),
+    tokensPerSecond:
+      speed === null ? before.tokensPerSecond : average(before.tokensPerSecond, speed),
   }
 }
 

@@ -39,7 +39,10 @@ export function createStrayBudget(limits: {
   return {
     spend(bytes, nowMs) {
       if (filledAtMs > 0)
-        left = Math.min(limits.strayBurst, left + ((nowMs - filledAtMs) * limits.strayPerSecond) / 1000)
+        left = Math.min(
+          limits.strayBurst,
+          left + ((nowMs - filledAtMs) * limits.strayPerSecond) / 1000,
+        )
       filledAtMs = nowMs
       left -= 1 + bytes / 1024
       return left >= 0

@@ -55,7 +55,9 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
-  return requestBytes + (parts.length === 0 ? PROMPT_TOKENS_EXTRA : parts.length * MEDIA_TOKENS_EXTRA)
+  return (
+    requestBytes + (parts.length === 0 ? PROMPT_TOKENS_EXTRA : parts.length * MEDIA_TOKENS_EXTRA)
+  )
 }
 
 /**
@@ -72,7 +74,9 @@ function mediaOf(request: JsonObject): readonly Json[] {
   if (!isJsonArray(messages)) return []
   return messages.flatMap((message) => {
     const content = isJsonObject(message) ? message.content : undefined
-    return isJsonArray(content) ? content.filter((part) => !(isJsonObject(part) && part.type === 'text')) : []
+    return isJsonArray(content)
+      ? content.filter((part) => !(isJsonObject(part) && part.type === 'text'))
+      : []
   })
 }
 
@@ -105,7 +109,9 @@ function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}
   const counts = Object.entries(details).slice(0, DETAILS_MAX)
-  return { [name]: Object.fromEntries(counts.filter(([, value]) => (countOf(value) ?? max + 1) <= max)) }
+  return {
+    [name]: Object.fromEntries(counts.filter(([, value]) => (countOf(value) ?? max + 1) <= max)),
+  }
 }
 
 const DETAILS_MAX = 16

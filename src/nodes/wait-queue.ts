@@ -51,7 +51,9 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
   }
 
   /** Who of all that this node could serve came first. */
-  function firstFor(node: Node): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
+  function firstFor(
+    node: Node,
+  ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
     let first: { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null = null
     for (const offer of node.offers)
       for (const waiter of queues.get(offer.model) ?? [])
@@ -86,7 +88,8 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     sweep(nowMs) {
       if (queues.size === 0) return
       for (const waiter of everybody())
-        if (nowMs >= waiter.deadlineMs) waiter.reject(noNodes('No node of this model was free in time'))
+        if (nowMs >= waiter.deadlineMs)
+          waiter.reject(noNodes('No node of this model was free in time'))
     },
     rejectAll(error) {
       for (const waiter of everybody()) waiter.reject(error)

@@ -1,10 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** What a call spends its time on, beside our own work. */
-export const PHASES = [
+const PHASES = [
   /** Looking up the API key. */
   'authenticate',
-  /** Until the enclave begins to answer: for a stream the provider's first byte, else its whole answer, sealed. */
+  /**
+   * Until the enclave begins to answer: for a stream the provider's first byte, else its whole
+   * answer, sealed.
+   */
   'enclave',
   /** From the end of the answer until its record and anchor are stored. */
   'commit',
@@ -12,7 +15,7 @@ export const PHASES = [
   'node',
 ] as const
 
-export type Phase = (typeof PHASES)[number]
+type Phase = (typeof PHASES)[number]
 
 /** Times are milliseconds of the app's clock. */
 export type PhaseReport = {
@@ -22,14 +25,20 @@ export type PhaseReport = {
   readonly isFailed: boolean
 }
 
-/** A call to the API that is over, however it ended. Nothing in it is the caller's text but `method` and names of models. */
+/**
+ * A call to the API that is over, however it ended. Nothing in it is the caller's text but `method`
+ * and names of models.
+ */
 export type CallReport = {
   readonly method: string
   /** The router's pattern; null where nothing is. */
   readonly route: string | null
   /** CALLER_LEFT_STATUS (499) where no answer was sent. */
   readonly status: number
-  /** The error that the caller was told; null for none, and for faults of a request's form (422). Of a stream, its error event. */
+  /**
+   * The error that the caller was told; null for none, and for faults of a request's form (422). Of
+   * a stream, its error event.
+   */
   readonly error: { readonly code: string; readonly status: number } | null
   /** Whether the answer was sent to its end, be it an error. */
   readonly isWhole: boolean
@@ -45,7 +54,10 @@ export type CallReport = {
   readonly inference: InferenceFacts
 }
 
-/** What a call inferred, and with what. Names of models are the caller's, checked for their form; no text of a prompt or answer. */
+/**
+ * What a call inferred, and with what. Names of models are the caller's, checked for their form; no
+ * text of a prompt or answer.
+ */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
@@ -53,21 +65,30 @@ export type InferenceFacts = {
   readonly provider?: string
   readonly inputTokens?: number
   readonly outputTokens?: number
-  /** From the enclave's receipt: when it began and ended to work for the call, Unix milliseconds of its clock. */
+  /**
+   * From the enclave's receipt: when it began and ended to work for the call, Unix milliseconds of
+   * its clock.
+   */
   readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
 }
 
-/** Hears of every call when it comes in, and by what it gives when it is over. Nothing here may throw. */
+/**
+ * Hears of every call when it comes in, and by what it gives when it is over. Nothing here may
+ * throw.
+ */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 
-export type BegunCall = {
+type BegunCall = {
   readonly startedAtMs: number
   /** The caller's W3C `traceparent` header, as it came; null without one. */
   readonly traceparent: string | null
 }
 
-export type CallWatch = {
-  /** What others who work for this call are to name as its W3C trace context; null when it is not traced. */
+type CallWatch = {
+  /**
+   * What others who work for this call are to name as its W3C trace context; null when it is not
+   * traced.
+   */
   readonly traceparent: string | null
   end(report: CallReport): void
 }
@@ -81,7 +102,10 @@ export type CallScope = {
 
 const scopes = new AsyncLocalStorage<CallScope>()
 
-/** Runs a call in a scope of its own, so that what it awaits through `timed`, and what it notes, is kept there. */
+/**
+ * Runs a call in a scope of its own, so that what it awaits through `timed`, and what it notes, is
+ * kept there.
+ */
 export function openScope<Result>(
   traceparent: string | null,
   run: () => Result,
@@ -90,7 +114,10 @@ export function openScope<Result>(
   return { scope, result: scopes.run(scope, run) }
 }
 
-/** Notes more of the inference that is made for this call. `read` is asked only where the call is traced; it may not throw. */
+/**
+ * Notes more of the inference that is made for this call. `read` is asked only where the call is
+ * traced; it may not throw.
+ */
 export function noteInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
   if (scope === undefined || scope.traceparent === null) return
@@ -102,7 +129,10 @@ export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
-/** `run`, whose time is noted as a phase of the call it is run for; outside of a call it is just run. */
+/**
+ * `run`, whose time is noted as a phase of the call it is run for; outside of a call it is just
+ * run.
+ */
 export function timed<Parameters extends readonly unknown[], Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,

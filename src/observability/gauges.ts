@@ -9,12 +9,14 @@ export const METRICS_PREFIX = 'affidavit_'
 export const SOURCE_TIMEOUT_MS = 2_000
 
 /** What a gauge says; with a label it has a value for each of the label's. */
-export type GaugeForm = { readonly help: string; readonly label?: string }
+type GaugeForm = { readonly help: string; readonly label?: string }
 
 /** Null: not known now. A map has the values of a label. */
-export type Reading = number | null | ReadonlyMap<string, number>
+type Reading = number | null | ReadonlyMap<string, number>
 
-/** What is read of one part at each scrape: gauges, and their values, by name without our prefix. */
+/**
+ * What is read of one part at each scrape: gauges, and their values, by name without our prefix.
+ */
 export type GaugeSource<Name extends string = string> = {
   readonly name: string
   readonly gauges: Readonly<Record<Name, GaugeForm>>
@@ -22,11 +24,15 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources, and gives what reads them all anew: to be awaited before each scrape. A source that throws, or
- * takes longer than SOURCE_TIMEOUT_MS, then has no values, rather than old ones, and is 0 in `source_up`. One that hangs is not asked
- * again before it answered.
+ * Registers the gauges of the sources, and gives what reads them all anew: to be awaited before
+ * each scrape. A source that throws, or takes longer than SOURCE_TIMEOUT_MS, then has no values,
+ * rather than old ones, and is 0 in `source_up`. One that hangs is not asked again before it
+ * answered.
  */
-export function registerSources(registry: Registry, sources: readonly GaugeSource[]): () => Promise<void> {
+export function registerSources(
+  registry: Registry,
+  sources: readonly GaugeSource[],
+): () => Promise<void> {
   const up = new Gauge({
     name: `${METRICS_PREFIX}source_up`,
     help: 'Whether the values of a part could be read',
@@ -86,7 +92,7 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 }
 
 /** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
-export type MeasuredParts = {
+type MeasuredParts = {
   /** Of the committer that is worst off. */
   readonly committer: () => {
     readonly phase: string
@@ -117,7 +123,10 @@ export type MeasuredParts = {
   }[]
   readonly enclaveStates: () => ReadonlyMap<string, number>
   /** Anchors that are not confirmed, and the Unix seconds of the oldest; null for none. */
-  readonly anchorLag: () => Promise<{ readonly unconfirmed: number; readonly oldestAt: number | null }>
+  readonly anchorLag: () => Promise<{
+    readonly unconfirmed: number
+    readonly oldestAt: number | null
+  }>
   /** Anchors made again, since the start. */
   readonly reanchored: () => number
   /** In wei, of each relayer that has anchors on their way, and of the own one. */
@@ -172,10 +181,13 @@ function chainSource({ broadcaster, reanchored }: MeasuredParts) {
       anchors_waiting: { help: 'Anchors that are in no block yet' },
       anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
       anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
-      anchors_made_again: { help: 'Anchors made in the place of one whose nonce was used, since the start' },
+      anchors_made_again: {
+        help: 'Anchors made in the place of one whose nonce was used, since the start',
+      },
     },
     read: () => {
-      const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } = broadcaster()
+      const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } =
+        broadcaster()
       return {
         chain_failing: isChainFailing ? 1 : 0,
         anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
@@ -193,7 +205,9 @@ function anchorSource({ anchorLag, now }: MeasuredParts) {
   return source({
     name: 'anchors',
     gauges: {
-      anchors_unconfirmed: { help: 'Anchors without enough confirmations, those in no block included' },
+      anchors_unconfirmed: {
+        help: 'Anchors without enough confirmations, those in no block included',
+      },
       anchor_lag_seconds: { help: 'Age of the oldest of them; 0 for none' },
     },
     read: async () => {
@@ -214,7 +228,9 @@ function relayerSource({ balances }: MeasuredParts) {
       },
     },
     read: async () => ({
-      relayer_balance_ether: new Map([...(await balances())].map(([of, wei]) => [of, Number(wei) / 1e18])),
+      relayer_balance_ether: new Map(
+        [...(await balances())].map(([of, wei]) => [of, Number(wei) / 1e18]),
+      ),
     }),
   })
 }
@@ -251,7 +267,9 @@ function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
         help: 'Age of the oldest current attestation document of an enclave in use',
       },
       enclave_log_leaves: { help: 'Sizes of the logs of the enclaves in use together' },
-      enclave_log_pending: { help: 'Leaves that they keep because their commit is not acknowledged' },
+      enclave_log_pending: {
+        help: 'Leaves that they keep because their commit is not acknowledged',
+      },
     },
     read: () => {
       const inUse = enclaves()

@@ -3,8 +3,8 @@ import { type DestinationStream, type LevelWithSilent, pino } from 'pino'
 type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
 
 /**
- * What the gateway logs with: members that a search can find, and a constant message. There are no child loggers,
- * because pino does not pass a child's members through the redaction.
+ * What the gateway logs with: members that a search can find, and a constant message. There are no
+ * child loggers, because pino does not pass a child's members through the redaction.
  */
 export type Logger = {
   readonly debug: LogMethod
@@ -14,12 +14,13 @@ export type Logger = {
 }
 
 /**
- * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can forget it:
- * members with a secret or a customer's text in them are replaced at any depth, errors are reduced to name, code,
- * message and stack, and what looks like a key or a bearer token is masked in the finished line.
+ * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can
+ * forget it: members with a secret or a customer's text in them are replaced at any depth, errors
+ * are reduced to name, code, message and stack, and what looks like a key or a bearer token is
+ * masked in the finished line.
  *
- * It does NOT recognise a prompt inside a free text message: messages are constants, values go into members.
- * `destination` is a pino destination or any stream; by default standard output.
+ * It does NOT recognise a prompt inside a free text message: messages are constants, values go into
+ * members. `destination` is a pino destination or any stream; by default standard output.
  */
 export function createLogger(options: {
   readonly level: LevelWithSilent
@@ -34,9 +35,11 @@ export function createLogger(options: {
       serializers: { err: (value: unknown) => value },
       hooks: {
         streamWrite: maskSecrets,
-        // Without a message of its own, pino takes the error's, which may quote what could not be read.
+        // Without a message of its own, pino takes the error's, which may quote what could not be
+        // read.
         logMethod(args, method) {
-          if (args.length === 1 && typeof args[0] === 'object') method.call(this, args[0], 'no message')
+          if (args.length === 1 && typeof args[0] === 'object')
+            method.call(this, args[0], 'no message')
           else method.apply(this, args)
         },
       },
@@ -46,8 +49,8 @@ export function createLogger(options: {
 }
 
 /**
- * Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. A terminal gets these too
- * where pino-pretty, an optional package, is not installed.
+ * Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. A
+ * terminal gets these too where pino-pretty, an optional package, is not installed.
  */
 export async function openLogDestination(): Promise<DestinationStream> {
   const pretty = process.stderr.isTTY ? await import('pino-pretty').catch(() => null) : null
@@ -60,8 +63,28 @@ export async function openLogDestination(): Promise<DestinationStream> {
 /** Members whose values never reach a log, compared without case, `_` and `-`. */
 export const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   ...['authorization', 'finetuneauthorization', 'cookie', 'headers', 'xaffidavitcall'],
-  ...['credential', 'credentials', 'apikey', 'secret', 'password', 'token', 'privatekey', 'relayerkey'],
-  ...['prompt', 'messages', 'content', 'body', 'request', 'response', 'choices', 'tools', 'query', 'params'],
+  ...[
+    'credential',
+    'credentials',
+    'apikey',
+    'secret',
+    'password',
+    'token',
+    'privatekey',
+    'relayerkey',
+  ],
+  ...[
+    'prompt',
+    'messages',
+    'content',
+    'body',
+    'request',
+    'response',
+    'choices',
+    'tools',
+    'query',
+    'params',
+  ],
 ])
 
 /** Deeper values, longer lists and longer texts are cut, so that a log line stays a line. */
@@ -75,7 +98,10 @@ function redactMembers(members: Readonly<Record<string, unknown>>): Record<strin
   return redactObject(members, 0)
 }
 
-function redactObject(object: Readonly<Record<string, unknown>>, depth: number): Record<string, unknown> {
+function redactObject(
+  object: Readonly<Record<string, unknown>>,
+  depth: number,
+): Record<string, unknown> {
   const result: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(object).slice(0, LOG_ITEMS_MAX))
     result[name] = isRedacted(name) ? MASK : redactValue(value, depth + 1)
@@ -83,7 +109,9 @@ function redactObject(object: Readonly<Record<string, unknown>>, depth: number):
 }
 
 function isRedacted(name: string): boolean {
-  return REDACTED_MEMBERS.has(name) || REDACTED_MEMBERS.has(name.replaceAll(/[-_]/g, '').toLowerCase())
+  return (
+    REDACTED_MEMBERS.has(name) || REDACTED_MEMBERS.has(name.replaceAll(/[-_]/g, '').toLowerCase())
+  )
 }
 
 function redactValue(value: unknown, depth: number): unknown {
@@ -93,11 +121,15 @@ function redactValue(value: unknown, depth: number): unknown {
   if (value instanceof Uint8Array) return `${value.length} bytes`
   if (depth > LOG_DEPTH_MAX) return '[deeper]'
   if (value instanceof Error) return describeError(value, depth)
-  if (Array.isArray(value)) return value.slice(0, LOG_ITEMS_MAX).map((item) => redactValue(item, depth + 1))
+  if (Array.isArray(value))
+    return value.slice(0, LOG_ITEMS_MAX).map((item) => redactValue(item, depth + 1))
   return redactObject(value as Readonly<Record<string, unknown>>, depth)
 }
 
-/** Drivers hang statements and parameters on their errors, and the JSON parser quotes its input: neither is kept. */
+/**
+ * Drivers hang statements and parameters on their errors, and the JSON parser quotes its input:
+ * neither is kept.
+ */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }
   const frames = (error.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line))
@@ -115,7 +147,8 @@ function cut(text: string): string {
 }
 
 /** Gateway keys (afd_…), provider keys (sk-…, and others of that build) and bearer tokens. */
-const SECRET_PATTERN = /\bafd_[a-z2-7]{16}_[\w-]{20,}|\b(?:sk|gsk|xai)-[\w-]{16,}|\bBearer\s+[\w.~+/=-]{8,}/gi
+const SECRET_PATTERN =
+  /\bafd_[a-z2-7]{16}_[\w-]{20,}|\b(?:sk|gsk|xai)-[\w-]{16,}|\bBearer\s+[\w.~+/=-]{8,}/gi
 
 function maskSecrets(line: string): string {
   return line.replaceAll(SECRET_PATTERN, MASK)

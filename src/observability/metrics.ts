@@ -8,22 +8,27 @@ import type { CallObserver, CallReport } from './call-scope.ts'
 import { type GaugeSource, METRICS_PREFIX, registerSources } from './gauges.ts'
 
 /** From what a cached answer takes to what a long generation does, seconds. */
-export const DURATION_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
+const DURATION_BUCKETS = [
+  0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+]
 
 /** Records in one commit, up to the committer's limit. */
-export const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
+const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 /** What is counted as it happens; what is read when it is asked for: gauges.ts. */
-export type Meter = {
+type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
-  /** One commit of so many records that took so long, from the enclave's reply until it was durable. */
+  /**
+   * One commit of so many records that took so long, from the enclave's reply until it was durable.
+   */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
 }
 
 /**
- * A meter with a registry of its own, and Node's own metrics in it. Labels come from the router's patterns, lists in our code and
- * status codes, never from what a caller sends: a caller could otherwise make as many series as it likes.
+ * A meter with a registry of its own, and Node's own metrics in it. Labels come from the router's
+ * patterns, lists in our code and status codes, never from what a caller sends: a caller could
+ * otherwise make as many series as it likes.
  */
 export function createMeter(): Meter {
   const registry = new Registry()
@@ -67,7 +72,8 @@ function observeCalls(registry: Registry): CallObserver {
     durations.observe({ route, phase: 'whole' }, report.durationMs / 1000)
     if (report.headMs !== null) durations.observe({ route, phase: 'head' }, report.headMs / 1000)
     if (report.firstEventMs !== null) firstTokens.observe({ route }, report.firstEventMs / 1000)
-    for (const { phase, durationMs } of report.phases) durations.observe({ route, phase }, durationMs / 1000)
+    for (const { phase, durationMs } of report.phases)
+      durations.observe({ route, phase }, durationMs / 1000)
   }
 
   return {
@@ -85,7 +91,15 @@ function endOf({ isWhole, status, error }: CallReport): 'whole' | 'cut' | 'error
 }
 
 /** Of a method that is none of these, only that it is another one is kept. */
-const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+const METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'PATCH',
+  'DELETE',
+  'OPTIONS',
+])
 
 function countCommits(registry: Registry): Meter['countCommit'] {
   const registers = [registry]
@@ -108,8 +122,8 @@ function countCommits(registry: Registry): Meter['countCommit'] {
 }
 
 /**
- * Serves what `meter` counts and what the sources say of themselves. Scrapes at the same time share one. Rejects with
- * StartFailure.
+ * Serves what `meter` counts and what the sources say of themselves. Scrapes at the same time share
+ * one. Rejects with StartFailure.
  */
 export async function startMetrics(
   { registry }: Meter,
@@ -132,13 +146,14 @@ const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 
 /** What is served: the text of a scrape, read when it is asked for. */
-export type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
+type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
 
 export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
- * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free one), and nothing else. It asks for no key:
- * whoever can connect can read. Rejects with the system's error when the port is taken.
+ * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free one), and
+ * nothing else. It asks for no key: whoever can connect can read. Rejects with the system's error
+ * when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

@@ -4,23 +4,31 @@ import { text, url } from '../runtime/fields.ts'
 /** Variables of whatever may be traced: the gateway, a node agent. Names are OpenTelemetry's. */
 export const traceFields = {
   /**
-   * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is added. Default: nothing is
-   * traced. Calls are told to it by route, model and times; never a key, a prompt or an answer.
+   * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is
+   * added. Default: nothing is traced. Calls are told to it by route, model and times; never a key,
+   * a prompt or an answer.
    */
   OTEL_EXPORTER_OTLP_ENDPOINT: url(['http', 'https']).optional(),
-  /** Headers for it, `name=value` with commas between them, values percent-encoded. Default: none. */
+  /**
+   * Headers for it, `name=value` with commas between them, values percent-encoded. Default: none.
+   */
   OTEL_EXPORTER_OTLP_HEADERS: z
     .string()
     .transform((list, context) => {
       const headers = parseHeaders(list)
       if (headers === null)
-        context.addIssue({ code: 'custom', message: 'expected name=value with commas between them' })
+        context.addIssue({
+          code: 'custom',
+          message: 'expected name=value with commas between them',
+        })
       return headers ?? {}
     })
     .default({}),
   /** Name that the process has in traces. Default: affidavit-gateway, affidavit-agent. */
   OTEL_SERVICE_NAME: text.optional(),
-  /** Share of calls that are traced, 0 to 1, of those whose caller has not decided it. Default 1. */
+  /**
+   * Share of calls that are traced, 0 to 1, of those whose caller has not decided it. Default 1.
+   */
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
     .refine((ratio) => /^(0|1|0?\.\d{1,9}|[01]\.\d{1,9})$/.test(ratio) && Number(ratio) <= 1, {
@@ -53,7 +61,10 @@ export function tracesOf(
   }
 }
 
-/** OpenTelemetry's form, which is W3C Baggage's without properties. Null when it is not of that form. */
+/**
+ * OpenTelemetry's form, which is W3C Baggage's without properties. Null when it is not of that
+ * form.
+ */
 function parseHeaders(list: string): Readonly<Record<string, string>> | null {
   const pairs = list
     .split(',')

@@ -35,18 +35,23 @@ const WARN_INTERVAL_MS = 60_000
 
 /** How long one export may take, and the last one at the end of the process, milliseconds. */
 const EXPORT_TIMEOUT_MS = 5_000
-export const CLOSE_TIMEOUT_MS = 6_000
+const CLOSE_TIMEOUT_MS = 6_000
 
 /** Longest text of an attribute: a name of a model may be 256 characters long. */
 const VALUE_LENGTH_MAX = 256
 
 /**
- * Sends spans to an OTLP collector (HTTP, protobuf), in batches, beside the calls: at most 2,048 wait, further ones are
- * dropped. Nothing is registered globally, so no library adds spans of its own. Resolves calls to none when it is away.
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches, beside the calls: at most 2,048
+ * wait, further ones are dropped. Nothing is registered globally, so no library adds spans of its
+ * own. Resolves calls to none when it is away.
  */
 export function openTraces(
   config: TraceConfig,
-  { version, now, log }: { readonly version: string; readonly now: () => number; readonly log: Logger },
+  {
+    version,
+    now,
+    log,
+  }: { readonly version: string; readonly now: () => number; readonly log: Logger },
 ): Traces {
   const exporter = new OTLPTraceExporter({
     url: config.url,
@@ -54,7 +59,10 @@ export function openTraces(
     timeoutMillis: EXPORT_TIMEOUT_MS,
   })
   const provider = new TracerProvider({
-    resource: resourceFromAttributes({ 'service.name': config.serviceName, 'service.version': version }),
+    resource: resourceFromAttributes({
+      'service.name': config.serviceName,
+      'service.version': version,
+    }),
     // A caller's own decision comes with its trace context; ours is for calls without one.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
@@ -77,22 +85,27 @@ export function openTraces(
   }
 }
 
-/** The context that a W3C `traceparent` names; that of no trace when there is none, or it is malformed. */
+/**
+ * The context that a W3C `traceparent` names; that of no trace when there is none, or it is
+ * malformed.
+ */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
-  return parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
+  return parent === null
+    ? ROOT_CONTEXT
+    : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
 }
 
 /** W3C `traceparent` of a span; null when it is not sampled. */
-export function traceparentOf(span: Span): string | null {
+function traceparentOf(span: Span): string | null {
   if (!span.isRecording()) return null
   const { traceId, spanId, traceFlags } = span.spanContext()
   return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
 }
 
 /**
- * Logs that spans are lost, now and then: on the way to which `endpoint` (an origin, for the URL may hold credentials), and the error's
- * code, never what the collector answered.
+ * Logs that spans are lost, now and then: on the way to which `endpoint` (an origin, for the URL
+ * may hold credentials), and the error's code, never what the collector answered.
  */
 function warning(
   exporter: SpanExporter,
@@ -118,7 +131,10 @@ function warning(
   }
 }
 
-/** The system's code, the status that the collector answered with, or what kind of error it was: messages may repeat the collector. */
+/**
+ * The system's code, the status that the collector answered with, or what kind of error it was:
+ * messages may repeat the collector.
+ */
 function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
@@ -128,18 +144,24 @@ function causeOf(error: Error | undefined): string | number {
 }
 
 /**
- * Traces calls: a server span for each, below it one for the inference with what GenAI's semantic conventions say of it, one
- * for each phase that was waited for, and one that the enclave's receipt gives the times of. The enclave itself sends nothing.
+ * Traces calls: a server span for each, below it one for the inference with what GenAI's semantic
+ * conventions say of it, one for each phase that was waited for, and one that the enclave's receipt
+ * gives the times of. The enclave itself sends nothing.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
     begin({ startedAtMs, traceparent }) {
       const parent = contextOf(traceparent)
-      const span = tracer.startSpan('call', { kind: SpanKind.SERVER, startTime: startedAtMs }, parent)
+      const span = tracer.startSpan(
+        'call',
+        { kind: SpanKind.SERVER, startTime: startedAtMs },
+        parent,
+      )
       return {
         traceparent: traceparentOf(span),
         end: (report) => {
-          if (span.isRecording()) describe(tracer, span, { report, within: trace.setSpan(parent, span) })
+          if (span.isRecording())
+            describe(tracer, span, { report, within: trace.setSpan(parent, span) })
           span.end(endOf(report))
         },
       }
@@ -159,7 +181,8 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
     'affidavit.request_id': requestId,
     'affidavit.answer.is_whole': isWhole,
   })
-  if (isFailed(report)) span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
+  if (isFailed(report))
+    span.setStatus({ code: SpanStatusCode.ERROR }).setAttributes(errorTypeOf(report))
   if (report.inference.operation !== undefined) spanInference(tracer, report, within)
   for (const phase of report.phases) spanPhase(tracer, phase, within)
   const { enclave } = report.inference
@@ -169,7 +192,10 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
   }
 }
 
-/** From the first wait for a model to the end of the answer, or of the wait where the answer is no stream. */
+/**
+ * From the first wait for a model to the end of the answer, or of the wait where the answer is no
+ * stream.
+ */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
@@ -218,12 +244,19 @@ const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, str
 
 function spanPhase(tracer: Tracer, phase: PhaseReport, within: Context): void {
   const { startedAtMs, durationMs, isFailed } = phase
-  const span = tracer.startSpan(phase.phase, { kind: SpanKind.INTERNAL, startTime: startedAtMs }, within)
+  const span = tracer.startSpan(
+    phase.phase,
+    { kind: SpanKind.INTERNAL, startTime: startedAtMs },
+    within,
+  )
   if (isFailed) span.setStatus({ code: SpanStatusCode.ERROR })
   span.end(startedAtMs + durationMs)
 }
 
-/** By the conventions for servers: from 500 up. Of a stream what its error event says, whose own status is 200. */
+/**
+ * By the conventions for servers: from 500 up. Of a stream what its error event says, whose own
+ * status is 200.
+ */
 function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }

@@ -2,15 +2,16 @@
 export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
- * How much of the pause is random. `none`: the bound itself. `half`: from half of the bound up. `full`: anything up to the
- * bound, for many clients of one server, so that they do not all come back at once.
+ * How much of the pause is random. `none`: the bound itself. `half`: from half of the bound up.
+ * `full`: anything up to the bound, for many clients of one server, so that they do not all come
+ * back at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
- * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound doubles from `minMs` to
- * `maxMs`. With full jitter it is never below a tenth of `minMs`, so that refusals that come at once make no busy loop.
- * `random` gives 0 to below 1.
+ * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound
+ * doubles from `minMs` to `maxMs`. With full jitter it is never below a tenth of `minMs`, so that
+ * refusals that come at once make no busy loop. `random` gives 0 to below 1.
  */
 export function backOffMs(
   failures: number,

@@ -14,9 +14,12 @@ export function integer({ min, max }: { readonly min: number; readonly max: numb
 export function positiveNumber({ max }: { readonly max: number }) {
   return z
     .string()
-    .refine((text) => /^\d{1,15}(\.\d{1,9})?$/.test(text) && Number(text) > 0 && Number(text) <= max, {
-      error: (issue) => `expected a number above 0 and at most ${max}, got ${quote(issue.input)}`,
-    })
+    .refine(
+      (text) => /^\d{1,15}(\.\d{1,9})?$/.test(text) && Number(text) > 0 && Number(text) <= max,
+      {
+        error: (issue) => `expected a number above 0 and at most ${max}, got ${quote(issue.input)}`,
+      },
+    )
     .transform(Number)
 }
 
@@ -25,15 +28,22 @@ export const port = integer({ min: 0, max: 65_535 })
 
 /** Gives a field that is `true` or `false`. */
 export const flag = z
-  .enum(['true', 'false'], { error: (issue) => `expected true or false, got ${quote(issue.input)}` })
+  .enum(['true', 'false'], {
+    error: (issue) => `expected true or false, got ${quote(issue.input)}`,
+  })
   .transform((text) => text === 'true')
 
 /** Gives a field that is one of the words. */
 export function oneOf<const Words extends readonly [string, ...string[]]>(words: Words) {
-  return z.enum(words, { error: (issue) => `expected one of ${words.join(', ')}, got ${quote(issue.input)}` })
+  return z.enum(words, {
+    error: (issue) => `expected one of ${words.join(', ')}, got ${quote(issue.input)}`,
+  })
 }
 
-/** Gives a field for an absolute URL with one of the schemes. The value is not repeated: URLs carry passwords. */
+/**
+ * Gives a field for an absolute URL with one of the schemes. The value is not repeated: URLs carry
+ * passwords.
+ */
 export function url(schemes: readonly string[]) {
   return z
     .string()
@@ -48,16 +58,31 @@ export function form(pattern: RegExp, expected: string) {
 }
 
 /** A credential: printable ASCII without blanks, because it travels in a header. */
-export const secret = form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters')
+export const secret = form(
+  /^[\x21-\x7e]{1,4096}$/,
+  'printable ASCII without blanks, at most 4096 characters',
+)
 
-/** A private key of secp256k1, 32 bytes in hex, 0x or not; gives it with 0x, in lower case. The value is not repeated. */
+/**
+ * A private key of secp256k1, 32 bytes in hex, 0x or not; gives it with 0x, in lower case. The
+ * value is not repeated.
+ */
 export const privateKey = z
   .string()
   .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
   .transform((hex) => `0x${hex.replace(/^0x/, '').toLowerCase()}`)
 
-/** Gives a field for a list of texts with commas between them; blanks around each are dropped, empty ones too. */
-export function list({ itemsMax, lengthMax }: { readonly itemsMax: number; readonly lengthMax: number }) {
+/**
+ * Gives a field for a list of texts with commas between them; blanks around each are dropped, empty
+ * ones too.
+ */
+export function list({
+  itemsMax,
+  lengthMax,
+}: {
+  readonly itemsMax: number
+  readonly lengthMax: number
+}) {
   return z
     .string()
     .transform((text): readonly string[] =>
@@ -66,24 +91,31 @@ export function list({ itemsMax, lengthMax }: { readonly itemsMax: number; reado
         .map((item) => item.trim())
         .filter((item) => item !== ''),
     )
-    .refine((items) => items.length <= itemsMax && items.every((item) => item.length <= lengthMax), {
-      error: `expected at most ${itemsMax} texts with commas between them, each of at most ${lengthMax} characters`,
-    })
+    .refine(
+      (items) => items.length <= itemsMax && items.every((item) => item.length <= lengthMax),
+      {
+        error: `expected at most ${itemsMax} texts with commas between them, each of at most ${lengthMax} characters`,
+      },
+    )
 }
 
 /**
- * Gives a field for a list of web origins with commas between them, each as browsers send it (scheme, host, port if it is
- * not the scheme's), or `*`.
+ * Gives a field for a list of web origins with commas between them, each as browsers send it
+ * (scheme, host, port if it is not the scheme's), or `*`.
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return list({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine((items) => items.every(isOrigin), {
-    error: 'expected origins such as https://app.example, without a path, with commas between them, or *',
+    error:
+      'expected origins such as https://app.example, without a path, with commas between them, or *',
   })
 }
 
 const ORIGIN_LENGTH_MAX = 300
 
-/** Path of the socket that `text` names, `unix:/path` or `unix:///path`; null when it names none. The kernel takes 107 bytes. */
+/**
+ * Path of the socket that `text` names, `unix:/path` or `unix:///path`; null when it names none.
+ * The kernel takes 107 bytes.
+ */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
   return path !== undefined && Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX ? path : null
@@ -91,20 +123,28 @@ export function parseSocketUrl(text: string): string | null {
 
 const SOCKET_PATH_BYTES_MAX = 107
 
-/** Gives a field for a list of sockets, `unix:/path`, with commas between them, none twice. Gives their paths. */
+/**
+ * Gives a field for a list of sockets, `unix:/path`, with commas between them, none twice. Gives
+ * their paths.
+ */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return list({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
     .transform((items) => items.map(parseSocketUrl))
-    .refine((paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length, {
-      error:
-        'expected unix: and the absolute path of a socket, or several with commas between them, none twice',
-    })
+    .refine(
+      (paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length,
+      {
+        error:
+          'expected unix: and the absolute path of a socket, or several with commas between them, none twice',
+      },
+    )
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
 /** `https://App.example/` is none: no browser would ever send it, and nothing would match. */
 function isOrigin(item: string): boolean {
-  return item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
+  return (
+    item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
+  )
 }
 
 /** Any text; for paths and names. */

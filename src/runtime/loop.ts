@@ -5,7 +5,10 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => undefined)
 }
 
-/** How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is woken. */
+/**
+ * How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is
+ * woken.
+ */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 /** Work that is done over and over in the background. */
@@ -21,8 +24,8 @@ type Loop = {
 }
 
 /**
- * Gives a loop, not yet started. `round` gives how long to wait for the next, in milliseconds. It has to handle its own
- * errors: one that it throws ends the loop as an unhandled rejection.
+ * Gives a loop, not yet started. `round` gives how long to wait for the next, in milliseconds. It
+ * has to handle its own errors: one that it throws ends the loop as an unhandled rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
   const stopping = new AbortController()

@@ -1,4 +1,7 @@
-/** A map that holds the `entriesMax` entries that were used last: what is read or set counts as used. */
+/**
+ * A map that holds the `entriesMax` entries that were used last: what is read or set counts as
+ * used.
+ */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
   readonly #entriesMax: number

@@ -1,4 +1,7 @@
-/** Gives what `source` gives, asking for the next before the one in hand is used up, so that waiting and work overlap. */
+/**
+ * Gives what `source` gives, asking for the next before the one in hand is used up, so that waiting
+ * and work overlap.
+ */
 export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenerator<Item> {
   const items = source[Symbol.asyncIterator]()
   let next = ask(items)

@@ -4,9 +4,13 @@ import { ownMembers } from '../../attestation/own-members.ts'
 /** Variables by name, as a process has them. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The configuration of a process is wrong. Whoever started it has to mend it; nothing was started. */
+/**
+ * The configuration of a process is wrong. Whoever started it has to mend it; nothing was started.
+ */
 export class ConfigurationError extends Error {
-  /** Every fault found, one sentence each, naming the variable and what was expected. No secrets. */
+  /**
+   * Every fault found, one sentence each, naming the variable and what was expected. No secrets.
+   */
   readonly faults: readonly string[]
 
   constructor(faults: readonly string[]) {
@@ -19,9 +23,9 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Gives the settings that a schema reads from variables; a variable set to the empty string counts as unset.
- * `findFaults` sees the variables that are set, as they were written, and gives what is wrong with them together.
- * Throws one ConfigurationError with every fault of both.
+ * Gives the settings that a schema reads from variables; a variable set to the empty string counts
+ * as unset. `findFaults` sees the variables that are set, as they were written, and gives what is
+ * wrong with them together. Throws one ConfigurationError with every fault of both.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -33,12 +37,17 @@ export function readSettings<Schema extends z.ZodObject>(
   const own = ownMembers(environment)
   const given = ownMembers(
     Object.fromEntries(
-      known.map((name) => [name, own[name]]).filter(([, value]) => value !== undefined && value !== ''),
+      known
+        .map((name) => [name, own[name]])
+        .filter(([, value]) => value !== undefined && value !== ''),
     ),
   )
   const result = schema.safeParse(given)
   const issues = result.error?.issues ?? []
-  const faults = [...issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`), ...findFaults(given)]
+  const faults = [
+    ...issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`),
+    ...findFaults(given),
+  ]
   if (result.success && faults.length === 0) return ownMembers(result.data)
   throw new ConfigurationError(faults)
 }
@@ -52,5 +61,7 @@ export function pickVariables(
   environment: Environment,
   names: readonly string[],
 ): Readonly<Record<string, string>> {
-  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])))
+  return Object.fromEntries(
+    names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])),
+  )
 }

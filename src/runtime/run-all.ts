@@ -2,8 +2,8 @@
 type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
- * Results of all tasks, in their order, some at a time. The first failure ends those that run, starts no more, and is thrown when
- * none runs any longer. So does `signal`, with its reason.
+ * Results of all tasks, in their order, some at a time. The first failure ends those that run,
+ * starts no more, and is thrown when none runs any longer. So does `signal`, with its reason.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

@@ -1,6 +1,8 @@
 /** Runs tasks one after the other, in the order they were given. */
 type SerialQueue = {
-  /** Gives the task's own result or error; a task that fails does not keep the next from running. */
+  /**
+   * Gives the task's own result or error; a task that fails does not keep the next from running.
+   */
   run<Result>(task: () => Promise<Result>): Promise<Result>
   /** Resolves when every task that was given so far has ended. Never rejects. */
   idle(): Promise<void>

@@ -1,6 +1,6 @@
 /**
- * Gives a function that runs `task` at most once at a time: whoever calls it meanwhile shares the run under way, its
- * result and its error.
+ * Gives a function that runs `task` at most once at a time: whoever calls it meanwhile shares the
+ * run under way, its result and its error.
  */
 export function singleFlight<Result>(task: () => Promise<Result>): () => Promise<Result> {
   let running: Promise<Result> | null = null

@@ -1,11 +1,15 @@
-/** A part could not be started. The message names the part and what it said; it is for whoever started this process. */
+/**
+ * A part could not be started. The message names the part and what it said; it is for whoever
+ * started this process.
+ */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
 /**
- * Waits for all of what was begun, also when some of it fails, so that nothing is still on its way when the caller
- * clears up. Gives the values, or throws the one failure, or one StartFailure that tells all of them.
+ * Waits for all of what was begun, also when some of it fails, so that nothing is still on its way
+ * when the caller clears up. Gives the values, or throws the one failure, or one StartFailure that
+ * tells all of them.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -32,8 +36,9 @@ export function systemCodeOf(error: unknown): string | null {
 }
 
 /**
- * Gives an optional package (optionalDependencies of package.json), loaded by `load`. Rejects with StartFailure, which says what to
- * install, when it is not there; `purpose` begins that sentence, `instead` ends it.
+ * Gives an optional package (optionalDependencies of package.json), loaded by `load`. Rejects with
+ * StartFailure, which says what to install, when it is not there; `purpose` begins that sentence,
+ * `instead` ends it.
  */
 export async function loadOptional<Module>(
   name: string,

@@ -4,19 +4,27 @@ import type { SearchProviderName } from '../upstream/settings.ts'
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
 /** A result as a provider has it; nothing of it is checked. */
-export type FoundItem = { readonly title: unknown; readonly url: unknown; readonly snippet: unknown }
+export type FoundItem = {
+  readonly title: unknown
+  readonly url: unknown
+  readonly snippet: unknown
+}
 
 /** How one provider is asked, and what its answer says. */
 export type SearchAdapter = {
   /** The call for a query. `apiKey` is empty for a provider without keys. */
-  request(query: SearchQuery, apiKey: string): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
+  request(
+    query: SearchQuery,
+    apiKey: string,
+  ): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
   /** What an answer with status 200 holds, best first. Throws EndpointError `bad_answer`. */
   readItems(answer: object): readonly FoundItem[]
 }
 
 /**
- * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. A form and not a query string: what
- * people search for has no place in access logs. It knows no number of results.
+ * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. A form
+ * and not a query string: what people search for has no place in access logs. It knows no number of
+ * results.
  */
 const SEARXNG: SearchAdapter = {
   request: ({ query }) => ({
@@ -28,7 +36,10 @@ const SEARXNG: SearchAdapter = {
   readItems: (answer) => itemsOf(answer, 'results', { url: 'url', snippet: 'content' }),
 }
 
-/** Brave's web search. Without `text_decorations` its texts hold no HTML. An answer without hits has no `web`. */
+/**
+ * Brave's web search. Without `text_decorations` its texts hold no HTML. An answer without hits has
+ * no `web`.
+ */
 const BRAVE: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => {
     const parameters = {
@@ -59,8 +70,8 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. Its key can stand in the URL alone. `error` in a search whose status is Success only says that nothing
- * was found; in any other it is a failure, whatever the HTTP status.
+ * SerpApi's Google results. Its key can stand in the URL alone. `error` in a search whose status is
+ * Success only says that nothing was found; in any other it is a failure, whatever the HTTP status.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -82,7 +93,10 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
   serpapi: SERPAPI,
 }
 
-/** The results that an answer has in a list; none when the list is left out. Throws EndpointError for anything else. */
+/**
+ * The results that an answer has in a list; none when the list is left out. Throws EndpointError
+ * for anything else.
+ */
 function itemsOf(
   answer: unknown,
   list: string,

@@ -1,6 +1,9 @@
 import type { FoundItem } from './providers.ts'
 
-/** Code points of a title and a snippet that are kept; longer ones are cut. An address that is longer is no address to give. */
+/**
+ * Code points of a title and a snippet that are kept; longer ones are cut. An address that is
+ * longer is no address to give.
+ */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048
@@ -15,8 +18,14 @@ type SearchResult = {
   readonly position: number
 }
 
-/** The first `max` items that have an address to give, made alike. Items without one are left out, and take no position. */
-export function normaliseResults(items: readonly FoundItem[], max: number): readonly SearchResult[] {
+/**
+ * The first `max` items that have an address to give, made alike. Items without one are left out,
+ * and take no position.
+ */
+export function normaliseResults(
+  items: readonly FoundItem[],
+  max: number,
+): readonly SearchResult[] {
   const results: SearchResult[] = []
   for (const { title, url, snippet } of items) {
     if (results.length >= max) break
@@ -32,9 +41,13 @@ export function normaliseResults(items: readonly FoundItem[], max: number): read
   return results
 }
 
-/** `javascript:` and the like are no results, and `https://bank.example@evil.example/` is made to be misread. */
+/**
+ * `javascript:` and the like are no results, and `https://bank.example@evil.example/` is made to be
+ * misread.
+ */
 function readAddress(value: unknown): string | null {
-  if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value)) return null
+  if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value))
+    return null
   const { protocol, username, password, href } = new URL(value)
   const isWeb = protocol === 'http:' || protocol === 'https:'
   return isWeb && username + password === '' && href.length <= URL_LENGTH_MAX ? href : null

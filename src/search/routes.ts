@@ -18,7 +18,9 @@ const SEARCH_BODY_BYTES_MAX = 64 * 1024
 const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
-/** Not bounded by the interface. Providers take less, some 400 characters, and say so themselves. */
+/**
+ * Not bounded by the interface. Providers take less, some 400 characters, and say so themselves.
+ */
 const QUERY_LENGTH_MAX = 2_000
 
 /** Null is unset; unknown members pass, and go nowhere. */

@@ -9,13 +9,19 @@ import { normaliseResults } from './results.ts'
 type SearchCall = SearchQuery & {
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
-  /** Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too much. */
+  /**
+   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
+   * much.
+   */
   readonly reserve: (bytes: number) => void
 }
 
 /** Search on the web. */
 export type WebSearch = {
-  /** JSON text of the results (interface facts). Throws ApiError, `search_not_configured` without a provider, and the signal's reason. */
+  /**
+   * JSON text of the results (interface facts). Throws ApiError, `search_not_configured` without a
+   * provider, and the signal's reason.
+   */
   search(call: SearchCall): Promise<string>
 }
 
@@ -42,7 +48,8 @@ export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEnd
 export function createWebSearch(source: SearchSource | null): WebSearch {
   return {
     async search({ query, maxResults, signal, reserve }) {
-      if (source === null) throw new ApiError('search_not_configured', 'This service has no search provider')
+      if (source === null)
+        throw new ApiError('search_not_configured', 'This service has no search provider')
       const { adapter, endpoint, apiKey } = source
       try {
         const request = adapter.request({ query, maxResults }, apiKey)

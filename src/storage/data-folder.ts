@@ -14,7 +14,10 @@ export type Home = {
   leave(): Promise<void>
 }
 
-/** Opens the data folder for this process alone. Rejects with DataFolderInUse, or StartFailure when it cannot be used. */
+/**
+ * Opens the data folder for this process alone. Rejects with DataFolderInUse, or StartFailure when
+ * it cannot be used.
+ */
 export async function openHome(dataFolder: string): Promise<Home> {
   const lock = await takeFolder(dataFolder)
   try {
@@ -52,8 +55,8 @@ export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 const PREFIX = 'affidavit-'
 
 /**
- * Makes a folder for sockets under the system's folder for temporary files: the kernel takes about 100 bytes of a
- * socket's path, and a data folder may be anywhere.
+ * Makes a folder for sockets under the system's folder for temporary files: the kernel takes about
+ * 100 bytes of a socket's path, and a data folder may be anywhere.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -61,8 +64,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that holds `file`, left by a gateway that was killed. Does nothing when it is not one that
- * makePrivateFolder makes, of this user: where it is comes from a file that somebody may have written.
+ * Removes the private folder that holds `file`, left by a gateway that was killed. Does nothing
+ * when it is not one that makePrivateFolder makes, of this user: where it is comes from a file that
+ * somebody may have written.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -8,7 +8,9 @@ import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
 import type { Queries, Tables } from './tables.ts'
 
-/** Where the data lives: a Postgres server, or a folder of our own that the embedded PGlite keeps. */
+/**
+ * Where the data lives: a Postgres server, or a folder of our own that the embedded PGlite keeps.
+ */
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
@@ -19,17 +21,20 @@ export type Database = {
   readonly kind: 'postgres' | 'embedded'
   /** For everything but commits. */
   readonly queries: Queries
-  /** For commits alone: connections of their own, so that no flood of history reads can starve the committer. */
+  /**
+   * For commits alone: connections of their own, so that no flood of history reads can starve the
+   * committer.
+   */
   readonly commits: Queries
   /** Ends all connections; a data folder may be opened again afterwards. */
   close(): Promise<void>
 }
 
 /**
- * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is reachable but could not keep
- * what we promise, DataFolderInUse when another process holds the folder, else with the driver's error.
- * `onConnectionError` hears of what fails in the background: idle connections that broke, upkeep of the embedded
- * database. Queries report their own failures.
+ * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is
+ * reachable but could not keep what we promise, DataFolderInUse when another process holds the
+ * folder, else with the driver's error. `onConnectionError` hears of what fails in the background:
+ * idle connections that broke, upkeep of the embedded database. Queries report their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -40,7 +45,8 @@ export async function openDatabase(
       ? await openPostgres(location.url, onConnectionError)
       : await openEmbedded(location.dataFolder, onConnectionError)
   const queries = new Kysely<Tables>({ dialect: opened.dialect })
-  const over = (dialect: Dialect | null) => (dialect === null ? queries : new Kysely<Tables>({ dialect }))
+  const over = (dialect: Dialect | null) =>
+    dialect === null ? queries : new Kysely<Tables>({ dialect })
   const commits = over(opened.commitDialect)
   const migrations = over(opened.migrationDialect)
   const close = async () => {
@@ -61,8 +67,8 @@ export async function openDatabase(
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens the Postgres server at `url`, or without one the embedded database in the data folder, and migrates it. Rejects
- * with StartFailure, whose message never holds the URL.
+ * Opens the Postgres server at `url`, or without one the embedded database in the data folder, and
+ * migrates it. Rejects with StartFailure, whose message never holds the URL.
  */
 export async function startDatabase(
   { url, dataFolder }: { readonly url: string | null; readonly dataFolder: string },
@@ -70,16 +76,21 @@ export async function startDatabase(
 ): Promise<Database> {
   const location = url === null ? { dataFolder: join(dataFolder, DATABASE_FOLDER) } : { url }
   try {
-    return await openDatabase(location, (error) => log.warn({ err: error }, 'database connection broke'))
+    return await openDatabase(location, (error) =>
+      log.warn({ err: error }, 'database connection broke'),
+    )
   } catch (error) {
-    const what = 'url' in location ? 'DATABASE_URL' : `the embedded database in ${location.dataFolder}`
+    const what =
+      'url' in location ? 'DATABASE_URL' : `the embedded database in ${location.dataFolder}`
     throw new StartFailure(describe(error, what), { cause: error })
   }
 }
 
 function describe(error: unknown, what: string): string {
   const isTold =
-    error instanceof StartFailure || error instanceof DataFolderInUse || error instanceof DatabaseUnfit
+    error instanceof StartFailure ||
+    error instanceof DataFolderInUse ||
+    error instanceof DatabaseUnfit
   if (isTold) return `database: ${error.message}`
   // Refused connections to several addresses come as one error without a message of its own.
   const first = error instanceof AggregateError ? error.errors[0] : error
@@ -87,7 +98,10 @@ function describe(error: unknown, what: string): string {
   return `database: ${what} cannot be used: ${reason}`
 }
 
-/** Asks the database for the least there is. Rejects with the driver's error when it does not answer. */
+/**
+ * Asks the database for the least there is. Rejects with the driver's error when it does not
+ * answer.
+ */
 export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
   await sql`select 1`.execute(queries)
 }

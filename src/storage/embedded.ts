@@ -10,9 +10,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in a folder of our own, which is made when it is missing and closed to other users. What was committed survives a
- * kill of the process, but not a power cut: PGlite does not wait for the disk. Rejects with DataFolderInUse when
- * another process holds the folder: two would destroy each other's files.
+ * Opens the embedded PGlite in a folder of our own, which is made when it is missing and closed to
+ * other users. What was committed survives a kill of the process, but not a power cut: PGlite does
+ * not wait for the disk. Rejects with DataFolderInUse when another process holds the folder: two
+ * would destroy each other's files.
  */
 export async function openEmbedded(
   dataFolder: string,
@@ -40,7 +41,12 @@ export async function openEmbedded(
       if (!pglite.closed) await pglite.close()
       await lock.release()
     }
-    return { dialect: new PGliteDialect({ pglite }), commitDialect: null, migrationDialect: null, close }
+    return {
+      dialect: new PGliteDialect({ pglite }),
+      commitDialect: null,
+      migrationDialect: null,
+      close,
+    }
   } catch (error) {
     await lock.release()
     throw error
@@ -52,20 +58,24 @@ type Statements = {
   query<Row>(statement: string, parameters?: unknown[]): Promise<{ readonly rows: readonly Row[] }>
 }
 
-export type UpkeepLimits = {
+type UpkeepLimits = {
   /** How often the write-ahead log is looked at, milliseconds. */
   readonly intervalMs: number
   /** How far it may grow until it is checkpointed, bytes. */
   readonly walBytesMax: number
 }
 
-/** A checkpoint of 64 MiB stalls the embedded database for some 0.1 s, and recovers in less than one second after a kill. */
-export const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
+/**
+ * A checkpoint of 64 MiB stalls the embedded database for some 0.1 s, and recovers in less than one
+ * second after a kill.
+ */
+const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does for the embedded database what a server's background processes do: without it, PGlite's write-ahead log grows
- * until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and the dead rows of anchors, which are
- * updated as the chain takes them, are never reused. `stop` resolves when no statement of it is left running.
+ * Does for the embedded database what a server's background processes do: without it, PGlite's
+ * write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of recovery after a
+ * kill), and the dead rows of anchors, which are updated as the chain takes them, are never reused.
+ * `stop` resolves when no statement of it is left running.
  */
 export function startUpkeep(
   database: Statements,

@@ -1,12 +1,15 @@
 /**
- * There is no connection to the database, or the one that a query ran on broke: whether that query was carried out is not known.
- * The driver's error is the cause.
+ * There is no connection to the database, or the one that a query ran on broke: whether that query
+ * was carried out is not known. The driver's error is the cause.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
 }
 
-/** The server is reachable, but its settings would break a promise; the message says which and what to do. */
+/**
+ * The server is reachable, but its settings would break a promise; the message says which and what
+ * to do.
+ */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
 }

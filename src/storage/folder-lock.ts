@@ -6,14 +6,16 @@ import { DataFolderInUse } from './errors.ts'
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Takes a folder for this process. A lock whose process is gone (kill -9) is taken over; a process is recognised by pid
- * and start time where the system tells it, so that a reused pid does not lock us out. Rejects with DataFolderInUse. It
- * guards against accidents on one machine, not over network file systems.
+ * Takes a folder for this process. A lock whose process is gone (kill -9) is taken over; a process
+ * is recognised by pid and start time where the system tells it, so that a reused pid does not lock
+ * us out. Rejects with DataFolderInUse. It guards against accidents on one machine, not over
+ * network file systems.
  *
- * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead one is not replaced, because nobody can
- * delete a file on condition that it is still the one they read; instead, the next number is created, which only one
- * contender can. The highest file is never deleted, only marked as released, so whoever was so slow that the number
- * they create is an old one again finds a higher one beside it.
+ * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead one is not replaced,
+ * because nobody can delete a file on condition that it is still the one they read; instead, the
+ * next number is created, which only one contender can. The highest file is never deleted, only
+ * marked as released, so whoever was so slow that the number they create is an old one again finds
+ * a higher one beside it.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -42,7 +44,9 @@ function lockFile(folder: string, number: number): string {
 
 /** Numbers of the locks, highest first. */
 async function listLocks(folder: string): Promise<readonly number[]> {
-  const numbers = (await readdir(folder)).map((name) => Number(/^lock\.(\d{1,15})$/.exec(name)?.[1] ?? 0))
+  const numbers = (await readdir(folder)).map((name) =>
+    Number(/^lock\.(\d{1,15})$/.exec(name)?.[1] ?? 0),
+  )
   return numbers.filter((number) => number > 0).toSorted((left, right) => right - left)
 }
 
@@ -95,7 +99,10 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
   return startedAt === null || holder.startedAt === null || startedAt === holder.startedAt
 }
 
-/** Linux tells when a process began (proc_pid_stat(5), field 22, ticks since boot) and which boot this is. */
+/**
+ * Linux tells when a process began (proc_pid_stat(5), field 22, ticks since boot) and which boot
+ * this is.
+ */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')

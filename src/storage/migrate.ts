@@ -7,8 +7,9 @@ import type { Queries } from './tables.ts'
 const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
 
 /**
- * Brings the schema to the newest migration and gives the names of those it ran, oldest first; each database runs each
- * once, whichever of several gateways starts first. Throws the first failing migration's error, with everything of this run undone.
+ * Brings the schema to the newest migration and gives the names of those it ran, oldest first; each
+ * database runs each once, whichever of several gateways starts first. Throws the first failing
+ * migration's error, with everything of this run undone.
  */
 export async function migrateToLatest(queries: Queries): Promise<readonly string[]> {
   const provider = new FileMigrationProvider({

@@ -11,16 +11,25 @@ import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
 import { parseInt8 } from './tables.ts'
 
 /** Limits of the connections to a Postgres server. */
-export type PostgresLimits = {
+type PostgresLimits = {
   /** Connections for history, keys and the broadcaster. */
   readonly queryConnectionsMax: number
-  /** One commit runs at a time; the second connection is for re-reading the log after the first one broke. */
+  /**
+   * One commit runs at a time; the second connection is for re-reading the log after the first one
+   * broke.
+   */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
   readonly connectTimeoutMs: number
-  /** The server ends a statement after this, 0 for never; a commit of a full batch takes well under one second. */
+  /**
+   * The server ends a statement after this, 0 for never; a commit of a full batch takes well under
+   * one second.
+   */
   readonly statementTimeoutMs: number
-  /** The client gives up the query and the connection after this, 0 for never: the server, or the way to it, is gone. */
+  /**
+   * The client gives up the query and the connection after this, 0 for never: the server, or the
+   * way to it, is gone.
+   */
   readonly queryTimeoutMs: number
   /** Idle connections are probed after this, so that a dead peer shows. */
   readonly keepAliveAfterMs: number
@@ -35,28 +44,46 @@ export const POSTGRES_LIMITS: PostgresLimits = {
   keepAliveAfterMs: 10_000,
 }
 
-/** A database that is ready for Kysely. Where a dialect is null, its queries share the one connection of `dialect`. */
+/**
+ * A database that is ready for Kysely. Where a dialect is null, its queries share the one
+ * connection of `dialect`.
+ */
 export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
-  /** Without time limits: a migration of a large table, or waiting for another gateway's, takes as long as it takes. */
+  /**
+   * Without time limits: a migration of a large table, or waiting for another gateway's, takes as
+   * long as it takes.
+   */
   readonly migrationDialect: Dialect | null
-  /** Ends whatever the dialects leave behind, and them too when they were never used. Call it after them. */
+  /**
+   * Ends whatever the dialects leave behind, and them too when they were never used. Call it after
+   * them.
+   */
   close(): Promise<void>
 }
 
 /**
- * Opens pools on a Postgres server and checks its settings. The session's synchronous_commit is set, so that what was
- * acknowledged survives a crash of the server even when its default was weakened. Needs a direct connection or a pooler
- * in session mode (settings travel as start-up parameters).
+ * Opens pools on a Postgres server and checks its settings. The session's synchronous_commit is
+ * set, so that what was acknowledged survives a crash of the server even when its default was
+ * weakened. Needs a direct connection or a pooler in session mode (settings travel as start-up
+ * parameters).
  */
 export async function openPostgres(
   url: string,
   onConnectionError: (error: Error) => void,
   limits: PostgresLimits = POSTGRES_LIMITS,
 ): Promise<OpenedDatabase> {
-  const queryPool = createPool(url, { ...limits, max: limits.queryConnectionsMax, onConnectionError })
-  const commitPool = createPool(url, { ...limits, max: limits.commitConnectionsMax, onConnectionError })
+  const queryPool = createPool(url, {
+    ...limits,
+    max: limits.queryConnectionsMax,
+    onConnectionError,
+  })
+  const commitPool = createPool(url, {
+    ...limits,
+    max: limits.commitConnectionsMax,
+    onConnectionError,
+  })
   const untimed = { ...limits, statementTimeoutMs: 0, queryTimeoutMs: 0 }
   const migrationPool = createPool(url, { ...untimed, max: 1, onConnectionError })
   const pools = [queryPool, commitPool, migrationPool]
@@ -76,7 +103,10 @@ export async function openPostgres(
 
 function createPool(
   url: string,
-  options: PostgresLimits & { readonly max: number; readonly onConnectionError: (error: Error) => void },
+  options: PostgresLimits & {
+    readonly max: number
+    readonly onConnectionError: (error: Error) => void
+  },
 ): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
@@ -92,17 +122,18 @@ function createPool(
     options: '-c synchronous_commit=on',
     types: { getTypeParser },
   })
-  // Without listeners, a connection that the server drops would end the process: the pool speaks for idle ones, and a
-  // client itself for the moments when it is taken but has no query under way.
+  // Without listeners, a connection that the server drops would end the process: the pool speaks
+  // for idle ones, and a client itself for the moments when it is taken but has no query under way.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', options.onConnectionError))
   return pool
 }
 
 /**
- * The pool takes a connection back whatever happened on it. One whose query timed out still waits for that answer, and
- * the next query would wait behind it until TCP gives up, a quarter of an hour later: so it is thrown away, like every
- * one that failed otherwise than by an error the server reported.
+ * The pool takes a connection back whatever happened on it. One whose query timed out still waits
+ * for that answer, and the next query would wait behind it until TCP gives up, a quarter of an hour
+ * later: so it is thrown away, like every one that failed otherwise than by an error the server
+ * reported.
  */
 function discardBroken(pool: pg.Pool): PostgresPool {
   return {
@@ -112,7 +143,10 @@ function discardBroken(pool: pg.Pool): PostgresPool {
   }
 }
 
-/** Every failure to connect is the same to whoever wants to query, whatever the server gave as its reason. */
+/**
+ * Every failure to connect is the same to whoever wants to query, whatever the server gave as its
+ * reason.
+ */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()
@@ -123,10 +157,14 @@ async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
 
 function watchClient(client: pg.PoolClient): PostgresPoolClient {
   let isBroken = false
-  function query<Row>(statement: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>>
+  function query<Row>(
+    statement: string,
+    parameters: readonly unknown[],
+  ): Promise<PostgresQueryResult<Row>>
   function query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>
   function query(statement: unknown, parameters: readonly unknown[] = []): unknown {
-    if (typeof statement !== 'string') throw new TypeError('expected a statement; cursors are not used here')
+    if (typeof statement !== 'string')
+      throw new TypeError('expected a statement; cursors are not used here')
     return client.query(statement, [...parameters]).catch((error: unknown) => {
       isBroken ||= !(error instanceof pg.DatabaseError)
       throw isConnectionLost(error) ? awayError(error) : error
@@ -136,12 +174,17 @@ function watchClient(client: pg.PoolClient): PostgresPoolClient {
 }
 
 /**
- * SQLSTATE class 08, and what a server says as it ends a session (PostgreSQL, appendix A: 57P01 to 57P05). What the server did not
- * say is the connection's end or its silence, but for a value that the driver cannot send or read.
+ * SQLSTATE class 08, and what a server says as it ends a session (PostgreSQL, appendix A: 57P01 to
+ * 57P05). What the server did not say is the connection's end or its silence, but for a value that
+ * the driver cannot send or read.
  */
 function isConnectionLost(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
-  return !(error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)
+  return !(
+    error instanceof TypeError ||
+    error instanceof RangeError ||
+    error instanceof SyntaxError
+  )
 }
 
 /** Refused connections to several addresses come as one error without a message of its own. */
@@ -157,15 +200,22 @@ async function endPools(pools: readonly pg.Pool[]): Promise<void> {
 const INT8_OID = 20
 
 const getTypeParser: typeof pg.types.getTypeParser = (oid, format?: 'text' | 'binary') =>
-  oid === INT8_OID && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format as 'text')
+  oid === INT8_OID && format !== 'binary'
+    ? parseInt8
+    : pg.types.getTypeParser(oid, format as 'text')
 
 async function checkServer(pool: pg.Pool): Promise<void> {
   const { rows } = await pool.query<{ encoding: string; synchronous_commit: string }>(
     `select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as synchronous_commit`,
   )
-  const { encoding, synchronous_commit } = rows[0] ?? { encoding: 'unknown', synchronous_commit: 'unknown' }
+  const { encoding, synchronous_commit } = rows[0] ?? {
+    encoding: 'unknown',
+    synchronous_commit: 'unknown',
+  }
   if (encoding !== 'UTF8')
-    throw new DatabaseUnfit(`expected a database with encoding UTF8, got ${encoding}: create it with UTF8`)
+    throw new DatabaseUnfit(
+      `expected a database with encoding UTF8, got ${encoding}: create it with UTF8`,
+    )
   if (synchronous_commit !== 'on')
     throw new DatabaseUnfit(
       `expected synchronous_commit on, got ${synchronous_commit}: remove it from DATABASE_URL`,

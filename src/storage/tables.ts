@@ -2,9 +2,10 @@ import type { Generated, GeneratedAlways, Kysely } from 'kysely'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * Rows as the driver gives them, on both databases alike: bigint is a number (or a RangeError beyond 2^53-1), bytea a
- * Uint8Array, uuid a string. Every `*_at` is Unix seconds. Addresses are text, 0x and lower case; digests, keys,
- * signatures and transactions are raw bytes. migrations/ says the same in SQL.
+ * Rows as the driver gives them, on both databases alike: bigint is a number (or a RangeError
+ * beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds. Addresses are
+ * text, 0x and lower case; digests, keys, signatures and transactions are raw bytes. migrations/
+ * says the same in SQL.
  */
 export type Tables = {
   readonly accounts: AccountRow
@@ -57,7 +58,9 @@ type ApiKeyRow = {
   readonly position: GeneratedAlways<number>
 }
 
-/** One log per notary. `size` and `root` are those of its newest stored head; a commit moves both. */
+/**
+ * One log per notary. `size` and `root` are those of its newest stored head; a commit moves both.
+ */
 type LogRow = {
   readonly id: GeneratedAlways<number>
   readonly notary: string
@@ -252,7 +255,10 @@ type GatewayProcessRow = {
   readonly settled_batch: Generated<number>
 }
 
-/** What one account used of a group of models; `minute` and `day` are numbers of windows since the epoch. */
+/**
+ * What one account used of a group of models; `minute` and `day` are numbers of windows since the
+ * epoch.
+ */
 type RateLimitWindowRow = {
   readonly account_id: string
   readonly group_name: string
@@ -282,9 +288,13 @@ type IdempotencyKeyRow = {
   readonly expires_at: number
 }
 
-/** Gives a bigint column's text as a number. Throws a RangeError beyond 2^53-1, where a number would be another one. */
+/**
+ * Gives a bigint column's text as a number. Throws a RangeError beyond 2^53-1, where a number would
+ * be another one.
+ */
 export function parseInt8(text: string): number {
   const value = Number(text)
-  if (!Number.isSafeInteger(value)) throw new RangeError(`expected a bigint within 2^53-1, got ${text}`)
+  if (!Number.isSafeInteger(value))
+    throw new RangeError(`expected a bigint within 2^53-1, got ${text}`)
   return value
 }

@@ -2,8 +2,9 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * What a caller is told when a configured service gave no answer. The words of a refusal are shown only where the caller's
- * request is what was refused: a 401 or 403 is about the operator's key, and may name it.
+ * What a caller is told when a configured service gave no answer. The words of a refusal are shown
+ * only where the caller's request is what was refused: a 401 or 403 is about the operator's key,
+ * and may name it.
  */
 export function callErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -12,9 +13,13 @@ export function callErrorOf(error: EndpointError): ApiError {
     case 'unreachable':
       return new ApiError('provider_unreachable', 'The provider is out of reach', { cause: error })
     case 'timeout':
-      return new ApiError('provider_timeout', 'The provider did not answer in time', { cause: error })
+      return new ApiError('provider_timeout', 'The provider did not answer in time', {
+        cause: error,
+      })
     case 'answer_too_large':
-      return new ApiError('answer_too_large', "The provider's answer is too large", { cause: error })
+      return new ApiError('answer_too_large', "The provider's answer is too large", {
+        cause: error,
+      })
     case 'bad_answer':
     case 'refused':
       return new ApiError('provider_error', 'The provider answered something else than asked', {
@@ -26,11 +31,18 @@ export function callErrorOf(error: EndpointError): ApiError {
 /** What of a service's statuses is about the caller's request, or the caller can wait for. */
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
-function refusalOf({ status, message, code, retryAfterSeconds }: EndpointRefusal, cause: unknown): ApiError {
+function refusalOf(
+  { status, message, code, retryAfterSeconds }: EndpointRefusal,
+  cause: unknown,
+): ApiError {
   if (status === 401 || status === 403)
-    return new ApiError('provider_credential_rejected', "The provider rejected this service's credential", {
-      cause,
-    })
+    return new ApiError(
+      'provider_credential_rejected',
+      "The provider rejected this service's credential",
+      {
+        cause,
+      },
+    )
   if (!RELAYED.has(status)) return new ApiError('provider_error', 'The provider failed', { cause })
   const words = message === '' ? 'no reason given' : message
   return new ApiError('provider_refused', `The provider refused the request: ${words}`, {

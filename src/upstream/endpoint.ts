@@ -13,7 +13,10 @@ const REFUSAL_BYTES_MAX = 64 * 1024
 
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
-  /** Below the endpoint's address, `/embeddings`, with a query if there is one. Made by us, never by a caller. */
+  /**
+   * Below the endpoint's address, `/embeddings`, with a query if there is one. Made by us, never by
+   * a caller.
+   */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
@@ -25,13 +28,16 @@ export type EndpointCall = {
 
 /** A service at an address of the operator's. */
 export type Endpoint = {
-  /** JSON value of a 2xx answer, otherwise unchecked. Throws EndpointError, the signal's reason, or what `reserve` throws. */
+  /**
+   * JSON value of a 2xx answer, otherwise unchecked. Throws EndpointError, the signal's reason, or
+   * what `reserve` throws.
+   */
   ask(call: EndpointCall): Promise<unknown>
   /** Ends all calls, and closes all connections. */
   close(): Promise<void>
 }
 
-export type EndpointOptions = {
+type EndpointOptions = {
   readonly url: string
   /** Sent with every call; may hold the credential. */
   readonly headers: Readonly<Record<string, string>>
@@ -48,11 +54,15 @@ export function openAiOptions(
   { url, apiKey, timeoutMs }: OpenAiApi,
   answerBytesMax: number,
 ): EndpointOptions {
-  const headers: Record<string, string> = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
+  const headers: Record<string, string> =
+    apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
   return { url, headers, timeoutMs, answerBytesMax }
 }
 
-/** Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing is sent before a call. */
+/**
+ * Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing
+ * is sent before a call.
+ */
 export function createEndpoint(options: EndpointOptions): Endpoint {
   const { timeoutMs, answerBytesMax } = options
   const { origin, pathname } = new URL(options.url)
@@ -65,7 +75,14 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
     keepAliveTimeout: KEEP_ALIVE_MS,
   })
 
-  async function ask({ method, path, headers, body, signal, reserve }: EndpointCall): Promise<unknown> {
+  async function ask({
+    method,
+    path,
+    headers,
+    body,
+    signal,
+    reserve,
+  }: EndpointCall): Promise<unknown> {
     signal.throwIfAborted()
     const timeout = AbortSignal.timeout(timeoutMs)
     try {
@@ -80,22 +97,33 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
       return parseAnswer(await readBytes(reply.body, { bytesMax: answerBytesMax, reserve }))
     } catch (error) {
       signal.throwIfAborted()
-      if (timeout.aborted) throw new EndpointError('timeout', `no complete answer within ${timeoutMs} ms`)
-      throw isNetworkError(error) ? new EndpointError('unreachable', `broken off (${error.code})`) : error
+      if (timeout.aborted)
+        throw new EndpointError('timeout', `no complete answer within ${timeoutMs} ms`)
+      throw isNetworkError(error)
+        ? new EndpointError('unreachable', `broken off (${error.code})`)
+        : error
     }
   }
 
   return { ask, close: () => pool.destroy() }
 }
 
-async function refusalOf({ statusCode, headers, body }: Dispatcher.ResponseData): Promise<EndpointError> {
-  const bytes = await readBytes(body, { bytesMax: REFUSAL_BYTES_MAX, reserve: () => undefined }).catch(
-    (error: unknown) => {
-      if (error instanceof EndpointError) return Buffer.alloc(0)
-      throw error
-    },
-  )
-  const refusal = readRefusal(statusCode, { body: tryJson(bytes), retryAfter: headers['retry-after'] })
+async function refusalOf({
+  statusCode,
+  headers,
+  body,
+}: Dispatcher.ResponseData): Promise<EndpointError> {
+  const bytes = await readBytes(body, {
+    bytesMax: REFUSAL_BYTES_MAX,
+    reserve: () => undefined,
+  }).catch((error: unknown) => {
+    if (error instanceof EndpointError) return Buffer.alloc(0)
+    throw error
+  })
+  const refusal = readRefusal(statusCode, {
+    body: tryJson(bytes),
+    retryAfter: headers['retry-after'],
+  })
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
@@ -119,7 +147,10 @@ async function readBytes(
 function parseAnswer(bytes: Buffer): unknown {
   const value = tryJson(bytes)
   if (value === undefined)
-    throw new EndpointError('bad_answer', `expected JSON, got ${bytes.length} bytes of something else`)
+    throw new EndpointError(
+      'bad_answer',
+      `expected JSON, got ${bytes.length} bytes of something else`,
+    )
   return value
 }
 
@@ -131,7 +162,10 @@ function tryJson(bytes: Buffer): unknown {
   }
 }
 
-/** Errors of sockets, TLS and the HTTP parser have a code in capitals; ours have none, or another form. */
+/**
+ * Errors of sockets, TLS and the HTTP parser have a code in capitals; ours have none, or another
+ * form.
+ */
 function isNetworkError(error: unknown): error is Error & { readonly code: string } {
   return (
     error instanceof Error &&
@@ -143,7 +177,10 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/** What a service said when it refused. All of it is the service's; `message` is printable and short, or empty. */
+/**
+ * What a service said when it refused. All of it is the service's; `message` is printable and
+ * short, or empty.
+ */
 export type EndpointRefusal = {
   readonly status: number
   readonly message: string
@@ -151,7 +188,10 @@ export type EndpointRefusal = {
   readonly retryAfterSeconds: number | null
 }
 
-/** A configured service gave no answer. `message` is for the operator's log, and holds no key and no word of a request. */
+/**
+ * A configured service gave no answer. `message` is for the operator's log, and holds no key and no
+ * word of a request.
+ */
 export class EndpointError extends Error {
   override readonly name = 'EndpointError'
   readonly code: EndpointErrorCode
@@ -169,7 +209,10 @@ export class EndpointError extends Error {
 const REFUSAL_MESSAGE_LENGTH_MAX = 500
 const REFUSAL_CODE_LENGTH_MAX = 64
 
-/** What a service says in an answer that is none, whatever form it has: OpenAI's envelope, `detail`, or nothing known. */
+/**
+ * What a service says in an answer that is none, whatever form it has: OpenAI's envelope, `detail`,
+ * or nothing known.
+ */
 function readRefusal(
   status: number,
   reply: { readonly body: unknown; readonly retryAfter: unknown },
@@ -194,7 +237,9 @@ export function readRetryAfter(header: unknown): number | null {
   return Math.min(Number(header), RETRY_BELIEVED_SECONDS_MAX)
 }
 
-/** Text of a stranger that may end in a log or a message: no control characters, no lone surrogates. */
+/**
+ * Text of a stranger that may end in a log or a message: no control characters, no lone surrogates.
+ */
 function printable(text: string): string {
   return text
     .slice(0, 2 * REFUSAL_MESSAGE_LENGTH_MAX)
@@ -214,7 +259,10 @@ type FormFile = {
   readonly bytes: Uint8Array
 }
 
-/** Body of a `multipart/form-data` call (RFC 7578), and its content type. Names are ours; values are anything. */
+/**
+ * Body of a `multipart/form-data` call (RFC 7578), and its content type. Names are ours; values are
+ * anything.
+ */
 export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
@@ -228,6 +276,10 @@ export function writeForm(
   const head = `--${boundary}\r\ncontent-disposition: form-data; name="${name}"; filename="${filename}"\r\ncontent-type: ${mediaType}\r\n\r\n`
   return {
     contentType: `multipart/form-data; boundary=${boundary}`,
-    body: Buffer.concat([Buffer.from(texts.join('') + head), bytes, Buffer.from(`\r\n--${boundary}--\r\n`)]),
+    body: Buffer.concat([
+      Buffer.from(texts.join('') + head),
+      bytes,
+      Buffer.from(`\r\n--${boundary}--\r\n`),
+    ]),
   }
 }

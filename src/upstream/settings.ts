@@ -12,7 +12,9 @@ export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as con
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/** Where each of them is, unless the operator says otherwise; null when only the operator can know. */
+/**
+ * Where each of them is, unless the operator says otherwise; null when only the operator can know.
+ */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -20,49 +22,70 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   serpapi: 'https://serpapi.com',
 }
 
-/** Variables of the services that the gateway calls besides the enclave's providers; part of src/config.ts. */
+/**
+ * Variables of the services that the gateway calls besides the enclave's providers; part of
+ * src/config.ts.
+ */
 export const UPSTREAM_FIELDS = {
   /**
-   * Base address of an API that makes embeddings in OpenAI's form, as its clients take it: `https://api.openai.com/v1`.
-   * Default: none, but for the demo provider in development. Needs EMBEDDINGS_MODELS.
+   * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
+   * `https://api.openai.com/v1`. Default: none, but for the demo provider in development. Needs
+   * EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
   /** Bearer token for EMBEDDINGS_URL. Default: none is sent. */
   EMBEDDINGS_API_KEY: secret.optional(),
   /**
-   * Models at EMBEDDINGS_URL, comma-separated; `id=TOKENS` says how many tokens an input may have (default 8192, as at OpenAI):
-   * `text-embedding-3-small,bge-m3=4096`. Others are answered with 404.
+   * Models at EMBEDDINGS_URL, comma-separated; `id=TOKENS` says how many tokens an input may have
+   * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Others are answered with
+   * 404.
    */
   EMBEDDINGS_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
-  /** Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than 2048, small ones far less. */
+  /**
+   * Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than
+   * 2048, small ones far less.
+   */
   EMBEDDINGS_BATCH_MAX: integer({ min: 1, max: 2_048 }).default(128),
   /** Time for one request to EMBEDDINGS_URL, milliseconds. Default 60000. */
   EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
 
-  /** Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: nobody, and it answers 503. */
+  /**
+   * Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: nobody, and it
+   * answers 503.
+   */
   SEARCH_PROVIDER: oneOf(SEARCH_PROVIDERS).optional(),
-  /** Base address of the search provider. Default: the provider's own; SearXNG has none, and needs it: `http://searxng:8080`. */
+  /**
+   * Base address of the search provider. Default: the provider's own; SearXNG has none, and needs
+   * it: `http://searxng:8080`.
+   */
   SEARCH_URL: baseUrl().optional(),
   /** Key of the search provider. All but SearXNG need one. */
   SEARCH_API_KEY: secret.optional(),
   /** Time for one search, milliseconds. Default 10000. */
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 
-  /** Base address of an API that makes images in OpenAI's form. Default: none, but for the demo provider in development. */
+  /**
+   * Base address of an API that makes images in OpenAI's form. Default: none, but for the demo
+   * provider in development.
+   */
   IMAGES_URL: baseUrl().optional(),
   /** Bearer token for IMAGES_URL. Default: none is sent. */
   IMAGES_API_KEY: secret.optional(),
   /** Models at IMAGES_URL, comma-separated. Others are nodes', or answered with 404. */
   IMAGES_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
-  /** Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take minutes. */
+  /**
+   * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
+   * minutes.
+   */
   IMAGES_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(3 * MINUTE_MS),
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /** Bytes of the images that are kept in DATA_DIR/images, together. Default 2147483648 (2 GiB). */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
-   * Origin under which callers reach this service, `https://api.example.com`, for the addresses of images. Default: the one that
-   * each caller called, with http; behind a proxy that ends TLS it has to be set.
+   * Origin under which callers reach this service, `https://api.example.com`, for the addresses of
+   * images. Default: the one that each caller called, with http; behind a proxy that ends TLS it
+   * has to be set.
    */
   PUBLIC_URL: baseUrl().optional(),
 }
@@ -133,12 +156,18 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
           },
     search: searchOf(settings),
     images: imagesOf(settings),
-    imageStore: { ttlMs: 1000 * settings.IMAGE_TTL_SECONDS, bytesMax: settings.IMAGE_STORE_BYTES_MAX },
+    imageStore: {
+      ttlMs: 1000 * settings.IMAGE_TTL_SECONDS,
+      bytesMax: settings.IMAGE_STORE_BYTES_MAX,
+    },
     publicOrigin: settings.PUBLIC_URL?.replace(/\/+$/, '') ?? null,
   }
 }
 
-/** An address of HTTP without user, query and fragment: paths are added to it, and credentials have variables of their own. */
+/**
+ * An address of HTTP without user, query and fragment: paths are added to it, and credentials have
+ * variables of their own.
+ */
 function baseUrl() {
   return url(['http', 'https']).refine(
     (text) => {
@@ -159,7 +188,9 @@ function together(given: Environment, name: string, needed: string): readonly st
 function searchFaults(given: Environment): readonly string[] {
   const { SEARCH_PROVIDER: provider } = given
   if (provider === undefined)
-    return ['SEARCH_URL', 'SEARCH_API_KEY'].flatMap((name) => together(given, name, 'SEARCH_PROVIDER'))
+    return ['SEARCH_URL', 'SEARCH_API_KEY'].flatMap((name) =>
+      together(given, name, 'SEARCH_PROVIDER'),
+    )
   if (provider !== 'searxng') return together(given, 'SEARCH_PROVIDER', 'SEARCH_API_KEY')
   const hasKey = given.SEARCH_API_KEY !== undefined
   return [
@@ -169,7 +200,11 @@ function searchFaults(given: Environment): readonly string[] {
 }
 
 function searchOf(settings: Settings): SearchConfig | null {
-  const { SEARCH_PROVIDER: provider, SEARCH_API_KEY: apiKey, SEARCH_TIMEOUT_MS: timeoutMs } = settings
+  const {
+    SEARCH_PROVIDER: provider,
+    SEARCH_API_KEY: apiKey,
+    SEARCH_TIMEOUT_MS: timeoutMs,
+  } = settings
   if (provider === undefined) return null
   const url = settings.SEARCH_URL ?? SEARCH_URLS[provider]
   return url === null ? null : { provider, url, apiKey: apiKey ?? null, timeoutMs }
@@ -189,7 +224,9 @@ function imagesOf(settings: Settings): ImagesConfig | null {
 const MODEL_PATTERN = /^([^=\p{Cc}]+)(?:=([1-9]\d{0,6}))?$/u
 
 function modelFaults(text: string): readonly string[] {
-  const wrong = text.split(',').find((item) => item.trim() !== '' && !MODEL_PATTERN.test(item.trim()))
+  const wrong = text
+    .split(',')
+    .find((item) => item.trim() !== '' && !MODEL_PATTERN.test(item.trim()))
   return wrong === undefined
     ? []
     : ['EMBEDDINGS_MODELS: expected ids, or id=TOKENS, with commas between them']
@@ -197,5 +234,8 @@ function modelFaults(text: string): readonly string[] {
 
 function embeddingModelOf(item: string): EmbeddingModel {
   const [, id = item, tokens] = MODEL_PATTERN.exec(item) ?? []
-  return { id: id.trim(), inputTokensMax: tokens === undefined ? INPUT_TOKENS_DEFAULT : Number(tokens) }
+  return {
+    id: id.trim(),
+    inputTokensMax: tokens === undefined ? INPUT_TOKENS_DEFAULT : Number(tokens),
+  }
 }

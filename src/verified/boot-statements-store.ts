@@ -32,7 +32,9 @@ export type BootStatementsStore = {
 }
 
 /** Boot statements on the database's shared connections. */
-export function createBootStatementsStore({ queries }: Pick<Database, 'queries'>): BootStatementsStore {
+export function createBootStatementsStore({
+  queries,
+}: Pick<Database, 'queries'>): BootStatementsStore {
   return {
     async find(notary) {
       const row = await queries

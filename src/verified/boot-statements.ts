@@ -4,7 +4,11 @@ import { digestBootConfiguration } from '../../attestation/evidence/boot-configu
 import { BOOT_HEADS_MAX, bootStatementUserData } from '../../attestation/evidence/boot-statement.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
-import type { BootStatementReply, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
+import type {
+  BootStatementReply,
+  EnclaveFaultCode,
+  Identity,
+} from '../../enclave/protocol/messages.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
 import { EnclaveError } from '../enclaves/enclave-errors.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -75,9 +79,21 @@ function readReply(
 ): StoredBootStatement {
   const document = decodeBase64(base64)
   const { publicKey, userData, timestampMs } = decodeAttestationPayload(document)
-  const expected = bootStatementUserData({ configuration: digestBootConfiguration(boot), notary, heads })
+  const expected = bootStatementUserData({
+    configuration: digestBootConfiguration(boot),
+    notary,
+    heads,
+  })
   const isOfNotary = publicKey !== null && addressOf(publicKey) === notary
   if (!isOfNotary || userData === null || !equalBytes(userData, expected))
-    throw new EnclaveError('protocol', 'expected a document of the enclave over the heads that came with it')
-  return { notary, heads: JSON.stringify(heads), document, createdAt: Math.floor(timestampMs / 1000) }
+    throw new EnclaveError(
+      'protocol',
+      'expected a document of the enclave over the heads that came with it',
+    )
+  return {
+    notary,
+    heads: JSON.stringify(heads),
+    document,
+    createdAt: Math.floor(timestampMs / 1000),
+  }
 }

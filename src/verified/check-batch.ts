@@ -1,6 +1,12 @@
 import { hash } from 'node:crypto'
 import { addressOf } from '../../attestation/account.ts'
-import { decodeBase64, decodeHex, encodeHex, encodeUtf8, equalBytes } from '../../attestation/bytes.ts'
+import {
+  decodeBase64,
+  decodeHex,
+  encodeHex,
+  encodeUtf8,
+  equalBytes,
+} from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import { appendLeaves, type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
@@ -10,7 +16,10 @@ import { type LogDomain, type TreeHead, verifyTreeHead } from '../../attestation
 import type { Identity, PullReply, SealedCompletion } from '../../enclave/protocol/messages.ts'
 import { recoverPoint } from '../../enclave/protocol/recover-point.ts'
 
-/** What the enclave handed over is not what its own head covers, or could not be stored as it is. Nothing is kept of it. */
+/**
+ * What the enclave handed over is not what its own head covers, or could not be stored as it is.
+ * Nothing is kept of it.
+ */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
   readonly code: BatchFault
@@ -45,7 +54,9 @@ export type Notary = {
 /** An attestation document as the enclave gives it: SHA-256 (hex), and standard base64. */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Completions that are checked: they follow the stored log, and the notary stands by all of them. */
+/**
+ * Completions that are checked: they follow the stored log, and the notary stands by all of them.
+ */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
   /** Documents that came with it, by digest. */
@@ -79,11 +90,12 @@ export function checkIdentity(
 }
 
 /**
- * Checks a reply with at least one completion against the log it must follow: indexes, receipts, hashes, documents,
- * tree and head. `known` is the document that was left out of the reply. Throws BatchRefused.
+ * Checks a reply with at least one completion against the log it must follow: indexes, receipts,
+ * hashes, documents, tree and head. `known` is the document that was left out of the reply. Throws
+ * BatchRefused.
  *
- * Does NOT verify the completions' own signatures nor the documents: the head's signature shows that the enclave made all
- * of this, and those are for the readers of a record to check.
+ * Does NOT verify the completions' own signatures nor the documents: the head's signature shows
+ * that the enclave made all of this, and those are for the readers of a record to check.
  */
 export function checkBatch(
   reply: PullReply,
@@ -93,7 +105,8 @@ export function checkBatch(
   const documents = checkDocuments(reply.documents)
   const completions = reply.completions.map((sealed, offset): CheckedCompletion => {
     const receipt = checkCompletion(sealed, before.size + offset)
-    const base64 = sealed.document === known?.digest ? known.base64 : reply.documents[sealed.document]
+    const base64 =
+      sealed.document === known?.digest ? known.base64 : reply.documents[sealed.document]
     if (base64 === undefined)
       throw refused('invalid_document', `expected the document of completion ${sealed.index}`)
     return { sealed, receipt, document: { digest: sealed.document, base64 } }
@@ -126,7 +139,10 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
   if (!isOneCompletion)
     throw refused('wrong_hash', `expected the receipt of completion ${index} to be its own`)
   if (!SIGNATURE_FORM.test(sealed.signature))
-    throw refused('invalid_signature', `expected 0x and 65 bytes of hex as signature of completion ${index}`)
+    throw refused(
+      'invalid_signature',
+      `expected 0x and 65 bytes of hex as signature of completion ${index}`,
+    )
   return receipt
 }
 
@@ -164,12 +180,19 @@ function checkHead(
   given: PullReply['head'],
   { notary, edge }: { readonly notary: Notary; readonly edge: Edge },
 ): CheckedBatch['head'] {
-  const isFormed = given !== null && HASH_FORM.test(given.root) && SIGNATURE_FORM.test(given.signature)
+  const isFormed =
+    given !== null && HASH_FORM.test(given.root) && SIGNATURE_FORM.test(given.signature)
   if (!isFormed || given.size !== edge.size)
-    throw refused('invalid_head', `expected a signed head of size ${edge.size}, got ${given?.size ?? 'none'}`)
+    throw refused(
+      'invalid_head',
+      `expected a signed head of size ${edge.size}, got ${given?.size ?? 'none'}`,
+    )
   const root = rootOf(edge)
   if (!equalBytes(root, decodeHex(given.root)))
-    throw refused('wrong_root', `expected root ${encodeHex(root)} at size ${edge.size}, got ${given.root}`)
+    throw refused(
+      'wrong_root',
+      `expected root ${encodeHex(root)} at size ${edge.size}, got ${given.root}`,
+    )
   const head = { size: edge.size, root, signature: decodeHex(given.signature) }
   const signed = { domain: notary.domain, head, signature: head.signature, notary: notary.address }
   try {

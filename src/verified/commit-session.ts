@@ -23,8 +23,9 @@ import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /**
- * The enclave was told that more is safe than the database holds: it was restored from a backup, or failed over to a
- * replica that was behind. The enclave has forgotten what is missing, so to go on would hide the loss.
+ * The enclave was told that more is safe than the database holds: it was restored from a backup, or
+ * failed over to a replica that was behind. The enclave has forgotten what is missing, so to go on
+ * would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
@@ -46,7 +47,7 @@ export type CommitSession = {
 }
 
 /** A durable commit. */
-export type Committed = {
+type Committed = {
   /** What the next commit builds on. */
   readonly session: CommitSession
   /** First of its leaves, and how many there are. */
@@ -69,8 +70,8 @@ export type SessionOptions = {
 }
 
 /**
- * Asks the enclave who it is and the database where that log stands. Throws LogDiverged, BatchRefused (an enclave that
- * is not ours to follow), LogCorrupt, and what either of both throws.
+ * Asks the enclave who it is and the database where that log stands. Throws LogDiverged,
+ * BatchRefused (an enclave that is not ours to follow), LogCorrupt, and what either of both throws.
  */
 export async function openSession({
   enclave,
@@ -82,7 +83,8 @@ export async function openSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // After the identity: the log only grows, so it can then not be behind what was acknowledged before.
+  // After the identity: the log only grows, so it can then not be behind what was acknowledged
+  // before.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -100,8 +102,9 @@ export async function openSession({
 }
 
 /**
- * Checks a reply with at least one completion, signs its anchor and stores it all. Throws BatchRefused and
- * CommitRaceLost, after which nothing is stored; after any other error the outcome is unknown.
+ * Checks a reply with at least one completion, signs its anchor and stores it all. Throws
+ * BatchRefused and CommitRaceLost, after which nothing is stored; after any other error the outcome
+ * is unknown.
  */
 export async function commitReply(
   session: CommitSession,
@@ -169,9 +172,14 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // The context came through this gateway's own hands, but a text that does not fit must never stop the log.
-    accountId: context !== null && UUID_FORM.test(context.accountId) ? context.accountId.toLowerCase() : null,
-    requestId: context !== null && REQUEST_ID_FORM.test(context.requestId) ? context.requestId : null,
+    // The context came through this gateway's own hands, but a text that does not fit must never
+    // stop the log.
+    accountId:
+      context !== null && UUID_FORM.test(context.accountId)
+        ? context.accountId.toLowerCase()
+        : null,
+    requestId:
+      context !== null && REQUEST_ID_FORM.test(context.requestId) ? context.requestId : null,
     callId: UUID_FORM.test(context?.callId ?? '') ? (context?.callId ?? null) : null,
     createdAt: Math.floor(receipt.finished_at / 1000),
     outcome: receipt.outcome,
@@ -181,8 +189,14 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
 
-/** All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before them. */
-function nodeLookup(before: Edge, nodes: readonly LogNode[]): (coordinate: NodeCoordinate) => Uint8Array {
+/**
+ * All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before
+ * them.
+ */
+function nodeLookup(
+  before: Edge,
+  nodes: readonly LogNode[],
+): (coordinate: NodeCoordinate) => Uint8Array {
   const hashes = new Map(nodes.map((node) => [keyOf(node), node.hash]))
   for (const [place, coordinate] of edgeNodes(before.size).entries()) {
     const hash = before.hashes[place]

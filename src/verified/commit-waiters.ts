@@ -11,7 +11,10 @@ export type Waiter = {
 
 /** Everybody who waits, by the leaf they wait for. */
 type CommitWaiters = {
-  /** Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of the waiter. */
+  /**
+   * Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of
+   * the waiter.
+   */
   add(
     notary: string,
     index: number,

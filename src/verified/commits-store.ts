@@ -3,12 +3,20 @@ import { concatBytes, decodeHex, equalBytes } from '../../attestation/bytes.ts'
 import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
 import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
-import { CommitRaceLost, createNonceStore, isRaceLost, type NonceStore } from '../chain/relayers-store.ts'
+import {
+  CommitRaceLost,
+  createNonceStore,
+  isRaceLost,
+  type NonceStore,
+} from '../chain/relayers-store.ts'
 import type { Database } from '../storage/database.ts'
 import { readNodes } from './logs-store.ts'
 import type { StoredRecord } from './records-store.ts'
 
-/** What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its operator. */
+/**
+ * What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its
+ * operator.
+ */
 export class LogCorrupt extends Error {
   override readonly name = 'LogCorrupt'
 }
@@ -21,7 +29,10 @@ export type LogState = {
   readonly edge: Edge
 }
 
-/** A record that is about to be stored; strings as in StoredRecord. `document` is the digest of its attestation document. */
+/**
+ * A record that is about to be stored; strings as in StoredRecord. `document` is the digest of its
+ * attestation document.
+ */
 export type NewRecord = Pick<
   StoredRecord,
   | 'id'
@@ -41,12 +52,19 @@ export type NewRecord = Pick<
   readonly callId?: string | null
 }
 
-/** Everything of one commit. The records are those from `from` to before `head.size`, in order, and there is at least one. */
+/**
+ * Everything of one commit. The records are those from `from` to before `head.size`, in order, and
+ * there is at least one.
+ */
 export type Commit = {
   readonly logId: number
   /** Size of the log that it is appended to. */
   readonly from: number
-  readonly head: { readonly size: number; readonly root: Uint8Array; readonly signature: Uint8Array }
+  readonly head: {
+    readonly size: number
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  }
   /** Every perfect subtree that the new leaves complete, the leaves included. */
   readonly nodes: readonly LogNode[]
   /** The signed transaction, 0x hex, and its hash. `nonce` is the relayer's next. */
@@ -56,33 +74,48 @@ export type Commit = {
     readonly raw: string
     readonly hash: string
   }
-  /** Attestation documents that the records name and that may not be stored yet, by digest (hex). */
+  /**
+   * Attestation documents that the records name and that may not be stored yet, by digest (hex).
+   */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly records: readonly NewRecord[]
   /** Unix seconds. */
   readonly committedAt: number
 }
 
-/** What is stored of a log when it is first seen: who signs it, and for what. It never changes after that. */
+/**
+ * What is stored of a log when it is first seen: who signs it, and for what. It never changes after
+ * that.
+ */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
   /** Chain and contract that its heads are signed for, whatever the gateway uses later. */
   readonly domain: LogDomain
-  /** Canonical JSON of the enclave's boot configuration, whose digest its attestation documents carry. */
+  /**
+   * Canonical JSON of the enclave's boot configuration, whose digest its attestation documents
+   * carry.
+   */
   readonly bootConfiguration: string
   /** Unix seconds. */
   readonly createdAt: number
 }
 
-/** What the committer needs of the database. Every method throws the driver's error when the database fails. */
+/**
+ * What the committer needs of the database. Every method throws the driver's error when the
+ * database fails.
+ */
 export type CommitsStore = NonceStore & {
-  /** Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to its root. */
+  /**
+   * Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to
+   * its root.
+   */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost when the log is not
-   * at `from`, or the relayer not at `nonce`, any more. After any other error the outcome is unknown (the connection
-   * may have broken after the server was done): openLog tells.
+   * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost
+   * when the log is not at `from`, or the relayer not at `nonce`, any more. After any other error
+   * the outcome is unknown (the connection may have broken after the server was done): openLog
+   * tells.
    */
   commit(commit: Commit): Promise<void>
 }
@@ -129,11 +162,21 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
 }
 
 /**
- * The whole commit as one statement. `payer` is empty when the nonce was taken, `grown` when the log was moved; then
- * log_id is null, which its NOT NULL refuses, and that undoes the statement. Both rows stay locked until the commit is
- * durable, so commits of one relayer or one log come one after the other, and records get positions in that order.
+ * The whole commit as one statement. `payer` is empty when the nonce was taken, `grown` when the
+ * log was moved; then log_id is null, which its NOT NULL refuses, and that undoes the statement.
+ * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
+ * after the other, and records get positions in that order.
  */
-function commitStatement({ logId, from, head, nodes, anchor, documents, records, committedAt }: Commit) {
+function commitStatement({
+  logId,
+  from,
+  head,
+  nodes,
+  anchor,
+  documents,
+  records,
+  committedAt,
+}: Commit) {
   const { relayer, nonce } = anchor
   return sql`
     with payer as (
@@ -167,7 +210,10 @@ function commitStatement({ logId, from, head, nodes, anchor, documents, records,
     order by r.index`
 }
 
-function storeDocuments(documents: ReadonlyMap<string, Uint8Array>, seenAt: number): RawBuilder<unknown> {
+function storeDocuments(
+  documents: ReadonlyMap<string, Uint8Array>,
+  seenAt: number,
+): RawBuilder<unknown> {
   const rows = [...documents].map(
     ([digest, document]) => sql`(${decodeHex(digest)}, ${document}, ${seenAt}::bigint)`,
   )

@@ -18,19 +18,25 @@ import { CommitError, createCommitWaiters, type Waiter } from './commit-waiters.
 import { LogCorrupt } from './commits-store.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 
-/** Longest poll for new completions, milliseconds; in an idle gateway one of them is always under way. */
+/**
+ * Longest poll for new completions, milliseconds; in an idle gateway one of them is always under
+ * way.
+ */
 export const PULL_WAIT_MS = 20_000
-/** Completions in one commit. More would block an embedded database for longer than callers should wait. */
+/**
+ * Completions in one commit. More would block an embedded database for longer than callers should
+ * wait.
+ */
 export const BATCH_COMPLETIONS_MAX = 128
 /** Pause after a failure: doubled from the first to the second. */
-export const BACKOFF_MIN_MS = 50
-export const BACKOFF_MAX_MS = 1_000
+const BACKOFF_MIN_MS = 50
+const BACKOFF_MAX_MS = 1_000
 /** How long a stop may spend on what is still uncommitted. */
-export const STOP_TIMEOUT_MS = 10_000
+const STOP_TIMEOUT_MS = 10_000
 /** Races lost to another gateway before there is a pause even so. */
 const RACES_IN_ROW_MAX = 3
 /** While a fault lasts, it is logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 30_000
+const FAULT_LOG_INTERVAL_MS = 30_000
 
 /** What the committer has done since the start of this process. */
 type CommitFigures = {
@@ -42,7 +48,10 @@ type CommitFigures = {
   /** Records of the last commit, and of the largest one. */
   readonly lastBatch: number
   readonly largestBatch: number
-  /** When the last commit was durable, Unix milliseconds, and how long it took from the enclave's reply on. */
+  /**
+   * When the last commit was durable, Unix milliseconds, and how long it took from the enclave's
+   * reply on.
+   */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null
 }
@@ -77,11 +86,14 @@ export type Committer = {
   /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with the signal's reason (the
-   * leaf is then committed all the same), or CommitError.
+   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with the
+   * signal's reason (the leaf is then committed all the same), or CommitError.
    */
   waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
-  /** Commits what the enclave still holds, within STOP_TIMEOUT_MS, rejects who is left waiting, and resolves when all is over. */
+  /**
+   * Commits what the enclave still holds, within STOP_TIMEOUT_MS, rejects who is left waiting, and
+   * resolves when all is over.
+   */
   stop(): Promise<void>
   status(): CommitterStatus
 }
@@ -95,10 +107,11 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Gives the committer: it pulls what the enclave sealed, checks it, and stores it together with its signed anchor, one
- * commit at a time; whatever is sealed meanwhile is the next. A pull starts at the size of the log in the database, and
- * so acknowledges exactly what is durable. After any failure it reads anew where the log stands: a commit whose outcome
- * was unknown has then either happened, or is done again with the same nonce.
+ * Gives the committer: it pulls what the enclave sealed, checks it, and stores it together with its
+ * signed anchor, one commit at a time; whatever is sealed meanwhile is the next. A pull starts at
+ * the size of the log in the database, and so acknowledges exactly what is durable. After any
+ * failure it reads anew where the log stands: a commit whose outcome was unknown has then either
+ * happened, or is done again with the same nonce.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogFollower(options)
@@ -190,7 +203,8 @@ class LogFollower implements Committer {
     for (const waiter of this.waiters.all()) {
       const isOfThisLog = waiter.notary === session.notary.address
       if (isOfThisLog && waiter.index >= session.log.edge.size) continue
-      // One that came after the enclave was asked may be of the next enclave: then it is asked again.
+      // One that came after the enclave was asked may be of the next enclave: then it is asked
+      // again.
       if (isOfThisLog || present.has(waiter)) await this.settleStored(waiter)
       else this.isReopening = true
     }
@@ -202,7 +216,8 @@ class LogFollower implements Committer {
   private async follow(opened: CommitSession): Promise<void> {
     let session = opened
     while (!this.isReopening && !this.isOver) {
-      // What is still sealed while a stop runs comes at once; an empty reply then says that all is committed.
+      // What is still sealed while a stop runs comes at once; an empty reply then says that all is
+      // committed.
       const isLast = this.isStopping
       const reply = await this.pull(session, isLast || this.fault !== null ? 0 : PULL_WAIT_MS)
       if (reply === null) continue
@@ -218,7 +233,12 @@ class LogFollower implements Committer {
     const { signal } = this.interruption
     const { known, log } = session
     const from = log.edge.size
-    const request = { from, wait_ms: waitMs, max: this.batchMax, known_document: known?.digest ?? null }
+    const request = {
+      from,
+      wait_ms: waitMs,
+      max: this.batchMax,
+      known_document: known?.digest ?? null,
+    }
     try {
       return await this.options.enclave.pull(request, signal)
     } catch (error) {
@@ -256,7 +276,8 @@ class LogFollower implements Committer {
   }
 
   private succeed(): void {
-    if (this.fault !== null) this.options.log.info({ failures: this.failuresInRow }, 'commits go on')
+    if (this.fault !== null)
+      this.options.log.info({ failures: this.failuresInRow }, 'commits go on')
     this.fault = null
     this.faultLog.clear()
     this.failuresInRow = 0
@@ -287,7 +308,8 @@ class LogFollower implements Committer {
     this.enter(isRefusal ? 'refusing' : 'failing')
     if (isRefusal) this.rejectAll(new CommitError('log_diverged', DIVERGED))
     this.report(error)
-    // It may have been too much at once: for a limit of the enclave's client, or for the database's memory.
+    // It may have been too much at once: for a limit of the enclave's client, or for the database's
+    // memory.
     this.batchMax = Math.max(1, Math.floor(this.batchMax / 2))
     const bounds = { minMs: BACKOFF_MIN_MS, maxMs: BACKOFF_MAX_MS }
     await pause(backOffMs(this.failuresInRow, bounds, { jitter: 'none' }), this.interruption.signal)
@@ -318,7 +340,10 @@ class LogFollower implements Committer {
   }
 }
 
-/** Another gateway on the same database was faster: seen by the database, or by the enclave that it had acknowledged to. */
+/**
+ * Another gateway on the same database was faster: seen by the database, or by the enclave that it
+ * had acknowledged to.
+ */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost

@@ -25,7 +25,10 @@ import { createReplyText, lastChunkText, proofChunkText } from './record-text.ts
 import type { StoredRecord } from './records-store.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-/** Completion calls at once, and the bytes of their bodies together; beyond that they are refused with 503. */
+/**
+ * Completion calls at once, and the bytes of their bodies together; beyond that they are refused
+ * with 503.
+ */
 export const CALLS_MAX = 512
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 
@@ -42,7 +45,10 @@ const verifiedRequest = chatRequestWith({
 
 const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
 
-/** `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts 2.1–2.3 and 6). */
+/**
+ * `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts
+ * 2.1–2.3 and 6).
+ */
 export function verifiedCompletionRoutes({
   completions,
   limiter,
@@ -65,13 +71,22 @@ export function verifiedCompletionRoutes({
         'This gateway reads request, answer and provider credential: the evidence shows that these words were exchanged, not who asked.',
       scope: 'inference',
       headers: callHeaders,
-      body: { name: 'VerifiedChatCompletionRequest', schema: verifiedRequest, bytesMax: bodyBytesMax },
+      body: {
+        name: 'VerifiedChatCompletionRequest',
+        schema: verifiedRequest,
+        bytesMax: bodyBytesMax,
+      },
       reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
       events: { name: 'ChatCompletionChunk', schema: chatChunk },
       errors: [
         ...IDEMPOTENCY_ERRORS,
         ...(['rate_limit_exceeded', 'unsupported_model', 'provider_credential_missing'] as const),
-        ...(['provider_refused', 'provider_error', 'provider_unreachable', 'provider_timeout'] as const),
+        ...([
+          'provider_refused',
+          'provider_error',
+          'provider_unreachable',
+          'provider_timeout',
+        ] as const),
         ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
       ],
       admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
@@ -165,8 +180,9 @@ async function writeEvents(
 }
 
 /**
- * Settles the permit with what the record says was used. When there is none: nothing, if the provider made nothing; else the
- * prompt and the `chunks` that came, for whoever leaves shortly before the end has had his answer.
+ * Settles the permit with what the record says was used. When there is none: nothing, if the
+ * provider made nothing; else the prompt and the `chunks` that came, for whoever leaves shortly
+ * before the end has had his answer.
  */
 async function settling(
   permit: Permit,
@@ -189,7 +205,12 @@ async function settling(
 function countEvents(bytes: Uint8Array): number {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   let count = 0
-  for (let at = text.indexOf(EVENT_END); at >= 0; at = text.indexOf(EVENT_END, at + EVENT_END.length)) count++
+  for (
+    let at = text.indexOf(EVENT_END);
+    at >= 0;
+    at = text.indexOf(EVENT_END, at + EVENT_END.length)
+  )
+    count++
   return count
 }
 

@@ -20,8 +20,9 @@ type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLo
 }
 
 /**
- * Gives what follows logs of one chain and contract: for each a committer, which signs with the chain's relayer and wakes its
- * broadcaster, and what has its heads attested every `intervalMs`. `onCommit` hears of each commit.
+ * Gives what follows logs of one chain and contract: for each a committer, which signs with the
+ * chain's relayer and wakes its broadcaster, and what has its heads attested every `intervalMs`.
+ * `onCommit` hears of each commit.
  */
 export function followLogs({
   database,
@@ -35,7 +36,9 @@ export function followLogs({
   readonly records: RecordsStore
   readonly anchoring: Pick<Anchoring, 'domain' | 'nonces' | 'sign' | 'notify' | 'fetchRecentBlock'>
   readonly intervalMs: number
-  readonly onCommit: ((commit: { readonly records: number; readonly durationMs: number }) => void) | undefined
+  readonly onCommit:
+    | ((commit: { readonly records: number; readonly durationMs: number }) => void)
+    | undefined
   readonly log: Logger
 }): FollowedLogs {
   const { domain } = anchoring
@@ -75,13 +78,16 @@ export function followLogs({
   }
 }
 
-/** What calls with an Idempotency-Key ask of the enclaves. Both throw ApiError `enclave_unavailable`. */
+/**
+ * What calls with an Idempotency-Key ask of the enclaves. Both throw ApiError
+ * `enclave_unavailable`.
+ */
 type LogSettling = {
   /** Chooses the enclave for a call, and gives its notary. */
   notary(model: string): Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the notary of the log that this is true of:
-   * null when no enclave has this one.
+   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the
+   * notary of the log that this is true of: null when no enclave has this one.
    */
   settleLog(signal: AbortSignal, notary: string | null): Promise<string | null>
 }
@@ -110,16 +116,27 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   try {
     return await asked
   } catch (cause) {
-    throw new ApiError('enclave_unavailable', 'Completions cannot be made at the moment, try again', {
-      cause,
-    })
+    throw new ApiError(
+      'enclave_unavailable',
+      'Completions cannot be made at the moment, try again',
+      {
+        cause,
+      },
+    )
   }
 }
 
 /** The committers of all enclaves as one. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
-  /** Counts in a committer that was started for an endpoint's log, until `stop` of what this gives. `stop` ends it, and what hangs on it. */
-  follow(endpoint: FollowedEndpoint, committer: FollowingCommitter, stop: () => Promise<void>): LogFollower
+  /**
+   * Counts in a committer that was started for an endpoint's log, until `stop` of what this gives.
+   * `stop` ends it, and what hangs on it.
+   */
+  follow(
+    endpoint: FollowedEndpoint,
+    committer: FollowingCommitter,
+    stop: () => Promise<void>,
+  ): LogFollower
   /** As status, but of the committer that is worst off: what an operator has to see. */
   worst(): CommitterStatus
 }
@@ -127,7 +144,10 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'status'>
 
-/** Commits of every log that is followed. `status` is of the committer that is best off: what callers can still have. */
+/**
+ * Commits of every log that is followed. `status` is of the committer that is best off: what
+ * callers can still have.
+ */
 export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>): EnclaveCommits {
   const followed = new Map<FollowedEndpoint, FollowingCommitter>()
   const statuses = () => [...followed.values()].map((committer) => committer.status())
@@ -148,9 +168,11 @@ export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>)
     },
     waitFor: async (notary, index, signal) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and one of them be drained: first who follows its log now.
+      // Several endpoints may lead to one enclave, and one of them be drained: first who follows
+      // its log now.
       const endpoint =
-        endpoints.find(({ state }) => state.notary === notary) ?? endpoints.find((one) => one.hasHeld(notary))
+        endpoints.find(({ state }) => state.notary === notary) ??
+        endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
       if (committer) return committer.waitFor(notary, index, signal)
       // Its log is settled, or its endpoint was removed.
@@ -165,9 +187,18 @@ export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>)
 }
 
 /** From worst to best. */
-const PHASES: readonly CommitterStatus['phase'][] = ['stopped', 'refusing', 'failing', 'opening', 'following']
+const PHASES: readonly CommitterStatus['phase'][] = [
+  'stopped',
+  'refusing',
+  'failing',
+  'opening',
+  'following',
+]
 
-/** The status that stands for all: with `sign` 1 that of the best off, with -1 of the worst; counts are of all together. */
+/**
+ * The status that stands for all: with `sign` 1 that of the best off, with -1 of the worst; counts
+ * are of all together.
+ */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
   const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
   const newest = statuses.reduce<CommitterStatus>(
@@ -184,7 +215,10 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
     failures: sum(({ failures }) => failures),
     waiting: sum(({ waiting }) => waiting),
     size: sum(({ size }) => size),
-    largestBatch: Math.max(chosen.largestBatch, ...statuses.map(({ largestBatch }) => largestBatch)),
+    largestBatch: Math.max(
+      chosen.largestBatch,
+      ...statuses.map(({ largestBatch }) => largestBatch),
+    ),
     lastBatch: newest.lastBatch,
     lastCommitAtMs: newest.lastCommitAtMs,
     lastCommitMs: newest.lastCommitMs,

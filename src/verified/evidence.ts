@@ -9,12 +9,15 @@ import { recordText } from './record-text.ts'
 import type { RecordsStore } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
-/** How long a block is waited for whose proofs are not stored yet. After that the bundle is given without it. */
+/**
+ * How long a block is waited for whose proofs are not stored yet. After that the bundle is given
+ * without it.
+ */
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle again and again must not
- * have its megabytes fetched each time.
+ * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle
+ * again and again must not have its megabytes fetched each time.
  */
 export const UNREADABLE_MS = 60_000
 /** So many such blocks are remembered; then all are forgotten. */
@@ -23,8 +26,9 @@ const UNREADABLE_BLOCKS_MAX = 1_000
 /** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
 export type Evidence = {
   /**
-   * The bundle of the first record with this hash that the viewer may see, or null. Its `block` is null while the
-   * anchor is in no block that it succeeded in, and when the block could not be read in time.
+   * The bundle of the first record with this hash that the viewer may see, or null. Its `block` is
+   * null while the anchor is in no block that it succeeded in, and when the block could not be read
+   * in time.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
 }
@@ -86,7 +90,8 @@ export function createEvidence(
 function rememberBlocks(now: () => number) {
   const foundAtMs = new Map<string, number>()
   return {
-    has: (hash: string) => now() - (foundAtMs.get(hash) ?? Number.NEGATIVE_INFINITY) < UNREADABLE_MS,
+    has: (hash: string) =>
+      now() - (foundAtMs.get(hash) ?? Number.NEGATIVE_INFINITY) < UNREADABLE_MS,
     add(hash: string): void {
       if (foundAtMs.size >= UNREADABLE_BLOCKS_MAX) foundAtMs.clear()
       foundAtMs.set(hash, now())

@@ -18,27 +18,34 @@ export type StoredHeadAttestation = {
   readonly createdAt: number
 }
 
-/** Head attestations and what they are compared with. Throws the driver's error when the database fails. */
+/**
+ * Head attestations and what they are compared with. Throws the driver's error when the database
+ * fails.
+ */
 export type HeadAttestationsStore = {
   /**
-   * The notary's log, and the root (32 bytes) that its first `size` leaves have here: O(log size) reads. Null while
-   * fewer are committed. Throws when a node is missing that must be there.
+   * The notary's log, and the root (32 bytes) that its first `size` leaves have here: O(log size)
+   * reads. Null while fewer are committed. Throws when a node is missing that must be there.
    */
   findRoot(state: {
     readonly notary: string
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Keeps the attestation: as the first of its size when there is none, otherwise as the newest in place of one that
-   * is not newer. One statement, so that several gateways keep two of a size at most, whatever they do at once.
+   * Keeps the attestation: as the first of its size when there is none, otherwise as the newest in
+   * place of one that is not newer. One statement, so that several gateways keep two of a size at
+   * most, whatever they do at once.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**
-   * Attestations of the range, by size, then first before newest. At most two of a size; there are as many sizes as
-   * the log had when it was attested, so the range is the caller's to bound.
+   * Attestations of the range, by size, then first before newest. At most two of a size; there are
+   * as many sizes as the log had when it was attested, so the range is the caller's to bound.
    */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
-  /** The sizes of the same range that have attestations, ascending, and how many bytes their documents have together. */
+  /**
+   * The sizes of the same range that have attestations, ascending, and how many bytes their
+   * documents have together.
+   */
   weighHeadAttestations(
     range: HeadAttestationRange,
   ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
@@ -52,7 +59,9 @@ export type HeadAttestationRange = {
 }
 
 /** Head attestations on the database's shared connections. */
-export function createHeadAttestationsStore({ queries }: Pick<Database, 'queries'>): HeadAttestationsStore {
+export function createHeadAttestationsStore({
+  queries,
+}: Pick<Database, 'queries'>): HeadAttestationsStore {
   return {
     async findRoot({ notary, size }) {
       const log = await queries

@@ -15,17 +15,22 @@ import { CommitError } from './commit-waiters.ts'
 import type { Committer } from './committer.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
-/** Pause after a failure: doubled from the first to the second, and never longer than the interval. */
-export const BACKOFF_MIN_MS = 1_000
-export const BACKOFF_MAX_MS = 60_000
+/**
+ * Pause after a failure: doubled from the first to the second, and never longer than the interval.
+ */
+const BACKOFF_MIN_MS = 1_000
+const BACKOFF_MAX_MS = 60_000
 /** While it lasts, a fault is logged again only this often. */
-export const FAULT_LOG_INTERVAL_MS = 10 * 60_000
+const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 /** How long, and how often, a log is looked for whose committer is only just opening it. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
-  /** Attestations stored, given up because their enclave was replaced, and refused because they contradict the log. */
+  /**
+   * Attestations stored, given up because their enclave was replaced, and refused because they
+   * contradict the log.
+   */
   readonly kept: number
   readonly dropped: number
   readonly contradictions: number
@@ -46,8 +51,9 @@ export type HeadAttestationsOptions = {
   readonly committer: Pick<Committer, 'waitFor'>
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * A recent block that is expected to stay. Not the newest: one that a reorganisation takes away would leave the
-   * document without a block to look up, and the few seconds that it is older are nothing beside the interval.
+   * A recent block that is expected to stay. Not the newest: one that a reorganisation takes away
+   * would leave the document without a block to look up, and the few seconds that it is older are
+   * nothing beside the interval.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
@@ -57,13 +63,14 @@ export type HeadAttestationsOptions = {
 }
 
 /**
- * Gives what has the enclave attest its log's state over a recent block's hash, at once and then at every interval, and
- * stores it when the log that is committed here has that very root at that size. The enclave counts leaves that are not
- * committed yet, so the attestation is held until they are; one whose enclave is replaced before that is of leaves
- * that nobody has, and dropped. While one is held, none is asked for: it shows more than a later one.
+ * Gives what has the enclave attest its log's state over a recent block's hash, at once and then at
+ * every interval, and stores it when the log that is committed here has that very root at that
+ * size. The enclave counts leaves that are not committed yet, so the attestation is held until they
+ * are; one whose enclave is replaced before that is of leaves that nobody has, and dropped. While
+ * one is held, none is asked for: it shows more than a later one.
  *
- * It never throws out of its loop. It does NOT verify the documents' signatures, which this gateway has no roots for;
- * whoever relies on them does (verifyHeadAttestation).
+ * It never throws out of its loop. It does NOT verify the documents' signatures, which this gateway
+ * has no roots for; whoever relies on them does (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -77,18 +84,26 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     const identity = await enclave.identity()
     const { notary, boot_configuration: boot } = identity
     if (block.chainId !== boot.chain_id)
-      throw new Error(`expected a block of chain ${boot.chain_id}, got one of chain ${block.chainId}`)
+      throw new Error(
+        `expected a block of chain ${boot.chain_id}, got one of chain ${block.chainId}`,
+      )
     const attestation = readReply(await enclave.attestHead(block.hash, signal), { identity, block })
     const { size, root } = attestation
     const facts = { notary, size, block: block.number }
     if (!(await awaitCommit({ notary, size }, signal))) {
-      log.warn(facts, 'head attestation dropped: its enclave was replaced before its leaves were committed')
+      log.warn(
+        facts,
+        'head attestation dropped: its enclave was replaced before its leaves were committed',
+      )
       return 'dropped'
     }
     const stored = await findLog({ notary, size }, signal)
     if (!equalBytes(stored.root, root)) {
       const roots = { attestedRoot: encodeHex(root), storedRoot: encodeHex(stored.root) }
-      log.error({ ...facts, ...roots }, 'the enclave attests another log than the one that is stored')
+      log.error(
+        { ...facts, ...roots },
+        'the enclave attests another log than the one that is stored',
+      )
       return 'contradictions'
     }
     await store.keep({ ...attestation, logId: stored.logId })
@@ -155,7 +170,10 @@ class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
-/** What the enclave attested, compared with what it was asked. Throws EnclaveReplaced, and Error for any other document. */
+/**
+ * What the enclave attested, compared with what it was asked. Throws EnclaveReplaced, and Error for
+ * any other document.
+ */
 function readReply(
   reply: HeadAttestationReply,
   { identity, block }: { readonly identity: Identity; readonly block: RecentBlock },
@@ -170,8 +188,15 @@ function readReply(
   const blockHash = decodeHex(block.hash)
   const configuration = digestBootConfiguration(boot)
   const expected = headAttestationUserData({ configuration, notary, size, root })
-  if (userData === null || nonce === null || !equalBytes(userData, expected) || !equalBytes(nonce, blockHash))
-    throw new Error('expected a document over the head that came with it and the hash that was sent')
+  if (
+    userData === null ||
+    nonce === null ||
+    !equalBytes(userData, expected) ||
+    !equalBytes(nonce, blockHash)
+  )
+    throw new Error(
+      'expected a document over the head that came with it and the hash that was sent',
+    )
   const createdAt = Math.floor(timestampMs / 1000)
   return { size, root, blockNumber: block.number, blockHash, document, createdAt }
 }

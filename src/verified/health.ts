@@ -23,8 +23,8 @@ type ReadinessReport = {
   /** Parts that fail; empty: ready. */
   readonly failing: readonly ReadinessPart[]
   /**
-   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is signed and stored with its record and
-   * sent later, so a chain that is away costs no completion.
+   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is
+   * signed and stored with its record and sent later, so a chain that is away costs no completion.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Why `commits` fails; null when it does not. */
@@ -84,7 +84,8 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
 
   return {
     read() {
-      if (last === null || now() - last.atMs >= READINESS_AGE_MAX_MS) last = { report: ask(), atMs: now() }
+      if (last === null || now() - last.atMs >= READINESS_AGE_MAX_MS)
+        last = { report: ask(), atMs: now() }
       return last.report
     },
   }
@@ -121,8 +122,9 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes for whoever keeps this process running; they need no key and name parts, nothing of them. `GET /healthz`: the process
- * answers, 200. A restart helps when it does not. `GET /readyz`: 200 when verified completions can be served, else 503 with the failing parts.
+ * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
+ * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
+ * when verified completions can be served, else 503 with the failing parts.
  */
 export function healthRoutes(readiness: Readiness): readonly Route[] {
   const probe = { method: 'GET', tag: 'Service', scope: 'public' } as const
@@ -149,7 +151,10 @@ export function healthRoutes(readiness: Readiness): readonly Route[] {
         if (report.failing.length === 0) return { status: 'ready', ...describe(report) }
         const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
         const { status, headers, body } = errorReply(error)
-        sendJson(context, JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describe(report) }))
+        sendJson(
+          context,
+          JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describe(report) }),
+        )
         context.status = status
         context.set(headers)
         context.state.failure = error

@@ -17,7 +17,10 @@ const cursor = patternText(
   'a valid UUID',
 ).transform((text) => text.toLowerCase())
 
-/** A page of the history; `cursor` is the id of the last record of the page before, null for the newest. */
+/**
+ * A page of the history; `cursor` is the id of the last record of the page before, null for the
+ * newest.
+ */
 export const historyQuery = z.object({
   limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
   cursor: cursor.nullable().default(null),
@@ -27,7 +30,9 @@ export const historyQuery = z.object({
 /** Hash of a completion: of either case, with or without 0x → lower case, without. */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-/** The stored completions: the list, one by its hash, and all that a check of it needs, in one file. */
+/**
+ * The stored completions: the list, one by its hash, and all that a check of it needs, in one file.
+ */
 export function historyRoutes({
   history,
   evidence,
@@ -57,7 +62,8 @@ export function historyRoutes({
       params: hashParameter,
       reply: { name: 'StoredCompletion', schema: storedRecord },
       errors: ['not_found'],
-      handler: async ({ params, caller }) => found(await history.find(params.hash, viewerOf(caller()))),
+      handler: async ({ params, caller }) =>
+        found(await history.find(params.hash, viewerOf(caller()))),
     }),
     defineRoute({
       ...stored,
@@ -66,7 +72,8 @@ export function historyRoutes({
       params: hashParameter,
       reply: { name: 'EvidenceBundle', schema: evidenceBundle },
       errors: ['not_found'],
-      handler: async ({ params, caller }) => found(await evidence.find(params.hash, viewerOf(caller()))),
+      handler: async ({ params, caller }) =>
+        found(await evidence.find(params.hash, viewerOf(caller()))),
     }),
   ]
 }

@@ -14,8 +14,9 @@ type HistoryPageQuery = {
 /** The stored completions, as JSON texts of the interface (2.4). */
 export type History = {
   /**
-   * A page, newest first: `completions`, and `cursor`, the id of the last of them when there may be more, else null.
-   * Throws ApiError `history_restricted`, ValidationError for a cursor that is no record of the list.
+   * A page, newest first: `completions`, and `cursor`, the id of the last of them when there may be
+   * more, else null. Throws ApiError `history_restricted`, ValidationError for a cursor that is no
+   * record of the list.
    */
   list(query: HistoryPageQuery): Promise<string>
   /** The first record with this hash that the viewer may see, or null. */
@@ -23,8 +24,9 @@ export type History = {
 }
 
 /**
- * History over the records store. `isOpen`: every account may see everybody's completions (`filter=all`, and lookups
- * by hash), as the interface has it; otherwise each sees its own, but for viewers who see all.
+ * History over the records store. `isOpen`: every account may see everybody's completions
+ * (`filter=all`, and lookups by hash), as the interface has it; otherwise each sees its own, but
+ * for viewers who see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -35,7 +37,10 @@ export function createHistory(options: {
   async function list(query: HistoryPageQuery): Promise<string> {
     const { filter, viewer } = query
     if (filter === 'all' && scopeOfViewer(viewer, isOpen).accountId !== null)
-      throw new ApiError('history_restricted', 'This service shows each account its own completions only')
+      throw new ApiError(
+        'history_restricted',
+        'This service shows each account its own completions only',
+      )
     const accountId = filter === 'all' ? null : viewer.accountId
     const { texts, cursor } = await fillPage({
       limit: query.limit,
@@ -68,7 +73,10 @@ function unknownCursor(): ValidationError {
  * are one's own.
  */
 export function warnOfOpenHistory(
-  { isHistoryOpen, isProduction }: { readonly isHistoryOpen: boolean; readonly isProduction: boolean },
+  {
+    isHistoryOpen,
+    isProduction,
+  }: { readonly isHistoryOpen: boolean; readonly isProduction: boolean },
   log: Pick<Logger, 'warn'>,
 ): void {
   if (isHistoryOpen && isProduction)

@@ -16,7 +16,9 @@ const head = z.strictObject({
       .array(hash32)
       .min(1)
       .optional()
-      .describe('Earlier transactions of this head, which cannot be mined; records carry the first'),
+      .describe(
+        'Earlier transactions of this head, which cannot be mined; records carry the first',
+      ),
     state: z.enum(['pending', 'mined', 'confirmed', 'reverted']),
     block_number: z.int().nullable(),
     block_hash: hash32.nullable(),
@@ -48,7 +50,12 @@ export const bootStatement = z.strictObject({
   statement: z
     .strictObject({
       heads: z.array(
-        z.strictObject({ notary: address, size: z.int().min(1), root: digest, signature: hexBytes }),
+        z.strictObject({
+          notary: address,
+          size: z.int().min(1),
+          root: digest,
+          signature: hexBytes,
+        }),
       ),
       created_at: unixSeconds,
       document: base64,
@@ -89,7 +96,12 @@ export const consistencyProof = z.strictObject({
   path: z.array(digest),
 })
 
-export const leafList = z.strictObject({ notary: address, start: size, end: size, leaves: z.array(digest) })
+export const leafList = z.strictObject({
+  notary: address,
+  start: size,
+  end: size,
+  leaves: z.array(digest),
+})
 
 /** Records of a log that the caller may see. */
 export const logRecordList = z.strictObject({

@@ -15,7 +15,10 @@ import {
 import type { Logs } from './logs.ts'
 import { viewerOf } from './viewer.ts'
 
-/** Public reads of logs at once; beyond that they are refused with 503. Keys and the history use the same database. */
+/**
+ * Public reads of logs at once; beyond that they are refused with 503. Keys and the history use the
+ * same database.
+ */
 export const LOG_READS_MAX = 32
 
 /** Logs, or heads, of a page when the query does not say, and at most. */

@@ -62,34 +62,49 @@ export type StoredLog = {
   readonly root: Uint8Array
   /** The newest head whose anchor is in a block; null before the first. */
   readonly head: StoredHead | null
-  /** SHA-256 (hex) of the attestation document that the newest record carries; null without a record. */
+  /**
+   * SHA-256 (hex) of the attestation document that the newest record carries; null without a
+   * record.
+   */
   readonly attestationDigest: string | null
 }
 
-/** Reads of logs; nothing of a completion but its leaf's hash. Throws the driver's error when the database fails. */
+/**
+ * Reads of logs; nothing of a completion but its leaf's hash. Throws the driver's error when the
+ * database fails.
+ */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
-  /** The page of logs after the one of notary `cursor` (null: the newest), newest first; one more than asked for is left to ask for when `hasMore`. */
+  /**
+   * The page of logs after the one of notary `cursor` (null: the newest), newest first; one more
+   * than asked for is left to ask for when `hasMore`.
+   */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
   }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
-  /** Heads of more leaves than `afterSize` (null: from the first), ascending by size, at most `limit`. */
+  /**
+   * Heads of more leaves than `afterSize` (null: from the first), ascending by size, at most
+   * `limit`.
+   */
   listHeads(query: {
     readonly logId: number
     readonly afterSize: number | null
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves and the root over them: at most
-   * 3 × log2(size) nodes are read. `index` < `size` ≤ the committed size.
+   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves and the root over
+   * them: at most 3 × log2(size) nodes are read. `index` < `size` ≤ the committed size.
    */
   readInclusion(query: {
     readonly logId: number
     readonly index: number
     readonly size: number
   }): Promise<InclusionProof>
-  /** Proof that the log's first `to` leaves begin with its first `from`. `from` ≤ `to` ≤ the committed size. */
+  /**
+   * Proof that the log's first `to` leaves begin with its first `from`. `from` ≤ `to` ≤ the
+   * committed size.
+   */
   readConsistency(query: {
     readonly logId: number
     readonly from: number
@@ -103,7 +118,7 @@ export type LogsStore = {
   }): Promise<readonly Uint8Array[]>
 }
 
-export type InclusionProof = {
+type InclusionProof = {
   readonly leafHash: Uint8Array
   readonly path: readonly Uint8Array[]
   readonly root: Uint8Array
@@ -112,7 +127,10 @@ export type InclusionProof = {
 /** The logs, read on the database's shared connections. */
 export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
   /** Newest first. */
-  async function readLogs(where: RawBuilder<unknown>, limit: number): Promise<readonly StoredLog[]> {
+  async function readLogs(
+    where: RawBuilder<unknown>,
+    limit: number,
+  ): Promise<readonly StoredLog[]> {
     const { rows } = await sql<LogRow>`
       select l.*, h.size as head_size, h.root as head_root, h.signature, h.tx_hash,
         ${firstCreatedAt('h')} as head_created_at,
@@ -143,13 +161,21 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       const before =
         cursor === null
           ? { id: null }
-          : await queries.selectFrom('logs').select('id').where('notary', '=', cursor).executeTakeFirst()
+          : await queries
+              .selectFrom('logs')
+              .select('id')
+              .where('notary', '=', cursor)
+              .executeTakeFirst()
       if (before === undefined) return 'unknown_cursor'
-      const logs = await readLogs(before.id === null ? sql`true` : sql`id < ${before.id}`, limit + 1)
+      const logs = await readLogs(
+        before.id === null ? sql`true` : sql`id < ${before.id}`,
+        limit + 1,
+      )
       return { logs: logs.slice(0, limit), hasMore: logs.length > limit }
     },
     async listHeads({ logId, afterSize, limit }) {
-      // From head to head: without statistics (readNodes), all later heads would be read and sorted for a page.
+      // From head to head: without statistics (readNodes), all later heads would be read and sorted
+      // for a page.
       const { rows } = await sql<HeadRow>`
         with recursive page as (
           (select ${pageColumns}, 1 as place from anchors
@@ -282,9 +308,9 @@ export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any number of logs by one query. Coordinates may repeat. Missing ones show when they are looked up.
- * The lateral limit makes it one index lookup a node: a join that has no statistics (an embedded database is not
- * analyzed) reads the whole table instead.
+ * Reads nodes of any number of logs by one query. Coordinates may repeat. Missing ones show when
+ * they are looked up. The lateral limit makes it one index lookup a node: a join that has no
+ * statistics (an embedded database is not analyzed) reads the whole table instead.
  */
 export async function readNodes(
   queries: Queries,

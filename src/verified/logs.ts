@@ -11,19 +11,31 @@ import { scopeOfViewer, type Viewer } from './viewer.ts'
 export const LEAVES_MAX = 10_000
 
 /**
- * The logs and their proofs, as the API's answers say it (README.md of src, Logs). Nothing in them is of a completion's
- * content, but for `records`. Throws ApiError `not_found` for a notary that has no log here, ValidationError for a
- * position that the log does not reach.
+ * The logs and their proofs, as the API's answers say it (README.md of src, Logs). Nothing in them
+ * is of a completion's content, but for `records`. Throws ApiError `not_found` for a notary that
+ * has no log here, ValidationError for a position that the log does not reach.
  */
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
   /** What the notary's enclave stated of the logs before its own. */
   bootStatement(notary: string): Promise<object>
-  heads(notary: string, query: { readonly limit: number; readonly cursor: number | null }): Promise<object>
-  inclusion(notary: string, query: { readonly index: number; readonly size: number | null }): Promise<object>
-  consistency(notary: string, query: { readonly from: number; readonly to: number | null }): Promise<object>
-  leaves(notary: string, query: { readonly start: number; readonly end: number | null }): Promise<object>
+  heads(
+    notary: string,
+    query: { readonly limit: number; readonly cursor: number | null },
+  ): Promise<object>
+  inclusion(
+    notary: string,
+    query: { readonly index: number; readonly size: number | null },
+  ): Promise<object>
+  consistency(
+    notary: string,
+    query: { readonly from: number; readonly to: number | null },
+  ): Promise<object>
+  leaves(
+    notary: string,
+    query: { readonly start: number; readonly end: number | null },
+  ): Promise<object>
   /** JSON text: the records that the viewer may see of the leaves from `start` on. */
   records(
     notary: string,
@@ -31,7 +43,9 @@ export type Logs = {
   ): Promise<string>
 }
 
-/** Logs over their stores. `isOpen`: every account may see everybody's records, as in the history. */
+/**
+ * Logs over their stores. `isOpen`: every account may see everybody's records, as in the history.
+ */
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
@@ -129,7 +143,8 @@ export function createLogs(options: {
 }
 
 function requireAtMost(name: string, value: number, most: number): void {
-  if (value > most) throw unfit(name, `Input should be less than or equal to ${most}`, 'less_than_equal')
+  if (value > most)
+    throw unfit(name, `Input should be less than or equal to ${most}`, 'less_than_equal')
 }
 
 function unfit(name: string, msg: string, type: string): ValidationError {
@@ -178,27 +193,37 @@ function describeAttestation(attestation: StoredHeadAttestation) {
   }
 }
 
-/** Attestation documents on a page of heads, bytes: after the head that makes them more, the page ends early. */
+/**
+ * Attestation documents on a page of heads, bytes: after the head that makes them more, the page
+ * ends early.
+ */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
 /** Heads in the order of their sizes, and the attestations of the sizes they reach. */
-export type HeadPage = {
+type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
-  /** Size of the last head when there are more, else null; then the attestations are all that there are. */
+  /**
+   * Size of the last head when there are more, else null; then the attestations are all that there
+   * are.
+   */
   readonly cursor: number | null
 }
 
 /** What a page is read from. */
 export type HeadPageSources = {
   readonly logs: Pick<LogsStore, 'listHeads'>
-  readonly headAttestations: Pick<HeadAttestationsStore, 'listHeadAttestations' | 'weighHeadAttestations'>
+  readonly headAttestations: Pick<
+    HeadAttestationsStore,
+    'listHeadAttestations' | 'weighHeadAttestations'
+  >
 }
 
 /**
- * Reads at most `limit` heads of more leaves than `cursor` (null: from the first), and fewer when their attestations
- * have more than `bytesMax`; one head is given whatever it has. The documents of what does not fit are not read. A head
- * has few attestations: none is asked for while the leaves of the last are not committed, and two are kept of a size.
+ * Reads at most `limit` heads of more leaves than `cursor` (null: from the first), and fewer when
+ * their attestations have more than `bytesMax`; one head is given whatever it has. The documents of
+ * what does not fit are not read. A head has few attestations: none is asked for while the leaves
+ * of the last are not committed, and two are kept of a size.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,
@@ -216,11 +241,18 @@ export async function readHeadPage(
   const weights = await headAttestations.weighHeadAttestations({ logId, afterSize, throughSize })
   const heads = given.slice(0, countFitting(given, { weights, bytesMax }))
   const cursor = lastOf(heads, { isMore: found.length > heads.length })
-  const attestations = await headAttestations.listHeadAttestations({ logId, afterSize, throughSize: cursor })
+  const attestations = await headAttestations.listHeadAttestations({
+    logId,
+    afterSize,
+    throughSize: cursor,
+  })
   return { heads, attestations, cursor }
 }
 
-function lastOf(heads: readonly StoredHead[], { isMore }: { readonly isMore: boolean }): number | null {
+function lastOf(
+  heads: readonly StoredHead[],
+  { isMore }: { readonly isMore: boolean },
+): number | null {
   return isMore ? (heads.at(-1)?.size ?? null) : null
 }
 

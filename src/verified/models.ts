@@ -1,11 +1,20 @@
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import type { Route } from '../api/route.ts'
-import { describeModel, type ListedModel, modelListRoutes, offersOf, providersOf } from '../chat/models.ts'
+import {
+  describeModel,
+  type ListedModel,
+  modelListRoutes,
+  offersOf,
+  providersOf,
+} from '../chat/models.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { credentialHeaders, hasCredential } from './provider-credentials.ts'
 
-/** Lists the models that can be verified now: that a provider serves whose credential is there, or of every provider with a caller's own. */
+/**
+ * Lists the models that can be verified now: that a provider serves whose credential is there, or
+ * of every provider with a caller's own.
+ */
 type VerifiedModels = (callerCredential: string | null) => readonly ListedModel[]
 
 /** Verified models, by the enclaves' provider tables. None while the enclaves are away. */
@@ -25,7 +34,10 @@ export function createVerifiedModels({
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): VerifiedModels {
-  /** A provider said to the operator's credential that it does not have a model: that is nothing to a caller's own. */
+  /**
+   * A provider said to the operator's credential that it does not have a model: that is nothing to
+   * a caller's own.
+   */
   function isVerifiable(
     table: readonly ProviderEntry[],
     call: { readonly model: string; readonly callerCredential: string | null },
@@ -64,7 +76,9 @@ const OUTCOMES_MAX = 1_000
 /** How long a provider's word that it does not have a model is held against it. */
 const MISSING_MS = 10 * 60_000
 
-/** What became of calls with the operator's credentials, by model. Lasts as long as this process. */
+/**
+ * What became of calls with the operator's credentials, by model. Lasts as long as this process.
+ */
 export type ModelOutcomes = {
   /** A completion of the model was made. */
   noteServed(model: string): void
@@ -79,7 +93,8 @@ export type ModelOutcomes = {
 export function createModelOutcomes(now: () => number): ModelOutcomes {
   const served = new LruMap<string, true>(OUTCOMES_MAX)
   const missing = new LruMap<string, number>(OUTCOMES_MAX)
-  const isMissing = (model: string) => now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
+  const isMissing = (model: string) =>
+    now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
   return {
     noteServed(model) {
       missing.delete(model)

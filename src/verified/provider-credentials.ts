@@ -13,9 +13,10 @@ export type ChosenCredential = {
 }
 
 /**
- * Chooses the credential for a call: the caller's own, else the operator's for the provider that serves the model,
- * else none for a provider on plain http, which only development has. Throws ApiError `unsupported_model`,
- * `provider_credential_missing`. `credentials` are the operator's, by provider name.
+ * Chooses the credential for a call: the caller's own, else the operator's for the provider that
+ * serves the model, else none for a provider on plain http, which only development has. Throws
+ * ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are the operator's, by
+ * provider name.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },
@@ -51,8 +52,9 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
 const CREDENTIAL_LENGTH_MAX = 4096
 
 /**
- * Credential for the provider from the header Fine-Tune-Authorization, with or without `Bearer ` before it; null when the
- * header is missing. The fault of one that cannot be a credential does not repeat it.
+ * Credential for the provider from the header Fine-Tune-Authorization, with or without `Bearer `
+ * before it; null when the header is missing. The fault of one that cannot be a credential does not
+ * repeat it.
  */
 const providerCredential = described(
   z

@@ -31,8 +31,13 @@ const receipt = z.union([
   z.strictObject({
     version: z.literal(2),
     ...receiptMembers,
-    stream_hash: digest.nullable().describe('Over the chunks that were given out; null when not streamed'),
-    attempt: z.int().min(1).describe('How many times the log was asked for a completion of this request'),
+    stream_hash: digest
+      .nullable()
+      .describe('Over the chunks that were given out; null when not streamed'),
+    attempt: z
+      .int()
+      .min(1)
+      .describe('How many times the log was asked for a completion of this request'),
     encrypted: z.boolean(),
   }),
   z.strictObject({ version: z.literal(1), ...receiptMembers }),

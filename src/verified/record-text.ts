@@ -1,10 +1,15 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /*
- * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as it was hashed, and a
- * 32 MiB answer is not parsed to be sent. The spliced values are hex, base64 and canonical JSON that the committer
- * verified, so none of them needs an escape.
+ * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as
+ * it was hashed, and a 32 MiB answer is not parsed to be sent. The spliced values are hex, base64
+ * and canonical JSON that the committer verified, so none of them needs an escape.
  */
 
 /**
@@ -28,7 +33,8 @@ export function recordText(record: StoredRecord): string {
   const request = JSON.stringify(echoRequest(record.request))
   const { id, response, createdAt } = record
   const members = `"id":"${id}","request":${request},"response":${response}`
-  const again = record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
+  const again =
+    record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
   return `{${members},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
 }
 
@@ -68,7 +74,10 @@ function logMember({ logProof }: StoredRecord): string {
   return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }
 
-/** Members of a stored request that are shown as null when they were not set (interface, 2.4), in this order. */
+/**
+ * Members of a stored request that are shown as null when they were not set (interface, 2.4), in
+ * this order.
+ */
 export const ECHOED_MEMBERS = [
   'messages',
   'model',
@@ -95,8 +104,9 @@ export const ECHOED_MEMBERS = [
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * The request as a record shows it, from its canonical text: every member of the interface, null where it was not set,
- * then whatever else the caller sent. It hashes to the same value, because hashing leaves those nulls out.
+ * The request as a record shows it, from its canonical text: every member of the interface, null
+ * where it was not set, then whatever else the caller sent. It hashes to the same value, because
+ * hashing leaves those nulls out.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -115,7 +125,10 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
   return { ...nulls, ...object }
 }
 
-/** A page's records end before their text grows over this, whatever the limit: one record may be over 40 MiB. */
+/**
+ * A page's records end before their text grows over this, whatever the limit: one record may be
+ * over 40 MiB.
+ */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
 /** Records that are read before anything is known of their size. */
@@ -124,12 +137,16 @@ export const FIRST_SLICE = 10
 /** Records that are read at once, at most. */
 export const SLICE_MAX = 250
 
-/** JSON texts of a page's records, and the cursor of the last of them when there may be more, else null. */
+/**
+ * JSON texts of a page's records, and the cursor of the last of them when there may be more, else
+ * null.
+ */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page of at most `limit` records from `cursor` on (null: the beginning), slice by slice, so that not many more
- * are held than fit. `read` gives up to `limit` records that follow a cursor; what it throws passes through.
+ * Fills a page of at most `limit` records from `cursor` on (null: the beginning), slice by slice,
+ * so that not many more are held than fit. `read` gives up to `limit` records that follow a cursor;
+ * what it throws passes through.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -158,8 +175,15 @@ export async function fillPage<Cursor>(options: {
   }
 }
 
-/** How many records to read next, so that as many as still fit are held, judging by the size of those before. */
-function sliceLimit(so: { readonly left: number; readonly count: number; readonly length: number }): number {
+/**
+ * How many records to read next, so that as many as still fit are held, judging by the size of
+ * those before.
+ */
+function sliceLimit(so: {
+  readonly left: number
+  readonly count: number
+  readonly length: number
+}): number {
   if (so.count === 0) return Math.min(so.left, FIRST_SLICE)
   const fitting = Math.floor((PAGE_LENGTH_MAX - so.length) / (so.length / so.count))
   return Math.min(so.left, SLICE_MAX, Math.max(1, fitting))

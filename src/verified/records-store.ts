@@ -8,8 +8,11 @@ import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 import { type HashLookup, readNodes, type StoredNodeCoordinate } from './logs-store.ts'
 
-/** Where a record stands in its log: the signed head of the commit that stored it, and the way from the leaf to it. */
-export type LogProof = {
+/**
+ * Where a record stands in its log: the signed head of the commit that stored it, and the way from
+ * the leaf to it.
+ */
+type LogProof = {
   /** Leaves under the head. */
   readonly size: number
   /** Root of the head, hex. */
@@ -23,7 +26,10 @@ export type LogProof = {
   readonly contract: string
 }
 
-/** A stored completion with all that proves it. Texts are the canonical bytes that were hashed. Immutable. */
+/**
+ * A stored completion with all that proves it. Texts are the canonical bytes that were hashed.
+ * Immutable.
+ */
 export type StoredRecord = {
   /** uuid; the cursor of history pages. */
   readonly id: string
@@ -59,7 +65,10 @@ export type StoredRecord = {
   readonly logProof: LogProof
 }
 
-/** One page of the history, newest first. `cursor` is the id of its last record, null when nothing older is left. */
+/**
+ * One page of the history, newest first. `cursor` is the id of its last record, null when nothing
+ * older is left.
+ */
 type RecordPage = { readonly records: readonly StoredRecord[]; readonly cursor: string | null }
 
 /** Whose records a query may see: one account's, or everybody's (null). */
@@ -69,18 +78,24 @@ export type RecordScope = { readonly accountId: string | null }
 export type RecordsStore = {
   /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
-  /** Gives the record that answers the call with this id (a uuid), or null while none is committed. */
+  /**
+   * Gives the record that answers the call with this id (a uuid), or null while none is committed.
+   */
   findByCall(callId: string): Promise<StoredRecord | null>
   /** Gives the record of one leaf, or null while it is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
   /**
-   * Gives the page that follows `cursor` (null: the newest). A cursor that is no record of this very list, or no uuid,
-   * gives 'unknown_cursor'. Records added meanwhile never shift a later page.
+   * Gives the page that follows `cursor` (null: the newest). A cursor that is no record of this
+   * very list, or no uuid, gives 'unknown_cursor'. Records added meanwhile never shift a later
+   * page.
    */
   list(
     query: RecordScope & { readonly limit: number; readonly cursor: string | null },
   ): Promise<RecordPage | 'unknown_cursor'>
-  /** Records of a log's leaves from index `start` on, in the order of their indexes, at most `limit`. */
+  /**
+   * Records of a log's leaves from index `start` on, in the order of their indexes, at most
+   * `limit`.
+   */
   listFrom(
     query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
   ): Promise<readonly StoredRecord[]>
@@ -106,7 +121,9 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
       readDocuments(rows.map((row) => row.document_digest)),
       readNodes(queries, rows.flatMap(pathCoordinates)),
     ])
-    return rows.map((row) => toRecord(row, { attestation: attestationOf(row.document_digest), hashAt }))
+    return rows.map((row) =>
+      toRecord(row, { attestation: attestationOf(row.document_digest), hashAt }),
+    )
   }
 
   async function findFirst(where: RawBuilder<unknown>): Promise<StoredRecord | null> {
@@ -134,12 +151,14 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Records of a log have positions in the order of their leaves (commits.ts). Without these bounds, one account's
-      // few would be looked for in all the log has, or in all the account has in other logs.
+      // Records of a log have positions in the order of their leaves (commits.ts). Without these
+      // bounds, one account's few would be looked for in all the log has, or in all the account has
+      // in other logs.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
-      const within = accountId === null ? sql`true` : sql`${isWithin({ accountId })} and ${isBetween}`
+      const within =
+        accountId === null ? sql`true` : sql`${isWithin({ accountId })} and ${isBetween}`
       const order = accountId === null ? sql`index` : sql`position`
       return read(
         sql`select * from records where ${isOfLeaf} and ${within} order by ${order} limit ${limit}`,
@@ -168,7 +187,11 @@ function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Where the record with this id stands; undefined when it is none of this list. */
-async function findPosition(queries: Queries, id: string, scope: RecordScope): Promise<number | undefined> {
+async function findPosition(
+  queries: Queries,
+  id: string,
+  scope: RecordScope,
+): Promise<number | undefined> {
   if (!UUID_FORM.test(id)) return undefined
   const { rows } = await sql<{ position: number }>`
     select position from records where id = ${id}::uuid and ${isWithin(scope)}`.execute(queries)
@@ -180,7 +203,9 @@ function pathCoordinates({
   index,
   head_size: size,
 }: RecordRow): readonly StoredNodeCoordinate[] {
-  return inclusionNodes(index, size).flatMap((subtrees) => subtrees.map((node) => ({ ...node, logId })))
+  return inclusionNodes(index, size).flatMap((subtrees) =>
+    subtrees.map((node) => ({ ...node, logId })),
+  )
 }
 
 function toRecord(
@@ -221,10 +246,16 @@ function toRecord(
 /** Documents kept in memory, newest use last; one serves all records of some hours. */
 export const DOCUMENTS_CACHED_MAX = 64
 
-/** Gives the standard base64 of a document that was read. Throws when it was not asked for, or is not stored. */
+/**
+ * Gives the standard base64 of a document that was read. Throws when it was not asked for, or is
+ * not stored.
+ */
 type DocumentLookup = (digest: Uint8Array) => string
 
-/** Gives a reader of attestation documents by digest, which never change: those read lately come from memory. */
+/**
+ * Gives a reader of attestation documents by digest, which never change: those read lately come
+ * from memory.
+ */
 export function createDocumentReader(
   queries: Queries,
 ): (digests: readonly Uint8Array[]) => Promise<DocumentLookup> {
@@ -253,7 +284,8 @@ export function createDocumentReader(
     }
     return (digest) => {
       const text = found.get(encodeHex(digest))
-      if (text === undefined) throw new Error(`expected a stored attestation document ${encodeHex(digest)}`)
+      if (text === undefined)
+        throw new Error(`expected a stored attestation document ${encodeHex(digest)}`)
       return text
     }
   }

@@ -1,11 +1,22 @@
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
-import { ApiError, asApiError, asError, type ErrorCode, type ValidationError } from '../api/errors.ts'
+import {
+  ApiError,
+  asApiError,
+  asError,
+  type ErrorCode,
+  type ValidationError,
+} from '../api/errors.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
 import type { ChatRequest } from '../chat/chat-request.ts'
 import { PARSED_LENGTH_MAX, readUsage } from '../chat/token-estimates.ts'
 import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
-import { callErrorOf, EnclaveError, isOperatorsTrouble, outageErrorOf } from '../enclaves/enclave-errors.ts'
+import {
+  callErrorOf,
+  EnclaveError,
+  isOperatorsTrouble,
+  outageErrorOf,
+} from '../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
 import { type InferenceFacts, noteInference, timed } from '../observability/call-scope.ts'
@@ -35,28 +46,34 @@ export type VerifiedCall = {
  * carry the proof (canonical JSON text; null from an enclave that gave all of them out); or a
  * fault, after which there is no record.
  */
-export type VerifiedEvent =
+type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
   | { readonly kind: 'fault'; readonly error: ApiError }
   | { readonly kind: 'record'; readonly record: StoredRecord; readonly last: string | null }
 
 /**
- * Verified completions: what the enclave sealed and the committer stored. Both methods throw ApiError, ValidationError
- * (what the enclave refuses in a body) and the abort's reason.
+ * Verified completions: what the enclave sealed and the committer stored. Both methods throw
+ * ApiError, ValidationError (what the enclave refuses in a body) and the abort's reason.
  */
 export type VerifiedCompletions = {
   /** Makes a completion and gives its record, once that is stored and its anchor signed. */
   complete(call: VerifiedCall): Promise<StoredRecord>
-  /** The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the provider's call. */
+  /**
+   * The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the
+   * provider's call.
+   */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
 }
 
-/** How long a sealed completion may wait for its commit. It stays sealed, and is committed later, whatever the caller is told. */
+/**
+ * How long a sealed completion may wait for its commit. It stays sealed, and is committed later,
+ * whatever the caller is told.
+ */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * How long commits may have failed before no more calls are taken: a database that is restarted is back by then, and
- * what is sealed meanwhile is committed late, but not lost.
+ * How long commits may have failed before no more calls are taken: a database that is restarted is
+ * back by then, and what is sealed meanwhile is committed late, but not lost.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -73,7 +90,9 @@ type VerifiedCompletionsOptions = {
 }
 
 /** Service of verified completions, without any knowledge of HTTP. */
-export function createVerifiedCompletions(options: VerifiedCompletionsOptions): VerifiedCompletions {
+export function createVerifiedCompletions(
+  options: VerifiedCompletionsOptions,
+): VerifiedCompletions {
   return {
     async complete(call) {
       const { answer, chosen } = await ask(options, call)
@@ -99,7 +118,11 @@ async function ask(
   const { enclaves, committer, credentials, now } = options
   // Before the provider is paid for an answer that cannot be given.
   const { phase, failingForMs, fault } = committer.status()
-  if (phase === 'refusing' || fault?.name === NonceUnknown.name || failingForMs > COMMITS_FAILING_MAX_MS)
+  if (
+    phase === 'refusing' ||
+    fault?.name === NonceUnknown.name ||
+    failingForMs > COMMITS_FAILING_MAX_MS
+  )
     throw new ApiError(...COMMIT_ERRORS.log_diverged)
   const { callerCredential, notary } = call
   const { model } = call.request
@@ -126,7 +149,10 @@ const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOper
 async function* relay(
   options: VerifiedCompletionsOptions,
   call: VerifiedCall,
-  { events, chosen }: { readonly events: AsyncIterable<EnclaveEvent>; readonly chosen: ChosenCredential },
+  {
+    events,
+    chosen,
+  }: { readonly events: AsyncIterable<EnclaveEvent>; readonly chosen: ChosenCredential },
 ): AsyncGenerator<VerifiedEvent> {
   let notice: SealedNotice | null = null
   let last: string | null = null
@@ -138,7 +164,10 @@ async function* relay(
       else if (event.kind === 'sealed') notice = event.notice
       else {
         isFaulty = true
-        yield { kind: 'fault', error: asApiError(refusal(options, call, { fault: event.fault, chosen })) }
+        yield {
+          kind: 'fault',
+          error: asApiError(refusal(options, call, { fault: event.fault, chosen })),
+        }
       }
     }
   } catch (error) {
@@ -149,7 +178,11 @@ async function* relay(
     const record = await commitOf(options, call, notice)
     noteServed(options, call)
     yield { kind: 'record', record, last }
-  } else yield { kind: 'fault', error: new ApiError('provider_error', 'The answer was not read to its end') }
+  } else
+    yield {
+      kind: 'fault',
+      error: new ApiError('provider_error', 'The answer was not read to its end'),
+    }
 }
 
 /** A call with its caller's own credential says nothing of the operator's. */
@@ -176,8 +209,13 @@ async function commitOf(
   }
 }
 
-/** What traces tell of a verified completion: what its receipt says, and its usage; no text of it. */
-function factsOfRecord({ receipt, response }: Pick<StoredRecord, 'receipt' | 'response'>): InferenceFacts {
+/**
+ * What traces tell of a verified completion: what its receipt says, and its usage; no text of it.
+ */
+function factsOfRecord({
+  receipt,
+  response,
+}: Pick<StoredRecord, 'receipt' | 'response'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
   const usage = response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
   return {
@@ -192,7 +230,10 @@ function factsOfRecord({ receipt, response }: Pick<StoredRecord, 'receipt' | 're
 type ReceiptFacts = Pick<Receipt, 'provider' | 'model' | 'started_at' | 'finished_at'>
 
 const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, string]>> = {
-  notary_gone: ['completion_lost', 'The enclave was restarted before the completion was stored, try again'],
+  notary_gone: [
+    'completion_lost',
+    'The enclave was restarted before the completion was stored, try again',
+  ],
   log_diverged: ['not_ready', 'Completions cannot be stored at the moment'],
   stopped: ['shutting_down', 'This instance is shutting down, try again'],
 }
@@ -214,7 +255,8 @@ function unexpected(
     const refused = refusal(options, call, { fault: answer.fault, chosen })
     const isUnknown =
       refused instanceof ApiError && refused.code === 'provider_refused' && refused.status === 404
-    if (isUnknown && call.callerCredential === null) options.outcomes.noteMissing(call.request.model)
+    if (isUnknown && call.callerCredential === null)
+      options.outcomes.noteMissing(call.request.model)
     return refused
   }
   const error = toldError(
@@ -227,7 +269,10 @@ function unexpected(
   return error
 }
 
-/** The fault as the caller is told it. Its message may repeat a provider's words, so it is not logged. */
+/**
+ * The fault as the caller is told it. Its message may repeat a provider's words, so it is not
+ * logged.
+ */
 function refusal(
   { log }: VerifiedCompletionsOptions,
   { context }: VerifiedCall,
@@ -236,13 +281,19 @@ function refusal(
   const error = callErrorOf(withoutCredential(fault, chosen), chosen.isOperators)
   if (isOperatorsTrouble(error)) {
     const { code, status } = fault
-    log.error({ requestId: context.requestId, provider: chosen.provider, code, status }, 'enclave fault')
+    log.error(
+      { requestId: context.requestId, provider: chosen.provider, code, status },
+      'enclave fault',
+    )
   }
   return error
 }
 
 /** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
-function withoutCredential(fault: EnclaveFault, { credential, isOperators }: ChosenCredential): EnclaveFault {
+function withoutCredential(
+  fault: EnclaveFault,
+  { credential, isOperators }: ChosenCredential,
+): EnclaveFault {
   if (!isOperators || credential === null) return fault
   const { provider_code: providerCode } = fault
   return {
@@ -254,7 +305,11 @@ function withoutCredential(fault: EnclaveFault, { credential, isOperators }: Cho
   }
 }
 
-function toldError({ log }: VerifiedCompletionsOptions, { context }: VerifiedCall, error: unknown): Error {
+function toldError(
+  { log }: VerifiedCompletionsOptions,
+  { context }: VerifiedCall,
+  error: unknown,
+): Error {
   if (!(error instanceof EnclaveError)) return asError(error)
   log.warn({ requestId: context.requestId, err: error }, 'enclave call failed')
   return outageErrorOf(error)

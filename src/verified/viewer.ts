@@ -4,7 +4,10 @@ import type { RecordScope } from './records-store.ts'
 /** Who asks for records. */
 export type Viewer = {
   readonly accountId: string
-  /** Whether the key may see everybody's, wherever the others see their own alone (scope `history:all`). */
+  /**
+   * Whether the key may see everybody's, wherever the others see their own alone (scope
+   * `history:all`).
+   */
   readonly seesAll: boolean
 }
 

@@ -62,7 +62,11 @@ describe('verifyCompletionSignature', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), (bytes) => {
         const signed = wallet.signMessageSync(bytes)
-        const facts = verifyCompletionSignature({ hash: bytes, signature: decodeHex(signed), publicKey })
+        const facts = verifyCompletionSignature({
+          hash: bytes,
+          signature: decodeHex(signed),
+          publicKey,
+        })
         expect(facts).toEqual({ address: verifyMessage(bytes, signed).toLowerCase(), lowS: true })
       }),
       { numRuns: 25 },
@@ -75,7 +79,9 @@ describe('verifyCompletionSignature', () => {
       (order - BigInt(`0x${encodeHex(signature.slice(32, 64))}`)).toString(16).padStart(64, '0'),
     )
     const twin = concatBytes(r, highS, new Uint8Array([signature[64] === 27 ? 28 : 27]))
-    expect(codeOf(() => verifyCompletionSignature({ hash, signature: twin, publicKey }))).toBe('high_s')
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: twin, publicKey }))).toBe(
+      'high_s',
+    )
   })
 
   it.each([
@@ -119,7 +125,9 @@ describe('verifyCompletionSignature', () => {
 
   it('refuses a signature over the hash without the prefix of EIP-191', () => {
     const bare = decodeHex(wallet.signingKey.sign(hash).serialized)
-    expect(codeOf(() => verifyCompletionSignature({ hash, signature: bare, publicKey }))).toBe('wrong_signer')
+    expect(codeOf(() => verifyCompletionSignature({ hash, signature: bare, publicKey }))).toBe(
+      'wrong_signer',
+    )
   })
 
   it('refuses every flipped bit of hash and signature', () => {
@@ -152,15 +160,19 @@ describe('recoverPublicKey', () => {
 
   it('gives some key, or our own errors, for any signature', () => {
     fc.assert(
-      fc.property(fc.uint8Array({ minLength: 64, maxLength: 64 }), fc.constantFrom(27, 28), (rs, v) => {
-        try {
-          expect(
-            recoverPublicKey({ digest: hash, signature: concatBytes(rs, new Uint8Array([v])) }),
-          ).toHaveLength(65)
-        } catch (error) {
-          expect(error instanceof FormatError || error instanceof ProofError).toBe(true)
-        }
-      }),
+      fc.property(
+        fc.uint8Array({ minLength: 64, maxLength: 64 }),
+        fc.constantFrom(27, 28),
+        (rs, v) => {
+          try {
+            expect(
+              recoverPublicKey({ digest: hash, signature: concatBytes(rs, new Uint8Array([v])) }),
+            ).toHaveLength(65)
+          } catch (error) {
+            expect(error instanceof FormatError || error instanceof ProofError).toBe(true)
+          }
+        },
+      ),
       { numRuns: 50 },
     )
   })

@@ -16,7 +16,10 @@ import type { Json, JsonObject } from '../../attestation/json/value.ts'
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/a' }
 
-/** Published for second implementers. The responses were made from the README's text by another program than ours. */
+/**
+ * Published for second implementers. The responses were made from the README's text by another
+ * program than ours.
+ */
 const vectors: {
   readonly assembled: readonly {
     readonly name: string
@@ -36,7 +39,9 @@ describe('the published vectors', () => {
   })
 
   it.each(vectors.refused)('are refused: $name ($code)', ({ chunks, code }) => {
-    expect(() => assembleCompletion(chunks)).toThrow(expect.objectContaining({ name: 'FormatError', code }))
+    expect(() => assembleCompletion(chunks)).toThrow(
+      expect.objectContaining({ name: 'FormatError', code }),
+    )
   })
 })
 
@@ -124,7 +129,11 @@ describe('top-level members', () => {
       { ...head, service_tier: 'b', usage: { total_tokens: 2 }, unknown: [2], choices: [] },
       { ...head, service_tier: null, usage: null, unknown: null, choices: [] },
     ])
-    expect(completion).toMatchObject({ service_tier: 'b', usage: { total_tokens: 2 }, unknown: [2] })
+    expect(completion).toMatchObject({
+      service_tier: 'b',
+      usage: { total_tokens: 2 },
+      unknown: [2],
+    })
   })
 
   it('leave out what was only ever null, and the proof members', () => {
@@ -145,7 +154,10 @@ describe('top-level members', () => {
 describe('choices', () => {
   it('are merged by index and sorted by it', () => {
     const stream = [
-      { ...head, choices: [choice({ content: 'b1' }, null, 1), choice({ content: 'a1' }, null, 0)] },
+      {
+        ...head,
+        choices: [choice({ content: 'b1' }, null, 1), choice({ content: 'a1' }, null, 0)],
+      },
       { ...head, choices: [choice({ content: 'b2' }, 'length', 1)] },
       { ...head, choices: [choice({ content: 'a2' }, 'stop', 0)] },
     ]
@@ -173,12 +185,16 @@ describe('choices', () => {
     const stream = [
       {
         ...head,
-        choices: [{ ...choice({ content: 'a' }), logprobs: { content: [{ token: 'a' }], refusal: null } }],
+        choices: [
+          { ...choice({ content: 'a' }), logprobs: { content: [{ token: 'a' }], refusal: null } },
+        ],
       },
       { ...head, choices: [{ ...choice({}), logprobs: null }] },
       {
         ...head,
-        choices: [{ ...choice({ content: 'b' }), logprobs: { content: [{ token: 'b' }], refusal: null } }],
+        choices: [
+          { ...choice({ content: 'b' }), logprobs: { content: [{ token: 'b' }], refusal: null } },
+        ],
       },
     ]
     expect(choicesOf(stream)).toMatchObject([
@@ -224,9 +240,16 @@ describe('calls', () => {
   it('are merged by index, which they lose, with names whole and arguments appended', () => {
     const stream = [
       chunk({ role: 'assistant', content: null, tool_calls: [call(1, 'g', '', 'id-g')] }),
-      chunk({ tool_calls: [call(0, 'f', '{"a"', 'id-f'), { index: 1, function: { arguments: '{"b":' } }] }),
-      chunk({ tool_calls: [{ index: 0, id: '', type: null, function: { name: '', arguments: ':1}' } }] }),
-      chunk({ tool_calls: [{ index: 1, function: { name: null, arguments: '2}' } }] }, 'tool_calls'),
+      chunk({
+        tool_calls: [call(0, 'f', '{"a"', 'id-f'), { index: 1, function: { arguments: '{"b":' } }],
+      }),
+      chunk({
+        tool_calls: [{ index: 0, id: '', type: null, function: { name: '', arguments: ':1}' } }],
+      }),
+      chunk(
+        { tool_calls: [{ index: 1, function: { name: null, arguments: '2}' } }] },
+        'tool_calls',
+      ),
     ]
     expect(choicesOf(stream)).toMatchObject([
       {
@@ -323,7 +346,9 @@ describe('unknown members of a delta', () => {
       }),
     )
     const start = performance.now()
-    const [only] = choicesOf(many) as readonly { message: { reasoning: string; details: readonly Json[] } }[]
+    const [only] = choicesOf(many) as readonly {
+      message: { reasoning: string; details: readonly Json[] }
+    }[]
     expect(only?.message.reasoning).toHaveLength(100_000)
     expect(only?.message.details).toHaveLength(60_000)
     expect(performance.now() - start).toBeLessThan(5000)
@@ -342,14 +367,20 @@ describe('addChunk', () => {
         expect(error).toBeInstanceOf(FormatError)
       }
     expect(accepted.length).toBeLessThan(chunks.length)
-    expect(canonicalizeJson(finishAssembly(assembly))).toBe(canonicalizeJson(assembleCompletion(accepted)))
+    expect(canonicalizeJson(finishAssembly(assembly))).toBe(
+      canonicalizeJson(assembleCompletion(accepted)),
+    )
   })
 
   it('shows a reader who appends text, and one who keeps the first name, what the completion says', () => {
     const pieces = fc.oneof(fc.constant(null), fc.constant(''), fc.string({ maxLength: 4 }))
     const delta = fc.record(
       {
-        content: fc.oneof(pieces, fc.constant(false), fc.array(fc.constant({ type: 'text', text: 'p' }))),
+        content: fc.oneof(
+          pieces,
+          fc.constant(false),
+          fc.array(fc.constant({ type: 'text', text: 'p' })),
+        ),
         refusal: pieces,
         tool_calls: fc.array(
           fc.record(
@@ -383,7 +414,9 @@ describe('addChunk', () => {
         const shown = readersOf(deltas as readonly ShownDelta[])
         if (typeof message.content === 'string') expect(shown.content).toBe(message.content)
         expect(shown.refusal).toBe(message.refusal ?? '')
-        for (const [place, call] of ((message.tool_calls ?? []) as readonly ShownCall[]).entries()) {
+        for (const [place, call] of (
+          (message.tool_calls ?? []) as readonly ShownCall[]
+        ).entries()) {
           const index = shown.indexes[place] ?? -1
           for (const names of [shown.first, shown.last, shown.appended])
             expect(names.get(index) ?? '').toBe(call.function?.name ?? '')
@@ -488,7 +521,9 @@ function choicesOf(chunks: readonly JsonObject[]): Json | undefined {
 }
 
 function cutText(text: string, cuts: readonly number[]): readonly string[] {
-  const places = [...new Set(cuts.filter((cut) => cut < text.length))].sort((left, right) => left - right)
+  const places = [...new Set(cuts.filter((cut) => cut < text.length))].sort(
+    (left, right) => left - right,
+  )
   return [0, ...places].map((start, index) => text.slice(start, places[index] ?? text.length))
 }
 

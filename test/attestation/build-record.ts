@@ -8,12 +8,17 @@ import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { createReference } from './merkle/reference.ts'
 
 /** Key of the notary in tests. Anyone can know it: it signs nothing else. */
-export const NOTARY = new Wallet(`0x${createHash('sha256').update('a notary for tests').digest('hex')}`)
+export const NOTARY = new Wallet(
+  `0x${createHash('sha256').update('a notary for tests').digest('hex')}`,
+)
 
 export const CHAIN_ID = 31337
 export const CONTRACT = `0x${'c0'.repeat(20)}`
 
-/** A request with what is easy to get wrong: unset and nested nulls, astral text, numbers of every form. */
+/**
+ * A request with what is easy to get wrong: unset and nested nulls, astral text, numbers of every
+ * form.
+ */
 export const REQUEST: JsonObject = {
   model: 'demo/echo',
   messages: [
@@ -77,8 +82,8 @@ export type RecordParts = {
 }
 
 /**
- * A valid record, made as attestation/README.md says with the platform's SHA-256, ethers and the reference tree, so that
- * nothing it is checked with took part in making it.
+ * A valid record, made as attestation/README.md says with the platform's SHA-256, ethers and the
+ * reference tree, so that nothing it is checked with took part in making it.
  */
 export function buildRecord(parts: RecordParts = {}): BuiltRecord {
   const { request = REQUEST, response = RESPONSE, before = 5, after = 3, version = 2 } = parts

@@ -17,7 +17,9 @@ const CHUNKS: readonly JsonObject[] = ['gr', 'oß'].map((content, at) => ({
   object: 'chat.completion.chunk',
   created: 1760000000,
   model: 'demo/echo-2025',
-  choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: at === 1 ? 'stop' : null }],
+  choices: [
+    { index: 0, delta: { role: 'assistant', content }, finish_reason: at === 1 ? 'stop' : null },
+  ],
 }))
 const LAST = CHUNKS[1] ?? {}
 const USAGE = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
@@ -61,7 +63,13 @@ describe('compareExchange', () => {
   })
 
   it('fails another request, and what is none', () => {
-    for (const request of [{ ...REQUEST, temperature: 0.8 }, { ...REQUEST, more: 1 }, [], null, 'x'])
+    for (const request of [
+      { ...REQUEST, temperature: 0.8 },
+      { ...REQUEST, more: 1 },
+      [],
+      null,
+      'x',
+    ])
       expect(outcomes(stored, { request })).toEqual({ 'request given': 'failed' })
   })
 
@@ -77,7 +85,10 @@ describe('compareExchange', () => {
   it('fails the right words with a proof of something else', () => {
     for (const name of ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt']) {
       const answer = { ...created, [name]: name === 'receipt' ? {} : 'ab' }
-      expect(outcomes(stored, whole(answer))).toEqual({ 'answer given': 'passed', 'proof given': 'failed' })
+      expect(outcomes(stored, whole(answer))).toEqual({
+        'answer given': 'passed',
+        'proof given': 'failed',
+      })
     }
   })
 
@@ -99,7 +110,10 @@ describe('compareExchange', () => {
   it('compares chunks by their hash when the signed response has a usage that nobody asked for', () => {
     const { stored, created } = buildStreamed({ usage: USAGE })
     const chunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(created) }]
-    expect(outcomes(stored, stream(chunks))).toEqual({ 'answer given': 'passed', 'proof given': 'passed' })
+    expect(outcomes(stored, stream(chunks))).toEqual({
+      'answer given': 'passed',
+      'proof given': 'passed',
+    })
     expect(outcomes(stored, stream(chunks.slice(1)))['answer given']).toBe('failed')
   })
 
@@ -107,7 +121,10 @@ describe('compareExchange', () => {
     const old = buildRecord({ version: 1, response: assembleCompletion(CHUNKS) })
     const { log: _log, ...proof } = proofOf(old.created)
     const kept = stream([...CHUNKS, { ...LAST, choices: [], ...proof }])
-    expect(outcomes(old.stored, kept)).toEqual({ 'answer given': 'passed', 'proof given': 'passed' })
+    expect(outcomes(old.stored, kept)).toEqual({
+      'answer given': 'passed',
+      'proof given': 'passed',
+    })
     expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
   })
 
@@ -153,8 +170,15 @@ describe('a log in an answer', () => {
 
   it('fails when it is of another log, chain or receipt, or none at all', () => {
     const log = stored.log as JsonObject
-    for (const forged of [other.stored.log ?? null, { ...log, chain_id: 1 }, { ...log, path: [] }, null])
-      expect(outcomes(later.stored, whole({ ...created, log: forged }))['proof given']).toBe('failed')
+    for (const forged of [
+      other.stored.log ?? null,
+      { ...log, chain_id: 1 },
+      { ...log, path: [] },
+      null,
+    ])
+      expect(outcomes(later.stored, whole({ ...created, log: forged }))['proof given']).toBe(
+        'failed',
+      )
   })
 })
 

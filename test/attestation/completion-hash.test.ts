@@ -45,7 +45,9 @@ describe('hashCompletion', () => {
 
   it('is the same with a native SHA-256', () => {
     const native = (data: Uint8Array) => new Uint8Array(createHash('sha256').update(data).digest())
-    expect(hashCompletion({ request, response }, native)).toEqual(hashCompletion({ request, response }))
+    expect(hashCompletion({ request, response }, native)).toEqual(
+      hashCompletion({ request, response }),
+    )
   })
 
   it('is the same for the caller’s body and for the echo that shows unset members as null', () => {
@@ -55,7 +57,9 @@ describe('hashCompletion', () => {
       stop: null,
       messages: [{ content: 'Grüße ☃', role: 'user', name: null, function_call: null }],
     }
-    expect(hashCompletion({ request: echo, response })).toEqual(hashCompletion({ request, response }))
+    expect(hashCompletion({ request: echo, response })).toEqual(
+      hashCompletion({ request, response }),
+    )
   })
 
   it('is the same for a create response and for the response that is stored', () => {
@@ -73,7 +77,8 @@ describe('hashCompletion', () => {
       { ...request, messages: [{ role: 'user', content: 'Grüße' }] },
       { ...request, messages: [{ role: 'user', content: 'Grüße ☃' }, {}] },
     ]
-    for (const changed of changes) expect(hashCompletion({ request: changed, response }).hash).not.toBe(hash)
+    for (const changed of changes)
+      expect(hashCompletion({ request: changed, response }).hash).not.toBe(hash)
     expect(hashCompletion({ request: response, response: request }).hash).not.toBe(hash)
   })
 })
@@ -83,7 +88,9 @@ describe('stripUnsetMembers', () => {
     const given = parse(
       '{"a":null,"b":{"c":null},"d":[null],"messages":[{"e":null,"f":{"g":null}},null,[null],"x"]}',
     )
-    const stripped = parse('{"b":{"c":null},"d":[null],"messages":[{"f":{"g":null}},null,[null],"x"]}')
+    const stripped = parse(
+      '{"b":{"c":null},"d":[null],"messages":[{"f":{"g":null}},null,[null],"x"]}',
+    )
     expect(stripUnsetMembers(given)).toEqual(stripped)
   })
 

@@ -9,7 +9,11 @@ export const chunkOf = (delta: JsonObject, finish: string | null = null): JsonOb
   choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
   usage: null,
 })
-const USAGE = { ...head, choices: [], usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 } }
+const USAGE = {
+  ...head,
+  choices: [],
+  usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+}
 export const CHUNKS = [
   chunkOf({ role: 'assistant', content: '' }),
   chunkOf({ content: 'Transfer ' }),
@@ -23,7 +27,13 @@ type KeptStream = { readonly request: JsonObject; readonly chunks: readonly Json
  * A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its
  * own.
  */
-export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked: boolean }): KeptStream {
+export function makeStream({
+  version,
+  usageAsked,
+}: {
+  version: 1 | 2
+  usageAsked: boolean
+}): KeptStream {
   const request: JsonObject = {
     ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },
     ...(usageAsked ? { stream_options: { include_usage: true } } : {}),
@@ -32,15 +42,24 @@ export function makeStream({ version, usageAsked }: { version: 1 | 2; usageAsked
   const response = assembleCompletion([...CHUNKS, USAGE])
   const streamHash = hashChunks(given)
   const { created } = buildRecord({ request, response, version, streamHash })
-  const proof = Object.fromEntries(Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)))
+  const proof = Object.fromEntries(
+    Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
+  )
   const { log: _, ...proofWithoutLog } = proof
-  if (version === 1) return { request, chunks: [...given, { ...head, choices: [], ...proofWithoutLog }] }
+  if (version === 1)
+    return { request, chunks: [...given, { ...head, choices: [], ...proofWithoutLog }] }
   return { request, chunks: given.with(-1, { ...given.at(-1), ...proof }) }
 }
 
 /** What somebody in between may do to the chunks of a kept stream. */
-export const ATTACKS: readonly [string, (chunks: readonly JsonObject[]) => readonly JsonObject[]][] = [
-  ['text in the chunk with the proof', (chunks) => chunks.with(-1, { ...last(chunks), ...addText(chunks) })],
+export const ATTACKS: readonly [
+  string,
+  (chunks: readonly JsonObject[]) => readonly JsonObject[],
+][] = [
+  [
+    'text in the chunk with the proof',
+    (chunks) => chunks.with(-1, { ...last(chunks), ...addText(chunks) }),
+  ],
   ['a chunk more', (chunks) => chunks.toSpliced(2, 0, chunkOf({ content: 'not ' }))],
   ['no role at the beginning', (chunks) => chunks.with(0, chunkOf({ content: '' }))],
   ['an empty role', (chunks) => chunks.with(1, chunkOf({ role: '', content: 'Transfer ' }))],
@@ -63,7 +82,11 @@ export const ATTACKS: readonly [string, (chunks: readonly JsonObject[]) => reado
       chunks.with(2, {
         ...at(chunks, 2),
         choices: [
-          { index: 0, delta: { content: 'nothing.' }, message: { role: 'assistant', content: 'All.' } },
+          {
+            index: 0,
+            delta: { content: 'nothing.' },
+            message: { role: 'assistant', content: 'All.' },
+          },
         ],
       }),
   ],
@@ -73,7 +96,10 @@ export const ATTACKS: readonly [string, (chunks: readonly JsonObject[]) => reado
     'a member of null more, which no assembly shows',
     (chunks) => chunks.with(2, { ...at(chunks, 2), x: null }),
   ],
-  ['an error beside the choices', (chunks) => chunks.with(2, { ...at(chunks, 2), error: { message: 'x' } })],
+  [
+    'an error beside the choices',
+    (chunks) => chunks.with(2, { ...at(chunks, 2), error: { message: 'x' } }),
+  ],
   ['another object', (chunks) => chunks.with(2, { ...at(chunks, 2), object: 'chat.completion' })],
 ]
 
@@ -111,7 +137,11 @@ export function keptStreams(): readonly {
       text: text.replaceAll('\n\n', '\r\n: ping\r\nid: 1\r\n\r\n'),
     },
     { name: 'no [DONE]', request, text: text.replace('data: [DONE]\n\n', '') },
-    { name: 'a chunk after [DONE]', request, text: `${text}data: ${JSON.stringify(CHUNKS[1])}\n\n` },
+    {
+      name: 'a chunk after [DONE]',
+      request,
+      text: `${text}data: ${JSON.stringify(CHUNKS[1])}\n\n`,
+    },
     { name: 'an event with a name', request, text: `event: note\n${text}` },
     { name: 'no proof', request, text: textOf(CHUNKS) },
   ]

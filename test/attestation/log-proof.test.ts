@@ -81,7 +81,9 @@ describe('verifyLogProof', () => {
   })
 
   it('refuses an index past the head', () => {
-    expect(codeOf(() => verifyReceiptInLog({ proof: { ...proof, size: 5 }, receipt }))).toBe('invalid_proof')
+    expect(codeOf(() => verifyReceiptInLog({ proof: { ...proof, size: 5 }, receipt }))).toBe(
+      'invalid_proof',
+    )
   })
 
   it('refuses a head of another key, chain, contract, size or root', () => {
@@ -93,7 +95,9 @@ describe('verifyLogProof', () => {
       { size: 10 },
       { root: '00'.repeat(32) },
     ])
-      expect(codeOf(() => verifyLogHead({ proof: { ...proof, ...change }, publicKey }))).toBe('wrong_signer')
+      expect(codeOf(() => verifyLogHead({ proof: { ...proof, ...change }, publicKey }))).toBe(
+        'wrong_signer',
+      )
   })
 
   it('takes a path that is right to a root that nobody signed for no proof', () => {

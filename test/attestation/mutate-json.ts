@@ -14,7 +14,10 @@ export function placesIn(value: Json, path: JsonPath = []): readonly JsonPath[] 
   return [path, ...children.flatMap(([key, child]) => placesIn(child, [...path, key]))]
 }
 
-/** `value` with one change somewhere at or below `root`: a member gone, replaced or added, a character flipped. */
+/**
+ * `value` with one change somewhere at or below `root`: a member gone, replaced or added, a
+ * character flipped.
+ */
 export function mutatedAt(value: Json, root: JsonPath): fc.Arbitrary<Json> {
   const inside = valueAt(value, root)
   const places = placesIn(inside)

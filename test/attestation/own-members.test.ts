@@ -3,8 +3,15 @@ import { decodeBase64 } from '../../attestation/bytes.ts'
 import { redactBundle } from '../../attestation/evidence/bundle.ts'
 import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
 import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
-import { type AttestationPolicy, PolicyError, resolvePolicy } from '../../attestation/nitro/policy.ts'
-import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import {
+  type AttestationPolicy,
+  PolicyError,
+  resolvePolicy,
+} from '../../attestation/nitro/policy.ts'
+import {
+  createAttestationVerifier,
+  verifyAttestation,
+} from '../../attestation/nitro/verify-attestation.ts'
 import { entryOf } from '../../attestation/release/release-list.ts'
 import { parseReleaseKey } from '../../attestation/release/release-signatures.ts'
 import { signRelease, verifyRelease } from '../../attestation/release/verify-release.ts'
@@ -21,7 +28,9 @@ const { roots = [], measurements = [], configurations = [] } = policy
 const certificate = { issuer: new Uint8Array(1), serial: new Uint8Array(1) }
 
 /** Debug mode shows as registers of zeros. */
-const debugPcrs = new Map([...PCR_VALUES].map(([at, pcr]) => [at, at < 3 ? new Uint8Array(48) : pcr]))
+const debugPcrs = new Map(
+  [...PCR_VALUES].map(([at, pcr]) => [at, at < 3 ? new Uint8Array(48) : pcr]),
+)
 const debugDocument = documentFor(BOOT_CONFIGURATION, { pcrs: debugPcrs })
 
 /** What another part of the same program may have done, by a careless merge of somebody's JSON. */
@@ -75,9 +84,9 @@ describe('options that Object.prototype has', () => {
     pollute('allowDebug', true)
     expect((await verifyBundle(debug, { roots, configurations })).verdict).toBe('invalid')
     const demanded: AttestationPolicy = { measurements: 'any', mode: 'historical', roots }
-    await expect(verifyAttestation(decodeBase64(debugDocument), demanded, new Date(0))).rejects.toMatchObject(
-      { code: 'debug_mode' },
-    )
+    await expect(
+      verifyAttestation(decodeBase64(debugDocument), demanded, new Date(0)),
+    ).rejects.toMatchObject({ code: 'debug_mode' })
   })
 
   it.each<[keyof AttestationPolicy, unknown]>([
@@ -91,7 +100,15 @@ describe('options that Object.prototype has', () => {
     ['revoked', [certificate]],
     [
       'revocationLists',
-      [{ ...certificate, issuerKey: new Uint8Array(97), serials: [], thisUpdateMs: 0, nextUpdateMs: 0 }],
+      [
+        {
+          ...certificate,
+          issuerKey: new Uint8Array(97),
+          serials: [],
+          thisUpdateMs: 0,
+          nextUpdateMs: 0,
+        },
+      ],
     ],
   ])('change nothing of an attestation policy: %s', (name, value) => {
     const honest = resolvePolicy({ measurements: [] })
@@ -108,7 +125,9 @@ describe('options that Object.prototype has', () => {
     const { [name as 'issuer']: value, ...rest } = certificate
     pollute(name, value)
     const revoked = [rest] as unknown as AttestationPolicy['revoked']
-    expect(() => resolvePolicy({ measurements: 'any', revoked: revoked ?? [] })).toThrow(PolicyError)
+    expect(() => resolvePolicy({ measurements: 'any', revoked: revoked ?? [] })).toThrow(
+      PolicyError,
+    )
   })
 
   it.each<[string, unknown]>([
@@ -151,7 +170,9 @@ describe('options that Object.prototype has', () => {
   it('do not add a register to a release', async () => {
     pollute('PCR8', 'ab'.repeat(48))
     const releases = [entryOf(buildOtherRelease()), entryOf(buildRelease())]
-    expect((await verifyBundle(bundle, { roots, releases, configurations })).verdict).toBe('verified')
+    expect((await verifyBundle(bundle, { roots, releases, configurations })).verdict).toBe(
+      'verified',
+    )
   })
 
   it('do not bound what a verifier remembers', async () => {
@@ -171,7 +192,10 @@ describe('a policy whose members are not its own', () => {
   it.each([
     ['an instance of a class', new Demands()],
     ['an object made over another one', Object.create({ measurements })],
-    ['an object over one that inherits nothing', Object.create(Object.assign(Object.create(null), policy))],
+    [
+      'an object over one that inherits nothing',
+      Object.create(Object.assign(Object.create(null), policy)),
+    ],
   ])('is refused, since its demands would not be seen: %s', async (_, demanded) => {
     await expect(verifyBundle(bundle, demanded)).rejects.toThrow(PolicyError)
     expect(() => resolvePolicy(demanded)).toThrow(PolicyError)

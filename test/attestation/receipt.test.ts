@@ -15,7 +15,11 @@ describe('parseReceipt', () => {
   })
 
   it.each<[string, JsonPath, Json]>([
-    ['a provider over plain http', ['provider'], { name: 'demo', origin: 'http://127.0.0.1:1', tls: null }],
+    [
+      'a provider over plain http',
+      ['provider'],
+      { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
+    ],
     ['no returned model', ['model', 'returned'], null],
     ['a caller who went away', ['outcome'], 'client_disconnected'],
     ['a provider that broke off', ['outcome'], 'upstream_error'],
@@ -37,12 +41,13 @@ describe('parseReceipt', () => {
 
   it('refuses a receipt without any one of its members, or with one more, at every level', () => {
     for (const place of placesIn(receipt)) {
-      if (place.length > 0) expect(() => parseReceipt(removeAt(receipt, place))).toThrow(FormatError)
+      if (place.length > 0)
+        expect(() => parseReceipt(removeAt(receipt, place))).toThrow(FormatError)
       const value = valueAt(receipt, place)
       if (typeof value === 'object' && value !== null)
-        expect(() => parseReceipt(replaceAt(receipt, place, { ...(value as object), extra: null }))).toThrow(
-          FormatError,
-        )
+        expect(() =>
+          parseReceipt(replaceAt(receipt, place, { ...(value as object), extra: null })),
+        ).toThrow(FormatError)
     }
   })
 

@@ -69,7 +69,9 @@ function describeValues({ stored }: BuiltRecord): JsonObject {
     completion_digest: encodeHex(completionDigest(decodeHex(receipt.hash))),
     notary: NOTARY.address.toLowerCase(),
     leaf: encodeHex(hashReceipt(receipt)),
-    tree_head_digest: encodeHex(treeHeadDigest({ chainId: log.chain_id, contract: log.contract }, head)),
+    tree_head_digest: encodeHex(
+      treeHeadDigest({ chainId: log.chain_id, contract: log.contract }, head),
+    ),
   }
 }
 

@@ -19,15 +19,26 @@ const signature = sign(domain, head)
 
 describe('treeHeadDigest', () => {
   it('is the EIP-712 digest that ethers computes', () => {
-    const address = fc.uint8Array({ minLength: 20, maxLength: 20 }).map((bytes) => `0x${encodeHex(bytes)}`)
+    const address = fc
+      .uint8Array({ minLength: 20, maxLength: 20 })
+      .map((bytes) => `0x${encodeHex(bytes)}`)
     const root = fc.uint8Array({ minLength: 32, maxLength: 32 })
     fc.assert(
-      fc.property(fc.maxSafeNat(), address, fc.maxSafeNat(), root, (chainId, contract, size, rootBytes) => {
-        const digest = treeHeadDigest({ chainId, contract }, { size, root: rootBytes })
-        expect(`0x${encodeHex(digest)}`).toBe(
-          TypedDataEncoder.hash(typedDomain({ chainId, contract }), types, { size, root: rootBytes }),
-        )
-      }),
+      fc.property(
+        fc.maxSafeNat(),
+        address,
+        fc.maxSafeNat(),
+        root,
+        (chainId, contract, size, rootBytes) => {
+          const digest = treeHeadDigest({ chainId, contract }, { size, root: rootBytes })
+          expect(`0x${encodeHex(digest)}`).toBe(
+            TypedDataEncoder.hash(typedDomain({ chainId, contract }), types, {
+              size,
+              root: rootBytes,
+            }),
+          )
+        },
+      ),
     )
   })
 
@@ -69,23 +80,29 @@ describe('verifyTreeHead', () => {
     ['a notary in checksum case', { notary: wallet.address }],
     ['a signature of another type', { signature: decodeHex(wallet.signMessageSync(head.root)) }],
   ])('refuses %s', (_, change) => {
-    expect(codeOf(() => verifyTreeHead({ domain, head, signature, notary, ...change }))).toBe('wrong_signer')
+    expect(codeOf(() => verifyTreeHead({ domain, head, signature, notary, ...change }))).toBe(
+      'wrong_signer',
+    )
   })
 
   it('refuses a malformed signature', () => {
-    expect(codeOf(() => verifyTreeHead({ domain, head, signature: signature.slice(1), notary }))).toBe(
-      'invalid_signature',
-    )
+    expect(
+      codeOf(() => verifyTreeHead({ domain, head, signature: signature.slice(1), notary })),
+    ).toBe('invalid_signature')
   })
 
   it('does not detect that the notary signed two histories of one size', () => {
     const fork = { ...head, root: decodeHex('00'.repeat(32)) }
-    expect(verifyTreeHead({ domain, head: fork, signature: sign(domain, fork), notary })).toEqual(fork)
+    expect(verifyTreeHead({ domain, head: fork, signature: sign(domain, fork), notary })).toEqual(
+      fork,
+    )
   })
 })
 
 function sign(at: LogDomain, signed: typeof head): Uint8Array {
-  return decodeHex(wallet.signingKey.sign(TypedDataEncoder.hash(typedDomain(at), types, signed)).serialized)
+  return decodeHex(
+    wallet.signingKey.sign(TypedDataEncoder.hash(typedDomain(at), types, signed)).serialized,
+  )
 }
 
 function typedDomain({ chainId, contract }: LogDomain) {

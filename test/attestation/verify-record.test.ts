@@ -5,13 +5,21 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { addressOf, completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { hashCompletion, PROOF_MEMBERS, stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import {
+  hashCompletion,
+  PROOF_MEMBERS,
+  stripUnsetMembers,
+} from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashReceipt, parseLogProof } from '../../attestation/log-proof.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
-import { type RecordCheckName, type RecordReport, verifyRecord } from '../../attestation/verify-record.ts'
+import {
+  type RecordCheckName,
+  type RecordReport,
+  verifyRecord,
+} from '../../attestation/verify-record.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { buildRecord, RESPONSE } from './build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
@@ -80,7 +88,9 @@ describe('verifyRecord', () => {
       completion_digest: encodeHex(completionDigest(decodeHex(hash))),
       notary: addressOf(decodeHex(String(record.public_key))),
       leaf: encodeHex(hashReceipt(parseReceipt(record.receipt ?? null))),
-      tree_head_digest: encodeHex(treeHeadDigest(domain, { size: log.size, root: decodeHex(log.root) })),
+      tree_head_digest: encodeHex(
+        treeHeadDigest(domain, { size: log.size, root: decodeHex(log.root) }),
+      ),
     }).toEqual(removeAt(readVector('first', 'values'), ['source']))
   })
 
@@ -157,7 +167,12 @@ describe('verifyRecord on changed records', () => {
 
   it.each<[string, JsonPath, Json, readonly RecordCheckName[]]>([
     ['the request', ['request', 'seed'], 1, ['request hash', 'hash', 'signature', 'receipt']],
-    ['the requested model', ['request', 'model'], 'm', ['request hash', 'hash', 'signature', 'receipt']],
+    [
+      'the requested model',
+      ['request', 'model'],
+      'm',
+      ['request hash', 'hash', 'signature', 'receipt'],
+    ],
     ['the response', ['response', 'id'], 'x', ['response hash', 'hash', 'signature', 'receipt']],
     ['the hash', ['hash'], '00'.repeat(32), ['hash']],
     ['the signature', ['signature'], `0x${'11'.repeat(64)}1b`, ['signature']],
@@ -170,8 +185,18 @@ describe('verifyRecord on changed records', () => {
     ['created_at', ['created_at'], 1760000002, ['created_at']],
     ['what was forwarded', ['receipt', 'forwarded_hash'], '00'.repeat(32), ['receipt in log']],
     ['what was received', ['receipt', 'received_hash'], '00'.repeat(32), ['receipt in log']],
-    ['the provider', ['receipt', 'provider', 'origin'], 'https://other.example', ['receipt in log']],
-    ['the TLS key', ['receipt', 'provider', 'tls', 'spki_sha256'], '00'.repeat(32), ['receipt in log']],
+    [
+      'the provider',
+      ['receipt', 'provider', 'origin'],
+      'https://other.example',
+      ['receipt in log'],
+    ],
+    [
+      'the TLS key',
+      ['receipt', 'provider', 'tls', 'spki_sha256'],
+      '00'.repeat(32),
+      ['receipt in log'],
+    ],
     ['the outcome', ['receipt', 'outcome'], 'upstream_error', ['receipt in log']],
     ['the start', ['receipt', 'started_at'], 1, ['receipt in log']],
     ['the end', ['receipt', 'finished_at'], 1760000001000, ['receipt in log']],
@@ -196,7 +221,11 @@ describe('verifyRecord on changed records', () => {
   it.each([
     ['0x before the hash', ['hash'], (text: string) => `0x${text}`],
     ['the hash in upper case', ['hash'], (text: string) => text.toUpperCase()],
-    ['the public key in upper case', ['public_key'], (text: string) => `0x${text.slice(2).toUpperCase()}`],
+    [
+      'the public key in upper case',
+      ['public_key'],
+      (text: string) => `0x${text.slice(2).toUpperCase()}`,
+    ],
     ['the signature without 0x', ['signature'], (text: string) => text.slice(2)],
     ['a line end after the signature', ['signature'], (text: string) => `${text}\n`],
   ])('fails %s: every value has one form', (_, path, change) => {
@@ -206,7 +235,11 @@ describe('verifyRecord on changed records', () => {
 
   it('fails a receipt of another completion of the same notary, with its own valid log proof', () => {
     const other = buildRecord({ response: { ...RESPONSE, id: 'other' } }).stored
-    const swapped = { ...stored, receipt: valueAt(other, ['receipt']), log: valueAt(other, ['log']) }
+    const swapped = {
+      ...stored,
+      receipt: valueAt(other, ['receipt']),
+      log: valueAt(other, ['log']),
+    }
     expect(namesOf(verifyRecord(swapped), 'failed')).toEqual(['response hash', 'receipt'])
   })
 
@@ -216,7 +249,9 @@ describe('verifyRecord on changed records', () => {
       { requested: 'demo/echo', returned: 'other' },
       { requested: 'demo/echo', returned: null },
     ])
-      expect(namesOf(verifyRecord(buildRecord({ receipt: { model } }).stored), 'failed')).toEqual(['receipt'])
+      expect(namesOf(verifyRecord(buildRecord({ receipt: { model } }).stored), 'failed')).toEqual([
+        'receipt',
+      ])
   })
 
   it('fails an attestation document of another key, of no key, and one that is none', () => {
@@ -231,7 +266,9 @@ describe('verifyRecord on changed records', () => {
       null,
       7,
     ])
-      expect(namesOf(verifyRecord({ ...stored, attestation }), 'failed')).toEqual(['attestation key'])
+      expect(namesOf(verifyRecord({ ...stored, attestation }), 'failed')).toEqual([
+        'attestation key',
+      ])
   })
 })
 
@@ -283,7 +320,9 @@ describe('what verifyRecord does not detect', () => {
   })
 
   it('does not detect another id or tx_hash, and members that a record does not have', () => {
-    expect(verifyRecord({ ...stored, id: 'x', tx_hash: `0x${'00'.repeat(32)}`, note: 'added' }).ok).toBe(true)
+    expect(
+      verifyRecord({ ...stored, id: 'x', tx_hash: `0x${'00'.repeat(32)}`, note: 'added' }).ok,
+    ).toBe(true)
   })
 
   it('does not detect a changed receipt in a create response without log, and says that it did not look', () => {
@@ -305,8 +344,13 @@ describe('what verifyRecord does not detect', () => {
 
   it('does not detect that an attestation document with the right key is signed by nobody', () => {
     const publicKey = Buffer.from(String(stored.public_key).slice(2), 'hex')
-    const forged = buildDocument({ fields: { public_key: publicKey }, signature: new Uint8Array(96) })
-    expect(verifyRecord({ ...stored, attestation: Buffer.from(forged).toString('base64') }).ok).toBe(true)
+    const forged = buildDocument({
+      fields: { public_key: publicKey },
+      signature: new Uint8Array(96),
+    })
+    expect(
+      verifyRecord({ ...stored, attestation: Buffer.from(forged).toString('base64') }).ok,
+    ).toBe(true)
   })
 })
 
@@ -343,7 +387,9 @@ function isDifferentRequest(before: JsonObject, changed: Json): boolean {
 }
 
 function withoutUnset(record: JsonObject): JsonObject {
-  return record.request === undefined ? record : { ...record, request: unsetStripped(record.request) }
+  return record.request === undefined
+    ? record
+    : { ...record, request: unsetStripped(record.request) }
 }
 
 function unsetStripped(value: Json): Json {

@@ -45,7 +45,9 @@ describe('verifyStream', () => {
   it('does not vouch for chunks that were cut in another way, but for what they say', () => {
     const { request, chunks } = makeStream({ version: 2, usageAsked: true })
     const [first = {}, , , ...rest] = chunks
-    const report = verifyStream([first, chunkOf({ content: 'Transfer nothing.' }), ...rest], { request })
+    const report = verifyStream([first, chunkOf({ content: 'Transfer nothing.' }), ...rest], {
+      request,
+    })
     expect(outcomes(report, 'failed')).toEqual([])
     expect(outcomes(report, 'not checked')).toContain('stream hash')
   })
@@ -65,7 +67,11 @@ describe('verifyStream', () => {
     const good = [chunkWith('https://good.example'), chunkWith('https://good.example')]
     const end = chunkOf({}, 'stop')
     const response = assembleCompletion([...good, end])
-    const request = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is it?' }], stream: true }
+    const request = {
+      model: 'demo/echo',
+      messages: [{ role: 'user', content: 'Is it?' }],
+      stream: true,
+    }
     const { created } = buildRecord({ request, response, streamHash: hashChunks([...good, end]) })
     const proof = Object.fromEntries(
       Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
@@ -157,7 +163,10 @@ describe('splitEvents', () => {
     ['line feeds', 'data: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\n'],
     ['carriage returns', 'data: {"a":1}\r\rdata: {"b":2}\r\rdata: [DONE]\r\r'],
     ['both', 'data: {"a":1}\r\n\r\ndata: {"b":2}\r\n\r\ndata: [DONE]'],
-    ['comments, ids and no space', ': ping\n\nid: 1\ndata:{"a":1}\n\n\ndata: {"b":2}\n\ndata: [DONE]\n'],
+    [
+      'comments, ids and no space',
+      ': ping\n\nid: 1\ndata:{"a":1}\n\n\ndata: {"b":2}\n\ndata: [DONE]\n',
+    ],
   ])('gives the data of events that end with %s', (_, text) => {
     expect(split(text)).toEqual(['{"a":1}', '{"b":2}'])
   })
@@ -177,11 +186,16 @@ describe('splitEvents', () => {
     ['a byte order mark before data', 'data: {}\n\n\uFEFFdata: {"a":1}\n\ndata: [DONE]\n\n'],
     ['a byte order mark at the beginning', '\uFEFFdata: {}\n\ndata: [DONE]\n\n'],
     ['a line that begins with a space', ' data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
-    ['a comment with what some take for a line break', ': \u2028data: {}\n\ndata: {}\n\ndata: [DONE]\n\n'],
+    [
+      'a comment with what some take for a line break',
+      ': \u2028data: {}\n\ndata: {}\n\ndata: [DONE]\n\n',
+    ],
     ['a line without a colon', 'data\n\ndata: {}\n\ndata: [DONE]\n\n'],
     ['two lines of data in one event', 'data: {"a":\ndata: {}}\n\ndata: [DONE]\n\n'],
     ['bytes that are no UTF-8', Uint8Array.of(0x64, 0xff)],
   ])('refuses %s', (_, text) => {
-    expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(FormatError)
+    expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(
+      FormatError,
+    )
   })
 })

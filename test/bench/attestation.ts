@@ -3,16 +3,20 @@ import { performance } from 'node:perf_hooks'
 import { decodeCose } from '../../attestation/nitro/cose.ts'
 import { parseDocument } from '../../attestation/nitro/document.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
-import { createAttestationVerifier, verifyAttestation } from '../../attestation/nitro/verify-attestation.ts'
+import {
+  createAttestationVerifier,
+  verifyAttestation,
+} from '../../attestation/nitro/verify-attestation.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../support/nitro-builder/document-builder.ts'
 
 /**
- * `node test/bench/attestation.ts`: cold and warm validation of a document with a chain of five certificates, against
- * the floor: 5 (4 links and the document) and 1 (the document) bare WebCrypto verifications of P-384 signatures with
- * keys imported beforehand, one after the other. Validation verifies two links of the chain at a time, so with a
- * second core idle it may take less than its floor; the CPU time beside it shows what it really costs. All are
- * measured in turns in one run, so that what else the machine does falls on all alike; medians.
+ * `node test/bench/attestation.ts`: cold and warm validation of a document with a chain of five
+ * certificates, against the floor: 5 (4 links and the document) and 1 (the document) bare WebCrypto
+ * verifications of P-384 signatures with keys imported beforehand, one after the other. Validation
+ * verifies two links of the chain at a time, so with a second core idle it may take less than its
+ * floor; the CPU time beside it shows what it really costs. All are measured in turns in one run,
+ * so that what else the machine does falls on all alike; medians.
  */
 const ROUNDS = 300
 const WARM_UP_ROUNDS = 100
@@ -65,7 +69,10 @@ console.log(
 /** A verification of one P-384 signature over as many bytes as the document's. */
 async function bareVerification(): Promise<() => Promise<void>> {
   const { subtle } = globalThis.crypto
-  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, ['sign', 'verify'])
+  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, [
+    'sign',
+    'verify',
+  ])
   const algorithm = { name: 'ECDSA', hash: 'SHA-384' }
   const data = new Uint8Array(document.length)
   const signature = await subtle.sign(algorithm, pair.privateKey, data)

@@ -6,9 +6,10 @@ import { startAffidavit } from '../support/affidavit.ts'
 import { runLoad } from './load.ts'
 
 /**
- * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit`, with every check (heads, leaves,
- * anchors on the chain, records, their documents), from a process of its own against a running gateway, which shares the
- * machine. The comparator: recovering the signer of one signature a record, the least that any audit of records must do.
+ * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit`, with every
+ * check (heads, leaves, anchors on the chain, records, their documents), from a process of its own
+ * against a running gateway, which shares the machine. The comparator: recovering the signer of one
+ * signature a record, the least that any audit of records must do.
  */
 const LOAD_MS = Number(process.argv[2] ?? 15) * 1_000
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
@@ -19,7 +20,10 @@ try {
     origin: affidavit.url,
     path: '/v1/verified/chat/completions',
     headers: { authorization: `Bearer ${affidavit.apiKey}` },
-    body: JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: 'What is in a leaf?' }] }),
+    body: JSON.stringify({
+      model: 'demo/echo',
+      messages: [{ role: 'user', content: 'What is in a leaf?' }],
+    }),
     connections: 32,
     warmupMs: 0,
     durationMs: LOAD_MS,
@@ -46,11 +50,19 @@ try {
 type AuditRun = { readonly ms: number; readonly records: number; readonly heads: number }
 
 function runAudit(): AuditRun {
-  const words = [affidavit.url, '--rpc', affidavit.rpcUrl, '--root', affidavit.rootFile, '--any-measurement']
+  const words = [
+    affidavit.url,
+    '--rpc',
+    affidavit.rpcUrl,
+    '--root',
+    affidavit.rootFile,
+    '--any-measurement',
+  ]
   const start = performance.now()
   const { status, stdout, stderr } = runCommand(['audit', ...words, '--json'])
   const ms = performance.now() - start
-  if (status !== 0) throw new Error(`the audit failed: ${stdout.slice(0, 2_000)}${stderr.slice(0, 2_000)}`)
+  if (status !== 0)
+    throw new Error(`the audit failed: ${stdout.slice(0, 2_000)}${stderr.slice(0, 2_000)}`)
   return { ms, ...countOf(JSON.parse(stdout)) }
 }
 
@@ -63,7 +75,11 @@ function measureStart(): number {
 
 function runCommand(words: readonly string[]) {
   return spawnSync(process.execPath, [MAIN, ...words], {
-    env: { PATH: process.env.PATH, AFFIDAVIT_URL: affidavit.url, AFFIDAVIT_API_KEY: affidavit.apiKey },
+    env: {
+      PATH: process.env.PATH,
+      AFFIDAVIT_URL: affidavit.url,
+      AFFIDAVIT_API_KEY: affidavit.apiKey,
+    },
     encoding: 'utf8',
     maxBuffer: 64 * 1024 * 1024,
   })
@@ -76,11 +92,16 @@ function measureRecovery(): number {
   const [bit = 0] = signature
   const runs = 2_000
   const start = performance.now()
-  for (let run = 0; run < runs; run++) recover(digest, signature.subarray(1), bit === 1 ? 1 : 0, false)
+  for (let run = 0; run < runs; run++)
+    recover(digest, signature.subarray(1), bit === 1 ? 1 : 0, false)
   return runs / ((performance.now() - start) / 1_000)
 }
 
-function countOf({ logs }: { readonly logs: readonly { readonly to: number; readonly heads: number }[] }) {
+function countOf({
+  logs,
+}: {
+  readonly logs: readonly { readonly to: number; readonly heads: number }[]
+}) {
   return {
     records: logs.reduce((sum, { to }) => sum + to, 0),
     heads: logs.reduce((sum, { heads }) => sum + heads, 0),

@@ -6,10 +6,11 @@ import { createAttestationVerifier } from '../../attestation/nitro/verify-attest
 import { buildEvidence } from '../attestation/evidence/build-evidence.ts'
 
 /**
- * `node test/bench/bundles.ts`: evidence bundles verified per second on one thread, from their text to the verdict
- * `verified`: cold (nothing known) and warm (the certificate chain of their enclave known). The floor is the
- * signatures alone, keys imported beforehand: 5 of P-384 cold and 1 warm by WebCrypto, and 3 recoveries by noble
- * (record, head, transaction). All in turns in one run, so that what else the machine does falls on all alike.
+ * `node test/bench/bundles.ts`: evidence bundles verified per second on one thread, from their text
+ * to the verdict `verified`: cold (nothing known) and warm (the certificate chain of their enclave
+ * known). The floor is the signatures alone, keys imported beforehand: 5 of P-384 cold and 1 warm
+ * by WebCrypto, and 3 recoveries by noble (record, head, transaction). All in turns in one run, so
+ * that what else the machine does falls on all alike.
  */
 const ROUNDS = 150
 const WARM_UP_ROUNDS = 30
@@ -32,7 +33,8 @@ for (let round = 0; round < WARM_UP_ROUNDS + ROUNDS; round++) {
   for (const [name, run] of Object.entries(subjects)) {
     const start = performance.now()
     await run()
-    if (round >= WARM_UP_ROUNDS) times.set(name, [...(times.get(name) ?? []), performance.now() - start])
+    if (round >= WARM_UP_ROUNDS)
+      times.set(name, [...(times.get(name) ?? []), performance.now() - start])
   }
 }
 
@@ -58,7 +60,10 @@ async function runFloor(p384Count: number): Promise<void> {
 
 async function bareP384(): Promise<() => Promise<void>> {
   const { subtle } = globalThis.crypto
-  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, ['sign', 'verify'])
+  const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, [
+    'sign',
+    'verify',
+  ])
   const algorithm = { name: 'ECDSA', hash: 'SHA-384' }
   const data = new Uint8Array(5_000)
   const signature = await subtle.sign(algorithm, pair.privateKey, data)

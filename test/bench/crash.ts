@@ -3,8 +3,9 @@ import { startKillableService } from '../support/crash/parts.ts'
 import { runCrashes } from '../support/crash/run.ts'
 
 /**
- * The crash test in its long form: `npm run crash -- --kills 50`. Kills gateway, enclave, chain and database in turn
- * under load, and exits with 1 when anything that a caller was given with proof is lost, doubled, unproven or unanchored.
+ * The crash test in its long form: `npm run crash -- --kills 50`. Kills gateway, enclave, chain and
+ * database in turn under load, and exits with 1 when anything that a caller was given with proof is
+ * lost, doubled, unproven or unanchored.
  */
 const { values } = parseArgs({ options: { kills: { type: 'string', default: '50' } } })
 const kills = Number(values.kills)
@@ -17,7 +18,9 @@ const startedAt = performance.now()
 const service = await startKillableService()
 try {
   const report = await runCrashes(service, { kills, random: Math.random })
-  console.log(`kills            ${[...report.kills].map(([name, count]) => `${name} ${count}`).join(', ')}`)
+  console.log(
+    `kills            ${[...report.kills].map(([name, count]) => `${name} ${count}`).join(', ')}`,
+  )
   console.log(
     `proven answers   ${report.proven.length}, each looked up by its hash, verified, and its anchor asked of the chain`,
   )

@@ -7,7 +7,10 @@ import { measureEif } from '../../attestation/eif/measure-eif.ts'
 import { NODE_DIGESTS, readFileChunks } from '../../src/cli/measure-image.ts'
 import { buildImage, CMDLINE, METADATA, TYPE } from '../attestation/eif/image-builder.ts'
 
-/** Measures one image of the proportions of a real one, and has `sha384sum` read the same bytes, in turn. */
+/**
+ * Measures one image of the proportions of a real one, and has `sha384sum` read the same bytes, in
+ * turn.
+ */
 const KERNEL_BYTES = 12_000_000
 const BOOT_BYTES = 3_000_000
 const APPLICATION_BYTES = 185_000_000
@@ -32,7 +35,9 @@ try {
   console.log(
     `measureEif : sha384sum   wall ${times(eif.wallMs / sum.wallMs)}   cpu ${times(eif.cpuMs / sum.cpuMs)}`,
   )
-  console.log('(the application is hashed for PCR0 and again for PCR2, and everything goes through CRC-32)')
+  console.log(
+    '(the application is hashed for PCR0 and again for PCR2, and everything goes through CRC-32)',
+  )
 } finally {
   await rm(folder, { recursive: true })
 }
@@ -55,9 +60,13 @@ async function writeImage(path: string): Promise<number> {
 /** The shell's own `time` tells the processor time of the one command that it ran. */
 function runSha384sum(path: string): Cost {
   const started = performance.now()
-  const { status, stderr } = spawnSync('/bin/bash', ['-c', 'time -p sha384sum "$0" > /dev/null', path], {
-    encoding: 'utf8',
-  })
+  const { status, stderr } = spawnSync(
+    '/bin/bash',
+    ['-c', 'time -p sha384sum "$0" > /dev/null', path],
+    {
+      encoding: 'utf8',
+    },
+  )
   const wallMs = performance.now() - started
   const [user, system] = ['user', 'sys'].map((name) =>
     Number(new RegExp(`^${name} (.*)$`, 'm').exec(stderr)?.[1]),
@@ -80,7 +89,10 @@ async function runMeasureEif(path: string, sizeBytes: number): Promise<Cost> {
 function middle(costs: readonly Cost[]): Cost {
   const median = (values: readonly number[]) =>
     values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
-  return { wallMs: median(costs.map(({ wallMs }) => wallMs)), cpuMs: median(costs.map(({ cpuMs }) => cpuMs)) }
+  return {
+    wallMs: median(costs.map(({ wallMs }) => wallMs)),
+    cpuMs: median(costs.map(({ cpuMs }) => cpuMs)),
+  }
 }
 
 function print(name: string, { wallMs, cpuMs }: Cost, sizeBytes: number): void {

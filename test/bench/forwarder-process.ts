@@ -3,7 +3,9 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 
 /** Starts the bare forwarder (forwarder.ts) in front of `upstream`, an origin. */
-export async function startForwarder(upstream: string): Promise<{ process: ChildProcess; origin: string }> {
+export async function startForwarder(
+  upstream: string,
+): Promise<{ process: ChildProcess; origin: string }> {
   const child = fork(join(import.meta.dirname, 'forwarder.ts'), [upstream], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })

@@ -2,9 +2,9 @@ import Koa from 'koa'
 import { Pool } from 'undici'
 
 /**
- * The comparator: the least that Koa and undici can do to forward a chat request. It reads the body, sends it on,
- * pipes the answer back; no key, no check, no hash, no record. Started as its own process with the upstream's
- * origin as argument; prints its port.
+ * The comparator: the least that Koa and undici can do to forward a chat request. It reads the
+ * body, sends it on, pipes the answer back; no key, no check, no hash, no record. Started as its
+ * own process with the upstream's origin as argument; prints its port.
  */
 const upstream = new Pool(process.argv[2] ?? '', { connections: 512, pipelining: 1 })
 const app = new Koa()

@@ -4,9 +4,9 @@ import { runInNewContext } from 'node:vm'
 import { fuzzAttestation, VALIDATION_MS_MAX } from '../support/nitro-fuzz/fuzz.ts'
 
 /**
- * `node test/bench/fuzz-attestation.ts [--documents 100000] [--seed N]`: the long form of fuzz.test.ts. Prints what
- * became of the documents, the slowest validation, and the memory in use on the way. Exit code 1 when anything is as
- * it should not be.
+ * `node test/bench/fuzz-attestation.ts [--documents 100000] [--seed N]`: the long form of
+ * fuzz.test.ts. Prints what became of the documents, the slowest validation, and the memory in use
+ * on the way. Exit code 1 when anything is as it should not be.
  */
 const { values } = parseArgs({
   options: {
@@ -29,7 +29,8 @@ const report = await fuzzAttestation({
   documents,
   seed,
   onProgress(done) {
-    if (done % Math.max(Math.floor(documents / 10_000) * 1000, 1000) === 0) samples.push(memoryInUse())
+    if (done % Math.max(Math.floor(documents / 10_000) * 1000, 1000) === 0)
+      samples.push(memoryInUse())
   },
 })
 const seconds = (performance.now() - start) / 1000

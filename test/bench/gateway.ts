@@ -14,11 +14,16 @@ type Target = {
   readonly path: string
   readonly key: string | null
 }
-type Row = LoadResult & { readonly target: string; readonly connections: number; readonly stream: boolean }
+type Row = LoadResult & {
+  readonly target: string
+  readonly connections: number
+  readonly stream: boolean
+}
 
 /**
- * Measures, in one run on one machine: the demo provider itself, a bare Koa + undici forwarder in front of it, and the
- * verified endpoint with everything behind it (enclave, database, chain). The load generator shares the machine.
+ * Measures, in one run on one machine: the demo provider itself, a bare Koa + undici forwarder in
+ * front of it, and the verified endpoint with everything behind it (enclave, database, chain). The
+ * load generator shares the machine.
  */
 export async function benchGateway(database: 'PGlite' | 'Postgres'): Promise<void> {
   console.log(`database: ${database}`)
@@ -35,8 +40,18 @@ async function benchWith(variables: Readonly<Record<string, string>>): Promise<v
   const forwarder = await startForwarder(affidavit.providerUrl)
   try {
     const targets: readonly Target[] = [
-      { name: 'provider itself', origin: affidavit.providerUrl, path: '/v1/chat/completions', key: null },
-      { name: 'bare Koa + undici', origin: forwarder.origin, path: '/v1/chat/completions', key: null },
+      {
+        name: 'provider itself',
+        origin: affidavit.providerUrl,
+        path: '/v1/chat/completions',
+        key: null,
+      },
+      {
+        name: 'bare Koa + undici',
+        origin: forwarder.origin,
+        path: '/v1/chat/completions',
+        key: null,
+      },
       {
         name: 'verified endpoint',
         origin: affidavit.url,
@@ -47,7 +62,8 @@ async function benchWith(variables: Readonly<Record<string, string>>): Promise<v
     const rows: Row[] = []
     for (const stream of [false, true])
       for (const connections of CONNECTIONS)
-        for (const target of targets) rows.push(await measure(target, { connections, stream, affidavit }))
+        for (const target of targets)
+          rows.push(await measure(target, { connections, stream, affidavit }))
     printRatios(rows)
   } finally {
     forwarder.process.kill()
@@ -58,7 +74,11 @@ async function benchWith(variables: Readonly<Record<string, string>>): Promise<v
 
 async function measure(
   target: Target,
-  { connections, stream, affidavit }: { connections: number; stream: boolean; affidavit: Affidavit },
+  {
+    connections,
+    stream,
+    affidavit,
+  }: { connections: number; stream: boolean; affidavit: Affidavit },
 ): Promise<Row> {
   const pids = listTree(affidavit.pid)
   const before = readCpuSeconds(pids)
@@ -80,7 +100,11 @@ async function measure(
   printRow(row)
   if (result.txHashes.size > 0) {
     await printAnchors(row, affidavit.rpcUrl)
-    printCpu({ before, after, requests: result.requests * ((WARMUP_MS + DURATION_MS) / DURATION_MS) })
+    printCpu({
+      before,
+      after,
+      requests: result.requests * ((WARMUP_MS + DURATION_MS) / DURATION_MS),
+    })
   }
   return row
 }
@@ -113,9 +137,16 @@ async function fetchGasUsed(rpcUrl: string, hash: string): Promise<number> {
     const response = await fetch(rpcUrl, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_getTransactionReceipt', params: [hash] }),
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'eth_getTransactionReceipt',
+        params: [hash],
+      }),
     })
-    const { result } = (await response.json()) as { result: { gasUsed: string; status: string } | null }
+    const { result } = (await response.json()) as {
+      result: { gasUsed: string; status: string } | null
+    }
     if (result?.status === '0x1') return Number(result.gasUsed)
     await new Promise((resolve) => setTimeout(resolve, 200))
   }
@@ -146,7 +177,9 @@ function printRatios(rows: readonly Row[]): void {
   for (const stream of [false, true])
     for (const connections of CONNECTIONS) {
       const find = (name: string) =>
-        rows.find((row) => row.target === name && row.stream === stream && row.connections === connections)
+        rows.find(
+          (row) => row.target === name && row.stream === stream && row.connections === connections,
+        )
       const [provider, forwarder, verified] = [
         'provider itself',
         'bare Koa + undici',

@@ -9,18 +9,23 @@ import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/build
 import { startPostgres } from '../support/postgres.ts'
 
 /**
- * `node test/bench/history.ts [--records 1000000]`: what a page of the history, a lookup by hash and a log proof take
- * in a database of Postgres that holds many records, and in one that holds few. The comparator is the small one, asked
- * in turns with the large one: flat means a ratio near 1. Medians of one caller's calls, service and store, no HTTP.
+ * `node test/bench/history.ts [--records 1000000]`: what a page of the history, a lookup by hash
+ * and a log proof take in a database of Postgres that holds many records, and in one that holds
+ * few. The comparator is the small one, asked in turns with the large one: flat means a ratio near
+ * 1. Medians of one caller's calls, service and store, no HTTP.
  */
 const SMALL = 1_000
 const { values } = parseArgs({ options: { records: { type: 'string', default: '1000000' } } })
 const LARGE = Number(values.records)
-if (!Number.isSafeInteger(LARGE) || LARGE < SMALL) throw new Error(`expected --records from ${SMALL}`)
+if (!Number.isSafeInteger(LARGE) || LARGE < SMALL)
+  throw new Error(`expected --records from ${SMALL}`)
 const BATCH = 5_000
 const ROUNDS = 200
 
-/** A database, and what was stored in it, to ask for some of it again. Every tenth record is of `account`. */
+/**
+ * A database, and what was stored in it, to ask for some of it again. Every tenth record is of
+ * `account`.
+ */
 type Grown = {
   readonly database: Database
   readonly account: string
@@ -54,14 +59,23 @@ async function run(): Promise<void> {
   await measureProofs(large)
 }
 
-/** A database of its own with so many records in one log, appended in commits of BATCH as the committer makes them. */
+/**
+ * A database of its own with so many records in one log, appended in commits of BATCH as the
+ * committer makes them.
+ */
 async function grow(size: number): Promise<Grown> {
   const database = await openDatabase({ url: await server.createDatabase() })
   databases.push(database)
   const commits = createCommitsStore(database)
   const log = makeLog()
   let state = await openLog(commits, log)
-  const grown = { database, account: crypto.randomUUID(), hashes: [], ids: [], logId: state.logId } as Grown
+  const grown = {
+    database,
+    account: crypto.randomUUID(),
+    hashes: [],
+    ids: [],
+    logId: state.logId,
+  } as Grown
   const document = crypto.getRandomValues(new Uint8Array(5_000))
   for (let stored = 0, nonce = 0; stored < size; nonce++) {
     const records = Array.from({ length: Math.min(BATCH, size - stored) }, (_, at) =>
@@ -71,7 +85,9 @@ async function grow(size: number): Promise<Grown> {
     await commits.commit(commit)
     state = stateAfter(state, commit)
     stored += records.length
-    for (const record of commit.records.filter(({ index }) => index % Math.max(1, size / 1_000) < 1)) {
+    for (const record of commit.records.filter(
+      ({ index }) => index % Math.max(1, size / 1_000) < 1,
+    )) {
       grown.hashes.push(record.hash)
       grown.ids.push(record.id)
     }
@@ -114,7 +130,9 @@ function subjectsOf(grown: Grown): ReadonlyMap<string, () => Promise<unknown>> {
 type Pair = readonly [number, number]
 
 /** Milliseconds of one run of each, in turns, after a quarter of the rounds to warm up. */
-async function medians(runs: readonly [() => Promise<unknown>, () => Promise<unknown>]): Promise<Pair> {
+async function medians(
+  runs: readonly [() => Promise<unknown>, () => Promise<unknown>],
+): Promise<Pair> {
   const lists: readonly [number[], number[]] = [[], []]
   for (let round = -ROUNDS / 4; round < ROUNDS; round++) {
     for (const at of [0, 1] as const) {

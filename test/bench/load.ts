@@ -11,7 +11,10 @@ export type LoadPlan = {
   readonly durationMs: number
 }
 
-/** Latencies are from sending to the last byte; `txHashes` are the distinct ones that answers carried. */
+/**
+ * Latencies are from sending to the last byte; `txHashes` are the distinct ones that answers
+ * carried.
+ */
 export type LoadResult = {
   readonly requests: number
   readonly errors: number
@@ -66,7 +69,10 @@ async function send(pool: Pool, plan: LoadPlan): Promise<{ ok: boolean; txHash: 
     body: plan.body,
   })
   const text = await response.body.text()
-  return { ok: response.statusCode === 200, txHash: text.match(/"tx_hash":"(0x[0-9a-f]{64})"/)?.[1] ?? null }
+  return {
+    ok: response.statusCode === 200,
+    txHash: text.match(/"tx_hash":"(0x[0-9a-f]{64})"/)?.[1] ?? null,
+  }
 }
 
 /** The value below which a share of the sorted values lies; NaN for none. */

@@ -21,7 +21,9 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
 const wanted = process.argv.slice(2)
 const unknown = wanted.filter((name) => !(name in SECTIONS))
 if (unknown.length > 0) {
-  console.error(`unknown section ${unknown.join(', ')}; there are ${Object.keys(SECTIONS).join(', ')}`)
+  console.error(
+    `unknown section ${unknown.join(', ')}; there are ${Object.keys(SECTIONS).join(', ')}`,
+  )
   process.exit(2)
 }
 console.log(
@@ -34,6 +36,8 @@ for (const [name, run] of Object.entries(SECTIONS)) {
 }
 
 function runScript(file: string): void {
-  const { status } = spawnSync(process.execPath, [join(import.meta.dirname, file)], { stdio: 'inherit' })
+  const { status } = spawnSync(process.execPath, [join(import.meta.dirname, file)], {
+    stdio: 'inherit',
+  })
   if (status !== 0) process.exitCode = 1
 }

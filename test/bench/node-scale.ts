@@ -6,8 +6,9 @@ import { quantile } from './load.ts'
 import type { HostReply, HostRequest } from './nodes-host.ts'
 
 /**
- * `node test/bench/node-scale.ts`: what a connected idle node holds of the gateway's memory, and what choosing a node
- * takes, at 10, 1,000 and 10,000 connected nodes. The comparator of each is the same with 10 nodes in the same run.
+ * `node test/bench/node-scale.ts`: what a connected idle node holds of the gateway's memory, and
+ * what choosing a node takes, at 10, 1,000 and 10,000 connected nodes. The comparator of each is
+ * the same with 10 nodes in the same run.
  */
 const COUNTS = [10, 1_000, 10_000]
 const MODEL = 'bench/model'
@@ -15,10 +16,14 @@ const DECISIONS = 2_000
 const DIALS_AT_ONCE = 50
 const SETTLE_MS = 1_500
 
-const child = fork(join(import.meta.dirname, 'nodes-host.ts'), [MODEL, String(Math.max(...COUNTS))], {
-  execArgv: ['--expose-gc'],
-  stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-})
+const child = fork(
+  join(import.meta.dirname, 'nodes-host.ts'),
+  [MODEL, String(Math.max(...COUNTS))],
+  {
+    execArgv: ['--expose-gc'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  },
+)
 const { url } = await replyOf(child, 'ready')
 const nodes: ScriptedNode[] = []
 try {

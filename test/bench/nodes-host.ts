@@ -7,8 +7,9 @@ import { createLogger } from '../../src/observability/logger.ts'
 import { createMemoryRegistry, TEST_ACCOUNT } from '../support/memory-registry.ts'
 
 /**
- * The gateway's side of nodes in a process of its own, so that its memory is its own: started by nodes.ts with
- * --expose-gc, with `registered` ids node-0, node-1, … Asked by messages, each answered by one.
+ * The gateway's side of nodes in a process of its own, so that its memory is its own: started by
+ * nodes.ts with --expose-gc, with `registered` ids node-0, node-1, … Asked by messages, each
+ * answered by one.
  */
 export type HostRequest =
   | { readonly kind: 'memory' }
@@ -16,7 +17,12 @@ export type HostRequest =
 export type HostReply =
   | { readonly kind: 'ready'; readonly url: string }
   /** Bytes after a full collection: resident, and what V8 and its buffers hold. */
-  | { readonly kind: 'memory'; readonly rss: number; readonly held: number; readonly connected: number }
+  | {
+      readonly kind: 'memory'
+      readonly rss: number
+      readonly held: number
+      readonly connected: number
+    }
   /** Microseconds of each decision, from the call to the frame on its socket. */
   | { readonly kind: 'dispatch'; readonly micros: readonly number[] }
 
@@ -56,7 +62,10 @@ async function answer(request: HostRequest): Promise<void> {
   tell({ kind: 'dispatch', micros })
 }
 
-/** The part of dispatch() before its first wait: choosing the node, taking its slot, sending the frame. */
+/**
+ * The part of dispatch() before its first wait: choosing the node, taking its slot, sending the
+ * frame.
+ */
 async function dispatchOnce(name: string): Promise<number> {
   const request = { model: name, messages: [{ role: 'user', content: 'Hi' }] }
   const call = { model: name, request, accountId: null, signal: new AbortController().signal }

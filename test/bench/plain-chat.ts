@@ -6,14 +6,15 @@ import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 import { runStreams, type StreamResult } from './stream-load.ts'
 
 /**
- * `node test/bench/plain-chat.ts`: plain chat as `npm start` serves it (gateway → node agent over its WebSocket → demo
- * backend) against the backend itself, a bare Koa + undici forwarder in front of it, and two of these in a row, which have as
- * many hops as plain chat; in one run on one machine. With each comes the CPU time that a request took of every process, since
- * all of them, and the load generator, share the machine's cores.
+ * `node test/bench/plain-chat.ts`: plain chat as `npm start` serves it (gateway → node agent over
+ * its WebSocket → demo backend) against the backend itself, a bare Koa + undici forwarder in front
+ * of it, and two of these in a row, which have as many hops as plain chat; in one run on one
+ * machine. With each comes the CPU time that a request took of every process, since all of them,
+ * and the load generator, share the machine's cores.
  */
 /**
- * Each target first serves so many requests, or as many as it can in the time: V8 compiles by how often code ran, and a
- * gateway has more code than a forwarder.
+ * Each target first serves so many requests, or as many as it can in the time: V8 compiles by how
+ * often code ran, and a gateway has more code than a forwarder.
  */
 const WARMUP_REQUESTS = 10_000
 /** Streams with pauses, of which a node takes no more than ten at a time. */
@@ -22,7 +23,10 @@ const WARMUP_TIMEOUT_MS = 30_000
 const WARMUP_MS = 1_000
 const DURATION_MS = 6_000
 const CONNECTIONS = [1, 32, 256]
-/** Pause of the backend before each chunk of the streamed part, so that chunks come one by one as from a model. */
+/**
+ * Pause of the backend before each chunk of the streamed part, so that chunks come one by one as
+ * from a model.
+ */
 const CHUNK_DELAY_MS = 5
 const STREAMS = 60
 /** For the agent to measure its models and connect, on a machine that does other things too. */
@@ -110,7 +114,10 @@ async function measureWhole(targets: readonly Target[]): Promise<void> {
   }
 }
 
-/** Runs the plan, and tells what each process used of the CPU for a request, and how many a second all cores together have time for. */
+/**
+ * Runs the plan, and tells what each process used of the CPU for a request, and how many a second
+ * all cores together have time for.
+ */
 async function runMeasured(
   plan: LoadPlan,
   pids: readonly number[],
@@ -128,7 +135,9 @@ async function runMeasured(
     ms: (((after.get(pid) ?? 0) - (before.get(pid) ?? 0)) * 1000) / row.requests,
   }))
   const together = perRequest.reduce((sum, { ms }) => sum + ms, 0)
-  const parts = perRequest.filter(({ ms }) => ms >= 0.01).map(({ name, ms }) => `${name} ${ms.toFixed(2)}`)
+  const parts = perRequest
+    .filter(({ ms }) => ms >= 0.01)
+    .map(({ name, ms }) => `${name} ${ms.toFixed(2)}`)
   const bound = (availableParallelism() * 1000) / together
   return {
     row,
@@ -169,11 +178,15 @@ function requestTo(
 ) {
   const content = Array.from({ length: says.words }, (_, at) => `word${at}`).join(' ')
   const body = { model: 'demo/echo', stream: says.stream, messages: [{ role: 'user', content }] }
-  const headers: Readonly<Record<string, string>> = key === null ? {} : { authorization: `Bearer ${key}` }
+  const headers: Readonly<Record<string, string>> =
+    key === null ? {} : { authorization: `Bearer ${key}` }
   return { origin, path, headers, body: JSON.stringify(body) }
 }
 
-/** The agent measures its models and connects after the gateway serves: a call that is answered shows that it did. */
+/**
+ * The agent measures its models and connects after the gateway serves: a call that is answered
+ * shows that it did.
+ */
 async function awaitNode({ url, apiKey, output }: Affidavit): Promise<void> {
   const { path, body, headers } = requestTo(
     { origin: url, path: '/v1/chat/completions', key: apiKey },

@@ -3,12 +3,17 @@ import { readdirSync, readFileSync } from 'node:fs'
 /** Linux counts CPU time in these, sysconf(_SC_CLK_TCK); 100 on every platform Node runs on. */
 const TICKS_PER_SECOND = 100
 
-/** CPU seconds (user + system) that each live process used so far, by id; empty where there is no /proc. */
+/**
+ * CPU seconds (user + system) that each live process used so far, by id; empty where there is no
+ * /proc.
+ */
 export function readCpuSeconds(pids: readonly number[]): ReadonlyMap<number, number> {
   return new Map(
     pids.flatMap((pid) => {
       const fields = readStat(pid)
-      return fields ? [[pid, (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND] as const] : []
+      return fields
+        ? [[pid, (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND] as const]
+        : []
     }),
   )
 }
@@ -21,7 +26,8 @@ export function listTree(pid: number): readonly number[] {
     if (fields) parents.set(name, Number(fields[1]))
   }
   const tree = [pid]
-  for (const known of tree) for (const [child, parent] of parents) if (parent === known) tree.push(child)
+  for (const known of tree)
+    for (const [child, parent] of parents) if (parent === known) tree.push(child)
   return tree
 }
 
@@ -44,7 +50,10 @@ function listProc(): readonly number[] {
   }
 }
 
-/** Fields of /proc/<pid>/stat after the parenthesised command (proc(5)): [0] state, [1] parent, [11] utime, [12] stime. */
+/**
+ * Fields of /proc/<pid>/stat after the parenthesised command (proc(5)): [0] state, [1] parent, [11]
+ * utime, [12] stime.
+ */
 function readStat(pid: number): readonly string[] | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')

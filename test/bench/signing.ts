@@ -2,8 +2,8 @@ import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { recover, signRecoverable } from 'tiny-secp256k1'
 
 /**
- * What one signature costs, in the library that the enclave signs with and in the one that third parties verify with:
- * CPU milliseconds each, in the same run. `node test/bench/signing.ts`
+ * What one signature costs, in the library that the enclave signs with and in the one that third
+ * parties verify with: CPU milliseconds each, in the same run. `node test/bench/signing.ts`
  */
 const secretKey = secp256k1.utils.randomSecretKey()
 const publicKey = secp256k1.getPublicKey(secretKey)
@@ -14,7 +14,9 @@ export function benchSigning(): void {
   const sign = measure(1_000, () => signRecoverable(digest, secretKey))
   const signNoble = measure(300, () => secp256k1.sign(digest, secretKey, { prehash: false }))
   const check = measure(500, () => recover(digest, signature, recoveryId, false))
-  const checkNoble = measure(100, () => secp256k1.verify(signature, digest, publicKey, { prehash: false }))
+  const checkNoble = measure(100, () =>
+    secp256k1.verify(signature, digest, publicKey, { prehash: false }),
+  )
   console.log(
     `sign    libsecp256k1 ${sign.toFixed(3)} ms  noble ${signNoble.toFixed(3)} ms  ratio ${(sign / signNoble).toFixed(2)}`,
   )

@@ -25,7 +25,11 @@ export type StreamResult = {
 
 /** Runs the streams and gives when their chunks came. */
 export async function runStreams(plan: StreamPlan): Promise<StreamResult> {
-  const pool = new Pool(plan.origin, { connections: plan.connections, pipelining: 1, bodyTimeout: 60_000 })
+  const pool = new Pool(plan.origin, {
+    connections: plan.connections,
+    pipelining: 1,
+    bodyTimeout: 60_000,
+  })
   const firsts: number[] = []
   const gaps: number[] = []
   const counts: number[] = []
@@ -59,7 +63,10 @@ export async function runStreams(plan: StreamPlan): Promise<StreamResult> {
 
 type StreamTimes = { readonly arrivals: readonly number[]; readonly isWhole: boolean }
 
-/** When each chunk with content came, from the sending on. Chunks that come in one piece come at one time. */
+/**
+ * When each chunk with content came, from the sending on. Chunks that come in one piece come at one
+ * time.
+ */
 async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Promise<StreamTimes> {
   const sent = performance.now()
   const response = await pool.request({

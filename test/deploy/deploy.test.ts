@@ -32,7 +32,9 @@ describe('the proxies', () => {
 
   it('are allowed those hosts and no others', () => {
     const lines = read('deploy/systemd/vsock-proxy.yaml').match(/^ {2}- .*$/gm)
-    expect(lines).toEqual(bridges.map(({ host, port }) => `  - { address: ${host}, port: ${port} }`))
+    expect(lines).toEqual(
+      bridges.map(({ host, port }) => `  - { address: ${host}, port: ${port} }`),
+    )
   })
 
   it('are all started by their target', () => {
@@ -53,7 +55,8 @@ describe('the variables of the gateway', () => {
       .join('')
     const given = [
       ...(read('deploy/gateway/gateway.env.example').match(/^[A-Z_]+(?==)/gm) ?? []),
-      ...(read('deploy/systemd/affidavit-gateway.service').match(/(?<=^Environment=)[A-Z_]+/gm) ?? []),
+      ...(read('deploy/systemd/affidavit-gateway.service').match(/(?<=^Environment=)[A-Z_]+/gm) ??
+        []),
       ...Object.keys(containerVariables),
     ]
     expect(given.length).toBeGreaterThan(8)
@@ -86,7 +89,9 @@ describe('container images', () => {
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
     const folders = ['attestation', 'enclave/protocol', 'src']
     expect(copied).toEqual(expect.arrayContaining(folders))
-    expect(allowed).toEqual(expect.arrayContaining([...folders, 'package.json', 'package-lock.json']))
+    expect(allowed).toEqual(
+      expect.arrayContaining([...folders, 'package.json', 'package-lock.json']),
+    )
   })
 })
 
@@ -102,7 +107,9 @@ describe('the gateway in a container', () => {
   it('has a control socket, in a folder that its user alone may enter', () => {
     const socket = containerVariables.CONTROL_SOCKET ?? ''
     const user = container.match(/^ {4}user: "(\d+):(\d+)"$/m)
-    expect(container).toContain(`- ${dirname(socket)}:mode=0700,uid=${user?.[1]},gid=${user?.[2]}\n`)
+    expect(container).toContain(
+      `- ${dirname(socket)}:mode=0700,uid=${user?.[1]},gid=${user?.[2]}\n`,
+    )
     expect(read('deploy/systemd/affidavit-gateway.service')).toContain(`CONTROL_SOCKET=${socket}\n`)
   })
 })
@@ -112,13 +119,14 @@ const hasAnalyzer = existsSync('/usr/bin/systemd-analyze')
 describe('the systemd units', () => {
   let sandbox: string
   beforeAll(async () => {
-    // A root of its own, with the programs that the units start: nothing of this machine takes part.
+    // A root of its own, with the programs that the units start: nothing of this machine takes
+    // part.
     sandbox = await mkdtemp(join(tmpdir(), 'affidavit-units-'))
     await mkdir(join(sandbox, 'etc/systemd'), { recursive: true })
     await cp(units, join(sandbox, 'etc/systemd/system'), { recursive: true })
-    await cp('/usr/lib/systemd/system', join(sandbox, 'usr/lib/systemd/system'), { recursive: true }).catch(
-      () => undefined,
-    )
+    await cp('/usr/lib/systemd/system', join(sandbox, 'usr/lib/systemd/system'), {
+      recursive: true,
+    }).catch(() => undefined)
     for (const program of [
       'usr/bin/nitro-cli',
       'usr/bin/socat',
@@ -138,7 +146,10 @@ describe('the systemd units', () => {
 
   const verify = (unit: string) => {
     const words = ['verify', '--man=no', `--root=${sandbox}`, unit]
-    return execFileSync('systemd-analyze', words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+    return execFileSync('systemd-analyze', words, {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
   }
 
   const UNITS = [

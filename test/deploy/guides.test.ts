@@ -6,9 +6,15 @@ import { createProgram } from '../../src/cli/program.ts'
 
 const GUIDES = ['enclave/OPERATING.md', 'deploy/README.md', 'src/chain/contract/README.md']
 
-/** The words after the program in every command line of a guide; a backslash goes on in the next line. */
+/**
+ * The words after the program in every command line of a guide; a backslash goes on in the next
+ * line.
+ */
 function listCalls(guide: string): readonly (readonly string[])[] {
-  const text = readFileSync(join(import.meta.dirname, '../..', guide), 'utf8').replace(/\\\n\s*/g, '')
+  const text = readFileSync(join(import.meta.dirname, '../..', guide), 'utf8').replace(
+    /\\\n\s*/g,
+    '',
+  )
   const lines = text.matchAll(/(?:npm run -s affidavit --|src\/cli\/main\.ts) ([a-z].*)$/gm)
   return [...lines].map(([, call = '']) => call.replace(/\s+#.*$/, '').split(/\s+/))
 }

@@ -1,7 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { verifyMessage } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { addressOf, completionDigest, verifyCompletionSignature } from '../../attestation/account.ts'
+import {
+  addressOf,
+  completionDigest,
+  verifyCompletionSignature,
+} from '../../attestation/account.ts'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { makeAccount } from '../../enclave/account.ts'
 

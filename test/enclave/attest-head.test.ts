@@ -37,7 +37,9 @@ beforeEach(async () => {
   provider = await startHostileProvider({
     answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))],
   })
-  const providers = [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }]
+  const providers = [
+    { name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] },
+  ]
   const attest: Nsm['attest'] = async (input) => {
     await held
     return nsm.attest(input)
@@ -107,7 +109,10 @@ describe('the head attestation call', () => {
     const reply = await attest()
     expect(reply).toMatchObject({ size: 5, root })
     const report = await verify(reply)
-    expect(report).toMatchObject({ verdict: 'consistent', facts: { size: 5, blockHash: BLOCK_HASH } })
+    expect(report).toMatchObject({
+      verdict: 'consistent',
+      facts: { size: 5, blockHash: BLOCK_HASH },
+    })
     expect(report.facts?.timestampMs).toBeGreaterThanOrEqual(before)
     expect(await verify(reply, `0x${'b2'.repeat(32)}`)).toMatchObject({ verdict: 'invalid' })
     expect(await verify({ ...reply, size: 4 })).toMatchObject({ verdict: 'invalid' })
@@ -162,14 +167,21 @@ describe('the head attestation call', () => {
     held = module.promise
     const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => attest())
     await new Promise((resolve) => setTimeout(resolve, 50))
-    expect((await ask({ block_hash: BLOCK_HASH })).json).toMatchObject({ status: 503, code: 'too_busy' })
+    expect((await ask({ block_hash: BLOCK_HASH })).json).toMatchObject({
+      status: 503,
+      code: 'too_busy',
+    })
     module.resolve()
     await Promise.all(waiting)
     await attest()
   })
 
   it.each<[string, string | object, object]>([
-    ['a hash in upper case', { block_hash: `0x${'B1'.repeat(32)}` }, { status: 400, code: 'invalid_call' }],
+    [
+      'a hash in upper case',
+      { block_hash: `0x${'B1'.repeat(32)}` },
+      { status: 400, code: 'invalid_call' },
+    ],
     [
       'a head of the gateway’s own',
       { block_hash: BLOCK_HASH, size: 9 },

@@ -25,7 +25,10 @@ const events: string[] = []
 const clock = { aheadMs: 0, monotonicAheadMs: 0 }
 
 beforeEach(async () => {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: new Date('2026-01-01T00:00:00Z') })
+  vi.useFakeTimers({
+    toFake: ['setTimeout', 'clearTimeout', 'Date'],
+    now: new Date('2026-01-01T00:00:00Z'),
+  })
   inputs.length = 0
   events.length = 0
   failure.error = null
@@ -193,7 +196,9 @@ describe('attestNonce', () => {
 
   it('refuses more calls than may wait, and takes calls again when those are answered', async () => {
     const kept = await keep()
-    const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestNonce(new Uint8Array(16)))
+    const waiting = Array.from({ length: FRESH_CALLS_MAX }, () =>
+      kept.attestNonce(new Uint8Array(16)),
+    )
     await expect(kept.attestNonce(new Uint8Array(16))).rejects.toMatchObject({
       fault: { status: 503, code: 'too_busy' },
     })
@@ -205,7 +210,9 @@ describe('attestNonce', () => {
     const kept = await keep()
     const statement = { userData: new Uint8Array(32).fill(1), nonce: new Uint8Array(32).fill(2) }
     const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestStatement(statement))
-    await expect(kept.attestStatement(statement)).rejects.toMatchObject({ fault: { code: 'too_busy' } })
+    await expect(kept.attestStatement(statement)).rejects.toMatchObject({
+      fault: { code: 'too_busy' },
+    })
     await Promise.all(waiting)
     expect(inputs.at(-1)).toEqual({ publicKey, ...statement })
     expect(inputs).toHaveLength(1 + FRESH_CALLS_MAX)
@@ -214,8 +221,12 @@ describe('attestNonce', () => {
   it('gives one over a statement while nonces, which anyone may ask for, are at their limit', async () => {
     const kept = await keep()
     const statement = { userData: new Uint8Array(32), nonce: new Uint8Array(32) }
-    const flood = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestNonce(new Uint8Array(16)))
-    await expect(kept.attestNonce(new Uint8Array(16))).rejects.toMatchObject({ fault: { code: 'too_busy' } })
+    const flood = Array.from({ length: FRESH_CALLS_MAX }, () =>
+      kept.attestNonce(new Uint8Array(16)),
+    )
+    await expect(kept.attestNonce(new Uint8Array(16))).rejects.toMatchObject({
+      fault: { code: 'too_busy' },
+    })
     await expect(kept.attestStatement(statement)).resolves.toMatch(/^[A-Za-z0-9+/]+=*$/)
     await Promise.all(flood)
   })

@@ -48,7 +48,9 @@ beforeEach(async () => {
   provider = await startHostileProvider({
     answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))],
   })
-  const providers = [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }]
+  const providers = [
+    { name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] },
+  ]
   const attest: Nsm['attest'] = async (input) => {
     if (isModuleAway) throw new Error('away')
     return nsm.attest(input)
@@ -127,13 +129,20 @@ describe('the boot statement call', () => {
     const swapped = ascending([{ ...one, root: two?.root } as BootHead])
     const foreign = [await headOf({ ...DOMAIN, chainId: 1 })]
     for (const shown of [swapped, foreign])
-      expect((await ask({ heads: shown })).json).toMatchObject({ status: 400, code: 'invalid_call' })
+      expect((await ask({ heads: shown })).json).toMatchObject({
+        status: 400,
+        code: 'invalid_call',
+      })
   })
 
   it.each<[string, () => string | object, object]>([
     ['heads out of order', () => ({ heads: heads.toReversed() }), { code: 'invalid_call' }],
     ['a head twice', () => ({ heads: [heads[0], heads[0]] }), { code: 'invalid_call' }],
-    ['a member of the gateway’s own', () => ({ heads, boot_configuration: '00' }), { code: 'invalid_call' }],
+    [
+      'a member of the gateway’s own',
+      () => ({ heads, boot_configuration: '00' }),
+      { code: 'invalid_call' },
+    ],
     ['no JSON', () => 'heads', { code: 'invalid_call' }],
     ['a body that is too long', () => 'x'.repeat(600_000), { status: 413 }],
   ])('refuses %s', async (_, body, fault) => {

@@ -14,7 +14,10 @@ const needed = { ...inProduction, NSM_SOCKET: '/tmp/nsm.sock' }
 const production = { ...inProduction, NODE_ENV: 'production', NSM: 'device' }
 const entry = { name: 'a', origin: 'https://a.example', path: '/v1', models: ['*'] }
 
-function read(environment: Readonly<Record<string, string>>, files: Readonly<Record<string, string>> = {}) {
+function read(
+  environment: Readonly<Record<string, string>>,
+  files: Readonly<Record<string, string>> = {},
+) {
   const readFile = (path: string) => {
     const text = files[path]
     if (text === undefined) throw new Error(`ENOENT: no such file, ${path}`)
@@ -23,7 +26,10 @@ function read(environment: Readonly<Record<string, string>>, files: Readonly<Rec
   return readConfig(environment, readFile, HEAP_BYTES)
 }
 
-function faultsOf(environment: Readonly<Record<string, string>>, files?: Readonly<Record<string, string>>) {
+function faultsOf(
+  environment: Readonly<Record<string, string>>,
+  files?: Readonly<Record<string, string>>,
+) {
   try {
     read(environment, files)
   } catch (error) {
@@ -60,7 +66,9 @@ describe('readConfig', () => {
   })
 
   it('takes an empty variable for an unset one', () => {
-    expect(read({ ...needed, NSM: '', IDLE_TIMEOUT_MS: '', PROVIDERS_FILE: '' })).toEqual(read(needed))
+    expect(read({ ...needed, NSM: '', IDLE_TIMEOUT_MS: '', PROVIDERS_FILE: '' })).toEqual(
+      read(needed),
+    )
     expect(faultsOf({ ...needed, CHAIN_ID: '' })).toEqual(['CHAIN_ID: required'])
   })
 
@@ -141,7 +149,10 @@ describe('readConfig', () => {
     ['a chain id in hex', { CHAIN_ID: '0x1' }],
     ['a short address', { CONTRACT_ADDRESS: '0x5FbDB2315678' }],
     ['a demo provider on another machine', { DEMO_PROVIDER_ORIGIN: 'https://demo.example' }],
-    ['a demo provider over plain http on another machine', { DEMO_PROVIDER_ORIGIN: 'http://10.0.0.1' }],
+    [
+      'a demo provider over plain http on another machine',
+      { DEMO_PROVIDER_ORIGIN: 'http://10.0.0.1' },
+    ],
     ['a limit of 0', { CONNECT_TIMEOUT_MS: '0' }],
     ['a document renewed after its leaf has expired', { ATTESTATION_RENEW_MS: '10800000' }],
   ])('refuses %s', (_, change) => {
@@ -168,7 +179,9 @@ describe('readConfig', () => {
 
 describe('NSM_SOCKET', () => {
   it('is required with the software NSM, and leads to it', () => {
-    expect(faultsOf({ ...needed, NSM_SOCKET: '' })).toEqual(['NSM_SOCKET: required with NSM=software'])
+    expect(faultsOf({ ...needed, NSM_SOCKET: '' })).toEqual([
+      'NSM_SOCKET: required with NSM=software',
+    ])
     expect(read(needed).nsmSocket).toBe('/tmp/nsm.sock')
   })
 

@@ -9,7 +9,11 @@ import { CALL_HEADER, ENCLAVE_PATHS } from '../../enclave/protocol/messages.ts'
 import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { childEnvironment } from '../support/child-environment.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
-import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import {
+  type HostileProvider,
+  type Step,
+  startHostileProvider,
+} from '../support/hostile-provider.ts'
 import { readAnswer } from './support/test-enclave.ts'
 
 const main = join(import.meta.dirname, '../../enclave/main.ts')
@@ -23,7 +27,10 @@ const children: ChildProcess[] = []
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'affidavit-'))
   socketPath = join(folder, 's')
-  nsm = await serveSoftwareNsm({ socketPath: join(folder, 'n'), rootFile: join(folder, 'root.pem') })
+  nsm = await serveSoftwareNsm({
+    socketPath: join(folder, 'n'),
+    rootFile: join(folder, 'root.pem'),
+  })
   script = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('planted-answer')) }))]
   provider = await startHostileProvider({ answer: () => script() })
 })
@@ -36,7 +43,10 @@ afterEach(async () => {
 })
 
 /** A process of enclave/main.ts, with everything it prints. */
-function run(environment: Readonly<Record<string, string>> = {}, options: { readonly ipc?: boolean } = {}) {
+function run(
+  environment: Readonly<Record<string, string>> = {},
+  options: { readonly ipc?: boolean } = {},
+) {
   const child = spawn(process.execPath, [main], {
     stdio: ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
     env: {
@@ -200,16 +210,21 @@ describe('the enclave process', () => {
     })
   })
 
-  it.each(['uncaughtException', 'unhandledRejection'])('dies of an %s rather than sign on', async (kind) => {
-    const preload = join(folder, 'preload.mjs')
-    const fault =
-      kind === 'uncaughtException' ? "throw new Error('planted')" : "Promise.reject(new Error('planted'))"
-    writeFileSync(preload, `process.on('SIGUSR2', () => { setImmediate(() => { ${fault} }) })`)
-    const { child, exited, ready, printed } = run({ NODE_OPTIONS: `--import ${preload}` })
-    await ready()
-    child.kill('SIGUSR2')
-    expect(await exited).toBe(1)
-    expect(printed.stderr).toMatch(/"event":"(uncaught exception|unhandled rejection)"/)
-    expect(printed.stderr).not.toContain('planted')
-  })
+  it.each(['uncaughtException', 'unhandledRejection'])(
+    'dies of an %s rather than sign on',
+    async (kind) => {
+      const preload = join(folder, 'preload.mjs')
+      const fault =
+        kind === 'uncaughtException'
+          ? "throw new Error('planted')"
+          : "Promise.reject(new Error('planted'))"
+      writeFileSync(preload, `process.on('SIGUSR2', () => { setImmediate(() => { ${fault} }) })`)
+      const { child, exited, ready, printed } = run({ NODE_OPTIONS: `--import ${preload}` })
+      await ready()
+      child.kill('SIGUSR2')
+      expect(await exited).toBe(1)
+      expect(printed.stderr).toMatch(/"event":"(uncaught exception|unhandled rejection)"/)
+      expect(printed.stderr).not.toContain('planted')
+    },
+  )
 })

@@ -10,7 +10,11 @@ import { verifyTreeHead } from '../../attestation/tree-head.ts'
 import { sha256 } from '../../enclave/log/seal.ts'
 import { ENCLAVE_PATHS, type ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
-import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import {
+  type HostileProvider,
+  type Step,
+  startHostileProvider,
+} from '../support/hostile-provider.ts'
 import {
   DOMAIN,
   readAnswer,
@@ -56,7 +60,12 @@ describe('identity', () => {
     expect(identity).toMatchObject({
       public_key: started.enclave.publicKey,
       notary: started.enclave.notary,
-      boot_configuration: { protocol_version: 2, providers, chain_id: 31337, contract: DOMAIN.contract },
+      boot_configuration: {
+        protocol_version: 2,
+        providers,
+        chain_id: 31337,
+        contract: DOMAIN.contract,
+      },
       log: { size: 0, acknowledged: 0 },
     })
     const userData = digestBootConfiguration(identity.boot_configuration)
@@ -79,7 +88,8 @@ describe('identity', () => {
 describe('the log', () => {
   it('is handed over with a signed head, again until it is acknowledged, then forgotten', async () => {
     const started = await start()
-    for (let count = 0; count < 3; count++) await started.complete(question, { context: `call ${count}` })
+    for (let count = 0; count < 3; count++)
+      await started.complete(question, { context: `call ${count}` })
     const reply = await started.pull({ max: 2 })
     expect(reply.completions.map(({ context }) => context)).toEqual(['call 0', 'call 1'])
     const leaves = reply.completions.map(({ receipt }) => hashLeaf(encodeUtf8(receipt)))
@@ -153,7 +163,8 @@ describe('the log', () => {
   it('has room again after calls that failed', async () => {
     const started = await start({ limits: { pendingBytesMax: 200_000 } })
     script = () => [send(wholeAnswer({ status: 500, body: '' }))]
-    for (let count = 0; count < 10; count++) expect((await started.complete(question)).status).toBe(502)
+    for (let count = 0; count < 10; count++)
+      expect((await started.complete(question)).status).toBe(502)
     script = ok
     expect((await started.complete(question)).status).toBe(200)
   })
@@ -204,7 +215,9 @@ describe('a call that is not of the protocol', () => {
     expect((await post(started, ENCLAVE_PATHS.completions, '{}')).json).toMatchObject({
       code: 'invalid_call',
     })
-    expect((await post(started, ENCLAVE_PATHS.pull, 'x'.repeat(5000))).json).toMatchObject({ status: 413 })
+    expect((await post(started, ENCLAVE_PATHS.pull, 'x'.repeat(5000))).json).toMatchObject({
+      status: 413,
+    })
   })
 })
 
@@ -214,7 +227,10 @@ describe('an enclave without a valid document', () => {
     const started = await start({ now: () => Date.now() + clock.aheadMs })
     expect((await started.complete(question)).status).toBe(200)
     clock.aheadMs = 3 * 3_600_000
-    expect((await started.complete(question)).json).toMatchObject({ status: 503, code: 'not_ready' })
+    expect((await started.complete(question)).json).toMatchObject({
+      status: 503,
+      code: 'not_ready',
+    })
     expect((await started.get(ENCLAVE_PATHS.identity)).json).toMatchObject({ code: 'not_ready' })
     expect(provider.requests).toHaveLength(1)
     expect((await started.pull()).completions).toHaveLength(1)
@@ -267,7 +283,9 @@ describe('32 MiB of answer', () => {
     ['in one event', true, 'data: {"choices":[{"delta":{"content":"'],
     ['in many events', true, 'data: {"choices":[{"delta":{"content":"'],
   ])('%s is refused under the default limits', async (name, stream, begin) => {
-    const started = await start({ limits: { answerBytesMax: 24 * 2 ** 20, pendingBytesMax: 256 * 2 ** 20 } })
+    const started = await start({
+      limits: { answerBytesMax: 24 * 2 ** 20, pendingBytesMax: 256 * 2 ** 20 },
+    })
     const bytes = name === 'in many events' ? Buffer.from(`${begin}${piece}"}}]}\n\n`) : piece
     script = () => [
       send(`HTTP/1.1 200 OK\r\n\r\n${begin}`),
@@ -275,7 +293,11 @@ describe('32 MiB of answer', () => {
       { kind: 'end' },
     ]
     if (name === 'in many events')
-      script = () => [send('HTTP/1.1 200 OK\r\n\r\n'), { kind: 'repeat', bytes, times: 32 }, { kind: 'end' }]
+      script = () => [
+        send('HTTP/1.1 200 OK\r\n\r\n'),
+        { kind: 'repeat', bytes, times: 32 },
+        { kind: 'end' },
+      ]
     const { text } = await started.complete({ ...question, stream })
     expect(text).toContain('"code":"answer_too_large"')
     const { completions } = await started.pull()
@@ -292,7 +314,10 @@ describe('an enclave that stops', () => {
     const running = started.complete(question)
     while (provider.requests.length === 0) await sleep(5)
     const stopping = started.enclave.stop(5_000)
-    expect((await started.complete(question)).json).toMatchObject({ status: 503, code: 'not_ready' })
+    expect((await started.complete(question)).json).toMatchObject({
+      status: 503,
+      code: 'not_ready',
+    })
     expect((await running).status).toBe(200)
     expect((await started.pull({ wait_ms: 1000 })).completions).toHaveLength(1)
     const last = started.pull({ from: 1, wait_ms: 10_000 })

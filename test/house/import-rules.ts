@@ -7,13 +7,16 @@ export type Import = { readonly specifier: string; readonly typeOnly: boolean }
 /** A broken rule, in words a reader can act on. */
 export type Violation = { readonly file: string; readonly specifier: string; readonly rule: string }
 
-/** What the rooms may import: attestation is pure and runs in browsers, the enclave is small (their READMEs). */
+/**
+ * What the rooms may import: attestation is pure and runs in browsers, the enclave is small (their
+ * READMEs).
+ */
 const ATTESTATION_PACKAGES = ['@noble/curves', '@noble/hashes', 'cbor-x']
 const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi', 'tiny-secp256k1']
 
 /**
- * The rooms, from the ground up: a room imports those before it, never one after it. A folder of `src/` is a room, and
- * `src/` itself the last one; a folder in a room belongs to it.
+ * The rooms, from the ground up: a room imports those before it, never one after it. A folder of
+ * `src/` is a room, and `src/` itself the last one; a folder in a room belongs to it.
  */
 export const ROOMS: readonly string[] = [
   'attestation',
@@ -41,8 +44,9 @@ export const ROOMS: readonly string[] = [
 ]
 
 /**
- * Gives the imports of a TypeScript source: static imports, re-exports and `import()` with a literal. An
- * `import()` whose argument is no literal is given as the specifier `<computed>`, which no rule allows.
+ * Gives the imports of a TypeScript source: static imports, re-exports and `import()` with a
+ * literal. An `import()` whose argument is no literal is given as the specifier `<computed>`, which
+ * no rule allows.
  */
 export function listImports(file: string, source: string): readonly Import[] {
   const { module, errors } = parseSync(file, source)
@@ -73,7 +77,10 @@ export function checkImports(file: string, imports: readonly Import[]): readonly
   })
 }
 
-/** The file that an import of `file` names, from the repository's root; none when it names a package. */
+/**
+ * The file that an import of `file` names, from the repository's root; none when it names a
+ * package.
+ */
 export function targetOf(file: string, { specifier }: Import): readonly string[] {
   return specifier.startsWith('.') ? [normalize(join(dirname(file), specifier))] : []
 }
@@ -84,7 +91,8 @@ export function findCircle(imports: ReadonlyMap<string, readonly string[]>): rea
   // What imports nothing that is left is in no circle.
   for (let before = -1; before !== left.size; ) {
     before = left.size
-    for (const [file, targets] of left) if (!targets.some((target) => left.has(target))) left.delete(file)
+    for (const [file, targets] of left)
+      if (!targets.some((target) => left.has(target))) left.delete(file)
   }
   // Nor is what nothing that is left imports.
   for (let before = -1; before !== left.size; ) {
@@ -111,13 +119,15 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
 }
 
 function brokenRoomRule(file: string, target: string): string | null {
-  if (inside(file, MIGRATIONS)) return inside(target, MIGRATIONS) ? null : 'migrations import nothing of ours'
+  if (inside(file, MIGRATIONS))
+    return inside(target, MIGRATIONS) ? null : 'migrations import nothing of ours'
   if (target.endsWith('/main.ts')) return 'nobody imports main'
   const from = roomOf(file)
   const to = roomOf(target)
   if (to === null) return 'sources import sources alone'
   if (from === null || from === to) return null
-  if (inside(from, 'src') && to === 'enclave') return 'of the enclave, src/ knows its protocol alone'
+  if (inside(from, 'src') && to === 'enclave')
+    return 'of the enclave, src/ knows its protocol alone'
   if (ROOMS.indexOf(to) > ROOMS.indexOf(from)) return `${from} stands below ${to}`
   return null
 }

@@ -69,7 +69,8 @@ export function listSettings(file: string): readonly Setting[] {
   const source = readFileSync(join(ROOT, file), 'utf8')
   if (file === 'enclave/config.ts') return listNamed(source)
   // The first object of the file: what follows takes its members apart.
-  const [fields = ''] = /^(?:export )?const \w+ = (?:z\.object\()?\{$[\s\S]*?^\}/m.exec(source) ?? []
+  const [fields = ''] =
+    /^(?:export )?const \w+ = (?:z\.object\()?\{$[\s\S]*?^\}/m.exec(source) ?? []
   return listFields(fields)
 }
 
@@ -81,7 +82,8 @@ function listFields(source: string): readonly Setting[] {
     /^ {2}\/\*\*([\s\S]*?)\*\/$|^ {2}([A-Z][A-Z0-9_]*):|^ {2}\.\.\.(\w+),$/gm,
   )) {
     if (doc !== undefined) comment = textOf(doc)
-    else if (spread !== undefined) settings.push(...(SPREADS[spread] ? listSettings(SPREADS[spread]) : []))
+    else if (spread !== undefined)
+      settings.push(...(SPREADS[spread] ? listSettings(SPREADS[spread]) : []))
     else if (name !== undefined) {
       const last = settings.at(-1)
       if (comment !== '') settings.push({ names: [name], text: comment })
@@ -94,7 +96,9 @@ function listFields(source: string): readonly Setting[] {
 
 /** The enclave has no schema library: its comments begin with the name of their variable. */
 function listNamed(source: string): readonly Setting[] {
-  const comments = [...source.matchAll(/^ {2}\/\*\*([\s\S]*?)\*\//gm)].map(([, doc = '']) => textOf(doc))
+  const comments = [...source.matchAll(/^ {2}\/\*\*([\s\S]*?)\*\//gm)].map(([, doc = '']) =>
+    textOf(doc),
+  )
   return comments.flatMap((comment) =>
     comment
       .split(/(?<=^|\. )(?=[A-Z][A-Z0-9_]+: )/)

@@ -10,7 +10,10 @@ import type { Vector } from '../support/attestation-browser/vector.ts'
 const root = join(import.meta.dirname, '../..')
 const executablePath = findChromium()
 
-/** Bundles for browsers without any polyfill: an import of a Node module has nothing to resolve to and fails. */
+/**
+ * Bundles for browsers without any polyfill: an import of a Node module has nothing to resolve to
+ * and fails.
+ */
 async function bundle(contents: string): Promise<string> {
   const { outputFiles, warnings } = await build({
     stdin: { contents, resolveDir: root, loader: 'ts' },
@@ -59,5 +62,8 @@ describe('the library of attestation/ in a browser', () => {
 
 function isExpected({ plain, cached }: VectorResult, vector: Vector | undefined): boolean {
   const expected = vector?.expected ?? ''
-  return plain === cached && (expected === 'accepted' ? plain.startsWith('accepted ') : plain === expected)
+  return (
+    plain === cached &&
+    (expected === 'accepted' ? plain.startsWith('accepted ') : plain === expected)
+  )
 }

@@ -15,7 +15,10 @@ let hash = ''
 /** The boot configuration, and the measurements, that the auditor read and approved. */
 let expected: readonly string[]
 
-const headers = () => ({ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' })
+const headers = () => ({
+  authorization: `Bearer ${service.apiKey}`,
+  'content-type': 'application/json',
+})
 
 async function ask(text: string): Promise<string> {
   const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] })
@@ -71,38 +74,80 @@ describe('the command line, against a whole service', () => {
         interval: 500,
       })
       .toBe('')
-    const verified = await cli('verify', file, ...expected, '--rpc', service.rpcUrl, '--require', 'verified')
+    const verified = await cli(
+      'verify',
+      file,
+      ...expected,
+      '--rpc',
+      service.rpcUrl,
+      '--require',
+      'verified',
+    )
     expect(verified).toMatchObject({ code: 0, stdout: expect.stringContaining('VERIFIED') })
     const fetched = await cli('verify', hash, ...expected, '--require', 'verified')
     expect(fetched).toMatchObject({ code: 0, stdout: expect.stringContaining('VERIFIED') })
     const redacted = join(folder, 'redacted.json')
-    expect((await cli('redact', file, '--request', '--response', '--output', redacted)).code).toBe(0)
+    expect((await cli('redact', file, '--request', '--response', '--output', redacted)).code).toBe(
+      0,
+    )
     expect(await readFile(redacted, 'utf8')).not.toContain('question 0')
     const rest = await cli('verify', redacted, ...expected, '--rpc', service.rpcUrl)
-    expect(rest).toMatchObject({ code: 0, stdout: expect.stringContaining('CONSISTENT: nothing failed') })
+    expect(rest).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('CONSISTENT: nothing failed'),
+    })
   })
 
   it('audits the log, with its anchors, attestations and records, and finds nothing', async () => {
     const state = join(folder, 'state.json')
-    const words = ['audit', service.url, ...expected, '--rpc', service.rpcUrl, '--state', state, '--json']
+    const words = [
+      'audit',
+      service.url,
+      ...expected,
+      '--rpc',
+      service.rpcUrl,
+      '--state',
+      state,
+      '--json',
+    ]
     const first = JSON.parse((await cli(...words)).stdout)
-    expect(first).toMatchObject({ ok: true, findings: [], logs: [{ size: CALLS, to: CALLS, findings: [] }] })
-    const open = first.logs[0].checks.filter(({ outcome }: { outcome: string }) => outcome !== 'passed')
+    expect(first).toMatchObject({
+      ok: true,
+      findings: [],
+      logs: [{ size: CALLS, to: CALLS, findings: [] }],
+    })
+    const open = first.logs[0].checks.filter(
+      ({ outcome }: { outcome: string }) => outcome !== 'passed',
+    )
     // The newest anchor may be on its way still.
     expect(
-      open.map(({ name }: { name: string }) => name).filter((name: string) => name !== 'anchors on chain'),
+      open
+        .map(({ name }: { name: string }) => name)
+        .filter((name: string) => name !== 'anchors on chain'),
     ).toEqual([])
     await Promise.all(Array.from({ length: 5 }, (_, at) => ask(`later ${at}`)))
     const second = JSON.parse((await cli(...words)).stdout)
-    expect(second).toMatchObject({ ok: true, logs: [{ from: CALLS, to: CALLS + 5, complete: true }] })
+    expect(second).toMatchObject({
+      ok: true,
+      logs: [{ from: CALLS, to: CALLS + 5, complete: true }],
+    })
   })
 
   it('audits the logs of all its enclaves, also of one that was killed', async () => {
     const enclave = listTree(service.pid).find((pid) => nameProcess(pid) === 'enclave/main.ts')
     if (enclave === undefined) throw new Error('no enclave among the processes')
     process.kill(enclave, 'SIGKILL')
-    await expect.poll(() => ask('of the next enclave').catch(() => ''), { timeout: 30_000 }).not.toBe('')
-    const { code, stdout } = await cli('audit', service.url, ...expected, '--rpc', service.rpcUrl, '--json')
+    await expect
+      .poll(() => ask('of the next enclave').catch(() => ''), { timeout: 30_000 })
+      .not.toBe('')
+    const { code, stdout } = await cli(
+      'audit',
+      service.url,
+      ...expected,
+      '--rpc',
+      service.rpcUrl,
+      '--json',
+    )
     const { logs, findings, checks } = JSON.parse(stdout)
     expect({ code, findings, sizes: logs.map(({ size }: { size: number }) => size) }).toEqual({
       code: 0,
@@ -118,7 +163,8 @@ describe('the command line, against a whole service', () => {
   })
 
   it('shows the relayer, its balance, its nonces and how many anchors wait', async () => {
-    const shown = () => runCli(['relayer', '--json'], { variables: { DATA_DIR: join(folder, 'data') } })
+    const shown = () =>
+      runCli(['relayer', '--json'], { variables: { DATA_DIR: join(folder, 'data') } })
     const [relayer, ...others] = JSON.parse((await shown()).stdout)
     expect(others).toEqual([])
     expect(relayer).toMatchObject({
@@ -128,7 +174,9 @@ describe('the command line, against a whole service', () => {
     })
     expect(BigInt(relayer.balance_wei)).toBeGreaterThan(10n ** 26n)
     expect(relayer.next_nonce).toBeGreaterThan(0)
-    await expect.poll(async () => JSON.parse((await shown()).stdout)[0].waiting, { timeout: 20_000 }).toBe(0)
+    await expect
+      .poll(async () => JSON.parse((await shown()).stdout)[0].waiting, { timeout: 20_000 })
+      .toBe(0)
     expect(JSON.parse((await shown()).stdout)[0].chain_nonce).toBe(relayer.next_nonce)
     const table = await runCli(['relayer'], { variables: { DATA_DIR: join(folder, 'data') } })
     expect(table.stdout).toMatch(/^RELAYER +USED +ETHER/)
@@ -145,7 +193,14 @@ describe('the command line, against a whole service', () => {
     }
     // Not the configuration: it names the demo provider's port, which each start chooses.
     const demands = expected.slice(0, expected.indexOf('--configuration'))
-    const { code, stdout } = await cli('audit', service.url, ...demands, '--rpc', service.rpcUrl, '--json')
+    const { code, stdout } = await cli(
+      'audit',
+      service.url,
+      ...demands,
+      '--rpc',
+      service.rpcUrl,
+      '--json',
+    )
     const { logs, findings } = JSON.parse(stdout)
     const all = [
       ...findings,

@@ -21,15 +21,27 @@ const REQUESTS = 2_000
 /** Callers at once. */
 const CALLERS = 64
 const MODELS = ['model-a', 'model-b', 'model-c', 'model-d']
-/** Troubles for each request: paced by the requests, so that a slow machine has no more of them than a fast one. */
+/**
+ * Troubles for each request: paced by the requests, so that a slow machine has no more of them than
+ * a fast one.
+ */
 const TROUBLES_PER_REQUEST = 0.25
 /** Fixes what is chosen; when things happen is up to the machine. */
 const SEED = 'chaos of 2026-11-21'
 
-/** No caller may wait longer: three attempts, the wait for a free node, and the rest of an answer. */
+/**
+ * No caller may wait longer: three attempts, the wait for a free node, and the rest of an answer.
+ */
 const CALLER_TIMEOUT_MS = 15_000
 const LIMITS = {
-  ...{ firstTokenMs: 2_000, tokenMs: 2_000, runMs: 5_000, waitMs: 2_000, drainMs: 2_000, finishGraceMs: 300 },
+  ...{
+    firstTokenMs: 2_000,
+    tokenMs: 2_000,
+    runMs: 5_000,
+    waitMs: 2_000,
+    drainMs: 2_000,
+    finishGraceMs: 300,
+  },
   ...{
     slots: 3,
     silenceMs: 500,
@@ -40,7 +52,10 @@ const LIMITS = {
   },
   ...{ tickMs: 20, tendMs: 100, closeTimeoutMs: 500, probeRetryMs: 1_000, probesMax: 16 },
 }
-/** What a caller may be told in place of an answer; `not_ready` when the database is late on a machine that is busy. */
+/**
+ * What a caller may be told in place of an answer; `not_ready` when the database is late on a
+ * machine that is busy.
+ */
 const ERRORS = ['node_error', 'node_timeout', 'no_available_inference_nodes', 'not_ready']
 const WORDS = 8
 
@@ -63,7 +78,8 @@ async function openStage(random: Random): Promise<Stage> {
   const modelsOf = (position: number) =>
     [0, 1].map((offset) => MODELS[(position + offset) % MODELS.length] ?? '')
   const nodeIds: string[] = []
-  for (let position = 0; position < AGENTS; position++) nodeIds.push(await stage.register(modelsOf(position)))
+  for (let position = 0; position < AGENTS; position++)
+    nodeIds.push(await stage.register(modelsOf(position)))
   const ending = new Set<Promise<void>>()
   const start = (position: number) =>
     startTestAgent({
@@ -87,12 +103,15 @@ async function openStage(random: Random): Promise<Stage> {
   }
 }
 
-/** Repeats the prompt and counts up to WORDS; now and then it fails, stalls or breaks off instead. */
+/**
+ * Repeats the prompt and counts up to WORDS; now and then it fails, stalls or breaks off instead.
+ */
 function backendScript(random: Random): BackendScript {
   return async (response, body) => {
     const [{ content }] = body.messages as readonly [{ readonly content: string }]
     const fate = random()
-    if (fate < 0.03) return void response.writeHead(500).end('{"error":{"message":"out of memory"}}')
+    if (fate < 0.03)
+      return void response.writeHead(500).end('{"error":{"message":"out of memory"}}')
     if (fate < 0.05) return
     const fatalWord = fate < 0.1 ? Math.floor(random() * WORDS) : WORDS
     for (let word = 0; word < WORDS && !response.destroyed; word++) {
@@ -109,7 +128,10 @@ function backendScript(random: Random): BackendScript {
 const answerTo = (content: string) =>
   Array.from({ length: WORDS }, (_, word) => `${content}/${word} `).join('')
 
-/** What breaks: connections are cut and frozen, agents restarted, one of them at each call of `strike`. */
+/**
+ * What breaks: connections are cut and frozen, agents restarted, one of them at each call of
+ * `strike`.
+ */
 function createTrouble({ proxy, restart }: Stage, random: Random) {
   const counts = { cut: 0, frozen: 0, restarted: 0 }
   const thawing = new Set<Promise<void>>()
@@ -143,7 +165,9 @@ const SETTLE_MS = 15_000
 
 type Outcome = 'answered' | 'left' | (string & {})
 
-/** One call. Gives how it ended; throws when what came is neither a whole answer nor a clear error. */
+/**
+ * One call. Gives how it ended; throws when what came is neither a whole answer nor a clear error.
+ */
 async function call(
   stage: PlainStage,
   number: number,
@@ -154,7 +178,8 @@ async function call(
   const leavesAfterMs = random() < 0.1 ? random() * 150 : null
   const abort = new AbortController()
   const timer = setTimeout(
-    () => abort.abort(leavesAfterMs === null ? new Error(`${content} had no answer in time`) : LEFT),
+    () =>
+      abort.abort(leavesAfterMs === null ? new Error(`${content} had no answer in time`) : LEFT),
     leavesAfterMs ?? CALLER_TIMEOUT_MS,
   )
   try {
@@ -224,7 +249,8 @@ const isNothingHeld = ({
   queued,
   probes,
   handshakes,
-}: ReturnType<PlainStage['nodes']['status']>) => slotsInUse + runs + queued + probes + handshakes === 0
+}: ReturnType<PlainStage['nodes']['status']>) =>
+  slotsInUse + runs + queued + probes + handshakes === 0
 
 const eventually = (isSo: () => boolean, what: string) => until(what, isSo, SETTLE_MS)
 

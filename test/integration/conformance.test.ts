@@ -50,12 +50,18 @@ describe.each(ENDPOINTS)('part 4: $method $path', (endpoint) => {
   it(`part 5: needs ${endpoint.isKeyed ? 'a' : 'no'} key, and says so`, async () => {
     const { api } = stage()
     const scopes = endpoint.scope === null ? [] : [endpoint.scope]
-    expect(api.operation(endpoint).security).toEqual(endpoint.isKeyed ? [{ APIKeyHeader: scopes }] : [])
+    expect(api.operation(endpoint).security).toEqual(
+      endpoint.isKeyed ? [{ APIKeyHeader: scopes }] : [],
+    )
     const without = await api.call({ ...requestOf(endpoint), key: null })
     if (!endpoint.isKeyed) expect(without.status).toBe(200)
     else {
       expectRefusal(without, 401, 'authorization_missing')
-      expectRefusal(await api.call({ ...requestOf(endpoint), key: 'wrong' }), 401, 'invalid_credentials')
+      expectRefusal(
+        await api.call({ ...requestOf(endpoint), key: 'wrong' }),
+        401,
+        'invalid_credentials',
+      )
     }
   })
 
@@ -113,7 +119,11 @@ walkNodes(stage)
 
 describe('the interface itself (skipped without ../shared)', () => {
   it.skipIf(!hasInterface)('has no endpoint in part 4 that is not walked, and none more', () => {
-    const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [method, path, auth === 'key'])
+    const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [
+      method,
+      path,
+      auth === 'key',
+    ])
     expect(ENDPOINTS.map(({ method, path, isKeyed }) => [method, path, isKeyed])).toEqual(wanted)
   })
 

@@ -17,5 +17,10 @@ it('loses, doubles and leaves unanchored nothing that a caller was given, when e
   const report = await runCrashes(service, { kills: KILLS, random: Math.random })
   expect(report.faults).toEqual([])
   expect(report.proven.length).toBeGreaterThan(20)
-  expect(Object.fromEntries(report.kills)).toEqual({ gateway: 2, enclave: 2, chain: 2, database: 2 })
+  expect(Object.fromEntries(report.kills)).toEqual({
+    gateway: 2,
+    enclave: 2,
+    chain: 2,
+    database: 2,
+  })
 })

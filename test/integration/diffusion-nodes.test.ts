@@ -64,7 +64,10 @@ describe('a client that follows the public protocol', () => {
 
   it('has its model listed while it serves', async () => {
     const { data } = await client.models.list()
-    expect(data.find(({ id }) => id === NODE_MODEL)).toMatchObject({ object: 'model', owned_by: 'images' })
+    expect(data.find(({ id }) => id === NODE_MODEL)).toMatchObject({
+      object: 'model',
+      owned_by: 'images',
+    })
   })
 
   it('draws for callers: by address, and inline', async () => {
@@ -78,9 +81,17 @@ describe('a client that follows the public protocol', () => {
     const inline = await client.images.generate({
       ...{ ...drawing256, size: '1024x1024', n: 10, response_format: 'b64_json' },
     })
-    expect(inline.data?.map(({ b64_json }) => factsOf(b64_json)?.width)).toEqual(Array(10).fill(1024))
+    expect(inline.data?.map(({ b64_json }) => factsOf(b64_json)?.width)).toEqual(
+      Array(10).fill(1024),
+    )
     expect(framesFor(node).at(-1)).toEqual({
-      ...{ request_id: expect.any(String), prompt: 'a blue whale', image: null, n: 10, size: '1024x1024' },
+      ...{
+        request_id: expect.any(String),
+        prompt: 'a blue whale',
+        image: null,
+        n: 10,
+        size: '1024x1024',
+      },
     })
     await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(2)
   })
@@ -88,7 +99,10 @@ describe('a client that follows the public protocol', () => {
   it('is given the image to change, as far as it fits a frame', async () => {
     const picture = pngOf(300)
     const edit = (bytes: Uint8Array) => async () =>
-      client.images.edit({ ...drawing256, image: await toFile(bytes, 'a.png', { type: 'image/png' }) })
+      client.images.edit({
+        ...drawing256,
+        image: await toFile(bytes, 'a.png', { type: 'image/png' }),
+      })
     expect((await edit(picture)()).data).toHaveLength(1)
     expect(framesFor(node).at(-1)?.image).toBe(picture.toString('base64'))
     const large = Buffer.concat([picture, Buffer.alloc(1024 * 1024)])
@@ -105,7 +119,10 @@ describe('a client that follows the public protocol', () => {
   it('leaves callers with an honest refusal when it goes', async () => {
     await node.close()
     await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Stopped')
-    expect(await codeOf(client.images.generate(drawing256))).toEqual([503, 'no_available_inference_nodes'])
+    expect(await codeOf(client.images.generate(drawing256))).toEqual([
+      503,
+      'no_available_inference_nodes',
+    ])
     expect((await client.models.list()).data.map(({ id }) => id)).not.toContain(NODE_MODEL)
   })
 })
@@ -144,7 +161,11 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
   })
 
   it('makes the images that are asked for, before the endpoint that has the model too', async () => {
-    const { data = [] } = await client.images.generate({ ...drawing512, n: 2, response_format: 'b64_json' })
+    const { data = [] } = await client.images.generate({
+      ...drawing512,
+      n: 2,
+      response_format: 'b64_json',
+    })
     expect(data.map(({ b64_json }) => factsOf(b64_json))).toEqual(
       Array.from({ length: 2 }, () => ({ type: 'png', width: 512, height: 512 })),
     )

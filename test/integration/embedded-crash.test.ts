@@ -13,7 +13,12 @@ import { type DatabaseSource, startDatabases } from '../support/databases.ts'
 
 const KILLS = 6
 
-type Given = { readonly notary: string; readonly index: number; readonly id: string; readonly txHash: string }
+type Given = {
+  readonly notary: string
+  readonly index: number
+  readonly id: string
+  readonly txHash: string
+}
 
 describe('the embedded database', () => {
   let source: DatabaseSource
@@ -36,7 +41,11 @@ describe('the embedded database', () => {
     for (const { notary, index, ...facts } of given)
       expect(await records.findByIndex(notary, index)).toMatchObject(facts)
 
-    const anchors = await database.queries.selectFrom('anchors').select('nonce').orderBy('nonce').execute()
+    const anchors = await database.queries
+      .selectFrom('anchors')
+      .select('nonce')
+      .orderBy('nonce')
+      .execute()
     expect(anchors.map(({ nonce }) => nonce)).toEqual(anchors.map((_, at) => at))
     // Opening a log recomputes its root from what is stored of it.
     const commits = createCommitsStore(database)
@@ -46,7 +55,9 @@ describe('the embedded database', () => {
   })
 })
 
-/** Gives what callers were given until the process was killed, at some moment after the first of it. */
+/**
+ * Gives what callers were given until the process was killed, at some moment after the first of it.
+ */
 async function commitUntilKilled(dataFolder: string, relayer: string): Promise<readonly Given[]> {
   const program = path.join(import.meta.dirname, '..', 'support', 'commit-forever.ts')
   const child = spawn(process.execPath, [program, dataFolder, relayer], {

@@ -7,7 +7,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
-import { startTestEnclave, type TestEnclave, type TestOptions } from '../enclave/support/test-enclave.ts'
+import {
+  startTestEnclave,
+  type TestEnclave,
+  type TestOptions,
+} from '../enclave/support/test-enclave.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import {
   chunked,
@@ -17,7 +21,11 @@ import {
   send,
   wholeAnswer,
 } from '../support/hostile-answers.ts'
-import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import {
+  type HostileProvider,
+  type Step,
+  startHostileProvider,
+} from '../support/hostile-provider.ts'
 import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 import { SCRIPTED_DOMAIN } from '../support/scripted-enclave.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'
@@ -101,7 +109,10 @@ describe('a security module that fails', () => {
     failure.isFailing = true
     expect((await ask()).status).toBe(200)
     const attestation = await fetch(`${gateway.url}/v1/attestation?nonce=${'ab'.repeat(16)}`)
-    expect([attestation.status, JSON.parse(await attestation.text()).error.code]).toEqual([503, 'not_ready'])
+    expect([attestation.status, JSON.parse(await attestation.text()).error.code]).toEqual([
+      503,
+      'not_ready',
+    ])
     clock.aheadMs = 3 * HOUR_MS
     expectRefusal(await ask(), { status: 503, code: 'not_ready' })
     expect(provider.requests).toHaveLength(2)
@@ -206,7 +217,10 @@ describe('an enclave that ends in the middle of a call', () => {
   })
 })
 
-async function failingNsm(failure: { readonly isFailing: boolean }, now: () => number): Promise<Nsm> {
+async function failingNsm(
+  failure: { readonly isFailing: boolean },
+  now: () => number,
+): Promise<Nsm> {
   const nsm = await openSoftwareNsm({ rootFile: null, now })
   return {
     ...nsm,
@@ -220,7 +234,10 @@ async function failingNsm(failure: { readonly isFailing: boolean }, now: () => n
 /** A process of enclave/main.ts with a heap of so many MiB. */
 async function startEnclaveProcess(socketPath: string, heapMiB: number): Promise<ChildProcess> {
   const main = join(repository, 'enclave/main.ts')
-  const nsm = await serveSoftwareNsm({ socketPath: `${socketPath}.nsm`, rootFile: `${socketPath}.pem` })
+  const nsm = await serveSoftwareNsm({
+    socketPath: `${socketPath}.nsm`,
+    rootFile: `${socketPath}.pem`,
+  })
   stops.push(() => nsm.close())
   const child = spawn(process.execPath, [`--max-old-space-size=${heapMiB}`, main], {
     stdio: ['ignore', 'pipe', 'ignore'],

@@ -9,7 +9,11 @@ import { CALL_HEADER, ENCLAVE_PATHS, type PullReply } from '../../enclave/protoc
 import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { readAnswer } from '../enclave/support/test-enclave.ts'
 import { completionOf, eventsOf, send, wholeAnswer } from '../support/hostile-answers.ts'
-import { type HostileProvider, type Step, startHostileProvider } from '../support/hostile-provider.ts'
+import {
+  type HostileProvider,
+  type Step,
+  startHostileProvider,
+} from '../support/hostile-provider.ts'
 import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 import { until } from '../support/until.ts'
 
@@ -43,24 +47,33 @@ beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-'))
   socketPath = join(folder, 's')
   scripts.clear()
-  scripts.set('demo/hello', () => [send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) }))])
+  scripts.set('demo/hello', () => [
+    send(wholeAnswer({ body: JSON.stringify(completionOf('Hello')) })),
+  ])
   provider = await startHostileProvider({
     answer: ({ body }) => scripts.get(JSON.parse(Buffer.from(body).toString()).model)?.() ?? [],
   })
-  nsm = await serveSoftwareNsm({ socketPath: `${socketPath}.nsm`, rootFile: join(folder, 'root.pem') })
-  enclave = spawn(process.execPath, [`--max-old-space-size=${HEAP_MEBIBYTES}`, '--no-liftoff', MAIN], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: {
-      PATH: process.env.PATH,
-      // As enclave-init sets it.
-      MALLOC_MMAP_THRESHOLD_: '131072',
-      ENCLAVE_SOCKET: socketPath,
-      NSM_SOCKET: nsm.socketPath,
-      CHAIN_ID: '31337',
-      CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
-      DEMO_PROVIDER_ORIGIN: provider.origin,
-    },
+  nsm = await serveSoftwareNsm({
+    socketPath: `${socketPath}.nsm`,
+    rootFile: join(folder, 'root.pem'),
   })
+  enclave = spawn(
+    process.execPath,
+    [`--max-old-space-size=${HEAP_MEBIBYTES}`, '--no-liftoff', MAIN],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: {
+        PATH: process.env.PATH,
+        // As enclave-init sets it.
+        MALLOC_MMAP_THRESHOLD_: '131072',
+        ENCLAVE_SOCKET: socketPath,
+        NSM_SOCKET: nsm.socketPath,
+        CHAIN_ID: '31337',
+        CONTRACT_ADDRESS: '0x5fbdb2315678afecb367f032d93f642f64180aa3',
+        DEMO_PROVIDER_ORIGIN: provider.origin,
+      },
+    },
+  )
   await once(enclave.stdout ?? expect.unreachable(), 'data')
 })
 afterEach(async () => {
@@ -87,7 +100,11 @@ function complete(model: string, stream = false) {
 }
 
 async function pull(from: number): Promise<PullReply> {
-  const { text } = await open(ENCLAVE_PATHS.pull, {}, { from, wait_ms: 0, max: 1000, known_document: null })
+  const { text } = await open(
+    ENCLAVE_PATHS.pull,
+    {},
+    { from, wait_ms: 0, max: 1000, known_document: null },
+  )
   return JSON.parse(text) as PullReply
 }
 
@@ -147,8 +164,14 @@ function* streamText(part: string, mebibytes: number): Iterable<Step> {
   const event = eventsOf([
     { choices: [{ index: 0, delta: { content: part.repeat(2 ** 16 / part.length) } }] },
   ])
-  yield { kind: 'repeat', bytes: Buffer.from(event.replaceAll('\\\\', '\\')), times: mebibytes * 16 }
-  yield send('data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+  yield {
+    kind: 'repeat',
+    bytes: Buffer.from(event.replaceAll('\\\\', '\\')),
+    times: mebibytes * 16,
+  }
+  yield send(
+    'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+  )
   yield { kind: 'end' }
 }
 
@@ -169,7 +192,8 @@ describe('32 hostile answers of 23 MiB at once, in the memory of an enclave of 7
     await until('all calls have reached the provider', () => provider.requests.length > CALLS)
     const innocent = await complete('demo/hello')
     expect(innocent.status).toBe(200)
-    for (const { text } of await Promise.all(attacks)) expect(text).toContain('"code":"answer_too_large"')
+    for (const { text } of await Promise.all(attacks))
+      expect(text).toContain('"code":"answer_too_large"')
     expect((await complete('demo/hello')).status).toBe(200)
     const contexts = await pullContexts()
     expect(contexts.filter((context) => context === 'demo/hello')).toHaveLength(3)

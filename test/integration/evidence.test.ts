@@ -27,7 +27,10 @@ describe('evidence of a whole service', () => {
   /** Of the enclave that was killed. */
   let old: { readonly hash: string; readonly bundle: EvidenceBundle; readonly policy: BundlePolicy }
 
-  const headers = () => ({ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' })
+  const headers = () => ({
+    authorization: `Bearer ${service.apiKey}`,
+    'content-type': 'application/json',
+  })
   const get = async (path: string): Promise<string> => {
     const reply = await fetch(service.url + path, { headers: headers() })
     return reply.status === 200 ? reply.text() : `${reply.status}`
@@ -35,15 +38,23 @@ describe('evidence of a whole service', () => {
 
   async function ask(text: string): Promise<string> {
     const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] })
-    const reply = await fetch(service.url + COMPLETIONS, { method: 'POST', headers: headers(), body })
+    const reply = await fetch(service.url + COMPLETIONS, {
+      method: 'POST',
+      headers: headers(),
+      body,
+    })
     return reply.status === 200 ? ((await reply.json()) as { hash: string }).hash : ''
   }
 
   /** The completion's bundle once its anchor is in a block, as a reader of the file gets it. */
   async function fetchMinedBundle(hash: string): Promise<EvidenceBundle> {
     const read = async () =>
-      parseExactJson(encodeUtf8(await get(`${COMPLETIONS}/${hash}/evidence`))) as never as EvidenceBundle
-    await expect.poll(async () => (await read()).block, { timeout: 15_000, interval: 200 }).not.toBeNull()
+      parseExactJson(
+        encodeUtf8(await get(`${COMPLETIONS}/${hash}/evidence`)),
+      ) as never as EvidenceBundle
+    await expect
+      .poll(async () => (await read()).block, { timeout: 15_000, interval: 200 })
+      .not.toBeNull()
     return read()
   }
 
@@ -56,7 +67,9 @@ describe('evidence of a whole service', () => {
     const { pcrs } = decodeAttestationPayload(decodeBase64(reply.attestation))
     return {
       roots: parseRoots(new Uint8Array(await readFile(service.rootFile))),
-      measurements: [new Map([0, 1, 2].map((index) => [index, pcrs.get(index) ?? new Uint8Array()]))],
+      measurements: [
+        new Map([0, 1, 2].map((index) => [index, pcrs.get(index) ?? new Uint8Array()])),
+      ],
       configurations: [digestBootConfiguration(reply.boot_configuration)],
     }
   }
@@ -98,7 +111,9 @@ describe('evidence of a whole service', () => {
   })
 
   it('verifies after the enclave that signed it was killed, beside one of the new key and log', async () => {
-    const pid = listTree(service.pid).find((candidate) => nameProcess(candidate) === 'enclave/main.ts')
+    const pid = listTree(service.pid).find(
+      (candidate) => nameProcess(candidate) === 'enclave/main.ts',
+    )
     process.kill(pid ?? 0, 'SIGKILL')
     let hash = ''
     const again = async () => {
@@ -108,7 +123,9 @@ describe('evidence of a whole service', () => {
     await expect.poll(again, { timeout: 30_000, interval: 300 }).not.toBe('')
     const newer = await fetchMinedBundle(hash)
     expect(newer.record.public_key).not.toBe(old.bundle.record.public_key)
-    expect(await verifyBundle(newer as never, await fetchPolicy())).toMatchObject({ verdict: 'verified' })
+    expect(await verifyBundle(newer as never, await fetchPolicy())).toMatchObject({
+      verdict: 'verified',
+    })
     const same = await fetchMinedBundle(old.hash)
     expect(same).toEqual(old.bundle)
     const report = await verifyBundle(same as never, old.policy, { chain: await fetchChain(same) })

@@ -7,14 +7,25 @@ import { ROUTES } from '../support/api-routes.ts'
 import { examplesFor } from '../support/fuzz/examples.ts'
 import { exchange, exchangeBytes, type Outcome } from '../support/fuzz/exchange.ts'
 import type { FuzzRequest } from '../support/fuzz/fuzz-request.ts'
-import { collectMeaningful, type MeaningfulValues, modelsFor } from '../support/fuzz/meaningful-values.ts'
+import {
+  collectMeaningful,
+  type MeaningfulValues,
+  modelsFor,
+} from '../support/fuzz/meaningful-values.ts'
 import { noHttp } from '../support/fuzz/no-http.ts'
 import { type ApiDocument, createReplyCheck, operationsOf } from '../support/fuzz/reply-check.ts'
-import { type FuzzedOperation, type RequestOptions, requestsOf } from '../support/fuzz/request-arbitrary.ts'
+import {
+  type FuzzedOperation,
+  type RequestOptions,
+  requestsOf,
+} from '../support/fuzz/request-arbitrary.ts'
 import { sureRequestsOf } from '../support/fuzz/sure-requests.ts'
 import { type ScriptedEndpoint, startScriptedEndpoint } from '../support/scripted-endpoint.ts'
 
-/** Random requests for each operation. The same seed and number make the same ones; a failure prints its own seed. */
+/**
+ * Random requests for each operation. The same seed and number make the same ones; a failure prints
+ * its own seed.
+ */
 const RUNS = Number(process.env.FUZZ_RUNS ?? 40)
 const SEED = Number(process.env.FUZZ_SEED ?? 20_261_121)
 
@@ -97,20 +108,36 @@ describe('whatever it is sent', () => {
     (operation) => tryRequests(operation),
   )
 
-  it.concurrent.each([NODE_SOCKET_PATH, '/docs', '/openapi.json', '/nothing', '/v1/log/', '*', '//'])(
-    'the path %s, which is not in the document, answers in the same forms',
-    { timeout },
-    (path) => tryRequests({ method: 'GET', path, parameters: [], body: null }),
+  it.concurrent.each([
+    NODE_SOCKET_PATH,
+    '/docs',
+    '/openapi.json',
+    '/nothing',
+    '/v1/log/',
+    '*',
+    '//',
+  ])('the path %s, which is not in the document, answers in the same forms', { timeout }, (path) =>
+    tryRequests({ method: 'GET', path, parameters: [], body: null }),
   )
 
   it.concurrent('a node that dials is let in or refused', { timeout }, () => {
     const { headers, ...rest } = optionsFor(NODE_SOCKET_PATH)
     const dialling = { ...rest, headers: [...headers, ...DIALLING] }
-    return tryRequests({ method: 'GET', path: NODE_SOCKET_PATH, parameters: [], body: null }, dialling)
+    return tryRequests(
+      { method: 'GET', path: NODE_SOCKET_PATH, parameters: [], body: null },
+      dialling,
+    )
   })
 
-  it.concurrent('bytes that are no HTTP are refused, or the connection ends', { timeout }, async () => {
-    const request = { method: 'GET', target: '/', headers: [], framing: { kind: 'length' } } as const
+  it.concurrent('bytes that are no HTTP are refused, or the connection ends', {
+    timeout,
+  }, async () => {
+    const request = {
+      method: 'GET',
+      target: '/',
+      headers: [],
+      framing: { kind: 'length' },
+    } as const
     const property = fc.asyncProperty(noHttp, async (bytes) => {
       const outcome = await exchangeBytes(port, { bytes, method: 'GET', isWhole: false })
       if (outcome.kind === 'reply') check({ ...request, body: bytes }, ROOT, outcome.reply)

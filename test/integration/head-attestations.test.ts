@@ -13,7 +13,10 @@ let folder = ''
 
 beforeAll(async () => {
   folder = await makeDataFolder()
-  service = await startAffidavit({ dataFolder: folder, variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' } })
+  service = await startAffidavit({
+    dataFolder: folder,
+    variables: { HEAD_ATTESTATION_INTERVAL_MS: '1000' },
+  })
 }, 60_000)
 afterAll(async () => {
   await service.stop()
@@ -36,15 +39,22 @@ async function complete(): Promise<void> {
   expect(response.status).toBe(200)
 }
 
-type Log = { readonly notary: string; readonly boot_configuration: JsonObject; readonly chain_id: number }
+type Log = {
+  readonly notary: string
+  readonly boot_configuration: JsonObject
+  readonly chain_id: number
+}
 
 it('serves with the heads attestations of the log that an outsider verifies, before and after a leaf', async () => {
   const { logs } = await get<{ readonly logs: readonly Log[] }>('/v1/log')
   const [log] = logs
   if (log === undefined) throw new Error('expected a log')
   const attestations = async () =>
-    (await get<{ attestations: readonly HeadAttestation[] }>(`/v1/log/${log.notary}/heads`)).attestations
-  await expect.poll(async () => (await attestations()).length, { timeout: 30_000 }).toBeGreaterThan(0)
+    (await get<{ attestations: readonly HeadAttestation[] }>(`/v1/log/${log.notary}/heads`))
+      .attestations
+  await expect
+    .poll(async () => (await attestations()).length, { timeout: 30_000 })
+    .toBeGreaterThan(0)
   await complete()
   const last = async () => (await attestations()).at(-1)?.size
   await expect.poll(last, { timeout: 30_000 }).toBe(1)

@@ -40,7 +40,13 @@ async function draw(model: string, more: object = {}): Promise<Response> {
   const reply = await fetch(`${stage.gateway.url}/v1/images/generations`, {
     method: 'POST',
     headers: { authorization: `Bearer ${stage.gateway.key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, prompt: 'a fox', size: '256x256', response_format: 'b64_json', ...more }),
+    body: JSON.stringify({
+      model,
+      prompt: 'a fox',
+      size: '256x256',
+      response_format: 'b64_json',
+      ...more,
+    }),
   })
   expect(performance.now() - startedAt).toBeLessThan(CALL_MAX_MS)
   return reply
@@ -52,7 +58,10 @@ function rawSocket({ socket }: ScriptedNode): Socket {
   return raw
 }
 
-/** Begins a text frame of so many bytes, unmasked in effect (RFC 6455 section 5.2), and sends some of it. */
+/**
+ * Begins a text frame of so many bytes, unmasked in effect (RFC 6455 section 5.2), and sends some
+ * of it.
+ */
 const beginFrame =
   (bytes: number, sent: number): DrawScript =>
   (_, node) => {
@@ -68,7 +77,9 @@ const sendText =
     node.send(textOf(id))
 
 /** A PNG whose header is right, and whose pixels are noise. */
-const garbage = Buffer.concat([pngOf(256).subarray(0, 41), Buffer.alloc(5_000, 0x5a)]).toString('base64')
+const garbage = Buffer.concat([pngOf(256).subarray(0, 41), Buffer.alloc(5_000, 0x5a)]).toString(
+  'base64',
+)
 const withPage = Buffer.concat([pngOf(256), Buffer.from('<script>')]).toString('base64')
 
 const HOSTILE: readonly (readonly [string, DrawScript, string])[] = [
@@ -86,7 +97,11 @@ const HOSTILE: readonly (readonly [string, DrawScript, string])[] = [
   ['stops within its frame', beginFrame(MIB, 1_000), 'node_timeout'],
   ['never answers', drawNothing, 'node_timeout'],
   ['answers no request', sendText(() => '{"images":[]}'), 'node_timeout'],
-  ['answers another request', sendText((id) => `{"request_id":"${id}x","images":[]}`), 'node_timeout'],
+  [
+    'answers another request',
+    sendText((id) => `{"request_id":"${id}x","images":[]}`),
+    'node_timeout',
+  ],
   ['sends two million brackets', sendText(() => '['.repeat(2 * MIB)), 'node_error'],
   [
     'sends a million objects for images',
@@ -119,7 +134,10 @@ it(
       for (let call = 0; call < 3; call++) {
         const reply = await fetch(`${other.gateway.url}/v1/images/generations`, {
           method: 'POST',
-          headers: { authorization: `Bearer ${other.gateway.key}`, 'content-type': 'application/json' },
+          headers: {
+            authorization: `Bearer ${other.gateway.key}`,
+            'content-type': 'application/json',
+          },
           body: JSON.stringify({ model: 'mixed', prompt: 'a fox', size: '256x256' }),
         })
         expect(reply.status).toBe(200)
@@ -140,7 +158,9 @@ it('gives nothing of a second answer to anybody', async () => {
     }),
   })
   for (let call = 0; call < 3; call++) {
-    const { data } = (await (await draw('twice')).json()) as { data: readonly { b64_json: string }[] }
+    const { data } = (await (await draw('twice')).json()) as {
+      data: readonly { b64_json: string }[]
+    }
     expect(data.map(({ b64_json }) => b64_json)).toEqual(squares(1, 256))
   }
   expect(framesFor(node)).toHaveLength(3)

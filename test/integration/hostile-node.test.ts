@@ -12,7 +12,14 @@ import {
 } from '../support/scripted-node.ts'
 
 const LIMITS = {
-  ...{ firstTokenMs: 400, tokenMs: 400, finishGraceMs: 200, runMs: 2_000, waitMs: 200, drainMs: 400 },
+  ...{
+    firstTokenMs: 400,
+    tokenMs: 400,
+    finishGraceMs: 200,
+    runMs: 2_000,
+    waitMs: 200,
+    drainMs: 400,
+  },
   ...{ tickMs: 20, tendMs: 50, closeTimeoutMs: 300, retriesMax: 0, asideMs: 50, asideMaxMs: 50 },
 }
 const MIB = 1024 * 1024
@@ -35,7 +42,11 @@ async function call(model: string, isStream: boolean): Promise<Outcome> {
   const reply = await fetch(`${stage.gateway.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${stage.gateway.key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, stream: isStream, messages: [{ role: 'user', content: 'hello' }] }),
+    body: JSON.stringify({
+      model,
+      stream: isStream,
+      messages: [{ role: 'user', content: 'hello' }],
+    }),
   })
   const text = await reply.text()
   expect(performance.now() - startedAt).toBeLessThan(CALL_MAX_MS)
@@ -48,7 +59,10 @@ function wholeOutcome(status: number, text: string): Outcome {
   return { status, code: body.error?.code ?? null, text: body.choices?.[0].message.content ?? '' }
 }
 
-/** A stream either ends with [DONE] after a finish_reason, or with one error event: never both, never neither. */
+/**
+ * A stream either ends with [DONE] after a finish_reason, or with one error event: never both,
+ * never neither.
+ */
 function streamOutcome(status: number, text: string): Outcome {
   const isWhole = text.endsWith('data: [DONE]\n\n')
   const events = text.split('\n\n').filter((event) => event !== '' && !event.startsWith(':'))
@@ -61,10 +75,18 @@ function streamOutcome(status: number, text: string): Outcome {
   if (isWhole) expect(chunks.at(-1).choices[0].finish_reason).not.toBeNull()
   const [, data = ''] = errors[0]?.split('\ndata: ') ?? []
   const code = isWhole ? null : JSON.parse(data).error.code
-  return { status, code, text: chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('') }
+  return {
+    status,
+    code,
+    text: chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join(''),
+  }
 }
 
-type Choice = { readonly index: unknown; readonly finish_reason: unknown; readonly [part: string]: unknown }
+type Choice = {
+  readonly index: unknown
+  readonly finish_reason: unknown
+  readonly [part: string]: unknown
+}
 
 function expectLegal(choices: readonly Choice[], part: 'message' | 'delta'): void {
   for (const choice of choices) {
@@ -91,7 +113,10 @@ const answerFrames =
     for (const frame of make(id)) node.send(frame)
   }
 
-const choiceWith = (members: object) => ({ ...roleChunk(), choices: [{ index: 0, delta: {}, ...members }] })
+const choiceWith = (members: object) => ({
+  ...roleChunk(),
+  choices: [{ index: 0, delta: {}, ...members }],
+})
 const nested = (depth: number) => JSON.parse(`${'['.repeat(depth)}1${']'.repeat(depth)}`)
 const running = (id: string, chunk: unknown) => ({ request_id: id, error: null, chunk, status: 1 })
 const done = (id: string) => ({ request_id: id, error: null, chunk: null, status: 2 })
@@ -119,10 +144,19 @@ const BAD_ANSWERS: readonly (readonly [string, AnswerScript])[] = [
   ['sends a chunk that is a text', answerFrames((id) => [running(id, 'hello'), done(id)])],
   ['sends choices that are no list', answerChunks({ ...roleChunk(), choices: { length: 1e9 } })],
   ['sends choices that are no objects', answerChunks({ ...roleChunk(), choices: [null, 'x'] })],
-  ['sends choices nobody asked for', answerChunks(textChunk('a', { index: 1_000_000 }), finishChunk())],
+  [
+    'sends choices nobody asked for',
+    answerChunks(textChunk('a', { index: 1_000_000 }), finishChunk()),
+  ],
   ['sends a negative choice', answerChunks(textChunk('a', { index: -1 }), finishChunk())],
-  ['sends chunks inside each other', answerChunks(choiceWith({ delta: { content: 'a', x: nested(2_000) } }))],
-  ['sends an unknown reason', answerChunks(textChunk('a'), choiceWith({ finish_reason: 'hacked' }))],
+  [
+    'sends chunks inside each other',
+    answerChunks(choiceWith({ delta: { content: 'a', x: nested(2_000) } })),
+  ],
+  [
+    'sends an unknown reason',
+    answerChunks(textChunk('a'), choiceWith({ finish_reason: 'hacked' })),
+  ],
   ['sends no reason', answerChunks(textChunk('a'))],
   [
     'sends content that is no text',
@@ -136,7 +170,10 @@ const BAD_ANSWERS: readonly (readonly [string, AnswerScript])[] = [
     'sends log probabilities that are none',
     answerChunks(textChunk('a', { logprobs: { content: [{ token: 1 }] } }), finishChunk()),
   ],
-  ['sends an error for a chunk', answerChunks(textChunk('a'), { error: { message: 'x' } }, finishChunk())],
+  [
+    'sends an error for a chunk',
+    answerChunks(textChunk('a'), { error: { message: 'x' } }, finishChunk()),
+  ],
   ['never stops', answerForEver(() => textChunk('a'), 10)],
   ['never stops saying nothing', answerForEver(() => roleChunk(), 10)],
   ['never stops sending usage', answerForEver(() => usageChunk(1, 1), 10)],
@@ -148,29 +185,45 @@ const BAD_ANSWERS: readonly (readonly [string, AnswerScript])[] = [
       setTimeout(() => node.socket.terminate(), 30)
     },
   ],
-  ['calls other requests by their ids', answerFrames(() => [running(crypto.randomUUID(), textChunk('a'))])],
-  ['calls a request by what objects inherit', answerFrames(() => [running('__proto__', textChunk('a'))])],
+  [
+    'calls other requests by their ids',
+    answerFrames(() => [running(crypto.randomUUID(), textChunk('a'))]),
+  ],
+  [
+    'calls a request by what objects inherit',
+    answerFrames(() => [running('__proto__', textChunk('a'))]),
+  ],
 ]
 
 describe('the caller of a node that', () => {
-  it.each(BAD_ANSWERS)('%s gets a clear error in time, and nobody else notices', async (name, answer) => {
-    const model = `bad ${name}`.replaceAll(' ', '-')
-    for (const isStream of [false, true]) {
-      const node = await stage.connect({ model, answer })
-      const [outcome, ...others] = await Promise.all([
-        call(model, isStream),
-        call('honest', false),
-        call('honest', true),
-      ])
-      expect(outcome.code).toMatch(/^(node_error|node_timeout|no_available_inference_nodes)$/)
-      expect(outcome.status).toBe(
-        isStream ? 200 : outcome.code === 'node_timeout' ? 504 : outcome.code === 'node_error' ? 502 : 503,
-      )
-      for (const other of others) expect(other).toEqual({ status: 200, code: null, text: HONEST_TEXT })
-      node.socket.terminate()
-      await node.closed
-    }
-  })
+  it.each(BAD_ANSWERS)(
+    '%s gets a clear error in time, and nobody else notices',
+    async (name, answer) => {
+      const model = `bad ${name}`.replaceAll(' ', '-')
+      for (const isStream of [false, true]) {
+        const node = await stage.connect({ model, answer })
+        const [outcome, ...others] = await Promise.all([
+          call(model, isStream),
+          call('honest', false),
+          call('honest', true),
+        ])
+        expect(outcome.code).toMatch(/^(node_error|node_timeout|no_available_inference_nodes)$/)
+        expect(outcome.status).toBe(
+          isStream
+            ? 200
+            : outcome.code === 'node_timeout'
+              ? 504
+              : outcome.code === 'node_error'
+                ? 502
+                : 503,
+        )
+        for (const other of others)
+          expect(other).toEqual({ status: 200, code: null, text: HONEST_TEXT })
+        node.socket.terminate()
+        await node.closed
+      }
+    },
+  )
 
   it.each<readonly [string, AnswerScript]>([
     [
@@ -192,7 +245,10 @@ describe('the caller of a node that', () => {
     ],
     [
       'has members of a proof',
-      answerChunks({ ...textChunk('once'), hash: 'ab', signature: '0x', receipt: {} }, finishChunk()),
+      answerChunks(
+        { ...textChunk('once'), hash: 'ab', signature: '0x', receipt: {} },
+        finishChunk(),
+      ),
     ],
     [
       'has the names of prototypes',

@@ -22,9 +22,16 @@ import {
   type Step,
   startHostileProvider,
 } from '../support/hostile-provider.ts'
-import { BAD_ANSWERS, BROKEN_STREAMS, GOOD_SCRIPTS, GREETING_CHUNKS } from '../support/hostile-scripts.ts'
+import {
+  BAD_ANSWERS,
+  BROKEN_STREAMS,
+  GOOD_SCRIPTS,
+  GREETING_CHUNKS,
+} from '../support/hostile-scripts.ts'
 
-/** To the commit of a sealed answer, the largest too: 24 MiB on a machine that does other things. */
+/**
+ * To the commit of a sealed answer, the largest too: 24 MiB on a machine that does other things.
+ */
 const RECORD_TIMEOUT_MS = 60_000
 
 let service: Affidavit
@@ -38,7 +45,10 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-hostile-'))
   const [trusted, stranger] = await Promise.all([createAuthority(), createAuthority('Stranger')])
   const day = 86_400_000
-  const expired = { notBefore: new Date(Date.now() - 2 * day), notAfter: new Date(Date.now() - day) }
+  const expired = {
+    notBefore: new Date(Date.now() - 2 * day),
+    notAfter: new Date(Date.now() - day),
+  }
   const certificates = {
     trusted: await trusted.issue({ hosts: ['127.0.0.1'] }),
     stranger: await stranger.issue({ hosts: ['127.0.0.1'] }),
@@ -140,24 +150,30 @@ async function expectProven(hash: string): Promise<void> {
 }
 
 describe('an answer that is odd and whole', () => {
-  it.each(Object.entries(GOOD_SCRIPTS))('is given as it was hashed: %s', async (name, { steps, content }) => {
-    const model = `hostile/${name}`
-    answer = () => steps
-    const isStream = name.startsWith('stream/')
-    const reply = await ask(model, isStream ? { stream: true, stream_options: { include_usage: true } } : {})
-    expect(reply.status).toBe(200)
-    if (!isStream) {
-      const body = JSON.parse(reply.text)
-      expect(body.choices[0].message.content === content).toBe(true)
-      return expectProven(body.hash)
-    }
-    const data = dataOf(reply.text)
-    expect(data.at(-1)).toBe('[DONE]')
-    const chunks = data.slice(0, -1).map((text) => JSON.parse(text))
-    const said = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')
-    expect(said).toBe(content)
-    await expectProven(chunks.at(-1).hash)
-  })
+  it.each(Object.entries(GOOD_SCRIPTS))(
+    'is given as it was hashed: %s',
+    async (name, { steps, content }) => {
+      const model = `hostile/${name}`
+      answer = () => steps
+      const isStream = name.startsWith('stream/')
+      const reply = await ask(
+        model,
+        isStream ? { stream: true, stream_options: { include_usage: true } } : {},
+      )
+      expect(reply.status).toBe(200)
+      if (!isStream) {
+        const body = JSON.parse(reply.text)
+        expect(body.choices[0].message.content === content).toBe(true)
+        return expectProven(body.hash)
+      }
+      const data = dataOf(reply.text)
+      expect(data.at(-1)).toBe('[DONE]')
+      const chunks = data.slice(0, -1).map((text) => JSON.parse(text))
+      const said = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')
+      expect(said).toBe(content)
+      await expectProven(chunks.at(-1).hash)
+    },
+  )
 
   it('is the same wherever its bytes are split', async () => {
     const events = chunked(eventsOf([...GREETING_CHUNKS.slice(1), '[DONE]'], '\r\n'))
@@ -185,16 +201,19 @@ describe('an answer that is odd and whole', () => {
 })
 
 describe('an answer that is no completion', () => {
-  it.each(Object.entries(BAD_ANSWERS))('is an error of ours and leaves no record: %s', async (name, bad) => {
-    const model = `hostile/${name}`
-    answer = () => bad.steps
-    const reply = await ask(model)
-    expect(reply.status).toBe(bad.status)
-    const { response, error } = JSON.parse(reply.text)
-    expect(response).toBe('NOK')
-    expect(error).toMatchObject({ status_code: bad.status, code: bad.code })
-    expect(await recordsOf(model)).toEqual([])
-  })
+  it.each(Object.entries(BAD_ANSWERS))(
+    'is an error of ours and leaves no record: %s',
+    async (name, bad) => {
+      const model = `hostile/${name}`
+      answer = () => bad.steps
+      const reply = await ask(model)
+      expect(reply.status).toBe(bad.status)
+      const { response, error } = JSON.parse(reply.text)
+      expect(response).toBe('NOK')
+      expect(error).toMatchObject({ status_code: bad.status, code: bad.code })
+      expect(await recordsOf(model)).toEqual([])
+    },
+  )
 
   it('hands on the provider’s own refusal with its status and message, and leaves no record', async () => {
     const body = JSON.stringify({
@@ -212,10 +231,14 @@ describe('an answer that is no completion', () => {
   it('does not follow a redirect', async () => {
     const before = hostile.requests.length
     answer = () => [
-      send(`HTTP/1.1 307 Moved\r\nlocation: ${hostile.origin}/elsewhere\r\ncontent-length: 0\r\n\r\n`),
+      send(
+        `HTTP/1.1 307 Moved\r\nlocation: ${hostile.origin}/elsewhere\r\ncontent-length: 0\r\n\r\n`,
+      ),
     ]
     expect((await ask('hostile/redirect-here')).status).toBe(502)
-    expect(hostile.requests.slice(before).map(({ target }) => target)).toEqual(['/v1/chat/completions'])
+    expect(hostile.requests.slice(before).map(({ target }) => target)).toEqual([
+      '/v1/chat/completions',
+    ])
   })
 })
 
@@ -229,8 +252,12 @@ describe('a stream that breaks off', () => {
       expect(status).toBe(200)
       expect(dataOf(text)).not.toContain('[DONE]')
       const event = text.split('\n\n').find((part) => part.startsWith('event: error\n')) ?? ''
-      expect(JSON.parse(event.slice('event: error\ndata: '.length)).error.message).toEqual(expect.any(String))
-      await expect.poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS }).toBe(1)
+      expect(JSON.parse(event.slice('event: error\ndata: '.length)).error.message).toEqual(
+        expect.any(String),
+      )
+      await expect
+        .poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS })
+        .toBe(1)
       const [record] = await recordsOf(model)
       expect(record?.receipt.outcome).toBe('upstream_error')
       expect(record?.response.choices[0]?.finish_reason).toBeNull()
@@ -294,10 +321,14 @@ describe('a caller who goes away', () => {
     const model = 'hostile/left-midway'
     const begun = [send(EVENT_STREAM_HEAD), send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 2))))]
     expect(await leave(model, { stream: true }, begun)).toBeLessThan(500)
-    await expect.poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS }).toBe(1)
+    await expect
+      .poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS })
+      .toBe(1)
     const [record] = await recordsOf(model)
     expect(record?.receipt.outcome).toBe('client_disconnected')
-    expect(record?.response.choices).toMatchObject([{ finish_reason: null, message: { content: 'héllo' } }])
+    expect(record?.response.choices).toMatchObject([
+      { finish_reason: null, message: { content: 'héllo' } },
+    ])
     await expectProven(record?.hash ?? '')
   })
 
@@ -308,7 +339,8 @@ describe('a caller who goes away', () => {
     'before the first byte %s ends the provider’s call at once; nothing came, so there is no record',
     async (_, model, more) => {
       expect(await leave(model, more, [])).toBeLessThan(500)
-      // Whatever was sealed before is committed in order, so a later record shows that there is none of this.
+      // Whatever was sealed before is committed in order, so a later record shows that there is
+      // none of this.
       answer = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('later')) }))]
       expect((await ask('hostile/later')).status).toBe(200)
       expect(await recordsOf(model)).toEqual([])

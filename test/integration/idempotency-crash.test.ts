@@ -30,19 +30,26 @@ function post(key: string): Promise<Response> {
       'content-type': 'application/json',
       'idempotency-key': key,
     },
-    body: JSON.stringify({ model: 'demo/echo', user: key, messages: [{ role: 'user', content: key }] }),
+    body: JSON.stringify({
+      model: 'demo/echo',
+      user: key,
+      messages: [{ role: 'user', content: key }],
+    }),
     signal: AbortSignal.timeout(20_000),
   })
 }
 
-/** Asks, as clients of this interface do, again and again under one key, until there is an answer. */
+/**
+ * Asks, as clients of this interface do, again and again under one key, until there is an answer.
+ */
 async function insist(key: string, seen: Map<string, number>): Promise<Answer> {
   const deadline = performance.now() + PATIENCE_MS
   while (performance.now() < deadline) {
     const reply = await post(key).catch(() => null)
     const body = (await reply?.json().catch(() => null)) as Partial<Answer & Fault> | null
     const { hash, tx_hash } = body ?? {}
-    if (reply?.status === 200 && hash !== undefined && tx_hash !== undefined) return { hash, tx_hash }
+    if (reply?.status === 200 && hash !== undefined && tx_hash !== undefined)
+      return { hash, tx_hash }
     const outcome = body?.error?.code ?? 'connection'
     seen.set(outcome, (seen.get(outcome) ?? 0) + 1)
     await sleep(100 + Math.random() * 200)
@@ -84,8 +91,9 @@ it('makes each verified completion once under its key, however often the gateway
   }
   await Promise.all(callers)
   expect(answers.size).toBe(CALLERS * CALLS_EACH)
-  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was open: on a machine so busy that the
-  // gateway is away for longer than its lease, it is open no more.
+  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was
+  // open: on a machine so busy that the gateway is away for longer than its lease, it is open no
+  // more.
   expect(seen.get('connection') ?? 0).toBeGreaterThan(0)
   if (Math.min(...awayMs) < LEASE_SECONDS * 500)
     expect(seen.get('idempotency_in_progress') ?? 0).toBeGreaterThan(0)

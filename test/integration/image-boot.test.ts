@@ -70,7 +70,14 @@ describe.skipIf(hindrance !== null)(
       await writeFile(file, JSON.stringify(first.bundle))
       const verify = (pcr2: string) =>
         runCli([
-          ...['verify', file, '--root', stage.enclave.rootFile, '--pcr', `0=${stage.image.measurements[0]}`],
+          ...[
+            'verify',
+            file,
+            '--root',
+            stage.enclave.rootFile,
+            '--pcr',
+            `0=${stage.image.measurements[0]}`,
+          ],
           ...['--pcr', `2=${pcr2}`],
         ])
       expect(await verify(stage.image.measurements[2])).toMatchObject({ code: 0 })
@@ -82,11 +89,14 @@ describe.skipIf(hindrance !== null)(
 
     it('is refused with the measurements of an image in which one byte is another', async () => {
       const pcr2 = decodeHex(await measureChanged(stage))
-      const report = await verifyBundle(first.bundle, { ...policy, measurements: [new Map([[2, pcr2]])] })
+      const report = await verifyBundle(first.bundle, {
+        ...policy,
+        measurements: [new Map([[2, pcr2]])],
+      })
       expect(report.verdict).toBe('invalid')
-      expect(report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)).toEqual([
-        'measurements',
-      ])
+      expect(
+        report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
+      ).toEqual(['measurements'])
     })
 
     it('is refused under the root of another software NSM, and under the one of AWS', async () => {
@@ -98,7 +108,9 @@ describe.skipIf(hindrance !== null)(
     })
 
     it('makes further completions, several at once', async () => {
-      const asked = ['one', 'two', 'three', 'four'].map((prompt) => completeChat(stage.gateway, prompt))
+      const asked = ['one', 'two', 'three', 'four'].map((prompt) =>
+        completeChat(stage.gateway, prompt),
+      )
       expect(new Set(await Promise.all(asked)).size).toBe(4)
     })
 
@@ -130,7 +142,11 @@ describe.skipIf(hindrance !== null)(
           prepare: 'busybox mknod -m 0666 /dev/nsm c 1 3',
           script: lookAround(port),
         })
-        await machine.waitForLine('the script to end', (line) => line === 'script: done', BOOT_TIMEOUT_MS)
+        await machine.waitForLine(
+          'the script to end',
+          (line) => line === 'script: done',
+          BOOT_TIMEOUT_MS,
+        )
         said = machine.console()
       }, BOOT_TIMEOUT_MS)
       afterAll(async () => {
@@ -190,7 +206,9 @@ describe.skipIf(hindrance !== null)(
 
       it('ends when the bridge of a provider dies', async () => {
         await Promise.race([machine.exited, expire(END_TIMEOUT_MS)])
-        expect(machine.console()).toContain('enclave-init: bridge of the demonstration ended with status 137')
+        expect(machine.console()).toContain(
+          'enclave-init: bridge of the demonstration ended with status 137',
+        )
         expect(machine.console()).toContain('boot-init: the enclave ends')
         expect(isAlive(machine.pid)).toBe(false)
       })
@@ -203,7 +221,8 @@ describe.skipIf(hindrance !== null)(
           eifPath: stage.image.eifPath,
           folder: join(folder, 'killed'),
           providerPort: 9,
-          script: 'until pid=$(busybox pidof node); do busybox sleep 1; done\nbusybox kill -9 "$pid"\n',
+          script:
+            'until pid=$(busybox pidof node); do busybox sleep 1; done\nbusybox kill -9 "$pid"\n',
         })
         try {
           await Promise.race([machine.exited, expire(BOOT_TIMEOUT_MS / 2)])
@@ -225,12 +244,19 @@ async function expire(timeoutMs: number): Promise<never> {
 }
 
 /**
- * Looks around as root, in the sealed root of the enclave (/run/root), then kills the bridge of the demonstration provider.
- * `port` is one of the host that answers, wherever the guest could reach it.
+ * Looks around as root, in the sealed root of the enclave (/run/root), then kills the bridge of the
+ * demonstration provider. `port` is one of the host that answers, wherever the guest could reach
+ * it.
  */
 function lookAround(port: number): string {
   const root = '/run/root'
-  const probes = ['10.0.2.100 8090', '10.0.2.100 8091', `10.0.2.2 ${port}`, '10.0.2.3 53', '1.1.1.1 443']
+  const probes = [
+    '10.0.2.100 8090',
+    '10.0.2.100 8091',
+    `10.0.2.2 ${port}`,
+    '10.0.2.3 53',
+    '1.1.1.1 443',
+  ]
   return `
 until busybox pidof node && [ "$(busybox pidof socat | busybox wc -w)" -ge 11 ]; do busybox sleep 1; done >/dev/null
 until [ -S ${root}/run/affidavit/enclave.sock ]; do busybox sleep 1; done
@@ -291,6 +317,11 @@ async function measureChanged({ image }: BootStage): Promise<string> {
   ])
   applicationRamdisk.writeUInt8(applicationRamdisk.readUInt8(1_000_000) ^ 1, 1_000_000)
   const parts = { kernel, bootRamdisk, applicationRamdisk, cmdline: image.cmdline, signer: null }
-  const { measurements } = sealImage({ ...parts, kernelVersion: '', version: '1', commit: '0'.repeat(40) })
+  const { measurements } = sealImage({
+    ...parts,
+    kernelVersion: '',
+    version: '1',
+    commit: '0'.repeat(40),
+  })
   return measurements.PCR2
 }

@@ -1,5 +1,13 @@
 import { execFile, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -99,7 +107,9 @@ describe.skipIf(hindrance !== null)(
     it('names the commit and the digests of all that went in, and stays under 80 MB', async () => {
       const { stdout } = await run('git', ['rev-parse', 'HEAD'], { cwd: join(root, 'one') })
       expect(release().git_commit).toBe(stdout.trim())
-      expect(Object.keys(release().inputs)).toEqual(expect.arrayContaining(['kernel', 'package-lock.json']))
+      expect(Object.keys(release().inputs)).toEqual(
+        expect.arrayContaining(['kernel', 'package-lock.json']),
+      )
       expect(read('affidavit.eif').length).toBeLessThan(80_000_000)
     })
 
@@ -151,7 +161,8 @@ describe.skipIf(hindrance !== null)(
     it.skipIf(process.getuid?.() !== 0)(
       'has a root in which socat and busybox start (skipped unless root)',
       async () => {
-        const within = (...words: readonly string[]) => run('chroot', [join(root, 'rootfs/rootfs'), ...words])
+        const within = (...words: readonly string[]) =>
+          run('chroot', [join(root, 'rootfs/rootfs'), ...words])
         expect((await within('/usr/bin/socat', '-V')).stdout).toContain('WITH_VSOCK 1')
         expect((await within('/bin/sh', '-c', 'echo alive')).stdout).toBe('alive\n')
       },

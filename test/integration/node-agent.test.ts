@@ -16,7 +16,8 @@ afterAll(async () => {
   await service.remove()
 })
 
-const clientOf = ({ url, apiKey }: Affidavit) => new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 })
+const clientOf = ({ url, apiKey }: Affidavit) =>
+  new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 })
 const ask = (content: string) => ({
   model: 'demo/echo',
   messages: [{ role: 'user' as const, content }],
@@ -40,7 +41,9 @@ describe('npm start', () => {
       .finalChatCompletion()
     expect(streamed.choices[0]?.message.content).toContain('[demonstration]')
     for (const model of ['demo/lorem', 'demo/refusal'])
-      expect(await clientOf(service).chat.completions.create({ ...ask('hello'), model })).toMatchObject({
+      expect(
+        await clientOf(service).chat.completions.create({ ...ask('hello'), model }),
+      ).toMatchObject({
         model,
       })
   })
@@ -62,7 +65,8 @@ describe('npm start', () => {
     await expect
       .poll(
         async () =>
-          JSON.parse((await runCli(['node', 'stats', '--json'], { variables })).stdout).requests_served,
+          JSON.parse((await runCli(['node', 'stats', '--json'], { variables })).stdout)
+            .requests_served,
         { timeout: 30_000 },
       )
       .toBeGreaterThan(3)

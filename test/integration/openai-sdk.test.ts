@@ -10,7 +10,11 @@ let client: OpenAI
 
 beforeAll(async () => {
   service = await useAffidavit()
-  client = new OpenAI({ baseURL: `${service.url}/v1/verified`, apiKey: service.apiKey, maxRetries: 0 })
+  client = new OpenAI({
+    baseURL: `${service.url}/v1/verified`,
+    apiKey: service.apiKey,
+    maxRetries: 0,
+  })
 })
 
 const hello = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
@@ -73,7 +77,11 @@ describe('the official SDK, pointed at /v1/verified', () => {
       .finalChatCompletion()
     expect(gathered.usage).toEqual(whole.usage)
     const pick = (answer: typeof whole) =>
-      answer.choices.map((choice) => [choice.message.content, choice.logprobs, choice.finish_reason])
+      answer.choices.map((choice) => [
+        choice.message.content,
+        choice.logprobs,
+        choice.finish_reason,
+      ])
     expect(pick(gathered)).toEqual(pick(whole))
   })
 
@@ -103,14 +111,23 @@ describe('the official SDK, pointed at /v1/verified', () => {
     const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
     const answer = await client.chat.completions.parse({
       ...hello,
-      response_format: { type: 'json_schema', json_schema: { name: 'person', strict: true, schema } },
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'person', strict: true, schema },
+      },
     })
     expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
   })
 
   it('throws its own errors for what is refused', async () => {
-    const wrongKey = new OpenAI({ baseURL: `${service.url}/v1/verified`, apiKey: 'wrong', maxRetries: 0 })
-    await expect(wrongKey.chat.completions.create(hello)).rejects.toThrow(OpenAI.AuthenticationError)
+    const wrongKey = new OpenAI({
+      baseURL: `${service.url}/v1/verified`,
+      apiKey: 'wrong',
+      maxRetries: 0,
+    })
+    await expect(wrongKey.chat.completions.create(hello)).rejects.toThrow(
+      OpenAI.AuthenticationError,
+    )
     await expect(client.chat.completions.create({ ...hello, temperature: 3 })).rejects.toThrow(
       OpenAI.UnprocessableEntityError,
     )
@@ -144,7 +161,10 @@ describe('an answer that a caller kept', () => {
 
   it.each([
     ['whole', hello],
-    ['as the stream it came in', { ...hello, stream: true, stream_options: { include_usage: true } }],
+    [
+      'as the stream it came in',
+      { ...hello, stream: true, stream_options: { include_usage: true } },
+    ],
   ])('verifies against its request, %s', async (_, request) => {
     const answer = await post(request)
     const file = join(service.dataFolder, 'request.json')

@@ -56,7 +56,9 @@ describe('the public node client', () => {
       const { data = [] } = await client.images.generate(asked)
       return Promise.all(
         data.map(async ({ b64_json: text }) => {
-          const { format, width, height } = await sharp(Buffer.from(text ?? '', 'base64')).metadata()
+          const { format, width, height } = await sharp(
+            Buffer.from(text ?? '', 'base64'),
+          ).metadata()
           return `${format} ${width}x${height}`
         }),
       )
@@ -87,7 +89,11 @@ describe('a backend behind our agent', () => {
     await stage.startAgent({ backendUrl: backend.url, models: [model] })
     for (const stream of [false, true]) {
       const fault = await faultOf(client.chat.completions.create({ model, messages, stream }))
-      expect([fault.status, fault.code, fault.type]).toEqual([429, 'rate_limit_exceeded', 'rate_limit_error'])
+      expect([fault.status, fault.code, fault.type]).toEqual([
+        429,
+        'rate_limit_exceeded',
+        'rate_limit_error',
+      ])
       expect(fault.headers?.get('retry-after')).toBe('7')
       expect(fault.headers?.get('retry-after-ms')).toBe('7000')
     }
@@ -98,7 +104,9 @@ describe('a backend behind our agent', () => {
     const model = 'vision'
     const backend = await startScriptedBackend(
       (response) => {
-        const chunk = { choices: [{ index: 0, delta: { content: 'a cat' }, finish_reason: 'stop' }] }
+        const chunk = {
+          choices: [{ index: 0, delta: { content: 'a cat' }, finish_reason: 'stop' }],
+        }
         response.writeHead(200, { 'content-type': 'text/event-stream' })
         response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`)
       },
@@ -131,7 +139,10 @@ describe('a plain stream', () => {
     const chunks = []
     for await (const chunk of await client.chat.completions.create({ model, messages, ...options }))
       chunks.push(chunk)
-    expect(chunks.map(({ choices }) => choices.length)).toEqual([...chunks.slice(1).map(() => 1), 0])
+    expect(chunks.map(({ choices }) => choices.length)).toEqual([
+      ...chunks.slice(1).map(() => 1),
+      0,
+    ])
     expect(chunks.map(({ usage }) => usage?.completion_tokens)).toEqual([
       ...chunks.slice(1).map(() => undefined),
       3,
@@ -145,7 +156,8 @@ describe('a plain stream', () => {
       const keyed = { headers: { 'Idempotency-Key': 'again' }, maxRetries: 3 }
       const stream = await client.chat.completions.create({ model, messages, stream: true }, keyed)
       let text = ''
-      for await (const { choices } of stream) text += choices[0]?.delta.content ?? expect.fail('no choice')
+      for await (const { choices } of stream)
+        text += choices[0]?.delta.content ?? expect.fail('no choice')
       expect(text).toBe('one two three')
     }
   })

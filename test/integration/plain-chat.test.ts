@@ -13,7 +13,14 @@ import {
 import { answerError, answerSilence, answerWith } from '../support/scripted-node.ts'
 
 const DEMO_MODELS = ['demo/echo', 'demo/tools', 'demo/lorem']
-const LIMITS = { firstTokenMs: 700, tokenMs: 700, waitMs: 300, drainMs: 500, asideMs: 300, tickMs: 20 }
+const LIMITS = {
+  firstTokenMs: 700,
+  tokenMs: 700,
+  waitMs: 300,
+  drainMs: 500,
+  asideMs: 300,
+  tickMs: 20,
+}
 
 const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let stage: PlainStage
@@ -33,7 +40,11 @@ beforeAll(async () => {
     ['endless'],
   )
   stage = await openPlainStage({ limits: LIMITS })
-  client = new OpenAI({ baseURL: `${stage.gateway.url}/v1`, apiKey: stage.gateway.key, maxRetries: 0 })
+  client = new OpenAI({
+    baseURL: `${stage.gateway.url}/v1`,
+    apiKey: stage.gateway.key,
+    maxRetries: 0,
+  })
   await stage.startAgent({ backendUrl: demoUrl, models: DEMO_MODELS })
   await stage.startAgent({ backendUrl: endless.url, models: ['endless'] })
   await stage.connect({ model: 'new', answer: answerWith('said by a new client') })
@@ -46,7 +57,10 @@ afterAll(async () => {
   demo.close()
 })
 
-const ask = (model: string, content = 'hello') => ({ model, messages: [{ role: 'user' as const, content }] })
+const ask = (model: string, content = 'hello') => ({
+  model,
+  messages: [{ role: 'user' as const, content }],
+})
 const weather = {
   type: 'function' as const,
   function: {
@@ -74,11 +88,19 @@ describe('the official SDK, over a real agent', () => {
 
   it('streams: one id, a beginning, an end, and usage only when asked for', async () => {
     const chunks = []
-    for await (const chunk of await client.chat.completions.create({ ...ask('demo/echo'), stream: true }))
+    for await (const chunk of await client.chat.completions.create({
+      ...ask('demo/echo'),
+      stream: true,
+    }))
       chunks.push(chunk)
-    expect(new Set(chunks.map(({ id, created, model }) => `${id} ${created} ${model}`)).size).toBe(1)
+    expect(new Set(chunks.map(({ id, created, model }) => `${id} ${created} ${model}`)).size).toBe(
+      1,
+    )
     expect(chunks[0]?.choices[0]?.delta).toEqual({ role: 'assistant', content: '' })
-    expect(chunks.at(-1)?.choices[0]).toMatchObject({ delta: { content: '' }, finish_reason: 'stop' })
+    expect(chunks.at(-1)?.choices[0]).toMatchObject({
+      delta: { content: '' },
+      finish_reason: 'stop',
+    })
     expect(chunks.every(({ usage }) => usage === null)).toBe(true)
     expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe(
       '[demonstration] You said: hello',
@@ -93,7 +115,11 @@ describe('the official SDK, over a real agent', () => {
       .finalChatCompletion()
     expect(gathered.usage).toEqual(whole.usage)
     const pick = (answer: typeof whole) =>
-      answer.choices.map((choice) => [choice.message.content, choice.logprobs, choice.finish_reason])
+      answer.choices.map((choice) => [
+        choice.message.content,
+        choice.logprobs,
+        choice.finish_reason,
+      ])
     expect(pick(whole)).toHaveLength(2)
     expect(pick(gathered)).toEqual(pick(whole))
   })
@@ -105,7 +131,10 @@ describe('the official SDK, over a real agent', () => {
     const [call] = answer.choices[0]?.message.tool_calls ?? []
     if (call?.type !== 'function') throw new Error('expected a function call')
     expect(call.function).toEqual({ name: 'get_weather', arguments: '{"city":"Oslo"}' })
-    expect(answer.choices[0]).toMatchObject({ finish_reason: 'tool_calls', message: { content: null } })
+    expect(answer.choices[0]).toMatchObject({
+      finish_reason: 'tool_calls',
+      message: { content: null },
+    })
     const streamed = await client.chat.completions.stream(request).finalChatCompletion()
     expect(streamed.choices[0]?.message.tool_calls?.[0]).toMatchObject({ function: call.function })
     const final = await client.chat.completions.create({
@@ -123,7 +152,10 @@ describe('the official SDK, over a real agent', () => {
     const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
     const answer = await client.chat.completions.parse({
       ...ask('demo/echo'),
-      response_format: { type: 'json_schema', json_schema: { name: 'person', strict: true, schema } },
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'person', strict: true, schema },
+      },
     })
     expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
   })
@@ -150,11 +182,15 @@ describe('the official SDK, over a real agent', () => {
     await stage.connect({ model: 'picky', answer: answerError(400, 'context is too long') })
     const refused = client.chat.completions.create(ask('picky'))
     await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
-    await expect(client.chat.completions.create(ask('picky'))).rejects.toThrow('context is too long')
+    await expect(client.chat.completions.create(ask('picky'))).rejects.toThrow(
+      'context is too long',
+    )
   })
 
   it('is told of a model that nobody serves, and of one whose nodes are gone', async () => {
-    await expect(client.chat.completions.create(ask('nobodys'))).rejects.toThrow(OpenAI.NotFoundError)
+    await expect(client.chat.completions.create(ask('nobodys'))).rejects.toThrow(
+      OpenAI.NotFoundError,
+    )
     const node = await stage.connect({ model: 'fleeting' })
     expect((await client.chat.completions.create(ask('fleeting'))).choices).toHaveLength(1)
     await node.close()
@@ -199,10 +235,14 @@ describe('clients that follow the protocol frame by frame', () => {
     })
     const good = await stage.connect({ model: 'mute', answer: answerWith('at last') })
     for (let call = 0; call < 4; call++)
-      expect((await client.chat.completions.create(ask('mute'))).choices[0]?.message.content).toBe('at last')
+      expect((await client.chat.completions.create(ask('mute'))).choices[0]?.message.content).toBe(
+        'at last',
+      )
     await good.close()
     await stage.connect({ model: 'stuck', answer: answerSilence(2) })
-    await expect(client.chat.completions.create(ask('stuck'))).rejects.toMatchObject({ status: 504 })
+    await expect(client.chat.completions.create(ask('stuck'))).rejects.toMatchObject({
+      status: 504,
+    })
     const stream = await client.chat.completions.create({ ...ask('stuck'), stream: true })
     let text = ''
     const read = async () => {
@@ -217,7 +257,9 @@ describe('clients that follow the protocol frame by frame', () => {
     await stage.connect({ model: 'counted', nodeId })
     await client.chat.completions.create(ask('counted'))
     await expect
-      .poll(() => stage.gateway.inferences.stats(nodeId, Math.floor(Date.now() / 1000)), { timeout: 30_000 })
+      .poll(() => stage.gateway.inferences.stats(nodeId, Math.floor(Date.now() / 1000)), {
+        timeout: 30_000,
+      })
       .toMatchObject({ completed: [{ model: 'counted', promptTokens: 9 }] })
   })
 })

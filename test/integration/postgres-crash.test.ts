@@ -50,8 +50,14 @@ describe('Postgres', () => {
   async function checkAll(given: readonly StoredRecord[]): Promise<void> {
     for (const record of given)
       expect(await running.records.findByIndex(record.notary, record.index)).toEqual(record)
-    const rows = await database.queries.selectFrom('records').select('index').orderBy('position').execute()
-    expect(rows.map(({ index }) => index)).toEqual(Array.from({ length: log.size() }, (_, index) => index))
+    const rows = await database.queries
+      .selectFrom('records')
+      .select('index')
+      .orderBy('position')
+      .execute()
+    expect(rows.map(({ index }) => index)).toEqual(
+      Array.from({ length: log.size() }, (_, index) => index),
+    )
     const anchors = await database.queries
       .selectFrom('anchors')
       .select(['nonce', 'size'])
@@ -68,7 +74,9 @@ describe('Postgres', () => {
         await server.kill()
         await sleep(Math.random() * 300)
         await server.restart()
-        await expect.poll(() => running.committer.status().phase, { timeout: 20_000 }).toBe('following')
+        await expect
+          .poll(() => running.committer.status().phase, { timeout: 20_000 })
+          .toBe('following')
       }
     })
     expect(given.length).toBeGreaterThan(KILLS)
@@ -99,9 +107,10 @@ describe('Postgres', () => {
     await holder.query('update relayers set next_nonce = next_nonce')
     const given = callWhile(() => sleep(500))
     await sleep(300)
-    const { rows } = await sql`select 1 from pg_stat_activity where wait_event_type = 'Lock'`.execute(
-      database.queries,
-    )
+    const { rows } =
+      await sql`select 1 from pg_stat_activity where wait_event_type = 'Lock'`.execute(
+        database.queries,
+      )
     expect(rows).toHaveLength(1)
     await holder.query('rollback')
     await holder.end()

@@ -33,7 +33,10 @@ let collector: OtlpCollector
 let apiKey: string
 
 beforeAll(async () => {
-  provider = createServer((request, response) => void serveProvider(request, response)).listen(0, '127.0.0.1')
+  provider = createServer((request, response) => void serveProvider(request, response)).listen(
+    0,
+    '127.0.0.1',
+  )
   await once(provider, 'listening')
   folder = await mkdtemp(join(tmpdir(), 'affidavit-redaction-'))
   const providersFile = join(folder, 'providers.json')
@@ -80,7 +83,9 @@ async function serveProvider(
   }
   switch (model) {
     case 'planted/ok':
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(completion(model)))
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify(completion(model)))
       return
     case 'planted/stream':
     case 'planted/cut': {
@@ -107,7 +112,9 @@ function completion(model: string) {
 }
 
 function chunk(model: string) {
-  const choices = [{ index: 0, delta: { role: 'assistant', content: ANSWER }, finish_reason: 'stop' }]
+  const choices = [
+    { index: 0, delta: { role: 'assistant', content: ANSWER }, finish_reason: 'stop' },
+  ]
   return { id: 'x', object: 'chat.completion.chunk', created: 1, model, choices }
 }
 
@@ -146,7 +153,9 @@ const OWN = { 'fine-tune-authorization': `Bearer ${CALLERS_CREDENTIAL}` }
 async function callEverything(): Promise<void> {
   for (const headers of [{}, OWN]) {
     expect(await call(VERIFIED, chat('planted/ok'), { headers })).toContain(ANSWER)
-    expect(await call(VERIFIED, chat('planted/stream', { stream: true }), { headers })).toContain(ANSWER)
+    expect(await call(VERIFIED, chat('planted/stream', { stream: true }), { headers })).toContain(
+      ANSWER,
+    )
     for (const model of ['cut', 'garbage', '400', '401', '403', '429', '500', '503'])
       for (const stream of [false, true])
         await call(VERIFIED, chat(`planted/${model}`, { stream }), { headers })
@@ -156,7 +165,10 @@ async function callEverything(): Promise<void> {
   expect(await call(CHAT, chat('demo/echo', { stream: true }))).toContain('[DONE]')
   for (const path of [VERIFIED, CHAT]) {
     for (const model of ['nothing-serves-this', PROMPT]) await call(path, chat(model))
-    await call(path, chat('demo/echo', { [PROMPT]: 1, user: 1, temperature: PROMPT, tools: [PROMPT] }))
+    await call(
+      path,
+      chat('demo/echo', { [PROMPT]: 1, user: 1, temperature: PROMPT, tools: [PROMPT] }),
+    )
     await call(path, `{"model":"${PROMPT}", "messages": "${PROMPT}`)
     await call(path, { model: 'm', messages: [{ role: PROMPT, content: PROMPT }] })
     await call(path, chat('planted/ok'), { key: WRONG_KEY })
@@ -203,7 +215,9 @@ describe('whoever reads what the service writes', () => {
   beforeAll(async () => {
     await callEverything()
     metrics = await (await fetch(service.metricsUrl)).text()
-    await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), { timeout: 30_000 })
+    await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), {
+      timeout: 30_000,
+    })
   }, 120_000)
 
   it('learns that calls were made', () => {
@@ -234,7 +248,12 @@ describe('whoever reads what the service writes', () => {
       Buffer.from(secret).toString('hex'),
     ]
     const { stdout, stderr } = service.output()
-    for (const [where, text] of Object.entries({ stdout, stderr, metrics, traces: collector.received() }))
+    for (const [where, text] of Object.entries({
+      stdout,
+      stderr,
+      metrics,
+      traces: collector.received(),
+    }))
       for (const form of forms) expect([where, linesWith(text, form)]).toEqual([where, []])
   })
 
@@ -244,9 +263,13 @@ describe('whoever reads what the service writes', () => {
   })
 })
 
-const linesWith = (text: string, secret: string) => text.split('\n').filter((line) => line.includes(secret))
+const linesWith = (text: string, secret: string) =>
+  text.split('\n').filter((line) => line.includes(secret))
 
-/** The part of its base64 that does not depend on what stands before and after it, at each of the three offsets. */
+/**
+ * The part of its base64 that does not depend on what stands before and after it, at each of the
+ * three offsets.
+ */
 function base64Forms(secret: string): readonly string[] {
   return [0, 1, 2].map((offset) => {
     const text = Buffer.concat([Buffer.alloc(offset), Buffer.from(secret)]).toString('base64')

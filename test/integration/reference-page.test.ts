@@ -19,7 +19,12 @@ it.skipIf(executablePath === null)(
   { timeout: 60_000 },
   async () => {
     const router = new Router<RequestState>()
-    const serving = { signals: createCallSignals(), keepAliveMs: 1_000, now: Date.now, log: recordLog().log }
+    const serving = {
+      signals: createCallSignals(),
+      keepAliveMs: 1_000,
+      now: Date.now,
+      log: recordLog().log,
+    }
     for (const { path, serve } of referenceRoutes(ROUTES))
       router.get(path, (context) => serve(context, serving))
     const server = createServer(new Koa<RequestState>().use(router.routes()).callback()).listen(
@@ -28,8 +33,17 @@ it.skipIf(executablePath === null)(
     )
     await once(server, 'listening')
     const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking']
-    const browser = await chromium.launch({ executablePath: executablePath ?? '', headless: true, args })
+    const args = [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--no-first-run',
+      '--disable-background-networking',
+    ]
+    const browser = await chromium.launch({
+      executablePath: executablePath ?? '',
+      headless: true,
+      args,
+    })
     try {
       const page = await browser.newPage()
       const asked: string[] = []

@@ -39,7 +39,10 @@ describe('a database that was restored from last night, with a chain that went o
     const record = await gateway.complete()
     await stage.untilMined(record.txHash)
     expect(gateway.logLines).toContainEqual(
-      expect.objectContaining({ level: 'error', members: expect.objectContaining({ stored: 2, next: 5 }) }),
+      expect.objectContaining({
+        level: 'error',
+        members: expect.objectContaining({ stored: 2, next: 5 }),
+      }),
     )
     expect((await gateway.read(record.hash)).reanchored).toEqual([])
   }, 120_000)
@@ -88,16 +91,32 @@ describe('a running gateway', () => {
 async function loseCommits({ database, relayer, log }: Gateway, from: number): Promise<void> {
   const { queries } = database
   await queries.transaction().execute(async (within) => {
-    await within.deleteFrom('records').where('relayer', '=', relayer).where('nonce', '>=', from).execute()
-    await within.deleteFrom('anchors').where('relayer', '=', relayer).where('nonce', '>=', from).execute()
-    await within.updateTable('relayers').set({ next_nonce: from }).where('address', '=', relayer).execute()
+    await within
+      .deleteFrom('records')
+      .where('relayer', '=', relayer)
+      .where('nonce', '>=', from)
+      .execute()
+    await within
+      .deleteFrom('anchors')
+      .where('relayer', '=', relayer)
+      .where('nonce', '>=', from)
+      .execute()
+    await within
+      .updateTable('relayers')
+      .set({ next_nonce: from })
+      .where('address', '=', relayer)
+      .execute()
     const { size, root } = await within
       .selectFrom('anchors')
       .select(['size', 'root'])
       .where('relayer', '=', relayer)
       .orderBy('nonce', 'desc')
       .executeTakeFirstOrThrow()
-    await within.updateTable('logs').set({ size, root }).where('notary', '=', log.notary()).execute()
+    await within
+      .updateTable('logs')
+      .set({ size, root })
+      .where('notary', '=', log.notary())
+      .execute()
     const lost = await within
       .selectFrom('logs')
       .select('id')
@@ -116,7 +135,8 @@ describe('a failover that lost commits, under a running gateway', () => {
   it('is refused until the enclave is new, and then gives no nonce that the chain has', async () => {
     const relayerKey = await stage.fundRelayer()
     const gateway = await stage.start({ databaseUrl: await stage.createDatabase(), relayerKey })
-    for (let count = 0; count < 4; count++) await stage.untilMined((await gateway.complete()).txHash)
+    for (let count = 0; count < 4; count++)
+      await stage.untilMined((await gateway.complete()).txHash)
     await loseCommits(gateway, 1)
     gateway.log.seal()
     await until('it refuses', () => gateway.committer.status().phase === 'refusing')
@@ -136,7 +156,10 @@ describe('a failover that lost commits, under a running gateway', () => {
  * Anchors whose nonces the chain gave to others: signed on a count that was behind, as after a
  * failover.
  */
-async function signTaken(): Promise<{ readonly gateway: Gateway; readonly hashes: readonly string[] }> {
+async function signTaken(): Promise<{
+  readonly gateway: Gateway
+  readonly hashes: readonly string[]
+}> {
   const { restored, relayerKey } = await restoreLastNight()
   const gateway = await stage.start({
     ...{ databaseUrl: restored, relayerKey },
@@ -167,10 +190,19 @@ describe('an anchor whose nonce another transaction took', () => {
       const bundle = await gateway.bundle(hash)
       expect(bundle).toMatchObject({ record: { tx_hash: txHash, reanchored: [again] } })
       const { checks } = await verifyBundle(bundle as Json, {})
-      const outcomes = new Map(checks.map(({ name, outcome, detail }) => [name, { outcome, detail }]))
-      for (const name of ['transaction hash', 'anchor', 'transaction in block', 'anchor outcome'] as const)
+      const outcomes = new Map(
+        checks.map(({ name, outcome, detail }) => [name, { outcome, detail }]),
+      )
+      for (const name of [
+        'transaction hash',
+        'anchor',
+        'transaction in block',
+        'anchor outcome',
+      ] as const)
         expect([name, outcomes.get(name)?.outcome]).toEqual([name, 'passed'])
-      expect(outcomes.get('transaction hash')?.detail).toContain(`in the place of tx_hash ${txHash}`)
+      expect(outcomes.get('transaction hash')?.detail).toContain(
+        `in the place of tx_hash ${txHash}`,
+      )
       const logId = (await gateway.logs.find(notary))?.logId ?? 0
       const heads = await gateway.logs.listHeads({ logId, afterSize: null, limit: 10 })
       expect(heads.map(({ size }) => size)).toEqual([1, 2])
@@ -186,7 +218,12 @@ describe('an anchor whose nonce another transaction took', () => {
 
   it('is made again once, though two gateways see it', async () => {
     const { restored, relayerKey } = await restoreLastNight()
-    const silent = { databaseUrl: restored, relayerKey, isSilent: true, countTransactions: async () => 0 }
+    const silent = {
+      databaseUrl: restored,
+      relayerKey,
+      isSilent: true,
+      countTransactions: async () => 0,
+    }
     const signer = await stage.start(silent)
     const records = [await signer.complete(), await signer.complete(), await signer.complete()]
     await signer.stop()
@@ -222,7 +259,9 @@ describe('a relayer whose key was rotated', () => {
     const after = await stage.start({
       ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
       prepareProxy: (proxy) =>
-        proxy.behave((methods) => (methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' })),
+        proxy.behave((methods) =>
+          methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' },
+        ),
     })
     await until('it is counted', () => after.followers.status().waitingCount === old.length)
     expect(after.followers.relayers()).toEqual([after.relayer, before.relayer])
@@ -247,17 +286,22 @@ describe('a gateway that was retired with its relayer', () => {
       stage.start({
         ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
         prepareProxy: (proxy) =>
-          proxy.behave((methods) => (methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' })),
+          proxy.behave((methods) =>
+            methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' },
+          ),
       })
     const others = [await startOther(), await startOther()]
     const follows = ({ logLines }: Gateway) =>
       logLines.some(
-        ({ message, members }) => message.includes('it is followed') && members.relayer === retired.relayer,
+        ({ message, members }) =>
+          message.includes('it is followed') && members.relayer === retired.relayer,
       )
     await until('one follows it', () => others.some(follows))
     const [one, other] = others.toSorted((a, b) => Number(follows(b)) - Number(follows(a)))
     if (one === undefined || other === undefined) throw new Error('expected two gateways')
-    await until('both count it', () => others.every(({ followers }) => followers.status().waitingCount === 1))
+    await until('both count it', () =>
+      others.every(({ followers }) => followers.status().waitingCount === 1),
+    )
     expect(follows(other)).toBe(false)
     await one.stop()
     other.proxy.behave(() => ({ kind: 'pass' }))

@@ -15,7 +15,9 @@ import { runCli } from '../support/run-cli.ts'
 
 const COMPLETIONS = '/v1/verified/chat/completions'
 const CALLERS = 12
-/** Codes that a caller may get while an enclave dies under him: each says that there is no proof. */
+/**
+ * Codes that a caller may get while an enclave dies under him: each says that there is no proof.
+ */
 const CLEAR_ERRORS = ['enclave_unavailable', 'completion_lost', 'commit_delayed', 'not_ready']
 
 type Answer = { readonly hash: string; readonly public_key: string; readonly tx_hash: string }
@@ -28,7 +30,10 @@ let service: Affidavit
 let one: FleetEnclave
 let two: FleetEnclave
 
-const headers = () => ({ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' })
+const headers = () => ({
+  authorization: `Bearer ${service.apiKey}`,
+  'content-type': 'application/json',
+})
 const cli = (...words: readonly string[]) =>
   runCli(words, {
     variables: {
@@ -40,7 +45,13 @@ const cli = (...words: readonly string[]) =>
 
 async function ask(text: string, init: RequestInit = {}): Promise<Outcome> {
   const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] })
-  const given = { method: 'POST', headers: headers(), body, signal: AbortSignal.timeout(90_000), ...init }
+  const given = {
+    method: 'POST',
+    headers: headers(),
+    body,
+    signal: AbortSignal.timeout(90_000),
+    ...init,
+  }
   const reply = await fetch(service.url + COMPLETIONS, given)
   const value = (await reply.json()) as Answer & { readonly error?: { readonly code: string } }
   return reply.status === 200
@@ -91,8 +102,9 @@ const stateOf = async ({ url }: FleetEnclave) =>
 
 async function countState(state: string): Promise<number | undefined> {
   const text = await (await fetch(service.metricsUrl)).text()
-  return readMetrics(text).find(({ name, labels }) => name === 'affidavit_enclaves' && labels.state === state)
-    ?.value
+  return readMetrics(text).find(
+    ({ name, labels }) => name === 'affidavit_enclaves' && labels.state === state,
+  )?.value
 }
 
 beforeAll(async () => {
@@ -119,7 +131,11 @@ afterAll(async () => {
 describe('a gateway with several enclaves', () => {
   it('starts without one that is out of reach, and says so', async () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
-    expect((await listEnclaves()).map(({ state }) => state)).toEqual(['usable', 'usable', 'unreachable'])
+    expect((await listEnclaves()).map(({ state }) => state)).toEqual([
+      'usable',
+      'usable',
+      'unreachable',
+    ])
     expect([await countState('usable'), await countState('unreachable')]).toEqual([2, 1])
     expect(service.output().stderr).toContain('enclave out of reach')
     expect((await notaries()).map(({ notary }) => notary)).toEqual([one.notary, two.notary])
@@ -176,7 +192,9 @@ describe('a gateway with several enclaves', () => {
     await sleep(3_000)
     const outcomes = await load.stop()
 
-    const answers = outcomes.flatMap((outcome) => (outcome.kind === 'answer' ? [outcome.answer] : []))
+    const answers = outcomes.flatMap((outcome) =>
+      outcome.kind === 'answer' ? [outcome.answer] : [],
+    )
     const codes = outcomes.flatMap((outcome) => (outcome.kind === 'error' ? [outcome.code] : []))
     expect(codes.filter((code) => !CLEAR_ERRORS.includes(code))).toEqual([])
     expect(codes.length).toBeLessThanOrEqual(CALLERS)
@@ -207,7 +225,14 @@ describe('a gateway with several enclaves', () => {
         .toBe(0)
     const { ENCLAVE_RELEASES_FILE: file = '', RELEASE_KEY: key = '' } = fleet.releaseVariables
     const trust = ['--root', fleet.rootFile, '--release', file, '--release-key', key]
-    const { code, stdout } = await cli('audit', service.url, ...trust, '--rpc', service.rpcUrl, '--json')
+    const { code, stdout } = await cli(
+      'audit',
+      service.url,
+      ...trust,
+      '--rpc',
+      service.rpcUrl,
+      '--json',
+    )
     const report = JSON.parse(stdout)
     expect({ code, findings: report.findings }).toEqual({ code: 0, findings: [] })
     expect(report.logs.map(({ notary }: Log) => notary).toSorted()).toEqual(

@@ -12,7 +12,10 @@ import { type Affidavit, launchAffidavit, startAffidavit } from '../support/affi
 import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'
 
-type Answer = Readonly<Record<string, unknown>> & { readonly hash: string; readonly tx_hash: string }
+type Answer = Readonly<Record<string, unknown>> & {
+  readonly hash: string
+  readonly tx_hash: string
+}
 
 async function ask(service: Affidavit, text: string): Promise<Answer> {
   const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
@@ -25,11 +28,17 @@ async function ask(service: Affidavit, text: string): Promise<Answer> {
 }
 
 async function get(service: Affidavit, path: string): Promise<{ status: number; body: string }> {
-  const response = await fetch(service.url + path, { headers: { authorization: `Bearer ${service.apiKey}` } })
+  const response = await fetch(service.url + path, {
+    headers: { authorization: `Bearer ${service.apiKey}` },
+  })
   return { status: response.status, body: await response.text() }
 }
 
-async function rpc(service: Affidavit, method: string, params: readonly unknown[]): Promise<unknown> {
+async function rpc(
+  service: Affidavit,
+  method: string,
+  params: readonly unknown[],
+): Promise<unknown> {
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
   const headers = { 'content-type': 'application/json' }
   const response = await fetch(service.rpcUrl, { method: 'POST', headers, body })
@@ -80,7 +89,9 @@ describe('npm start', () => {
     const { tx_hash } = await ask(service, 'anchor me')
     type Receipt = { readonly status: string; readonly to: string } | null
     const receipt = () => rpc(service, 'eth_getTransactionReceipt', [tx_hash]) as Promise<Receipt>
-    await expect.poll(receipt, { timeout: 30_000 }).toMatchObject({ status: '0x1', to: service.contract })
+    await expect
+      .poll(receipt, { timeout: 30_000 })
+      .toMatchObject({ status: '0x1', to: service.contract })
   })
 
   it('gives a record by its hash, which verifies in full against the right measurement and root alone', async () => {
@@ -88,7 +99,9 @@ describe('npm start', () => {
     const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
     expect(status).toBe(200)
     const trust = ['--root', service.rootFile]
-    const any = await runCli(['verify', '-', '--json', '--any-measurement', ...trust], { input: body })
+    const any = await runCli(['verify', '-', '--json', '--any-measurement', ...trust], {
+      input: body,
+    })
     expect(any.code).toBe(0)
     const [, pcr0] = /PCR0 is ([0-9a-f]{96})/.exec(any.stdout) ?? []
     const exact = await runCli(['verify', '-', '--pcr', `0=${pcr0}`, ...trust], { input: body })
@@ -96,8 +109,13 @@ describe('npm start', () => {
       code: 0,
       stdout: expect.stringContaining('code of the expected measurements'),
     })
-    const other = await runCli(['verify', '-', '--pcr', `0=${'ab'.repeat(48)}`, ...trust], { input: body })
-    expect(other).toMatchObject({ code: 1, stdout: expect.stringContaining('measurement_mismatch') })
+    const other = await runCli(['verify', '-', '--pcr', `0=${'ab'.repeat(48)}`, ...trust], {
+      input: body,
+    })
+    expect(other).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('measurement_mismatch'),
+    })
     const aws = await runCli(['verify', '-', '--any-measurement'], { input: body })
     expect(aws).toMatchObject({ code: 1, stdout: expect.stringContaining('root_untrusted') })
   })
@@ -247,7 +265,11 @@ async function startSlowStream(service: Affidavit): Promise<{ readonly text: Pro
   const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'demo/lorem', stream: true, messages: [{ role: 'user', content: 'hi' }] }),
+    body: JSON.stringify({
+      model: 'demo/lorem',
+      stream: true,
+      messages: [{ role: 'user', content: 'hi' }],
+    }),
   })
   expect(response.status).toBe(200)
   return { text: response.text() }
@@ -270,7 +292,12 @@ describe('a start that cannot be', () => {
 
   it('names every part that production refuses, in one report', async () => {
     const report = await fail({ NODE_ENV: 'production' })
-    for (const part of ['embedded database', 'local chain', 'simulated security module', 'demo provider'])
+    for (const part of [
+      'embedded database',
+      'local chain',
+      'simulated security module',
+      'demo provider',
+    ])
       expect(report).toContain(
         `refuses ${part.startsWith('simulated') ? 'an enclave with a' : 'the'} ${part}`,
       )
@@ -278,7 +305,11 @@ describe('a start that cannot be', () => {
   })
 
   it('names all faults of the configuration together', async () => {
-    const report = await fail({ PORT: 'many', LOG_LEVEL: 'loud', CHAIN_RPC_URL: 'http://127.0.0.1:1' })
+    const report = await fail({
+      PORT: 'many',
+      LOG_LEVEL: 'loud',
+      CHAIN_RPC_URL: 'http://127.0.0.1:1',
+    })
     for (const name of ['PORT: ', 'LOG_LEVEL: ', 'RELAYER_PRIVATE_KEY: ', 'CONTRACT_ADDRESS: '])
       expect(report).toContain(name)
   })

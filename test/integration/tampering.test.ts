@@ -40,7 +40,9 @@ beforeAll(async () => {
     }),
   })
   const { hash } = (await made.json()) as { hash: string }
-  text = await (await fetch(`${service.url}/v1/verified/chat/completions/${hash}`, { headers })).text()
+  text = await (
+    await fetch(`${service.url}/v1/verified/chat/completions/${hash}`, { headers })
+  ).text()
   record = parseExactJson(Buffer.from(text))
   policy = { measurements: 'any', roots: parseRoots(await readFile(service.rootFile)) }
 })
@@ -55,7 +57,10 @@ function leavesOf(value: Json, path: Path = []): readonly Path[] {
 /** A copy with the value at the path replaced by what `change` makes of it. */
 function changeAt(value: Json, [name, ...rest]: Path, change: (leaf: Json) => Json): Json {
   if (name === undefined) return change(value)
-  const copy = (Array.isArray(value) ? [...value] : { ...(value as object) }) as Record<string | number, Json>
+  const copy = (Array.isArray(value) ? [...value] : { ...(value as object) }) as Record<
+    string | number,
+    Json
+  >
   copy[name] = changeAt(copy[name] ?? null, rest, change)
   return copy as unknown as Json
 }
@@ -68,12 +73,18 @@ function othersOf(leaf: Json): readonly Json[] {
       : typeof leaf === 'number'
         ? [leaf + 1, -leaf - 1]
         : []
-  return [...near, null, typeof leaf === 'string' ? 0 : 'x', leaf !== true].filter((other) => other !== leaf)
+  return [...near, null, typeof leaf === 'string' ? 0 : 'x', leaf !== true].filter(
+    (other) => other !== leaf,
+  )
 }
 
-/** Whether a check fails. The attestation document is verified only where asked, because that takes longest. */
+/**
+ * Whether a check fails. The attestation document is verified only where asked, because that takes
+ * longest.
+ */
 async function isCaught(changed: Json, isDocumentVerified = false): Promise<boolean> {
-  return !(await verifySubject({ record: changed }, { policy: isDocumentVerified ? policy : null })).ok
+  return !(await verifySubject({ record: changed }, { policy: isDocumentVerified ? policy : null }))
+    .ok
 }
 
 const PROTECTED = [
@@ -180,7 +191,9 @@ function readOrNull(changed: string): Json | null {
 function isSame(left: Json, right: Json): boolean {
   const setOf = (value: Json) => {
     const request = isJsonObject(value) ? value.request : undefined
-    return isJsonObject(request) ? { ...(value as JsonObject), request: stripUnsetMembers(request) } : value
+    return isJsonObject(request)
+      ? { ...(value as JsonObject), request: stripUnsetMembers(request) }
+      : value
   }
   return isDeepStrictEqual(setOf(left), setOf(right))
 }

@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
-import { type CollectedSpan, type OtlpCollector, startOtlpCollector } from '../support/otlp-collector.ts'
+import {
+  type CollectedSpan,
+  type OtlpCollector,
+  startOtlpCollector,
+} from '../support/otlp-collector.ts'
 
 const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
 const PARENT_ID = '00f067aa0ba902b7'
@@ -50,7 +54,8 @@ async function spansOf(traceId: string, count: number): Promise<readonly Collect
 
 const traceIdOf = (digit: string) => digit.repeat(32)
 const parentOf = (digit: string, flags = '01') => `00-${traceIdOf(digit)}-${PARENT_ID}-${flags}`
-const byName = (spans: readonly CollectedSpan[], name: string) => spans.filter((span) => span.name === name)
+const byName = (spans: readonly CollectedSpan[], name: string) =>
+  spans.filter((span) => span.name === name)
 
 describe('a trace', () => {
   it('goes on from the caller’s, over the gateway and the enclave’s receipt, with what the conventions say of a model', async () => {
@@ -126,7 +131,10 @@ describe('a trace', () => {
   })
 
   it('goes to the collector with its headers, and tells it no prompt and no key', () => {
-    expect(collector.headers[0]).toMatchObject({ path: '/v1/traces', 'x-collector-key': 'plain secret' })
+    expect(collector.headers[0]).toMatchObject({
+      path: '/v1/traces',
+      'x-collector-key': 'plain secret',
+    })
     expect(collector.received()).toContain('demo/echo')
     expect(collector.received()).not.toContain('planted prompt')
     expect(collector.received()).not.toContain(service.apiKey)

@@ -93,11 +93,14 @@ describe('readGatewayConfig', () => {
     'null',
     'ftp://a',
   ])('refuses the origin %s, which no browser sends', (origin) => {
-    expect(faultsOf({ CORS_ORIGINS: origin })).toEqual([expect.stringMatching(/^CORS_ORIGINS: expected/)])
+    expect(faultsOf({ CORS_ORIGINS: origin })).toEqual([
+      expect.stringMatching(/^CORS_ORIGINS: expected/),
+    ])
   })
 
   it('opens metrics only where it is told to, by default on loopback', () => {
-    const metricsOf = (environment: Record<string, string>) => readGatewayConfig(environment).metrics
+    const metricsOf = (environment: Record<string, string>) =>
+      readGatewayConfig(environment).metrics
     expect(metricsOf({})).toBeNull()
     expect(metricsOf({ METRICS_HOST: '0.0.0.0' })).toBeNull()
     expect(metricsOf({ METRICS_PORT: '9464' })).toEqual({ host: '127.0.0.1', port: 9464 })
@@ -122,9 +125,14 @@ describe('readGatewayConfig', () => {
     const file = '/etc/affidavit/releases.json'
     const config = readGatewayConfig({ ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: key })
     expect([config.releases, readGatewayConfig({}).releases]).toEqual([{ file, keys: [key] }, null])
-    expect(faultsOf({ ENCLAVE_RELEASES_FILE: file })).toEqual([expect.stringMatching(/^RELEASE_KEY: /)])
+    expect(faultsOf({ ENCLAVE_RELEASES_FILE: file })).toEqual([
+      expect.stringMatching(/^RELEASE_KEY: /),
+    ])
     expect(faultsOf({ RELEASE_KEY: key })).toEqual([expect.stringMatching(/^RELEASE_KEY: /)])
-    const faults = faultsOf({ ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: `${key},${'00'.repeat(32)}` })
+    const faults = faultsOf({
+      ENCLAVE_RELEASES_FILE: file,
+      RELEASE_KEY: `${key},${'00'.repeat(32)}`,
+    })
     expect(faults).toEqual([expect.stringMatching(/^RELEASE_KEY: expected public keys/)])
   })
 
@@ -139,14 +147,18 @@ describe('readGatewayConfig', () => {
   })
 
   it('keeps credentials by provider name', () => {
-    const config = readGatewayConfig({ OPENAI_API_KEY: 'sk-1', GOOGLE_API_KEY: 'g-2', XAI_API_KEY: '' })
+    const config = readGatewayConfig({
+      OPENAI_API_KEY: 'sk-1',
+      GOOGLE_API_KEY: 'g-2',
+      XAI_API_KEY: '',
+    })
     expect([...config.credentials]).toEqual([
       ['openai', 'sk-1'],
       ['google', 'g-2'],
     ])
-    expect(readGatewayConfig({ GOOGLE_API_KEY: 'a', GEMINI_API_KEY: 'b' }).credentials.get('google')).toBe(
-      'b',
-    )
+    expect(
+      readGatewayConfig({ GOOGLE_API_KEY: 'a', GEMINI_API_KEY: 'b' }).credentials.get('google'),
+    ).toBe('b')
   })
 
   it('gives the enclave and the demo provider their own variables and no secret', () => {
@@ -167,7 +179,9 @@ describe('readGatewayConfig', () => {
   it.each(Object.keys(REMOTE_CHAIN))('refuses %s without the other two', (name) => {
     const given = { [name]: REMOTE_CHAIN[name as keyof typeof REMOTE_CHAIN] }
     expect(faultsOf(given)).toHaveLength(2)
-    expect(faultsOf(given).every((fault) => fault.endsWith(`: expected together with ${name}`))).toBe(true)
+    expect(
+      faultsOf(given).every((fault) => fault.endsWith(`: expected together with ${name}`)),
+    ).toBe(true)
   })
 
   it('refuses CHAIN_ID without a chain to compare it with', () => {
@@ -176,11 +190,14 @@ describe('readGatewayConfig', () => {
     ])
   })
 
-  it.each(['999', '0', '1.5', '86400001'])('refuses %s as the interval of head attestations', (interval) => {
-    expect(faultsOf({ HEAD_ATTESTATION_INTERVAL_MS: interval })).toEqual([
-      expect.stringContaining('HEAD_ATTESTATION_INTERVAL_MS: '),
-    ])
-  })
+  it.each(['999', '0', '1.5', '86400001'])(
+    'refuses %s as the interval of head attestations',
+    (interval) => {
+      expect(faultsOf({ HEAD_ATTESTATION_INTERVAL_MS: interval })).toEqual([
+        expect.stringContaining('HEAD_ATTESTATION_INTERVAL_MS: '),
+      ])
+    },
+  )
 
   it('refuses a tip above the cap', () => {
     expect(faultsOf({ MAX_FEE_PER_GAS_GWEI: '1' })).toEqual([
@@ -190,7 +207,9 @@ describe('readGatewayConfig', () => {
 
   it('refuses everything embedded, simulated or for demonstration in production, in one report', () => {
     expect(
-      faultsOf({ NODE_ENV: 'production', DEV_API_KEY: 'abcdefgh' }).map((fault) => fault.split(',').at(-1)),
+      faultsOf({ NODE_ENV: 'production', DEV_API_KEY: 'abcdefgh' }).map((fault) =>
+        fault.split(',').at(-1),
+      ),
     ).toEqual([
       ' which refuses the embedded database',
       ' which refuses the local chain',
@@ -207,9 +226,13 @@ describe('readGatewayConfig', () => {
 
   it('demands in production that somebody says who reads whose completions', () => {
     for (const given of [PRODUCTION, { ...PRODUCTION, HISTORY_ALL: '' }])
-      expect(faultsOf(given)).toEqual([expect.stringMatching(/^HISTORY_ALL: expected in production/)])
+      expect(faultsOf(given)).toEqual([
+        expect.stringMatching(/^HISTORY_ALL: expected in production/),
+      ])
     for (const isOpen of [true, false])
-      expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: String(isOpen) }).isHistoryOpen).toBe(isOpen)
+      expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: String(isOpen) }).isHistoryOpen).toBe(
+        isOpen,
+      )
   })
 
   it('reports faults of single variables together with faults of combinations', () => {
@@ -233,14 +256,19 @@ describe('readGatewayConfig', () => {
   it.each(['prod', 'Production', 'staging'])(
     'refuses NODE_ENV %s, which may have been meant as production',
     (word) => {
-      expect(faultsOf({ NODE_ENV: word })).toEqual([expect.stringContaining('NODE_ENV: expected one of')])
+      expect(faultsOf({ NODE_ENV: word })).toEqual([
+        expect.stringContaining('NODE_ENV: expected one of'),
+      ])
     },
   )
 
-  it.each(['00'.repeat(32), 'ff'.repeat(32), 'zz'.repeat(32), 'a1'])('refuses %s as a private key', (key) => {
-    const faults = faultsOf({ ...REMOTE_CHAIN, RELAYER_PRIVATE_KEY: key })
-    expect(faults).toEqual([expect.stringContaining('RELAYER_PRIVATE_KEY: expected')])
-  })
+  it.each(['00'.repeat(32), 'ff'.repeat(32), 'zz'.repeat(32), 'a1'])(
+    'refuses %s as a private key',
+    (key) => {
+      const faults = faultsOf({ ...REMOTE_CHAIN, RELAYER_PRIVATE_KEY: key })
+      expect(faults).toEqual([expect.stringContaining('RELAYER_PRIVATE_KEY: expected')])
+    },
+  )
 
   it('never repeats a key', () => {
     const hush = 'hush'.repeat(60)

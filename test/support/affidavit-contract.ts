@@ -6,7 +6,10 @@ import type { TestChain } from './chain.ts'
 /** The contract's interface, for encoding calls and reading answers, events and errors. */
 export const CONTRACT = new Interface(AFFIDAVIT.abi)
 
-/** Any funded account of the local chain but the relayer's. Whose it is does not matter to the contract. */
+/**
+ * Any funded account of the local chain but the relayer's. Whose it is does not matter to the
+ * contract.
+ */
 const SENDER = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
 
 /** Calls a view of the contract. */
@@ -28,7 +31,11 @@ export type AnchorOutcome = {
 /** Sends an `anchor` transaction and gives what it did; throws when it reverts. */
 export async function sendAnchor(
   chain: TestChain,
-  head: { readonly size: number | bigint; readonly root: Uint8Array; readonly signature: Uint8Array },
+  head: {
+    readonly size: number | bigint
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  },
 ): Promise<AnchorOutcome> {
   const data = CONTRACT.encodeFunctionData('anchor', [head.size, head.root, head.signature])
   const hash = await chain.rpc.call('eth_sendTransaction', [
@@ -51,16 +58,24 @@ function readReceipt(receipt: Receipt): AnchorOutcome {
   if (receipt.status !== '0x1') throw new Error('the transaction reverted')
   const events = receipt.logs.map((entry) => {
     const parsed = CONTRACT.parseLog(entry)
-    if (parsed === null) throw new Error('the contract emitted an event that is not in its artifact')
+    if (parsed === null)
+      throw new Error('the contract emitted an event that is not in its artifact')
     return { name: parsed.name, values: [...parsed.args] }
   })
   return { gasUsed: Number(receipt.gasUsed), events }
 }
 
-/** The custom error that `anchor` reverts with, tried without a transaction; null when it does not revert. */
+/**
+ * The custom error that `anchor` reverts with, tried without a transaction; null when it does not
+ * revert.
+ */
 export async function anchorError(
   chain: TestChain,
-  head: { readonly size: number | bigint; readonly root: Uint8Array; readonly signature: Uint8Array },
+  head: {
+    readonly size: number | bigint
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  },
 ): Promise<string | null> {
   const data = CONTRACT.encodeFunctionData('anchor', [head.size, head.root, head.signature])
   const response = await fetch(chain.rpcUrl, {

@@ -8,7 +8,9 @@ import { DATABASE_FOLDER } from '../../src/storage/database.ts'
 import { childEnvironment } from './child-environment.ts'
 import { copyEmbeddedDatabase } from './databases.ts'
 
-/** The whole service, started as `npm start` does it, on free ports and in a data folder of its own. */
+/**
+ * The whole service, started as `npm start` does it, on free ports and in a data folder of its own.
+ */
 export type Affidavit = {
   readonly url: string
   /** Where metrics are; empty without METRICS_PORT. */
@@ -38,7 +40,10 @@ export type Affidavit = {
 
 export type AffidavitOptions = {
   readonly logLevel?: string
-  /** Default: a new one of `makeDataFolder`. One that is given is not removed by `stop`: another start can follow. */
+  /**
+   * Default: a new one of `makeDataFolder`. One that is given is not removed by `stop`: another
+   * start can follow.
+   */
   readonly dataFolder?: string
   /** Variables beside PORT, CHAIN_PORT, DATA_DIR and LOG_LEVEL, or in their place. */
   readonly variables?: Readonly<Record<string, string>>
@@ -47,7 +52,9 @@ export type AffidavitOptions = {
 const MAIN = join(import.meta.dirname, '../../src/main.ts')
 const READY_TIMEOUT_MS = 90_000
 
-/** Starts the service and waits until it serves. Rejects with what it wrote when it exits instead. */
+/**
+ * Starts the service and waits until it serves. Rejects with what it wrote when it exits instead.
+ */
 export async function startAffidavit(options: AffidavitOptions = {}): Promise<Affidavit> {
   const dataFolder = options.dataFolder ?? (await makeDataFolder())
   const { child, output } = launchAffidavit({ ...options, dataFolder })
@@ -84,7 +91,9 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
   }
 }
 
-/** Makes a data folder whose database is made and migrated, which would take most of a first start. */
+/**
+ * Makes a data folder whose database is made and migrated, which would take most of a first start.
+ */
 export async function makeDataFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
   await copyEmbeddedDatabase(join(folder, DATABASE_FOLDER))
@@ -117,7 +126,10 @@ export function launchAffidavit(options: AffidavitOptions & { readonly dataFolde
   return { child, output: () => ({ ...written }) }
 }
 
-async function waitUntilReady(child: ChildProcess, output: Affidavit['output']): Promise<GatewayReady> {
+async function waitUntilReady(
+  child: ChildProcess,
+  output: Affidavit['output'],
+): Promise<GatewayReady> {
   const timeout = AbortSignal.timeout(READY_TIMEOUT_MS)
   try {
     const [ready] = await Promise.race([

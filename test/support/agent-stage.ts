@@ -14,7 +14,9 @@ import {
   startScriptedNodeGateway,
 } from './scripted-node-gateway.ts'
 
-/** Agents between a scripted gateway and a scripted backend of the models `model-a` and `model-b`. */
+/**
+ * Agents between a scripted gateway and a scripted backend of the models `model-a` and `model-b`.
+ */
 export type AgentStage = {
   gateway: ScriptedNodeGateway
   backend: ScriptedBackend
@@ -22,7 +24,9 @@ export type AgentStage = {
   script: BackendScript
   start(more?: Partial<TestAgentOptions>): TestAgent
   /** Starts an agent whose models have their benchmarks, and gives its socket. */
-  connect(more?: Partial<TestAgentOptions>): Promise<{ readonly agent: TestAgent; readonly node: NodeSocket }>
+  connect(
+    more?: Partial<TestAgentOptions>,
+  ): Promise<{ readonly agent: TestAgent; readonly node: NodeSocket }>
   /** The node that dialled in as number `index`, once it did. */
   nodeAt(index: number): Promise<NodeSocket>
 }
@@ -37,7 +41,10 @@ export function useAgentStage(): AgentStage {
   beforeEach(async () => {
     stage.script = answerWith('a', 'b')
     stage.gateway = await startScriptedNodeGateway()
-    stage.backend = await startScriptedBackend((...call) => stage.script(...call), ['model-a', 'model-b'])
+    stage.backend = await startScriptedBackend(
+      (...call) => stage.script(...call),
+      ['model-a', 'model-b'],
+    )
   })
   afterEach(async () => {
     await Promise.all(agents.splice(0).map((agent) => agent.stop()))
@@ -70,7 +77,11 @@ export function useAgentStage(): AgentStage {
 
 /** Sends a chat frame to a node. */
 export function chat(node: NodeSocket, id: string, body: object = {}, model = 'model-a'): void {
-  node.send({ id, model, chat_request: { model, messages: [{ role: 'user', content: 'hi' }], ...body } })
+  node.send({
+    id,
+    model,
+    chat_request: { model, messages: [{ role: 'user', content: 'hi' }], ...body },
+  })
 }
 
 /** The frames of one request, the last of them, and its status. */

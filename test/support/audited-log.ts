@@ -7,7 +7,10 @@ import {
   type BootStatement,
   bootStatementUserData,
 } from '../../attestation/evidence/boot-statement.ts'
-import { type HeadAttestation, headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
+import {
+  type HeadAttestation,
+  headAttestationUserData,
+} from '../../attestation/evidence/head-attestation.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
@@ -105,8 +108,9 @@ export async function createTestNotary(
 }
 
 /**
- * Builds a history of a notary: completions sealed under its key, with a signed and anchored head after each batch and an
- * attestation at each of the sizes in `attestedSizes`. `salt` makes it another history than one of another salt.
+ * Builds a history of a notary: completions sealed under its key, with a signed and anchored head
+ * after each batch and an attestation at each of the sizes in `attestedSizes`. `salt` makes it
+ * another history than one of another salt.
  */
 export async function buildLog(
   notary: TestNotary,
@@ -168,8 +172,13 @@ export async function buildLog(
 }
 
 /** States that the enclave was shown the newest heads of these logs. */
-export async function stateBoot(notary: TestNotary, shown: readonly BuiltLog[]): Promise<BootStatement> {
-  const heads = shown.flatMap(newestHead).toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
+export async function stateBoot(
+  notary: TestNotary,
+  shown: readonly BuiltLog[],
+): Promise<BootStatement> {
+  const heads = shown
+    .flatMap(newestHead)
+    .toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
   const configuration = digestBootConfiguration(notary.bootConfiguration)
   const userData = bootStatementUserData({ configuration, notary: notary.account.notary, heads })
   const document = await attest(notary, userData, null)
@@ -222,7 +231,11 @@ export async function attestHeads(
             number: string
             hash: string
           })
-    const userData = headAttestationUserData({ configuration, notary: notary.account.notary, ...head })
+    const userData = headAttestationUserData({
+      configuration,
+      notary: notary.account.notary,
+      ...head,
+    })
     const document = await attest(notary, userData, decodeHex(block.hash))
     attestations.push({
       size: head.size,
@@ -236,8 +249,14 @@ export async function attestHeads(
   return attestations
 }
 
-async function attest(notary: TestNotary, userData: Uint8Array, nonce: Uint8Array | null): Promise<Buffer> {
-  return Buffer.from(await notary.nsm.attest({ publicKey: notary.account.publicKey, userData, nonce }))
+async function attest(
+  notary: TestNotary,
+  userData: Uint8Array,
+  nonce: Uint8Array | null,
+): Promise<Buffer> {
+  return Buffer.from(
+    await notary.nsm.attest({ publicKey: notary.account.publicKey, userData, nonce }),
+  )
 }
 
 function storedRecord(
@@ -280,10 +299,17 @@ async function sendAnchor(
       block_number: head.size,
       block_hash: `0x${'22'.repeat(32)}`,
     }
-  const { raw, hash } = signAnchorTransaction({ ...chain, head, nonce: anchoring.nonce++, fees: TEST_FEES })
+  const { raw, hash } = signAnchorTransaction({
+    ...chain,
+    head,
+    nonce: anchoring.nonce++,
+    fees: TEST_FEES,
+  })
   await chain.rpc.call('eth_sendRawTransaction', [raw])
   for (;;) {
-    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [hash])) as ChainReceipt | null
+    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [
+      hash,
+    ])) as ChainReceipt | null
     if (receipt === null) await new Promise((resolve) => setTimeout(resolve, 5))
     else
       return {

@@ -2,7 +2,14 @@ import { afterEach, beforeEach, expect } from 'vitest'
 import { type Broadcaster, createBroadcaster } from '../../src/chain/broadcaster.ts'
 import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
 import { readContract } from './affidavit-contract.ts'
-import { type LogLine, recordLog, signAnchors, startTestChain, TEST_NOTARY, type TestChain } from './chain.ts'
+import {
+  type LogLine,
+  recordLog,
+  signAnchors,
+  startTestChain,
+  TEST_NOTARY,
+  type TestChain,
+} from './chain.ts'
 import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
 import { createMemoryAnchors, type MemoryAnchors } from './memory-anchors.ts'
 import { until } from './until.ts'
@@ -11,7 +18,13 @@ import { until } from './until.ts'
 export const RELAYER = '0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f'
 
 /** Times that let a test end in a second. */
-const FAST = { pollIntervalMs: 20, heartbeatMs: 60, backoffMinMs: 10, backoffMaxMs: 100, rebroadcastMs: 300 }
+const FAST = {
+  pollIntervalMs: 20,
+  heartbeatMs: 60,
+  backoffMinMs: 10,
+  backoffMaxMs: 100,
+  rebroadcastMs: 300,
+}
 
 /** A real chain behind a proxy, a store, and broadcasters between them; new for each test. */
 export type BroadcastStage = {
@@ -30,7 +43,10 @@ export type BroadcastStage = {
   chainNonce(): Promise<number>
   /** Stored anchors whose stored block is not the one that the chain has them in. */
   staleCount(): Promise<number>
-  /** Expects each stored anchor in its block and successful there, and the newest head in the contract. */
+  /**
+   * Expects each stored anchor in its block and successful there, and the newest head in the
+   * contract.
+   */
   expectAllAnchored(): Promise<void>
 }
 
@@ -60,8 +76,12 @@ export function useBroadcastStage(): BroadcastStage {
   })
 
   async function receipts(): Promise<readonly unknown[]> {
-    const calls = anchors.all().map((row) => ({ method: 'eth_getTransactionReceipt', params: [row.txHash] }))
-    return (await chain.rpc.batch(calls)).map((reply) => (reply.kind === 'result' ? reply.value : reply))
+    const calls = anchors
+      .all()
+      .map((row) => ({ method: 'eth_getTransactionReceipt', params: [row.txHash] }))
+    return (await chain.rpc.batch(calls)).map((reply) =>
+      reply.kind === 'result' ? reply.value : reply,
+    )
   }
 
   return {
@@ -82,7 +102,15 @@ export function useBroadcastStage(): BroadcastStage {
     },
     broadcast: (changes = {}) => {
       const { chainId, contract } = chain
-      const base = { rpc, anchors, relayer: RELAYER, chainId, contract, confirmations: 1, log: recorded.log }
+      const base = {
+        rpc,
+        anchors,
+        relayer: RELAYER,
+        chainId,
+        contract,
+        confirmations: 1,
+        log: recorded.log,
+      }
       const broadcaster = createBroadcaster({ ...base, ...FAST, ...changes })
       running.push(broadcaster)
       broadcaster.start()
@@ -92,7 +120,8 @@ export function useBroadcastStage(): BroadcastStage {
       anchors.add(await signAnchors(chain, { count, nonce })),
     untilConfirmed: (count, timeoutMs) =>
       until(`${count} anchors confirmed`, () => anchors.count('confirmed') === count, timeoutMs),
-    chainNonce: async () => Number(await chain.rpc.call('eth_getTransactionCount', [RELAYER, 'latest'])),
+    chainNonce: async () =>
+      Number(await chain.rpc.call('eth_getTransactionCount', [RELAYER, 'latest'])),
     staleCount: async () => {
       const known = (await receipts()) as readonly ({ readonly blockHash: string } | null)[]
       return anchors.all().filter((row, at) => known[at]?.blockHash !== row.blockHash).length

@@ -5,7 +5,10 @@ export const VERIFIED_PATH = '/v1/verified/chat/completions'
 /** The smallest request that is served. */
 export const CHAT_REQUEST = { model: 'demo/echo', messages: [{ role: 'user', content: 'hello' }] }
 
-/** Posts a chat request (a value, or a text as it is) to the verified endpoint. Members of `init` go before the defaults. */
+/**
+ * Posts a chat request (a value, or a text as it is) to the verified endpoint. Members of `init` go
+ * before the defaults.
+ */
 export function postChat(
   gateway: Pick<TestGateway, 'url' | 'key'>,
   body: unknown,
@@ -15,7 +18,11 @@ export function postChat(
     method: 'POST',
     body: typeof body === 'string' ? body : JSON.stringify(body),
     ...init,
-    headers: { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json', ...init.headers },
+    headers: {
+      authorization: `Bearer ${gateway.key}`,
+      'content-type': 'application/json',
+      ...init.headers,
+    },
   })
 }
 
@@ -25,7 +32,9 @@ export function getPath(
   path: string,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<Response> {
-  return fetch(gateway.url + path, { headers: { authorization: `Bearer ${gateway.key}`, ...headers } })
+  return fetch(gateway.url + path, {
+    headers: { authorization: `Bearer ${gateway.key}`, ...headers },
+  })
 }
 
 /** Status and error code (or the locs of a 422) of an answer that must be JSON. */

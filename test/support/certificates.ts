@@ -36,7 +36,11 @@ const HOUR_MS = 3_600_000
 /** Makes a new authority; its key lives in this process alone. */
 export async function createAuthority(commonName = 'Test authority'): Promise<TestAuthority> {
   const keys = await makeKeys()
-  const certificate = await draft({ subject: commonName, issuer: commonName, publicKey: keys.publicKey })
+  const certificate = await draft({
+    subject: commonName,
+    issuer: commonName,
+    publicKey: keys.publicKey,
+  })
   certificate.extensions = [basicConstraints(true)]
   await certificate.sign(keys.privateKey, 'SHA-256', engine)
   return {
@@ -51,7 +55,12 @@ async function issueLeaf(
 ): Promise<TestCertificate> {
   const keys = await makeKeys()
   const subject = options.hosts[0] ?? 'nobody'
-  const leaf = await draft({ subject, issuer: issuer.commonName, publicKey: keys.publicKey, ...options })
+  const leaf = await draft({
+    subject,
+    issuer: issuer.commonName,
+    publicKey: keys.publicKey,
+    ...options,
+  })
   leaf.extensions = [basicConstraints(false), alternativeNames(options.hosts)]
   await leaf.sign(issuer.key, 'SHA-256', engine)
   return {
@@ -85,7 +94,9 @@ async function draft({ subject, issuer, publicKey, validity }: Draft): Promise<C
   return certificate
 }
 
-/** Object identifiers of RFC 5280: id-at-commonName, id-ce-basicConstraints, id-ce-subjectAltName. */
+/**
+ * Object identifiers of RFC 5280: id-at-commonName, id-ce-basicConstraints, id-ce-subjectAltName.
+ */
 const OIDS = { commonName: '2.5.4.3', basicConstraints: '2.5.29.19', subjectAltName: '2.5.29.17' }
 
 function commonNameOf(value: string): AttributeTypeAndValue {
@@ -114,7 +125,11 @@ function alternativeNames(hosts: readonly string[]): Extension {
   )
   const value = new AltName({ altNames: names })
   const schema = new GeneralNames({ names }).toSchema()
-  return new Extension({ extnID: OIDS.subjectAltName, extnValue: schema.toBER(), parsedValue: value })
+  return new Extension({
+    extnID: OIDS.subjectAltName,
+    extnValue: schema.toBER(),
+    parsedValue: value,
+  })
 }
 
 function toPem(label: string, der: ArrayBuffer): string {

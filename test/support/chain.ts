@@ -8,7 +8,10 @@ import { type LocalChain, startAnvil } from '../../src/local/anvil.ts'
 import type { Logger } from '../../src/observability/logger.ts'
 
 /** Fees that any chain here accepts. */
-export const TEST_FEES = { maxFeePerGasWei: 500_000_000_000n, maxPriorityFeePerGasWei: 1_000_000_000n }
+export const TEST_FEES = {
+  maxFeePerGasWei: 500_000_000_000n,
+  maxPriorityFeePerGasWei: 1_000_000_000n,
+}
 
 export type TestChain = LocalChain & {
   readonly folder: string
@@ -18,7 +21,9 @@ export type TestChain = LocalChain & {
   dispose(): Promise<void>
 }
 
-/** A real local chain with the contract, in a folder of its own, on any free port or the one given. */
+/**
+ * A real local chain with the contract, in a folder of its own, on any free port or the one given.
+ */
 export async function startTestChain(
   options: {
     readonly folder?: string
@@ -64,10 +69,14 @@ export type LogLine = {
 /** A logger that keeps what it is given. */
 export function recordLog(): { readonly log: Logger; readonly lines: readonly LogLine[] } {
   const lines: LogLine[] = []
-  const at = (level: LogLine['level']) => (members: Readonly<Record<string, unknown>>, message: string) => {
-    lines.push({ level, message, members })
+  const at =
+    (level: LogLine['level']) => (members: Readonly<Record<string, unknown>>, message: string) => {
+      lines.push({ level, message, members })
+    }
+  return {
+    lines,
+    log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') },
   }
-  return { lines, log: { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') } }
 }
 
 /** EIP-712 typed data of a tree head, written down a second time, for ethers. */
@@ -80,7 +89,12 @@ export const TREE_HEAD_TYPES = {
 
 /** The EIP-712 domain of the contract on a chain. */
 export function typedDomain(chain: Pick<LocalChain, 'chainId' | 'contract'>) {
-  return { name: 'Affidavit', version: '1', chainId: chain.chainId, verifyingContract: chain.contract }
+  return {
+    name: 'Affidavit',
+    version: '1',
+    chainId: chain.chainId,
+    verifyingContract: chain.contract,
+  }
 }
 
 /** A notary's signature (65 bytes) over a head. */
@@ -92,7 +106,10 @@ export async function signHead(
   return getBytes(await notary.signTypedData(typedDomain(chain), TREE_HEAD_TYPES, head))
 }
 
-/** `count` stored anchors of one notary, from `nonce` on, with growing sizes; `signature` breaks them all. */
+/**
+ * `count` stored anchors of one notary, from `nonce` on, with growing sizes; `signature` breaks
+ * them all.
+ */
 export async function signAnchors(
   chain: Pick<LocalChain, 'chainId' | 'contract' | 'relayerKey'>,
   options: { readonly count: number; readonly nonce?: number; readonly signature?: Uint8Array },
@@ -102,7 +119,10 @@ export async function signAnchors(
   for (let at = 0; at < options.count; at++) {
     const nonce = (options.nonce ?? 0) + at
     // Ten anchors share a head, which the contract allows, and so its signature.
-    const head = { size: 1 + Math.floor(nonce / 10), root: new Uint8Array(32).fill(Math.floor(nonce / 10)) }
+    const head = {
+      size: 1 + Math.floor(nonce / 10),
+      root: new Uint8Array(32).fill(Math.floor(nonce / 10)),
+    }
     const signature = options.signature ?? (await headSignature(chain, head))
     const { raw, hash } = signAnchorTransaction({
       ...chain,

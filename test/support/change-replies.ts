@@ -9,7 +9,8 @@ export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>
     ...rpc,
     async call(method, params, signal) {
       const change = changes[method]
-      if (change === 'refused') throw new RpcError('refused', `${method}: the method does not exist`)
+      if (change === 'refused')
+        throw new RpcError('refused', `${method}: the method does not exist`)
       const result = await rpc.call(method, params, signal)
       return change === undefined ? result : change(result as never)
     },
@@ -18,7 +19,8 @@ export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>
       return replies.map((reply, at) => {
         const change = changes[calls[at]?.method ?? '']
         if (change === undefined || reply.kind === 'error') return reply
-        if (change === 'refused') return { kind: 'error', code: -32601, message: 'the method does not exist' }
+        if (change === 'refused')
+          return { kind: 'error', code: -32601, message: 'the method does not exist' }
         return { kind: 'result', value: change(reply.value as never) }
       })
     },

@@ -3,8 +3,8 @@ import { runCommitter } from '../src/verified/run-committer.ts'
 import { createScriptedLog } from './scripted-log.ts'
 
 /*
- * A process that commits until it is killed: `node commit-forever.ts <data folder> <relayer>`. It writes one line of JSON
- * for each record that a caller was given, after it was given.
+ * A process that commits until it is killed: `node commit-forever.ts <data folder> <relayer>`. It
+ * writes one line of JSON for each record that a caller was given, after it was given.
  */
 const [dataFolder = '', relayer = ''] = process.argv.slice(2)
 const database = await openDatabase({ dataFolder })

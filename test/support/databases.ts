@@ -60,13 +60,17 @@ function createFolders() {
 
 const HOUSE = path.join(import.meta.dirname, '..', '..')
 
-/** Puts a migrated, closed embedded database into a folder. Making one takes seconds, copying it a fraction of one. */
+/**
+ * Puts a migrated, closed embedded database into a folder. Making one takes seconds, copying it a
+ * fraction of one.
+ */
 export async function copyEmbeddedDatabase(folder: string): Promise<void> {
   await cp(await prepareTemplate(), folder, { recursive: true })
 }
 
 /**
- * Gives a folder with a migrated, closed embedded database. It is kept beside the packages, under a name that changes with the migrations and with PGlite.
+ * Gives a folder with a migrated, closed embedded database. It is kept beside the packages, under a
+ * name that changes with the migrations and with PGlite.
  */
 async function prepareTemplate(): Promise<string> {
   const cache = path.join(HOUSE, 'node_modules', '.cache', 'affidavit')

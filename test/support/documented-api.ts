@@ -6,7 +6,9 @@ type Content = Readonly<Record<string, { readonly schema: Schema }>>
 /** Part of a request that a parameter is in. */
 export type ParameterPlace = 'path' | 'query' | 'header'
 
-/** An operation as the served OpenAPI document has it. `path` is its pattern: `/v1/log/{notary}`. */
+/**
+ * An operation as the served OpenAPI document has it. `path` is its pattern: `/v1/log/{notary}`.
+ */
 export type ServedOperation = {
   readonly method: string
   readonly path: string
@@ -36,7 +38,10 @@ export type ApiCall = OperationKey & {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** An event of a stream. `name` is null for one of no other kind; `data` is JSON's value, or the text `[DONE]`. */
+/**
+ * An event of a stream. `name` is null for one of no other kind; `data` is JSON's value, or the
+ * text `[DONE]`.
+ */
 export type StreamEvent = { readonly name: string | null; readonly data: unknown }
 
 /** An answer that is as documented. */
@@ -54,9 +59,15 @@ export type DocumentedApi = {
   readonly operations: readonly ServedOperation[]
   /** What the document says of an operation. Throws when it does not have it. */
   operation(key: OperationKey): ServedOperation
-  /** Makes a call. Throws when it takes over REPLY_TIMEOUT_MS, or its status or answer is not what the document says. */
+  /**
+   * Makes a call. Throws when it takes over REPLY_TIMEOUT_MS, or its status or answer is not what
+   * the document says.
+   */
   call(call: ApiCall): Promise<ApiReply>
-  /** Whether the document allows a body: of JSON, or the fields of a form (texts, and bytes for files). */
+  /**
+   * Whether the document allows a body: of JSON, or the fields of a form (texts, and bytes for
+   * files).
+   */
   allowsBody(key: OperationKey, body: unknown): boolean
   /** Whether the document allows what a parameter says; undefined leaves it out. */
   allowsParameter(
@@ -64,7 +75,10 @@ export type DocumentedApi = {
     parameter: { readonly in: ParameterPlace; readonly name: string },
     text: unknown,
   ): boolean
-  /** What the document says a member of the body, or a parameter, is when it is left out; undefined when it says nothing. */
+  /**
+   * What the document says a member of the body, or a parameter, is when it is left out; undefined
+   * when it says nothing.
+   */
   defaultOf(key: OperationKey, field: string): unknown
 }
 
@@ -75,7 +89,11 @@ export const REPLY_TIMEOUT_MS = 10_000
 export async function openDocumentedApi(url: string, key: string): Promise<DocumentedApi> {
   const document = (await (await fetch(`${url}/openapi.json`)).json()) as ServedDocument
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, rest]) => ({ ...rest, path, method: method.toUpperCase() })),
+    Object.entries(methods).map(([method, rest]) => ({
+      ...rest,
+      path,
+      method: method.toUpperCase(),
+    })),
   )
   const { validate, validateTexts } = createValidators(document)
 
@@ -99,9 +117,13 @@ export async function openDocumentedApi(url: string, key: string): Promise<Docum
       if (schema === undefined) throw new Error(`${about} is not documented: ${text.slice(0, 500)}`)
       const events = type === 'text/event-stream' ? readEvents(text) : []
       const value: unknown = type === 'application/json' ? JSON.parse(text) : null
-      for (const { name, data } of type === 'application/json' ? [{ name: null, data: value }] : events) {
-        const fault = data === '[DONE]' ? null : validate(name === 'error' ? ERROR_SCHEMA : schema, data)
-        if (fault !== null) throw new Error(`${about} is not as documented: ${fault} ${text.slice(0, 2_000)}`)
+      for (const { name, data } of type === 'application/json'
+        ? [{ name: null, data: value }]
+        : events) {
+        const fault =
+          data === '[DONE]' ? null : validate(name === 'error' ? ERROR_SCHEMA : schema, data)
+        if (fault !== null)
+          throw new Error(`${about} is not as documented: ${fault} ${text.slice(0, 2_000)}`)
       }
       return { status, headers, value, events }
     },
@@ -113,7 +135,8 @@ export async function openDocumentedApi(url: string, key: string): Promise<Docum
     },
     allowsParameter(call, { in: place, name }, text) {
       const found = operation(call).parameters?.find((one) => one.in === place && one.name === name)
-      if (found === undefined) throw new TypeError(`${call.method} ${call.path} has no parameter ${name}`)
+      if (found === undefined)
+        throw new TypeError(`${call.method} ${call.path} has no parameter ${name}`)
       return text === undefined ? !found.required : validateTexts(found.schema, text) === null
     },
     defaultOf(call, field) {
@@ -129,14 +152,19 @@ export async function openDocumentedApi(url: string, key: string): Promise<Docum
 }
 
 type ServedDocument = {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Omit<ServedOperation, 'method' | 'path'>>>>>
+  readonly paths: Readonly<
+    Record<string, Readonly<Record<string, Omit<ServedOperation, 'method' | 'path'>>>>
+  >
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
 }
 
 /** Data of `event: error` (interface, part 6). */
 const ERROR_SCHEMA = { $ref: '#/components/schemas/Error' }
 
-/** Both give what is wrong with a value, or null. `validateTexts` takes texts for the numbers and files that they stand for. */
+/**
+ * Both give what is wrong with a value, or null. `validateTexts` takes texts for the numbers and
+ * files that they stand for.
+ */
 function createValidators(document: ServedDocument) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   ajv.addSchema({ $id: 'document', ...document })
@@ -145,7 +173,8 @@ function createValidators(document: ServedDocument) {
   function validate(schema: Schema, value: unknown): string | null {
     const key = JSON.stringify(schema)
     const check =
-      compiled.get(key) ?? ajv.compile(JSON.parse(key.replaceAll('"#/', '"document#/')) as AnySchema)
+      compiled.get(key) ??
+      ajv.compile(JSON.parse(key.replaceAll('"#/', '"document#/')) as AnySchema)
     compiled.set(key, check)
     return check(value) ? null : ajv.errorsText(check.errors)
   }

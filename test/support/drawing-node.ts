@@ -13,9 +13,15 @@ export type DrawFrame = {
 /** What a scripted node does with a call for images. */
 export type DrawScript = (frame: DrawFrame, node: ScriptedNode) => Promise<void> | void
 
-/** Makes a scripted node one that draws: it says so when it dials, and does what the script says with each image frame. */
+/**
+ * Makes a scripted node one that draws: it says so when it dials, and does what the script says
+ * with each image frame.
+ */
 export function drawing(script: DrawScript): Pick<ScriptedNodeOptions, 'modelType' | 'answer'> {
-  return { modelType: 'DIFFUSION', answer: (frame, node) => script(frame as unknown as DrawFrame, node) }
+  return {
+    modelType: 'DIFFUSION',
+    answer: (frame, node) => script(frame as unknown as DrawFrame, node),
+  }
 }
 
 /** The frames for images that a node got. */
@@ -23,13 +29,18 @@ export function framesFor({ calls }: ScriptedNode): readonly DrawFrame[] {
   return calls as unknown as readonly DrawFrame[]
 }
 
-/** Answers the way the public client does, with what was asked for: squares of one colour, each of another. */
+/**
+ * Answers the way the public client does, with what was asked for: squares of one colour, each of
+ * another.
+ */
 export const drawAsAsked: DrawScript = ({ request_id, n, size }, node) =>
   node.send({ request_id, images: squares(n, Number.parseInt(size, 10)), error: null })
 
 /** `n` PNGs in base64. */
 export function squares(n: number, edge: number): readonly string[] {
-  return Array.from({ length: n }, (_, index) => pngOf(edge, [index * 20, 90, 160]).toString('base64'))
+  return Array.from({ length: n }, (_, index) =>
+    pngOf(edge, [index * 20, 90, 160]).toString('base64'),
+  )
 }
 
 /** Answers with these images, or whatever they are. */

@@ -22,7 +22,10 @@ export type FleetEnclave = {
   kill(): Promise<void>
 }
 
-/** Several enclaves of one chain, a provider, and a signed list of the releases that are accepted of them. */
+/**
+ * Several enclaves of one chain, a provider, and a signed list of the releases that are accepted of
+ * them.
+ */
 export type EnclaveFleet = {
   readonly folder: string
   /** Certificate of the root that all enclaves' documents lead to. */
@@ -54,7 +57,13 @@ export function releaseNamed(name: string): Release {
 
 /** An entry that is accepted without end, but for what `over` says. */
 export function entryNamed(name: string, over: Partial<ReleaseEntry> = {}): ReleaseEntry {
-  return { release: releaseNamed(name), accepted_from: null, accepted_until: null, revoked: null, ...over }
+  return {
+    release: releaseNamed(name),
+    accepted_from: null,
+    accepted_until: null,
+    revoked: null,
+    ...over,
+  }
 }
 
 /** Starts the provider; no enclave yet, and no release is accepted. */

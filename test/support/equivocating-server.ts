@@ -17,8 +17,9 @@ export type Question = {
 }
 
 /**
- * What a server does instead of answering honestly: gives other JSON, text that is none, or does with the connection what
- * it likes. `honest` gives the honest answer of the log in hand, or of another one.
+ * What a server does instead of answering honestly: gives other JSON, text that is none, or does
+ * with the connection what it likes. `honest` gives the honest answer of the log in hand, or of
+ * another one.
  */
 export type Attack = (
   question: Question,
@@ -40,8 +41,8 @@ export const PAGE = { heads: 3, leaves: 7, records: 4 } as const
 export const TEST_KEY = 'sk-aff-test'
 
 /**
- * Starts a real HTTP server over logs that were really built and signed, which answers as a gateway does, or as an attack
- * makes it. Records take TEST_KEY.
+ * Starts a real HTTP server over logs that were really built and signed, which answers as a gateway
+ * does, or as an attack makes it. Records take TEST_KEY.
  */
 export async function startEquivocatingServer(): Promise<EquivocatingServer> {
   let logs: readonly BuiltLog[] = []
@@ -117,7 +118,8 @@ function readQuestion(
   return {
     resource: name,
     notary: notary ?? null,
-    number: (parameter) => (url.searchParams.has(parameter) ? Number(url.searchParams.get(parameter)) : null),
+    number: (parameter) =>
+      url.searchParams.has(parameter) ? Number(url.searchParams.get(parameter)) : null,
     at: asked,
     of,
   }
@@ -169,7 +171,8 @@ function answer({ resource, number }: Question, log: BuiltLog | undefined): Json
     case 'log/consistency': {
       const [from, to] = [number('from') ?? 0, number('to') ?? size]
       if (to > size || from > to) throw new Refusal(422, 'out of range')
-      const path = from === 0 || from === to ? [] : log.reference.consistency(from, to).map(encodeHex)
+      const path =
+        from === 0 || from === to ? [] : log.reference.consistency(from, to).map(encodeHex)
       return { notary, from, to, path }
     }
     case 'log/records': {
@@ -188,7 +191,9 @@ function listLogs(logs: readonly BuiltLog[]): JsonObject {
 }
 
 function describeLog({ notary, leaves, heads, reference, document }: BuiltLog): JsonObject {
-  const newest = heads.findLast(({ anchor }) => anchor.state === 'mined' || anchor.state === 'confirmed')
+  const newest = heads.findLast(
+    ({ anchor }) => anchor.state === 'mined' || anchor.state === 'confirmed',
+  )
   return {
     notary: notary.account.notary,
     public_key: `0x${encodeHex(notary.account.publicKey)}`,

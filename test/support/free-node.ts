@@ -5,7 +5,10 @@ export interface FreeNode extends OfferingNode<FreeNode> {
   isServingNow: boolean
 }
 
-/** A node without a socket, of which only its offers and slots are looked at. `onChange` is told of every slot. */
+/**
+ * A node without a socket, of which only its offers and slots are looked at. `onChange` is told of
+ * every slot.
+ */
 export function createFreeNode(
   models: readonly string[],
   capacity: number,

@@ -25,7 +25,9 @@ import { createScriptedDispatcher } from './scripted-dispatcher.ts'
 import { SCRIPTED_DOMAIN, type ScriptedEnclave, startScriptedEnclave } from './scripted-enclave.ts'
 import { createTestDatabase } from './test-database.ts'
 
-/** A gateway of real parts (HTTP server, database, committer, keys) in front of a scripted enclave. */
+/**
+ * A gateway of real parts (HTTP server, database, committer, keys) in front of a scripted enclave.
+ */
 export type TestGateway = {
   readonly app: App
   readonly url: string
@@ -50,7 +52,10 @@ export type TestGateway = {
 /** Time for starting or stopping one, milliseconds, on a busy machine. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 
-/** Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there to take them. */
+/**
+ * Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there
+ * to take them.
+ */
 export async function startGateway(
   options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers'> & {
     readonly settings?: Partial<GatewayConfig>
@@ -61,7 +66,10 @@ export async function startGateway(
     readonly postgres?: PostgresServer
     /** A key of any form that is taken without the database. Default: none. */
     readonly fixedKey?: string
-    /** What serves plain calls; null: real nodes, over sockets. Default: nodes without sockets that say hello. */
+    /**
+     * What serves plain calls; null: real nodes, over sockets. Default: nodes without sockets that
+     * say hello.
+     */
     readonly nodes?: ServingNodes | null
     /** Socket of an enclave that signs for SCRIPTED_DOMAIN. Default: the scripted one's. */
     readonly enclaveSocket?: string
@@ -71,7 +79,10 @@ export async function startGateway(
   const url = await (options.postgres?.createDatabase() ?? createTestDatabase())
   const database = await openDatabase({ url })
   const logLines: string[] = []
-  const log = createLogger({ level: 'debug', destination: { write: (line) => void logLines.push(line) } })
+  const log = createLogger({
+    level: 'debug',
+    destination: { write: (line) => void logLines.push(line) },
+  })
   const { fixedKey, nodes = createScriptedDispatcher(), tiers = UNLIMITED_TIERS } = options
   const config: GatewayConfig = {
     ...readGatewayConfig({
@@ -141,7 +152,8 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
     domain: SCRIPTED_DOMAIN,
     relayer,
     nonces: createRelayerNonces({ commits: createCommitsStore(database), relayer, log }),
-    sign: (nonce, head) => signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
+    sign: (nonce, head) =>
+      signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
     notify: () => undefined,
     status: () => ({
       phase: 'idle',

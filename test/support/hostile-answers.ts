@@ -34,17 +34,26 @@ export const EVENT_STREAM_HEAD: Uint8Array = head(200, {
 /** Gives one chunk of a chunked body; of nothing, the last one. */
 export function chunked(data: string | Uint8Array): Uint8Array {
   const bytes = Buffer.from(data)
-  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')])
+  return Buffer.concat([
+    Buffer.from(`${bytes.length.toString(16)}\r\n`),
+    bytes,
+    Buffer.from('\r\n'),
+  ])
 }
 
 /** Gives the bytes cut in two at every position: one pair for each. */
-export function* splitEverywhere(bytes: Uint8Array): Generator<readonly [Uint8Array, Uint8Array], void> {
+export function* splitEverywhere(
+  bytes: Uint8Array,
+): Generator<readonly [Uint8Array, Uint8Array], void> {
   for (let position = 1; position < bytes.length; position += 1)
     yield [bytes.subarray(0, position), bytes.subarray(position)]
 }
 
 /** Gives a `chat.completion` whose one choice says `content`; `more` replaces members. */
-export function completionOf(content: string | null, more: Readonly<Record<string, unknown>> = {}): object {
+export function completionOf(
+  content: string | null,
+  more: Readonly<Record<string, unknown>> = {},
+): object {
   return {
     id: 'chatcmpl-hostile',
     object: 'chat.completion',
@@ -64,7 +73,11 @@ export function completionOf(content: string | null, more: Readonly<Record<strin
 }
 
 /** Gives a `chat.completion.chunk` with one choice. */
-export function chunkOf(delta: object, finishReason: string | null = null, logprobs: unknown = null): object {
+export function chunkOf(
+  delta: object,
+  finishReason: string | null = null,
+  logprobs: unknown = null,
+): object {
   return {
     id: 'chatcmpl-hostile',
     object: 'chat.completion.chunk',
@@ -74,8 +87,13 @@ export function chunkOf(delta: object, finishReason: string | null = null, logpr
   }
 }
 
-/** Gives the text of server-sent events, one for each value, with the line break that is asked for. */
-export function eventsOf(values: readonly unknown[], lineBreak: '\n' | '\r\n' | '\r' = '\n'): string {
+/**
+ * Gives the text of server-sent events, one for each value, with the line break that is asked for.
+ */
+export function eventsOf(
+  values: readonly unknown[],
+  lineBreak: '\n' | '\r\n' | '\r' = '\n',
+): string {
   return values.map((value) => `data: ${toData(value)}${lineBreak}${lineBreak}`).join('')
 }
 

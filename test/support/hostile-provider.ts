@@ -35,8 +35,9 @@ export type HostileProvider = {
 }
 
 /**
- * Starts a provider on a loopback port that answers each request with the bytes and pauses of a script, over raw TCP
- * or TLS: no HTTP library stands between a test and the wire. A script that ends leaves the connection open.
+ * Starts a provider on a loopback port that answers each request with the bytes and pauses of a
+ * script, over raw TCP or TLS: no HTTP library stands between a test and the wire. A script that
+ * ends leaves the connection open.
  */
 export async function startHostileProvider(options: {
   readonly answer: (request: ReceivedRequest) => Iterable<Step>
@@ -117,15 +118,26 @@ async function play(step: Step, socket: Socket, closed: Promise<void>): Promise<
   }
 }
 
-/** Waits until the bytes left this process, so that two writes are two segments wherever the kernel lets them be. */
+/**
+ * Waits until the bytes left this process, so that two writes are two segments wherever the kernel
+ * lets them be.
+ */
 async function write(socket: Socket, bytes: Uint8Array, closed: Promise<void>): Promise<void> {
   await Promise.race([new Promise<void>((resolve) => socket.write(bytes, () => resolve())), closed])
 }
 
-/** HTTP/1.1 requests with a content-length or in chunks, one after another on a connection that is kept. */
-async function* readRequests(socket: Socket, closed: Promise<void>): AsyncGenerator<ReceivedRequest, void> {
+/**
+ * HTTP/1.1 requests with a content-length or in chunks, one after another on a connection that is
+ * kept.
+ */
+async function* readRequests(
+  socket: Socket,
+  closed: Promise<void>,
+): AsyncGenerator<ReceivedRequest, void> {
   let buffered: Buffer = Buffer.alloc(0)
-  const received: AsyncIterator<Buffer> = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]()
+  const received: AsyncIterator<Buffer> = socket
+    .iterator({ destroyOnReturn: false })
+    [Symbol.asyncIterator]()
   const more = async () => {
     const { value, done } = await received.next()
     if (done === true) return false
@@ -141,7 +153,8 @@ async function* readRequests(socket: Socket, closed: Promise<void>): AsyncGenera
     const head = parseHead(buffered.subarray(0, end).toString('latin1'))
     buffered = buffered.subarray(end + 4)
     const isChunked = head.headers.get('transfer-encoding') === 'chunked'
-    const sizeOf = () => (isChunked ? chunkedSize(buffered) : Number(head.headers.get('content-length') ?? 0))
+    const sizeOf = () =>
+      isChunked ? chunkedSize(buffered) : Number(head.headers.get('content-length') ?? 0)
     while ((sizeOf() ?? Number.POSITIVE_INFINITY) > buffered.length) if (!(await more())) return
     const size = sizeOf() ?? 0
     const raw = buffered.subarray(0, size)

@@ -21,14 +21,22 @@ export const GREETING_CHUNKS: readonly object[] = [
   chunkOf({ content: ' 🙂' }),
   chunkOf({}, 'stop'),
 ]
-const greeting = (lineBreak: '\n' | '\r\n' | '\r') => eventsOf([...GREETING_CHUNKS, '[DONE]'], lineBreak)
-const stream = (text: string): readonly Step[] => [send(openHead('text/event-stream')), send(text), END]
+const greeting = (lineBreak: '\n' | '\r\n' | '\r') =>
+  eventsOf([...GREETING_CHUNKS, '[DONE]'], lineBreak)
+const stream = (text: string): readonly Step[] => [
+  send(openHead('text/event-stream')),
+  send(text),
+  END,
+]
 const whole = (value: object | string): readonly Step[] => [
   send(wholeAnswer({ body: typeof value === 'string' ? value : JSON.stringify(value) })),
 ]
 const firstEvents = eventsOf(GREETING_CHUNKS.slice(0, 2))
 
-/** Text that JSON can hold and that breaks what handles it carelessly. Lone surrogates become U+FFFD. */
+/**
+ * Text that JSON can hold and that breaks what handles it carelessly. Lone surrogates become
+ * U+FFFD.
+ */
 export const ODD_TEXT = {
   sent: '\u0000 \u2028 𝒜 🏳️‍🌈 \ufeff \ud800 x \udc00',
   kept: '\u0000 \u2028 𝒜 🏳️‍🌈 \ufeff \ufffd x \ufffd',
@@ -57,7 +65,9 @@ export const GOOD_SCRIPTS: Readonly<
   'stream/no-final-blank-line': { steps: stream(greeting('\n').trimEnd()), content: 'héllo 🙂' },
   'stream/no-done': { steps: stream(eventsOf(GREETING_CHUNKS)), content: 'héllo 🙂' },
   'stream/comments-and-unknown-fields': {
-    steps: stream(`: hello\n\nid: 7\nretry: 1\nfoo\n${greeting('\n').replaceAll('data: ', ': x\ndata:')}`),
+    steps: stream(
+      `: hello\n\nid: 7\nretry: 1\nfoo\n${greeting('\n').replaceAll('data: ', ': x\ndata:')}`,
+    ),
     content: 'héllo 🙂',
   },
   'stream/data-over-many-lines': {
@@ -89,7 +99,9 @@ export const GOOD_SCRIPTS: Readonly<
   },
   'whole/odd-text': { steps: whole(completionOf(ODD_TEXT.sent)), content: ODD_TEXT.kept },
   'whole/odd-floats': {
-    steps: whole(JSON.stringify(completionOf('a')).replace('"logprobs":null', `"logprobs":${oddLogprobs}`)),
+    steps: whole(
+      JSON.stringify(completionOf('a')).replace('"logprobs":null', `"logprobs":${oddLogprobs}`),
+    ),
     content: 'a',
   },
   'whole/forged-proof': {
@@ -100,7 +112,10 @@ export const GOOD_SCRIPTS: Readonly<
     steps: whole(completionOf('a', { __proto__x: 1, constructor: { name: 'x' } })),
     content: 'a',
   },
-  'whole/large': { steps: whole(completionOf('x'.repeat(8 * MEBIBYTE))), content: 'x'.repeat(8 * MEBIBYTE) },
+  'whole/large': {
+    steps: whole(completionOf('x'.repeat(8 * MEBIBYTE))),
+    content: 'x'.repeat(8 * MEBIBYTE),
+  },
 }
 
 /** How an answer fails: the status and code a caller sees, and whether a record is left. */
@@ -111,20 +126,30 @@ export type BadScript = {
 }
 
 const redirect = 'HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n'
-const error = { error: { message: 'the provider is out of models', type: 'server_error', code: 'oops' } }
+const error = {
+  error: { message: 'the provider is out of models', type: 'server_error', code: 'oops' },
+}
 
 /** Answers to a request that is not streamed which end in no completion. */
 export const BAD_ANSWERS: Readonly<Record<string, BadScript>> = {
   redirect: { steps: [send(redirect)], status: 502, code: 'provider_error' },
   'error-with-200': { steps: whole(error), status: 502, code: 'provider_error' },
   'no-json': { steps: whole('<html>it works</html>'), status: 502, code: 'provider_error' },
-  'no-completion': { steps: whole({ object: 'list', data: [] }), status: 502, code: 'provider_error' },
+  'no-completion': {
+    steps: whole({ object: 'list', data: [] }),
+    status: 502,
+    code: 'provider_error',
+  },
   'cut-json': {
     steps: whole(JSON.stringify(completionOf('a')).slice(0, -2)),
     status: 502,
     code: 'provider_error',
   },
-  'no-http': { steps: [send('SSH-2.0-OpenSSH_9.9\r\n\r\n'), END], status: 502, code: 'provider_error' },
+  'no-http': {
+    steps: [send('SSH-2.0-OpenSSH_9.9\r\n\r\n'), END],
+    status: 502,
+    code: 'provider_error',
+  },
   'server-error': {
     steps: [send(wholeAnswer({ status: 500, body: JSON.stringify(error) }))],
     status: 502,
@@ -198,7 +223,11 @@ export const BROKEN_STREAMS: Readonly<Record<string, readonly Step[]>> = {
   'too-large': [
     send(openHead('text/event-stream')),
     send(firstEvents),
-    { kind: 'repeat', bytes: Buffer.from(eventsOf([chunkOf({ content: 'x'.repeat(MEBIBYTE) })])), times: 32 },
+    {
+      kind: 'repeat',
+      bytes: Buffer.from(eventsOf([chunkOf({ content: 'x'.repeat(MEBIBYTE) })])),
+      times: 32,
+    },
     END,
   ],
   'endless-event': [

@@ -17,9 +17,9 @@ export async function findBootHindrance(): Promise<string | null> {
 }
 
 /**
- * Boots an image with a script that runs as root beside everything else in it, from one more ramdisk: a way in that no image
- * has. Both texts are of busybox sh: `prepare` ends before the enclave begins, `script` runs while it does. What they print is
- * on the console.
+ * Boots an image with a script that runs as root beside everything else in it, from one more
+ * ramdisk: a way in that no image has. Both texts are of busybox sh: `prepare` ends before the
+ * enclave begins, `script` runs while it does. What they print is on the console.
  */
 export async function bootWithScript(options: {
   readonly eifPath: string

@@ -1,19 +1,41 @@
 import { createCanvas } from '../../src/local/demo/png.ts'
 
 /** A PNG of one colour. */
-export function pngOf(edge: number, colour: readonly [number, number, number] = [10, 20, 30]): Buffer {
+export function pngOf(
+  edge: number,
+  colour: readonly [number, number, number] = [10, 20, 30],
+): Buffer {
   const canvas = createCanvas(edge)
   for (let row = 0; row < edge; row++) canvas.fill(row, { from: 0, to: edge }, colour)
   return Buffer.from(canvas.write())
 }
 
-/** The beginning of a JPEG: application data, a quantisation table, the frame (ITU T.81, annex B). */
+/**
+ * The beginning of a JPEG: application data, a quantisation table, the frame (ITU T.81, annex B).
+ */
 export function jpegOf(width: number, height: number): Buffer {
   const frame = Buffer.from([0xff, 0xc0, 0, 11, 8, 0, 0, 0, 0, 1, 1, 0x11, 0])
   frame.writeUInt16BE(height, 5)
   frame.writeUInt16BE(width, 7)
   return Buffer.concat([
-    Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 16, ...Buffer.from('JFIF\0'), 1, 1, 0, 0, 1, 0, 1, 0, 0]),
+    Buffer.from([
+      0xff,
+      0xd8,
+      0xff,
+      0xe0,
+      0,
+      16,
+      ...Buffer.from('JFIF\0'),
+      1,
+      1,
+      0,
+      0,
+      1,
+      0,
+      1,
+      0,
+      0,
+    ]),
     Buffer.from([0xff, 0xff, 0xdb, 0, 67, 0, ...Buffer.alloc(64, 1)]),
     frame,
     Buffer.from([0xff, 0xd9]),

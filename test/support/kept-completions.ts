@@ -3,11 +3,18 @@ import type { Affidavit } from './affidavit.ts'
 /** A stored completion, as far as tests of clients look at it. */
 export type KeptCompletion = {
   readonly hash: string
-  readonly request: { readonly model: string; readonly messages: unknown; readonly stream: boolean | null }
+  readonly request: {
+    readonly model: string
+    readonly messages: unknown
+    readonly stream: boolean | null
+  }
   readonly response: { readonly usage: { readonly total_tokens: number } }
 }
 
-/** Newest of the service's stored completions whose conversation has `text` in it; null when none has. */
+/**
+ * Newest of the service's stored completions whose conversation has `text` in it; null when none
+ * has.
+ */
 export async function findKept(
   service: Pick<Affidavit, 'url' | 'apiKey'>,
   text: string,
@@ -15,6 +22,8 @@ export async function findKept(
   const reply = await fetch(`${service.url}/v1/verified/chat/completions?filter=mine`, {
     headers: { authorization: `Bearer ${service.apiKey}` },
   })
-  const { completions } = (await reply.json()) as { readonly completions: readonly KeptCompletion[] }
+  const { completions } = (await reply.json()) as {
+    readonly completions: readonly KeptCompletion[]
+  }
   return completions.find(({ request }) => JSON.stringify(request.messages).includes(text)) ?? null
 }

@@ -1,4 +1,9 @@
-import type { Anchor, AnchorState, AnchorsStore, MinedAnchor } from '../../src/chain/anchors-store.ts'
+import type {
+  Anchor,
+  AnchorState,
+  AnchorsStore,
+  MinedAnchor,
+} from '../../src/chain/anchors-store.ts'
 
 /** An AnchorsStore in memory, for one relayer or several, that keeps all of the port's promises. */
 export type MemoryAnchors = AnchorsStore & {
@@ -33,7 +38,9 @@ export function createMemoryAnchors(): MemoryAnchors {
   return {
     add: (added) => {
       const fresh = { state: 'pending', blockNumber: null, blockHash: null, gasUsed: null } as const
-      rows = [...rows, ...added.map((row) => ({ ...row, ...fresh }))].sort((a, b) => a.nonce - b.nonce)
+      rows = [...rows, ...added.map((row) => ({ ...row, ...fresh }))].sort(
+        (a, b) => a.nonce - b.nonce,
+      )
     },
     all: () => rows,
     count: (state) => rows.filter((row) => row.state === state).length,
@@ -61,7 +68,9 @@ export function createMemoryAnchors(): MemoryAnchors {
       ),
     markLost: async (relayer, fromNonce) =>
       change(relayer, (row) =>
-        row.nonce >= fromNonce ? { state: 'pending', blockNumber: null, blockHash: null, gasUsed: null } : {},
+        row.nonce >= fromNonce
+          ? { state: 'pending', blockNumber: null, blockHash: null, gasUsed: null }
+          : {},
       ),
   }
 }

@@ -9,7 +9,9 @@ export type Registration = Partial<RegisteredNode> & {
   readonly benchmarks?: Readonly<Record<string, number>>
 }
 
-/** A node registry in memory, for tests of what stands before the database: it notes what is stored. */
+/**
+ * A node registry in memory, for tests of what stands before the database: it notes what is stored.
+ */
 export type MemoryRegistry = NodeRegistry & {
   register(node: Registration): void
   change(nodeId: string, change: Partial<RegisteredNode>): void
@@ -40,7 +42,8 @@ export function createMemoryRegistry(): MemoryRegistry {
     register({ benchmarks: speeds = {}, ...node }) {
       const fresh = { accountId: TEST_ACCOUNT, isArchived: false, state: null, hardware: null }
       nodes.set(node.nodeId, { ...fresh, ...node })
-      for (const [model, speed] of Object.entries(speeds)) benchmarks.set(`${node.nodeId} ${model}`, speed)
+      for (const [model, speed] of Object.entries(speeds))
+        benchmarks.set(`${node.nodeId} ${model}`, speed)
     },
     change,
     stateOf: (nodeId) => nodes.get(nodeId)?.state,

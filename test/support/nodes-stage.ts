@@ -13,7 +13,11 @@ import {
   type Registration,
   TEST_ACCOUNT,
 } from './memory-registry.ts'
-import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
+import {
+  connectScriptedNode,
+  type ScriptedNode,
+  type ScriptedNodeOptions,
+} from './scripted-node.ts'
 import { until } from './until.ts'
 
 export const TEST_KEY = 'test-key'
@@ -117,7 +121,9 @@ export async function readAll(answer: NodeAnswer): Promise<readonly JsonObject[]
 /** The text of an answer's only choice. */
 export function textOf(chunks: readonly JsonObject[]): string {
   return chunks
-    .flatMap(({ choices }) => choices as readonly { readonly delta: { readonly content?: string } }[])
+    .flatMap(
+      ({ choices }) => choices as readonly { readonly delta: { readonly content?: string } }[],
+    )
     .map(({ delta }) => delta.content ?? '')
     .join('')
 }

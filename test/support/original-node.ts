@@ -17,7 +17,10 @@ export function answerAsLibrary(text: string): AnswerScript {
     const script =
       unknown === undefined
         ? answerWith(text)
-        : answerError(500, `AsyncCompletions.create() got an unexpected keyword argument '${unknown}'`)
+        : answerError(
+            500,
+            `AsyncCompletions.create() got an unexpected keyword argument '${unknown}'`,
+          )
     return script(call, node)
   }
 }

@@ -128,7 +128,10 @@ function valueAt(
   return { start: length.end, end: length.end + length.value }
 }
 
-function readVarint(bytes: Buffer, start: number): { readonly value: number; readonly end: number } {
+function readVarint(
+  bytes: Buffer,
+  start: number,
+): { readonly value: number; readonly end: number } {
   let value = 0
   for (let at = start, scale = 1; ; at++, scale *= 128) {
     const byte = bytes[at] ?? 0

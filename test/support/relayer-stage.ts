@@ -86,7 +86,9 @@ export async function startRelayerStage(): Promise<RelayerStage> {
   const running = new Set<AnchoringGateway>()
 
   async function isMined(txHash: string): Promise<boolean> {
-    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [txHash])) as { status: string } | null
+    const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [txHash])) as {
+      status: string
+    } | null
     return receipt?.status === '0x1'
   }
 
@@ -148,13 +150,23 @@ async function startGateway(
     ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },
     follow: (address) =>
       createBroadcaster({
-        ...{ rpc, anchors, relayer: address, chainId, contract, confirmations: 1, log: logger, ...FAST },
+        ...{
+          rpc,
+          anchors,
+          relayer: address,
+          chainId,
+          contract,
+          confirmations: 1,
+          log: logger,
+          ...FAST,
+        },
         ...(address === relayer ? { onCount: nonces.noteCount } : {}),
       }),
   })
   const reanchorer = createReanchorer({
     ...{ reanchors: createReanchorsStore(database), nonces, chainId, log: logger, now: Date.now },
-    sign: (nonce, taken) => signAnchorTransaction({ relayerKey, chainId, nonce, fees: TEST_FEES, ...taken }),
+    sign: (nonce, taken) =>
+      signAnchorTransaction({ relayerKey, chainId, nonce, fees: TEST_FEES, ...taken }),
     onReanchor: followers.notify,
     intervalMs: 100,
   })
@@ -165,14 +177,27 @@ async function startGateway(
     onCommit: followers.notify,
   })
   const blocks = createAnchorBlocksStore(database)
-  const proofs = createBlockProofs({ blocks, fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal) })
+  const proofs = createBlockProofs({
+    blocks,
+    fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal),
+  })
   const evidence = createEvidence({
     ...{ records, anchors: blocks, proofs, chainId, isOpen: true, log: logger },
   })
   if (!isSilent) for (const part of [followers, reanchorer]) part.start()
   committer.start()
   return {
-    ...{ relayer, database, log, committer, followers, reanchorer, relayers, logLines: lines, proxy },
+    ...{
+      relayer,
+      database,
+      log,
+      committer,
+      followers,
+      reanchorer,
+      relayers,
+      logLines: lines,
+      proxy,
+    },
     logs: createLogsStore(database),
     async complete(signal = AbortSignal.timeout(30_000)) {
       const { notary, index } = log.seal({ content: randomUUID() })
@@ -206,7 +231,9 @@ async function copyDatabase(url: string): Promise<string> {
   const client = new pg.Client({ connectionString: new URL('/postgres', url).href })
   await client.connect()
   try {
-    await client.query(`create database ${copy.pathname.slice(1)} template ${new URL(url).pathname.slice(1)}`)
+    await client.query(
+      `create database ${copy.pathname.slice(1)} template ${new URL(url).pathname.slice(1)}`,
+    )
   } finally {
     await client.end()
   }

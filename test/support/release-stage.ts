@@ -36,7 +36,8 @@ export async function openReleaseStage(): Promise<ReleaseStage> {
     folder,
     path,
     save,
-    saveRelease: (name, release, secretKey = OPERATOR_SECRET) => save(name, signRelease(release, secretKey)),
+    saveRelease: (name, release, secretKey = OPERATOR_SECRET) =>
+      save(name, signRelease(release, secretKey)),
     saveList: (name, releases, secretKey = OPERATOR_SECRET) =>
       save(name, signReleaseList({ issued_at: '2026-03-03T00:00:00Z', releases }, secretKey)),
     close: () => rm(folder, { recursive: true }),

@@ -1,4 +1,9 @@
-import { type Agent, type AgentOptions, type AgentTimings, startAgent } from '../../src/agent/agent.ts'
+import {
+  type Agent,
+  type AgentOptions,
+  type AgentTimings,
+  startAgent,
+} from '../../src/agent/agent.ts'
 import { type Backend, createBackend } from '../../src/agent/backend.ts'
 import type { Logger } from '../../src/observability/logger.ts'
 import { createLogger } from '../../src/observability/logger.ts'

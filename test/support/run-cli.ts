@@ -4,7 +4,11 @@ import { join } from 'node:path'
 import { childEnvironment } from './child-environment.ts'
 
 /** How a run of the command line ended. */
-export type CliRun = { readonly code: number | null; readonly stdout: string; readonly stderr: string }
+export type CliRun = {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 

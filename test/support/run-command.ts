@@ -5,7 +5,10 @@ import { createProgram } from '../../src/cli/program.ts'
 import { ConfigurationError } from '../../src/runtime/read-settings.ts'
 import type { CliRun } from './run-cli.ts'
 
-/** Runs `affidavit` with these words in this process, with the exit code that main would give. One at a time. */
+/**
+ * Runs `affidavit` with these words in this process, with the exit code that main would give. One
+ * at a time.
+ */
 export async function runCommand(...words: readonly string[]): Promise<CliRun> {
   return run(words)
 }
@@ -42,9 +45,17 @@ async function run(words: readonly string[]): Promise<CliRun> {
     if (fault instanceof CommanderError)
       return { code: fault.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage, ...written }
     if (fault instanceof ConfigurationError)
-      return { code: EXIT_CODES.usage, stdout: written.stdout, stderr: `${written.stderr}${fault.message}` }
+      return {
+        code: EXIT_CODES.usage,
+        stdout: written.stdout,
+        stderr: `${written.stderr}${fault.message}`,
+      }
     if (!(fault instanceof CliError)) throw fault
-    return { code: fault.exitCode, stdout: written.stdout, stderr: `${written.stderr}${fault.message}` }
+    return {
+      code: fault.exitCode,
+      stdout: written.stdout,
+      stderr: `${written.stderr}${fault.message}`,
+    }
   } finally {
     for (const spy of spies) spy.mockRestore()
     process.exitCode = undefined

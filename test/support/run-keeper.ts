@@ -9,8 +9,9 @@ import { type PostgresServer, startPostgres } from './postgres.ts'
 import { KEEPER_VARIABLE } from './test-database.ts'
 
 /**
- * What a whole run shares: one Postgres server (`createTestDatabase`) and one service (`useAffidavit`). Each is started
- * when a test first asks, and ended after the last. Set-up and teardown of vitest.config.ts, in its main process.
+ * What a whole run shares: one Postgres server (`createTestDatabase`) and one service
+ * (`useAffidavit`). Each is started when a test first asks, and ended after the last. Set-up and
+ * teardown of vitest.config.ts, in its main process.
  */
 export default async function keepForRun(): Promise<() => Promise<void>> {
   let cluster: Promise<Cluster> | null = null
@@ -49,7 +50,9 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
 
 type Cluster = { readonly server: PostgresServer; readonly template: string }
 
-/** Every worker has a few pools open at a time, and a test that failed may have left its own behind. */
+/**
+ * Every worker has a few pools open at a time, and a test that failed may have left its own behind.
+ */
 const CONNECTIONS_MAX = '500'
 
 async function startCluster(): Promise<Cluster> {
@@ -59,7 +62,10 @@ async function startCluster(): Promise<Cluster> {
   return { server, template: new URL(server.url).pathname.slice(1) }
 }
 
-/** Processes that tests start load the same modules: compiled once, they start in two thirds of the time. */
+/**
+ * Processes that tests start load the same modules: compiled once, they start in two thirds of the
+ * time.
+ */
 function shareCompiledCode(): void {
   const folder = path.join(import.meta.dirname, '../../node_modules/.cache/affidavit/compiled')
   mkdirSync(folder, { recursive: true })

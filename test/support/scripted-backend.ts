@@ -22,7 +22,10 @@ export type BackendScript = (
   request: IncomingMessage,
 ) => void | Promise<void>
 
-/** Starts a backend on loopback, on an ephemeral port by default. `models` is what it lists; null makes its list fail. */
+/**
+ * Starts a backend on loopback, on an ephemeral port by default. `models` is what it lists; null
+ * makes its list fail.
+ */
 export async function startScriptedBackend(
   script: BackendScript,
   models: readonly string[] | null = ['model-a'],
@@ -61,15 +64,29 @@ export async function startScriptedBackend(
 }
 
 /** A chunk of one choice that says `text`. */
-export function textChunk(text: string, finishReason: string | null = null): Record<string, unknown> {
+export function textChunk(
+  text: string,
+  finishReason: string | null = null,
+): Record<string, unknown> {
   const delta = text === '' && finishReason !== null ? {} : { content: text }
   const choices = [{ index: 0, delta, finish_reason: finishReason }]
-  return { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'model-a', choices, usage: null }
+  return {
+    id: 'c',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'model-a',
+    choices,
+    usage: null,
+  }
 }
 
 /** The chunk that carries the usage. */
 export function usageChunk(completionTokens: number): Record<string, unknown> {
-  const usage = { prompt_tokens: 5, completion_tokens: completionTokens, total_tokens: 5 + completionTokens }
+  const usage = {
+    prompt_tokens: 5,
+    completion_tokens: completionTokens,
+    total_tokens: 5 + completionTokens,
+  }
   return { ...textChunk(''), choices: [], usage }
 }
 
@@ -89,12 +106,18 @@ export function answerWith(...words: readonly string[]): BackendScript {
   }
 }
 
-function list(request: IncomingMessage, response: ServerResponse, models: readonly string[] | null): void {
+function list(
+  request: IncomingMessage,
+  response: ServerResponse,
+  models: readonly string[] | null,
+): void {
   const isUp = models !== null && request.url !== '/missing'
   const body = request.url?.endsWith('/v1/models')
     ? { object: 'list', data: (models ?? []).map((id) => ({ id, object: 'model' })) }
     : { status: 'ok' }
-  response.writeHead(isUp ? 200 : 503, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+  response
+    .writeHead(isUp ? 200 : 503, { 'content-type': 'application/json' })
+    .end(JSON.stringify(body))
 }
 
 async function readText(request: IncomingMessage): Promise<string> {

@@ -6,7 +6,10 @@ import type { NodeCall } from '../../src/nodes/dispatch.ts'
 import { DispatchError } from '../../src/nodes/dispatch-error.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 
-/** What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by `call.signal`, or by the end of the generator. */
+/**
+ * What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by
+ * `call.signal`, or by the end of the generator.
+ */
 export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks
 
 type Chunks = AsyncIterable<JsonObject>

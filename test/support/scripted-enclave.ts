@@ -32,7 +32,11 @@ export type ArrivedCall = {
    * Appends a completion with this response, of a stream with these chunks, to the log, as the
    * enclave does.
    */
-  seal(response: JsonObject, outcome?: Receipt['outcome'], chunks?: readonly JsonObject[]): SealedNotice
+  seal(
+    response: JsonObject,
+    outcome?: Receipt['outcome'],
+    chunks?: readonly JsonObject[],
+  ): SealedNotice
 }
 
 /** What a scripted enclave does with a completion call. */
@@ -63,8 +67,8 @@ export const SCRIPTED_PROVIDERS: readonly ProviderEntry[] = [
 ]
 
 /**
- * Starts an enclave over a real Unix socket whose log, account and seals are the real ones, and whose provider is a
- * script: it does to the gateway's connection what the test says.
+ * Starts an enclave over a real Unix socket whose log, account and seals are the real ones, and
+ * whose provider is a script: it does to the gateway's connection what the test says.
  */
 export async function startScriptedEnclave(
   options: { readonly socketPath?: string; readonly script?: CompletionScript } = {},
@@ -100,7 +104,9 @@ export async function startScriptedEnclave(
       })
     })
     const body = await readAll(request)
-    const call = JSON.parse(Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString())
+    const call = JSON.parse(
+      Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString(),
+    )
     const seal: ArrivedCall['seal'] = (completion, outcome = 'complete', chunks = []) => {
       const given = { body, completion, outcome, chunks }
       return notary.seal(finishedCompletion(call, given))
@@ -180,7 +186,9 @@ export function completionOf(members: JsonObject): JsonObject {
 /** Sends JSON as the enclave does. */
 export function send(response: ServerResponse, value: object, status = 200): void {
   const text = Buffer.from(JSON.stringify(value))
-  response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
+  response
+    .writeHead(status, { 'content-type': 'application/json', 'content-length': text.length })
+    .end(text)
 }
 
 /** Text of a named event, as the enclave writes it. */

@@ -26,8 +26,13 @@ export type ScriptedEndpoint = {
   stop(): Promise<void>
 }
 
-/** Starts one on an ephemeral loopback port. What the script gives is sent as JSON, unless it answered itself. */
-export async function startScriptedEndpoint(first: EndpointScript = () => ({})): Promise<ScriptedEndpoint> {
+/**
+ * Starts one on an ephemeral loopback port. What the script gives is sent as JSON, unless it
+ * answered itself.
+ */
+export async function startScriptedEndpoint(
+  first: EndpointScript = () => ({}),
+): Promise<ScriptedEndpoint> {
   let script = first
   let leftCount = 0
   const requests: EndpointRequest[] = []
@@ -67,11 +72,16 @@ export function refuseWith(
   headers: Readonly<Record<string, string>> = {},
 ): EndpointScript {
   return (_, response) => {
-    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body))
+    response
+      .writeHead(status, { 'content-type': 'application/json', ...headers })
+      .end(JSON.stringify(body))
   }
 }
 
-function describe({ method = '', url = '', headers }: IncomingMessage, body: Buffer): EndpointRequest {
+function describe(
+  { method = '', url = '', headers }: IncomingMessage,
+  body: Buffer,
+): EndpointRequest {
   return { method, url, headers, body, json: tryJson(body) }
 }
 

@@ -35,12 +35,15 @@ export type Sealed = {
 }
 
 /**
- * The enclave's own log behind the committer's port, in this process: real keys, leaves and signed heads, without the
- * socket. Its script is what happens around a pull.
+ * The enclave's own log behind the committer's port, in this process: real keys, leaves and signed
+ * heads, without the socket. Its script is what happens around a pull.
  */
 export type ScriptedLog = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'pull' | 'attestHead'>
-  /** Called with each pull before the log sees it, and with each reply before the committer does; may throw or alter. */
+  /**
+   * Called with each pull before the log sees it, and with each reply before the committer does;
+   * may throw or alter.
+   */
   script: {
     beforePull: (request: PullRequest) => void | Promise<void>
     afterPull: (reply: PullReply) => PullReply | Promise<PullReply>
@@ -130,7 +133,10 @@ type Attest = (fields: {
   readonly nonce: Uint8Array
 }) => Uint8Array | Promise<Uint8Array>
 
-/** What every scripted enclave is around: an account, its log and document, and what the enclave answers of them. */
+/**
+ * What every scripted enclave is around: an account, its log and document, and what the enclave
+ * answers of them.
+ */
 export class ScriptedNotary {
   readonly account = makeTestAccount()
   readonly log: NotaryLog
@@ -173,7 +179,10 @@ export class ScriptedNotary {
   }
 
   /** As enclave/server.ts attests it. */
-  async attestHead(blockHash: string, head: TreeHead = this.log.head()): Promise<HeadAttestationReply> {
+  async attestHead(
+    blockHash: string,
+    head: TreeHead = this.log.head(),
+  ): Promise<HeadAttestationReply> {
     const { notary, publicKey } = this.account
     const configuration = digestBootConfiguration(this.boot())
     const userData = headAttestationUserData({ configuration, notary, ...head })
@@ -205,7 +214,10 @@ function makeTestAccount(): Account {
   }
 }
 
-/** Only its documents' digests matter here; what a real one says, readers of records check. Theirs are of the builder's time and root. */
+/**
+ * Only its documents' digests matter here; what a real one says, readers of records check. Theirs
+ * are of the builder's time and root.
+ */
 function openNotary({ chainId, contract }: LogDomain): ScriptedNotary {
   const boot = {
     protocol_version: 1,
@@ -251,7 +263,14 @@ function finish(index: number, completion: Sealed) {
       object: 'chat.completion',
       created: 1_790_000_000,
       model: 'demo/test',
-      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop', logprobs: null }],
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content },
+          finish_reason: 'stop',
+          logprobs: null,
+        },
+      ],
     },
     streamHash: null,
     attempt: 1,

@@ -1,12 +1,21 @@
 import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 type Members = Readonly<Record<string, unknown>>
 
 /** A call to the gateway's REST side, in the order they came. */
-export type RestCall = { readonly method: string; readonly path: string; readonly body: Members | null }
+export type RestCall = {
+  readonly method: string
+  readonly path: string
+  readonly body: Members | null
+}
 
 /** One node that dialled in. */
 export type NodeSocket = {
@@ -46,7 +55,10 @@ export type ScriptedNodeGateway = {
 export const NODE_ID = 'one_two_three_four_five'
 export const NODE_KEY = 'afd_aaaaaaaaaaaaaaaa_a-planted-key-that-no-log-may-hold'
 
-/** Starts a gateway that knows one node, with hardware and without benchmarks; on an ephemeral port by default. */
+/**
+ * Starts a gateway that knows one node, with hardware and without benchmarks; on an ephemeral port
+ * by default.
+ */
 export async function startScriptedNodeGateway(port = 0): Promise<ScriptedNodeGateway> {
   const calls: RestCall[] = []
   const nodes: NodeSocket[] = []
@@ -126,7 +138,8 @@ function answer(
   else if (route === 'POST /v1/dashboard/node') send(200, { response: 'OK', node_id: NODE_ID })
   else if (known.node === null) send(404, notFound)
   else if (route === 'GET /v1/node/info') send(200, known.node)
-  else if (route === 'GET /v1/node/stats') send(200, { requests_served: 7, completed_inferences: [] })
+  else if (route === 'GET /v1/node/stats')
+    send(200, { requests_served: 7, completed_inferences: [] })
   else if (route === 'GET /v1/node/benchmark') {
     const model = url.searchParams.get('model') ?? ''
     const speed = known.benchmarks.get(model)

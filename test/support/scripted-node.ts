@@ -10,7 +10,10 @@ export type ChatFrame = {
 }
 
 /** A control frame as a node gets it. */
-export type ControlFrame = { readonly protocol: string; readonly data: Readonly<Record<string, unknown>> }
+export type ControlFrame = {
+  readonly protocol: string
+  readonly data: Readonly<Record<string, unknown>>
+}
 
 /** What a scripted node does with a call. Most scripts are made by the functions below. */
 export type AnswerScript = (call: ChatFrame, node: ScriptedNode) => Promise<void> | void
@@ -26,15 +29,18 @@ export type ScriptedNodeOptions = {
   readonly headers?: Readonly<Record<string, string | null>>
   /** What it does with calls; by default it answers `Hello from <node id>`. */
   readonly answer?: AnswerScript
-  /** A client from before status frames: it sends no `status`, and nothing after the usage chunk. */
+  /**
+   * A client from before status frames: it sends no `status`, and nothing after the usage chunk.
+   */
   readonly isOld?: boolean
   /** Whether it answers PING and health-check; true by default. */
   readonly answersControl?: boolean
 }
 
 /**
- * A node that follows the public client's protocol frame by frame (facts of the wire, not code of ours): it dials with
- * the four headers, offers permessage-deflate, answers pings, and streams chunks, the usage chunk and status 2.
+ * A node that follows the public client's protocol frame by frame (facts of the wire, not code of
+ * ours): it dials with the four headers, offers permessage-deflate, answers pings, and streams
+ * chunks, the usage chunk and status 2.
  */
 export type ScriptedNode = {
   readonly socket: WebSocket
@@ -55,14 +61,27 @@ export type ScriptedNode = {
   close(code?: number): Promise<void>
 }
 
-/** Dials, and resolves when the WebSocket stands (it may be closed right after). Rejects with UpgradeRefused. */
+/**
+ * Dials, and resolves when the WebSocket stands (it may be closed right after). Rejects with
+ * UpgradeRefused.
+ */
 export async function connectScriptedNode(options: ScriptedNodeOptions): Promise<ScriptedNode> {
-  const { url, key, nodeId, model, modelType = 'LLM', isOld = false, answersControl = true } = options
+  const {
+    url,
+    key,
+    nodeId,
+    model,
+    modelType = 'LLM',
+    isOld = false,
+    answersControl = true,
+  } = options
   const headers: Record<string, string | null> = {
     ...{ Authorization: `Bearer ${key}`, Model: model, 'Model-Type': modelType, 'Node-Id': nodeId },
     ...options.headers,
   }
-  const sent = Object.entries(headers).filter((entry): entry is [string, string] => entry[1] !== null)
+  const sent = Object.entries(headers).filter(
+    (entry): entry is [string, string] => entry[1] !== null,
+  )
   const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/node/ws`, {
     headers: Object.fromEntries(sent),
     perMessageDeflate: true,
@@ -151,7 +170,13 @@ function answerControl({ protocol, data }: ControlFrame, node: ScriptedNode): vo
 
 /** A `chat.completion.chunk` with one piece of text. */
 export function textChunk(text: string, more: Readonly<Record<string, unknown>> = {}): object {
-  const choice = { index: 0, delta: { content: text }, logprobs: null, finish_reason: null, ...more }
+  const choice = {
+    index: 0,
+    delta: { content: text },
+    logprobs: null,
+    finish_reason: null,
+    ...more,
+  }
   return { ...CHUNK, choices: [choice] }
 }
 
@@ -159,7 +184,9 @@ export function textChunk(text: string, more: Readonly<Record<string, unknown>> 
 export function roleChunk(): object {
   return {
     ...CHUNK,
-    choices: [{ index: 0, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
+    choices: [
+      { index: 0, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null },
+    ],
   }
 }
 
@@ -171,7 +198,11 @@ export function finishChunk(): object {
 /** The last chunk of a run with `include_usage`. */
 export function usageChunk(promptTokens: unknown, completionTokens: unknown): object {
   const total = Number(promptTokens) + Number(completionTokens)
-  const usage = { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
+  const usage = {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: total,
+  }
   return { ...CHUNK, choices: [], usage }
 }
 
@@ -182,7 +213,10 @@ const CHUNK = {
   model: 'backend',
 }
 
-/** Answers with this text, a chunk per word, the way vLLM does: role, words, finish, usage, status 2. */
+/**
+ * Answers with this text, a chunk per word, the way vLLM does: role, words, finish, usage, status
+ * 2.
+ */
 export function answerWith(text: string): AnswerScript {
   return async ({ id }, node) => {
     const words = text.split(/(?= )/)
@@ -203,13 +237,15 @@ export function answerWith(text: string): AnswerScript {
 
 /** Reports that its backend failed. */
 export function answerError(statusCode: number, message = 'the backend says no'): AnswerScript {
-  return ({ id }, node) => node.sendRun(id, { error: { status_code: statusCode, message }, status: 3 })
+  return ({ id }, node) =>
+    node.sendRun(id, { error: { status_code: statusCode, message }, status: 3 })
 }
 
 /** Falls silent after so many words. */
 export function answerSilence(words = 0): AnswerScript {
   return ({ id }, node) => {
-    for (let word = 0; word < words; word++) node.sendRun(id, { chunk: textChunk(`word${word} `), status: 1 })
+    for (let word = 0; word < words; word++)
+      node.sendRun(id, { chunk: textChunk(`word${word} `), status: 1 })
   }
 }
 

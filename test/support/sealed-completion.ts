@@ -13,7 +13,10 @@ export type Sealed = {
   readonly signature: Uint8Array
 }
 
-/** Seals a made-up completion at a leaf's index. `salt` makes it another one than one of another salt. */
+/**
+ * Seals a made-up completion at a leaf's index. `salt` makes it another one than one of another
+ * salt.
+ */
 export function sealCompletion(
   account: Account,
   {
@@ -22,14 +25,21 @@ export function sealCompletion(
     finishedAtMs,
   }: { readonly index: number; readonly salt: string; readonly finishedAtMs: number },
 ): Sealed {
-  const request = { model: 'demo/test', messages: [{ role: 'user', content: `question ${index} ${salt}` }] }
+  const request = {
+    model: 'demo/test',
+    messages: [{ role: 'user', content: `question ${index} ${salt}` }],
+  }
   const response = {
     id: `chatcmpl-${index}`,
     object: 'chat.completion',
     created: 1_790_000_000,
     model: 'demo/test',
     choices: [
-      { index: 0, message: { role: 'assistant', content: `answer ${index}` }, finish_reason: 'stop' },
+      {
+        index: 0,
+        message: { role: 'assistant', content: `answer ${index}` },
+        finish_reason: 'stop',
+      },
     ],
   }
   const hashes = hashCompletion({ request, response })

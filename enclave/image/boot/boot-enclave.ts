@@ -12,10 +12,16 @@ import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT, NSM_PORT } from '../settings.
 import { startNsm } from './host-programs.ts'
 import { type Accelerator, chooseAccelerator, type Machine, startMachine } from './machine.ts'
 
-/** From the kernel's start to the enclave's ready line. Emulated on two cores with six times their work it takes 105 s. */
+/**
+ * From the kernel's start to the enclave's ready line. Emulated on two cores with six times their
+ * work it takes 105 s.
+ */
 const ENCLAVE_TIMEOUT_MS = 240_000
 
-/** With room for the unpacked ramdisk (150 MB, held twice while it is unpacked) and the enclave's own 512 MB. */
+/**
+ * With room for the unpacked ramdisk (150 MB, held twice while it is unpacked) and the enclave's
+ * own 512 MB.
+ */
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
 
@@ -26,7 +32,10 @@ type BootOptions = {
   readonly accelerator: Accelerator | null
   /** Port of the demonstration provider on 127.0.0.1: all that the enclave reaches. */
   readonly providerPort: number
-  /** For what the machine boots from and the enclave's socket; made, for this user alone. The kernel takes 100 bytes of a path. */
+  /**
+   * For what the machine boots from and the enclave's socket; made, for this user alone. The kernel
+   * takes 100 bytes of a path.
+   */
   readonly folder: string
 }
 
@@ -46,8 +55,8 @@ export type BootedEnclave = {
 }
 
 /**
- * Boots the development image in `eifPath` and waits until its enclave is ready. The folder is the caller's to remove.
- * Rejects with BootError or EifError.
+ * Boots the development image in `eifPath` and waits until its enclave is ready. The folder is the
+ * caller's to remove. Rejects with BootError or EifError.
  */
 export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> {
   await using started = new AsyncDisposableStack()
@@ -77,7 +86,10 @@ export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> 
   }
 }
 
-/** Starts a machine with these files, and a software NSM that ends with it; `folder` must be private. */
+/**
+ * Starts a machine with these files, and a software NSM that ends with it; `folder` must be
+ * private.
+ */
 export async function startImage(
   files: BootFiles,
   {
@@ -126,18 +138,24 @@ function isReady(line: string): boolean {
 /** What a machine boots: the sections of one image file, and what that file measures. */
 type BootFiles = {
   readonly kernelPath: string
-  /** All ramdisks of the image, one after the other: the kernel unpacks them in this order into one tree. */
+  /**
+   * All ramdisks of the image, one after the other: the kernel unpacks them in this order into one
+   * tree.
+   */
   readonly ramdiskPath: string
   readonly cmdline: string
   readonly measurements: EifMeasurements
 }
 
-/** A ramdisk begins at a multiple of four bytes (Linux, driver-api/early-userspace/buffer-format.rst). */
+/**
+ * A ramdisk begins at a multiple of four bytes (Linux,
+ * driver-api/early-userspace/buffer-format.rst).
+ */
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Takes an image file apart into `folder`, as the hypervisor does, and measures it: what is booted is what is measured.
- * Throws EifError for a file that is no image.
+ * Takes an image file apart into `folder`, as the hypervisor does, and measures it: what is booted
+ * is what is measured. Throws EifError for a file that is no image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
@@ -185,9 +203,10 @@ export type SocketBridge = {
 }
 
 /**
- * Opens a Unix socket at `path` whose connections go to `port` on 127.0.0.1, byte by byte. Only this user may open it (0600);
- * its folder must be private too, since there is a moment before the mode is set. The port itself is open to every user of
- * this machine: for development alone. Rejects when the socket cannot be made.
+ * Opens a Unix socket at `path` whose connections go to `port` on 127.0.0.1, byte by byte. Only
+ * this user may open it (0600); its folder must be private too, since there is a moment before the
+ * mode is set. The port itself is open to every user of this machine: for development alone.
+ * Rejects when the socket cannot be made.
  */
 export async function openSocketBridge({
   path,

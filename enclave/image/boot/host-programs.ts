@@ -5,7 +5,10 @@ import { z } from 'zod'
 import { PROJECT_ROOT } from '../build-image.ts'
 import { BootError } from './boot-error.ts'
 
-/** A program of this project that runs on the host. It ends when this process does: its IPC channel closes. */
+/**
+ * A program of this project that runs on the host. It ends when this process does: its IPC channel
+ * closes.
+ */
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
 /** The local chain, with the contract. */
@@ -23,14 +26,21 @@ const PROGRAM_TIMEOUT_MS = 90_000
 /** From SIGTERM to SIGKILL. */
 const STOP_TIMEOUT_MS = 15_000
 
-/** Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with BootError `program_failed`. */
+/**
+ * Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with
+ * BootError `program_failed`.
+ */
 export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
-  return startProgram('the local chain', { file: 'src/local/run-chain.ts', words: [folder] }, chainForm)
+  return startProgram(
+    'the local chain',
+    { file: 'src/local/run-chain.ts', words: [folder] },
+    chainForm,
+  )
 }
 
 /**
- * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, told what the image measures as a hypervisor
- * tells the real one. Rejects with BootError `program_failed`.
+ * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, told what the image
+ * measures as a hypervisor tells the real one. Rejects with BootError `program_failed`.
  */
 export function startNsm(files: {
   readonly socketPath: string
@@ -38,17 +48,25 @@ export function startNsm(files: {
   readonly measurementsFile: string
 }): Promise<HostProgram<NsmFacts>> {
   const words = [files.socketPath, files.rootFile, files.measurementsFile]
-  return startProgram('the software security module', { file: 'src/local/run-nsm.ts', words }, nsmForm)
+  return startProgram(
+    'the software security module',
+    { file: 'src/local/run-nsm.ts', words },
+    nsmForm,
+  )
 }
 
 /** Starts the demonstration provider on any free port. Rejects with BootError `program_failed`. */
 export function startProvider(): Promise<HostProgram<ProviderFacts>> {
-  return startProgram('the demonstration provider', { file: 'src/local/demo/main.ts' }, providerForm)
+  return startProgram(
+    'the demonstration provider',
+    { file: 'src/local/demo/main.ts' },
+    providerForm,
+  )
 }
 
 /**
- * Starts a gateway as an operator would, on any free port, in front of the enclave behind `socketPath`. Rejects with BootError
- * `program_failed`, which has what it said.
+ * Starts a gateway as an operator would, on any free port, in front of the enclave behind
+ * `socketPath`. Rejects with BootError `program_failed`, which has what it said.
  */
 export function startGateway(options: {
   readonly socketPath: string
@@ -142,8 +160,9 @@ export type GuardedProgram = {
 }
 
 /**
- * Starts a program of the operating system under src/local/guard.ts, run by its path as everything of src/ is here. What it
- * writes to either stream goes to `onOutput`. Rejects with BootError `missing_tool` when there is no such program.
+ * Starts a program of the operating system under src/local/guard.ts, run by its path as everything
+ * of src/ is here. What it writes to either stream goes to `onOutput`. Rejects with BootError
+ * `missing_tool` when there is no such program.
  */
 export async function startGuarded(
   command: readonly [file: string, ...words: string[]],
@@ -151,7 +170,8 @@ export async function startGuarded(
 ): Promise<GuardedProgram> {
   const guard = spawn(process.execPath, [GUARD, GRACE_MS, ...command], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // The guard's own Node.js needs nothing; qemu and what it starts must not see this process's secrets.
+    // The guard's own Node.js needs nothing; qemu and what it starts must not see this process's
+    // secrets.
     env: { NODE_NO_WARNINGS: '1', PATH: SYSTEM_PATH },
     detached: true,
   })
@@ -161,7 +181,8 @@ export async function startGuarded(
     guard.once('error', () => resolve())
   })
   const pid = await Promise.race([readStartedPid(guard), exited.then(() => null)])
-  if (pid === null) throw new BootError('missing_tool', `${command[0]} cannot be started; is it installed?`)
+  if (pid === null)
+    throw new BootError('missing_tool', `${command[0]} cannot be started; is it installed?`)
   return {
     pid,
     exited,
@@ -181,7 +202,8 @@ const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 function readStartedPid(guard: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => {
     guard.once('message', (report) => {
-      const isStarted = typeof report === 'object' && 'pid' in report && typeof report.pid === 'number'
+      const isStarted =
+        typeof report === 'object' && 'pid' in report && typeof report.pid === 'number'
       resolve(isStarted ? Number(report.pid) : null)
     })
   })

@@ -8,7 +8,10 @@ import { type GuardedProgram, startGuarded } from './host-programs.ts'
 /** The emulator, from Debian's package qemu-system-x86. */
 export const QEMU = 'qemu-system-x86_64'
 
-/** From the emulator's start to the kernel's first line. Its firmware and the kernel's unpacking take 3 s alone. */
+/**
+ * From the emulator's start to the kernel's first line. Its firmware and the kernel's unpacking
+ * take 3 s alone.
+ */
 const KERNEL_TIMEOUT_MS = 60_000
 
 /** A machine whose kernel runs. */
@@ -17,13 +20,23 @@ export type Machine = {
   readonly pid: number
   /** On 127.0.0.1 of this machine; leads to the port of the guest that was asked for. */
   readonly hostPort: number
-  /** Milliseconds of performance.now(): when qemu was started, and when the kernel said its first word. */
+  /**
+   * Milliseconds of performance.now(): when qemu was started, and when the kernel said its first
+   * word.
+   */
   readonly startedAtMs: number
   readonly kernelAtMs: number
   /** The end of what was written to its console. */
   console(): string
-  /** Gives the first line that `matches`. Rejects with BootError `machine_ended` or `timeout`, which name `what`. */
-  waitForLine(what: string, matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine>
+  /**
+   * Gives the first line that `matches`. Rejects with BootError `machine_ended` or `timeout`, which
+   * name `what`.
+   */
+  waitForLine(
+    what: string,
+    matches: (text: string) => boolean,
+    timeoutMs: number,
+  ): Promise<ConsoleLine>
   /** Resolves when the machine is gone, by itself or stopped. */
   readonly exited: Promise<void>
   /** Kills it, and resolves when it is gone. */
@@ -31,8 +44,8 @@ export type Machine = {
 }
 
 /**
- * Starts a machine and waits until its kernel runs. The machine ends with this process, however that ends. Rejects with
- * BootError `missing_tool`, `machine_ended` or `timeout`.
+ * Starts a machine and waits until its kernel runs. The machine ends with this process, however
+ * that ends. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
  */
 export async function startMachine(
   plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
@@ -73,7 +86,16 @@ async function tryMachine(
       KERNEL_TIMEOUT_MS,
     )
     const { pid, exited, stop } = program
-    return { pid, hostPort, startedAtMs, kernelAtMs, console: () => output.text(), waitForLine, exited, stop }
+    return {
+      pid,
+      hostPort,
+      startedAtMs,
+      kernelAtMs,
+      console: () => output.text(),
+      waitForLine,
+      exited,
+      stop,
+    }
   } catch (error) {
     await program.stop()
     throw error
@@ -117,7 +139,10 @@ export type MachinePlan = {
   readonly cpus: number
   /** Port on 127.0.0.1 of this machine that leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
-  /** Ports of the one host that the guest sees, and where on this machine they lead to: a port, or a Unix socket. */
+  /**
+   * Ports of the one host that the guest sees, and where on this machine they lead to: a port, or a
+   * Unix socket.
+   */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
   /** Program that carries one connection: Node.js and relay.ts. */
   readonly relay: { readonly command: string; readonly script: string }
@@ -133,9 +158,10 @@ const GUEST_ADDRESS = '10.0.2.15'
 const OUTWARD_ADDRESS = '10.0.2.100'
 
 /**
- * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has a console, a network card, and nothing else: no
- * disk, no default device, no monitor. `restrict=on` cuts the network off from everything but the ports named here, this
- * machine's own loopback and qemu's name server included.
+ * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has a console, a network
+ * card, and nothing else: no disk, no default device, no monitor. `restrict=on` cuts the network
+ * off from everything but the ports named here, this machine's own loopback and qemu's name server
+ * included.
  */
 export function machineArguments(plan: MachinePlan): readonly string[] {
   return [
@@ -200,7 +226,9 @@ export class MachineConsole {
     const pieces = (this.#rest + this.#decoder.decode(bytes, { stream: true })).split(/\r*\n/)
     this.#rest = (pieces.pop() ?? '').slice(0, CONSOLE_LINE_LENGTH_MAX)
     const atMs = this.#now()
-    this.#lines.push(...pieces.map((text) => ({ text: text.slice(0, CONSOLE_LINE_LENGTH_MAX), atMs })))
+    this.#lines.push(
+      ...pieces.map((text) => ({ text: text.slice(0, CONSOLE_LINE_LENGTH_MAX), atMs })),
+    )
     this.#lines = this.#lines.slice(-CONSOLE_LINES_MAX)
     this.#tellWatchers()
   }
@@ -215,7 +243,10 @@ export class MachineConsole {
     return [...this.#lines.map(({ text }) => text), this.#rest].join('\n')
   }
 
-  /** Gives the first line that `matches`, of those kept and those to come; null when the output or `timeoutMs` ends before. */
+  /**
+   * Gives the first line that `matches`, of those kept and those to come; null when the output or
+   * `timeoutMs` ends before.
+   */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
     const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()
     const look = () => {
@@ -238,12 +269,15 @@ export class MachineConsole {
   }
 }
 
-/** How long a kernel may take to say its first word with KVM, milliseconds; it takes under one second where KVM works. */
+/**
+ * How long a kernel may take to say its first word with KVM, milliseconds; it takes under one
+ * second where KVM works.
+ */
 const KVM_PROBE_MS = 4_000
 
 /**
- * Gives `kvm` where this kernel starts with it, else `tcg`. That /dev/kvm can be opened says too little: there are machines
- * where it can, and nothing ever runs.
+ * Gives `kvm` where this kernel starts with it, else `tcg`. That /dev/kvm can be opened says too
+ * little: there are machines where it can, and nothing ever runs.
  */
 export async function chooseAccelerator(kernelPath: string): Promise<Accelerator> {
   const isOpen = await access('/dev/kvm', constants.R_OK | constants.W_OK).then(
@@ -256,7 +290,18 @@ export async function chooseAccelerator(kernelPath: string): Promise<Accelerator
 async function startsWithKvm(kernelPath: string): Promise<boolean> {
   const output = new MachineConsole(() => performance.now())
   const words = [
-    ...['-accel', 'kvm', '-cpu', 'host', '-machine', 'pc', '-m', '512', '-nodefaults', '-no-user-config'],
+    ...[
+      '-accel',
+      'kvm',
+      '-cpu',
+      'host',
+      '-machine',
+      'pc',
+      '-m',
+      '512',
+      '-nodefaults',
+      '-no-user-config',
+    ],
     ...['-display', 'none', '-monitor', 'none', '-serial', 'stdio', '-no-reboot'],
     ...['-kernel', kernelPath, '-append', 'console=ttyS0 earlyprintk=ttyS0 panic=-1'],
   ]

@@ -8,9 +8,17 @@ import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { BuildError } from '../build-error.ts'
 import { BootError } from './boot-error.ts'
 import { type Accelerator, QEMU } from './machine.ts'
-import { type BootStage, type FirstCompletion, startStage, verifyFirstCompletion } from './run-boot.ts'
+import {
+  type BootStage,
+  type FirstCompletion,
+  startStage,
+  verifyFirstCompletion,
+} from './run-boot.ts'
 
-/** `npm run image:boot`: README.md of this folder. Exit codes: 0 for a verified completion, 1 for none, 2 for usage. */
+/**
+ * `npm run image:boot`: README.md of this folder. Exit codes: 0 for a verified completion, 1 for
+ * none, 2 for usage.
+ */
 const USAGE = `npm run image:boot -- [options]
 
   --accel tcg|kvm    emulate every instruction, or use the processor's (whichever works)
@@ -18,7 +26,8 @@ const USAGE = `npm run image:boot -- [options]
 `
 
 await run(process.argv.slice(2)).catch((error: unknown) => {
-  const isOurs = error instanceof BootError || error instanceof BuildError || error instanceof EifError
+  const isOurs =
+    error instanceof BootError || error instanceof BuildError || error instanceof EifError
   if (!isOurs) throw error
   const isUsage = error.code === 'options'
   process.stderr.write(`${error.message}\n${isUsage ? `\n${USAGE}` : ''}`)
@@ -37,7 +46,10 @@ async function run(words: readonly string[]): Promise<void> {
   process.stdout.write(formatBoot(stage, await verifyFirstCompletion(stage)))
 }
 
-/** Everything that was started ends with this process, however it ends; the folder has to be removed. */
+/**
+ * Everything that was started ends with this process, however it ends; the folder has to be
+ * removed.
+ */
 function endOnSignals(folder: string): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => {
@@ -59,7 +71,8 @@ function parseBootOptions(words: readonly string[]): {
 function parseWords(words: readonly string[]) {
   const text = { type: 'string' } as const
   try {
-    return parseArgs({ args: [...words], options: { accel: text, packages: text }, strict: true }).values
+    return parseArgs({ args: [...words], options: { accel: text, packages: text }, strict: true })
+      .values
   } catch (error) {
     throw new BootError('options', error instanceof Error ? error.message : 'unreadable')
   }

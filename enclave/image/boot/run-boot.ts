@@ -44,11 +44,14 @@ export type FirstCompletion = {
 }
 
 /**
- * Builds a development image for the local chain, boots it, and starts chain, demonstration provider and a gateway on this
- * machine. `stop` ends all of it, and so does a failure. Rejects with BuildError, BootError or EifError.
+ * Builds a development image for the local chain, boots it, and starts chain, demonstration
+ * provider and a gateway on this machine. `stop` ends all of it, and so does a failure. Rejects
+ * with BuildError, BootError or EifError.
  */
 export async function startStage(options: {
-  /** For all that is written, but the fetched packages; this user's alone. The caller removes it. */
+  /**
+   * For all that is written, but the fetched packages; this user's alone. The caller removes it.
+   */
   readonly folder: string
   readonly accelerator: Accelerator | null
   readonly packagesFolder: string | null
@@ -84,8 +87,9 @@ export async function startStage(options: {
 }
 
 /**
- * Makes one verified completion and checks its evidence offline, against the measurements of the image file that was booted.
- * Rejects with BootError, `not_verified` when anything is missing or wrong.
+ * Makes one verified completion and checks its evidence offline, against the measurements of the
+ * image file that was booted. Rejects with BootError, `not_verified` when anything is missing or
+ * wrong.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
   const { image, enclave, gateway } = stage
@@ -98,7 +102,10 @@ export async function verifyFirstCompletion(stage: BootStage): Promise<FirstComp
   if (report.verdict === 'verified') return { hash, bundle, report, answeredAtMs }
   const open = report.checks.filter(({ outcome }) => outcome !== 'passed')
   const faults = open.map(({ name, outcome, detail }) => `${name} ${outcome}: ${detail}`)
-  throw new BootError('not_verified', `expected verified, got ${report.verdict}:\n${faults.join('\n')}`)
+  throw new BootError(
+    'not_verified',
+    `expected verified, got ${report.verdict}:\n${faults.join('\n')}`,
+  )
 }
 
 /** A development image with the built-in providers and CAs, Debian's kernel and our init. */
@@ -112,31 +119,43 @@ const NOTHING_OF_THE_OPERATORS = {
   signing: null,
 } as const
 
-/** How long one answer of the gateway may take, milliseconds. An emulated enclave takes a second for its first completion. */
+/**
+ * How long one answer of the gateway may take, milliseconds. An emulated enclave takes a second for
+ * its first completion.
+ */
 const CALL_TIMEOUT_MS = 60_000
 
 /** How long an anchor may take to be in a block, with its proofs, milliseconds. */
 const EVIDENCE_TIMEOUT_MS = 30_000
 
-/** Asks for one verified chat completion, and gives its hash. Rejects with BootError `call_failed`. */
+/**
+ * Asks for one verified chat completion, and gives its hash. Rejects with BootError `call_failed`.
+ */
 export async function completeChat(gateway: GatewayFacts, prompt: string): Promise<string> {
   const answer = await fetchJson(gateway, '/v1/verified/chat/completions', {
     model: 'demo/echo',
     messages: [{ role: 'user', content: prompt }],
   })
   const hash = memberOf(answer, 'hash')
-  if (typeof hash !== 'string') throw new BootError('call_failed', 'expected a completion with its hash')
+  if (typeof hash !== 'string')
+    throw new BootError('call_failed', 'expected a completion with its hash')
   return hash
 }
 
-/** Gives the evidence bundle of a completion once its anchor is in a block. Rejects with BootError `call_failed` or `timeout`. */
+/**
+ * Gives the evidence bundle of a completion once its anchor is in a block. Rejects with BootError
+ * `call_failed` or `timeout`.
+ */
 async function fetchEvidence(gateway: GatewayFacts, hash: string): Promise<JsonObject> {
   const until = performance.now() + EVIDENCE_TIMEOUT_MS
   for (;;) {
     const bundle = await fetchJson(gateway, `/v1/verified/chat/completions/${hash}/evidence`)
     if (memberOf(bundle, 'block') !== null) return bundle
     if (performance.now() > until)
-      throw new BootError('timeout', `expected the anchor in a block within ${EVIDENCE_TIMEOUT_MS} ms`)
+      throw new BootError(
+        'timeout',
+        `expected the anchor in a block within ${EVIDENCE_TIMEOUT_MS} ms`,
+      )
     await sleep(EVIDENCE_POLL_MS)
   }
 }
@@ -162,9 +181,10 @@ async function fetchJson(
 }
 
 /**
- * Gives what a relying party demands of an enclave that runs this development image: its measurements, the boot configuration
- * that its release names, and the root of its software NSM. Nothing is taken from the enclave or the gateway. Rejects with
- * BootError `not_verified` for a release without a boot configuration.
+ * Gives what a relying party demands of an enclave that runs this development image: its
+ * measurements, the boot configuration that its release names, and the root of its software NSM.
+ * Nothing is taken from the enclave or the gateway. Rejects with BootError `not_verified` for a
+ * release without a boot configuration.
  */
 export async function expectImage(image: {
   readonly measurements: Pick<EifMeasurements, 'pcr0' | 'pcr1' | 'pcr2'>

@@ -41,20 +41,27 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call that nothing limits is counted a little
-   * later, and does not wait for the database. Rejects with the driver's error when it cannot be told.
+   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call that nothing
+   * limits is counted a little later, and does not wait for the database. Rejects with the driver's
+   * error when it cannot be told.
    */
   admit(call: LimitedCall): Promise<Decision>
   /** What the limiter has counted for an account, reservations of calls under way included. */
-  report(account: { readonly accountId: string; readonly tier: string | null }): Promise<UsageReport>
+  report(account: {
+    readonly accountId: string
+    readonly tier: string | null
+  }): Promise<UsageReport>
   /** Writes what is still to be counted, and ends. */
   stop(): Promise<void>
 }
 
-export type RateLimiterOptions = {
+type RateLimiterOptions = {
   readonly store: RateLimitsStore
   readonly tiers: Tiers
-  /** Id of this process, as long as it is taken for alive (services/process-lease.ts), and how long a lease lasts. */
+  /**
+   * Id of this process, as long as it is taken for alive (services/process-lease.ts), and how long
+   * a lease lasts.
+   */
   readonly processId: () => string
   readonly leaseSeconds: number
   readonly log: Logger
@@ -98,7 +105,12 @@ type Ticket = {
   readonly reserved: number
 }
 
-function openPermit(queue: StepQueue, bucket: BucketName, ticket: Ticket, quota: Quota | null): Permit {
+function openPermit(
+  queue: StepQueue,
+  bucket: BucketName,
+  ticket: Ticket,
+  quota: Quota | null,
+): Permit {
   let isSettled = false
   return {
     quota,

@@ -16,7 +16,10 @@ type Measure = {
   readonly resetSeconds: number
 }
 
-/** What an account has left after a call was admitted or refused: of minute and day the one with less left; null is no limit. */
+/**
+ * What an account has left after a call was admitted or refused: of minute and day the one with
+ * less left; null is no limit.
+ */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
 /** Why a call was refused. */
@@ -108,7 +111,10 @@ function describe({ what, limit, remaining }: NamedMeasure, estimate: number): s
   return `${limit} ${what}, ${remaining} left${wanted}`
 }
 
-function headersOf(what: 'requests' | 'tokens', given: Measure | null): Readonly<Record<string, string>> {
+function headersOf(
+  what: 'requests' | 'tokens',
+  given: Measure | null,
+): Readonly<Record<string, string>> {
   if (given === null) return {}
   return {
     [`x-ratelimit-limit-${what}`]: String(given.limit),
@@ -117,7 +123,9 @@ function headersOf(what: 'requests' | 'tokens', given: Measure | null): Readonly
   }
 }
 
-/** Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service of this interface. */
+/**
+ * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service of this interface.
+ */
 export type UsageReport = {
   readonly usage_tier_name: string
   readonly usage_tier_description: string

@@ -1,21 +1,40 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import { asError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type { LimitBucket, Limits, RateLimitsStore, Settlement, StepOutcome } from '../rate-limits-store.ts'
+import type {
+  LimitBucket,
+  Limits,
+  RateLimitsStore,
+  Settlement,
+  StepOutcome,
+} from '../rate-limits-store.ts'
 
 /** Whose calls to what are counted together. */
-export type BucketName = { readonly accountId: string; readonly group: string; readonly limits: Limits }
+export type BucketName = {
+  readonly accountId: string
+  readonly group: string
+  readonly limits: Limits
+}
 
 /** What became of one call, and which process it is counted for. */
-export type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
+type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
 
 /** What the limiter asks of the database, gathered into few steps. */
 export type StepQueue = {
-  /** Asks for one call. Rejects with the driver's error; whether the call was counted is then unknown. */
+  /**
+   * Asks for one call. Rejects with the driver's error; whether the call was counted is then
+   * unknown.
+   */
   take(bucket: BucketName, estimate: number): Promise<TakeOutcome>
-  /** The same for a call that nobody waits for: it is counted a little later, and not at all when the database fails. */
+  /**
+   * The same for a call that nobody waits for: it is counted a little later, and not at all when
+   * the database fails.
+   */
   count(bucket: BucketName): void
-  /** Settles, a little later, and again until the database has it. Nothing of it is lost but with the process. */
+  /**
+   * Settles, a little later, and again until the database has it. Nothing of it is lost but with
+   * the process.
+   */
   settle(bucket: BucketName, settlement: Settlement): void
   /** Resolves when all that was asked until now is counted. Rejects with the driver's error. */
   flush(): Promise<void>
@@ -24,21 +43,23 @@ export type StepQueue = {
 }
 
 /**
- * What nobody waits for goes with the next call, or after this: soon enough that reservations are not held for nothing, and
- * seldom enough that counting costs an embedded database little (a step takes it some milliseconds).
+ * What nobody waits for goes with the next call, or after this: soon enough that reservations are
+ * not held for nothing, and seldom enough that counting costs an embedded database little (a step
+ * takes it some milliseconds).
  */
-export const LINGER_MS = 250
+const LINGER_MS = 250
 /**
- * From the end of one step to the next: a step costs the process about a millisecond with an embedded database, whether it counts
- * one call or thirty. Calls that come further apart do not wait.
+ * From the end of one step to the next: a step costs the process about a millisecond with an
+ * embedded database, whether it counts one call or thirty. Calls that come further apart do not
+ * wait.
  */
-export const STEP_PAUSE_MS = 4
+const STEP_PAUSE_MS = 4
 /** Pause before settlements are sent again that failed. */
-export const RETRY_MS = 1_000
+const RETRY_MS = 1_000
 /** Calls in one step: more would hold up others for longer than they should wait. */
-export const STEP_TAKES_MAX = 256
+const STEP_TAKES_MAX = 256
 
-export type StepQueueOptions = {
+type StepQueueOptions = {
   readonly store: Pick<RateLimitsStore, 'step'>
   /** Id of this process, as long as it is taken for alive, and how long a lease lasts. */
   readonly processId: () => string
@@ -47,8 +68,8 @@ export type StepQueueOptions = {
 }
 
 /**
- * Gives a queue that has one step under way at a time: whatever is asked meanwhile goes with the next. An idle gateway adds
- * no waiting; a busy one at most STEP_PAUSE_MS, and few statements.
+ * Gives a queue that has one step under way at a time: whatever is asked meanwhile goes with the
+ * next. An idle gateway adds no waiting; a busy one at most STEP_PAUSE_MS, and few statements.
  */
 export function createStepQueue(options: StepQueueOptions): StepQueue {
   return new Queue(options)
@@ -120,7 +141,9 @@ class Queue implements StepQueue {
   }
 
   async stop(): Promise<void> {
-    await this.flush().catch((error) => this.options.log.error({ err: error }, 'usage was not settled'))
+    await this.flush().catch((error) =>
+      this.options.log.error({ err: error }, 'usage was not settled'),
+    )
     if (this.timer !== null) clearTimeout(this.timer)
   }
 
@@ -179,11 +202,19 @@ class Queue implements StepQueue {
 
   /** Its outcome was unknown: it is counted now, or was before. */
   private async resend({ batch, processId, buckets }: SentBatch): Promise<void> {
-    await this.options.store.step({ processId, leaseSeconds: this.options.leaseSeconds, batch, buckets })
+    await this.options.store.step({
+      processId,
+      leaseSeconds: this.options.leaseSeconds,
+      batch,
+      buckets,
+    })
     this.sent = null
   }
 
-  /** One bucket for each account and group; with settlements, also what is to be sent again when this fails. */
+  /**
+   * One bucket for each account and group; with settlements, also what is to be sent again when
+   * this fails.
+   */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))
     const { settlements } = this
@@ -194,7 +225,9 @@ class Queue implements StepQueue {
       const bucket = takesOf[place]?.[0]?.bucket ?? settlements.get(key)?.bucket
       if (bucket === undefined) return []
       const estimates = takesOf[place]?.map(({ estimate }) => estimate) ?? []
-      return [{ ...bucket, estimates, settlements: [...(settlements.get(key)?.byWindow.values() ?? [])] }]
+      return [
+        { ...bucket, estimates, settlements: [...(settlements.get(key)?.byWindow.values() ?? [])] },
+      ]
     })
     if (settlements.size > 0) {
       this.lastBatch++

@@ -20,7 +20,10 @@ export type LimitGroup = {
   readonly pricePerMillionTokens: string | null
 }
 
-/** What an account may use. Of its groups the first that fits a call counts it, and one fits every call. */
+/**
+ * What an account may use. Of its groups the first that fits a call counts it, and one fits every
+ * call.
+ */
 export type Tier = {
   readonly name: string
   readonly description: string
@@ -30,7 +33,10 @@ export type Tier = {
 /** The tiers by name, and the one of accounts that are in none. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
-/** Tier of an account: the one with this name, else the standard one (the account may be of an older file). */
+/**
+ * Tier of an account: the one with this name, else the standard one (the account may be of an older
+ * file).
+ */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
@@ -41,9 +47,11 @@ export function findGroup(
   { kind, model }: { readonly kind: CallKind; readonly model: string },
 ): LimitGroup {
   const group = tier.groups.find(
-    ({ calls, models }) => calls.includes(kind) && models.some((pattern) => matchesPattern(pattern, model)),
+    ({ calls, models }) =>
+      calls.includes(kind) && models.some((pattern) => matchesPattern(pattern, model)),
   )
-  if (group === undefined) throw new TypeError(`expected a group for every call in tier ${tier.name}`)
+  if (group === undefined)
+    throw new TypeError(`expected a group for every call in tier ${tier.name}`)
   return group
 }
 
@@ -60,12 +68,20 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
     name: 'unlimited',
     description: 'No limits, for development; calls are counted all the same',
     groups: [
-      { name: 'all', calls: CALL_KINDS, models: ['*'], limits: UNLIMITED, pricePerMillionTokens: null },
+      {
+        name: 'all',
+        calls: CALL_KINDS,
+        models: ['*'],
+        limits: UNLIMITED,
+        pricePerMillionTokens: null,
+      },
     ],
   },
 ])
 
-/** What a known service of this interface gives everybody for nothing, each kind of call for itself. */
+/**
+ * What a known service of this interface gives everybody for nothing, each kind of call for itself.
+ */
 const FREE_LIMITS: Limits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
@@ -97,8 +113,8 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Gives the tiers of `file`; without one, no limits for development, and for production those of the free tier, so that no
- * key that leaks spends without a bound. Rejects as readTiers does.
+ * Gives the tiers of `file`; without one, no limits for development, and for production those of
+ * the free tier, so that no key that leaks spends without a bound. Rejects as readTiers does.
  */
 export async function chooseTiers(
   file: string | null,
@@ -119,12 +135,17 @@ export async function readTiers(file: string): Promise<Tiers> {
   throw new StartFailure(faults.join('\n'))
 }
 
-/** Tiers of a file, groups of a tier, and model patterns of a group, at most: each call walks the groups and patterns of a tier. */
-export const TIERS_MAX = 100
-export const GROUPS_MAX = 100
-export const PATTERNS_MAX = 200
+/**
+ * Tiers of a file, groups of a tier, and model patterns of a group, at most: each call walks the
+ * groups and patterns of a tier.
+ */
+const TIERS_MAX = 100
+const GROUPS_MAX = 100
+const PATTERNS_MAX = 200
 
-/** Gives the tiers of a tiers file's text (README.md has the form), or every fault of it, in words. */
+/**
+ * Gives the tiers of a tiers file's text (README.md has the form), or every fault of it, in words.
+ */
 export function parseTiers(
   text: string,
 ):
@@ -134,7 +155,9 @@ export function parseTiers(
   if (value === undefined) return { kind: 'faults', faults: ['expected JSON'] }
   const parsed = tiersFile.safeParse(value)
   if (!parsed.success) {
-    const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'file'}: ${message}`)
+    const faults = parsed.error.issues.map(
+      ({ path, message }) => `${path.join('.') || 'file'}: ${message}`,
+    )
     return { kind: 'faults', faults }
   }
   const { default_tier: standard, tiers } = parsed.data
@@ -151,7 +174,8 @@ function readJson(text: string): unknown {
 
 /** Names sort alike here and in the database, which locks by them: ASCII only. */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
-  error: 'expected 1 to 64 of letters, digits, blanks and . _ : / -, beginning with a letter or digit',
+  error:
+    'expected 1 to 64 of letters, digits, blanks and . _ : / -, beginning with a letter or digit',
 })
 const bound = z.int().min(1).max(1_000_000_000_000).nullable()
 
@@ -184,7 +208,8 @@ const tiersFile = z
     const names = Object.keys(value.tiers)
     const fault = (path: string[], message: string) =>
       issues.push({ code: 'custom', path, input: undefined, message })
-    if (!names.includes(value.default_tier)) fault(['default_tier'], 'expected the name of one of the tiers')
+    if (!names.includes(value.default_tier))
+      fault(['default_tier'], 'expected the name of one of the tiers')
     if (names.length > TIERS_MAX) fault(['tiers'], `expected at most ${TIERS_MAX} tiers`)
   })
 
@@ -192,7 +217,8 @@ type GroupForm = z.output<typeof group>
 
 /** Names are what counts are kept under; and a call that no group fits would be free. */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {
-  const fault = (message: string) => issues.push({ code: 'custom', path: [], input: undefined, message })
+  const fault = (message: string) =>
+    issues.push({ code: 'custom', path: [], input: undefined, message })
   const names = value.map(({ name }) => name)
   for (const name of new Set(names.filter((name, place) => names.indexOf(name) !== place)))
     fault(`expected one group with the name ${name}`)

@@ -4,11 +4,12 @@ import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 
 /** Version of the interface (interface, part 9). */
-export const INTERFACE_VERSION = '1.0.0'
+const INTERFACE_VERSION = '1.0.0'
 
 /**
- * The OpenAPI 3.1 document of `routes`, whose schemas it shows: those of requests are what validates them, those of
- * replies are held against real ones by the tests. Throws for two schemas of one name.
+ * The OpenAPI 3.1 document of `routes`, whose schemas it shows: those of requests are what
+ * validates them, those of replies are held against real ones by the tests. Throws for two schemas
+ * of one name.
  */
 export function createDocument(
   routes: readonly Route[],
@@ -40,7 +41,8 @@ function describeSchemas(routes: readonly Route[]): Readonly<Record<string, Json
   for (const named of [ERROR, FAULTS, ...all]) {
     if (named === undefined) continue
     const other = schemas.get(named.name)
-    if (other !== undefined && other !== named.schema) throw new TypeError(`two schemas named ${named.name}`)
+    if (other !== undefined && other !== named.schema)
+      throw new TypeError(`two schemas named ${named.name}`)
     schemas.set(named.name, named.schema)
   }
   return Object.fromEntries([...schemas].map(([name, schema]) => [name, jsonSchemaOf(schema)]))
@@ -69,7 +71,10 @@ function describeRoute(route: Route): JsonSchema {
 /** `postV1ChatCompletions`: what code generators name methods by. */
 function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
-  return [method.toLowerCase(), ...words.map((word) => word.charAt(0).toUpperCase() + word.slice(1))].join('')
+  return [
+    method.toLowerCase(),
+    ...words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)),
+  ].join('')
 }
 
 function describeParameters(
@@ -79,12 +84,14 @@ function describeParameters(
   if (schema === undefined) return []
   const { properties, required } = jsonSchemaOf(schema)
   const needed: readonly unknown[] = Array.isArray(required) ? required : []
-  return Object.entries(properties as Readonly<Record<string, JsonSchema>>).map(([name, property]) => ({
-    name: place === 'header' ? headerName(name) : name,
-    in: place,
-    required: place === 'path' || needed.includes(name),
-    schema: property,
-  }))
+  return Object.entries(properties as Readonly<Record<string, JsonSchema>>).map(
+    ([name, property]) => ({
+      name: place === 'header' ? headerName(name) : name,
+      in: place,
+      required: place === 'path' || needed.includes(name),
+      schema: property,
+    }),
+  )
 }
 
 /** As HTTP's own documents write it: `Idempotency-Key`. */
@@ -121,9 +128,17 @@ function describeResponses(
 }
 
 /** What any route refuses that has a key, a scope, a body. */
-const KEY_ERRORS: readonly ErrorCode[] = ['authorization_missing', 'invalid_credentials', 'not_ready']
+const KEY_ERRORS: readonly ErrorCode[] = [
+  'authorization_missing',
+  'invalid_credentials',
+  'not_ready',
+]
 const SCOPE_ERRORS: readonly ErrorCode[] = ['insufficient_scope']
-const BODY_ERRORS: readonly ErrorCode[] = ['unsupported_media_type', 'payload_too_large', 'overloaded']
+const BODY_ERRORS: readonly ErrorCode[] = [
+  'unsupported_media_type',
+  'payload_too_large',
+  'overloaded',
+]
 
 /** Interface, part 6. */
 const STREAM_RULES =

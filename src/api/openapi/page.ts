@@ -5,8 +5,9 @@ import type { JsonSchema } from '../schemas.ts'
 export type ReferencePage = { readonly html: string; readonly contentSecurityPolicy: string }
 
 /**
- * The reference page of an OpenAPI document made by createDocument: one file without scripts that loads nothing, so it works wherever
- * it is opened, and its policy allows nothing but its own style.
+ * The reference page of an OpenAPI document made by createDocument: one file without scripts that
+ * loads nothing, so it works wherever it is opened, and its policy allows nothing but its own
+ * style.
  */
 export function renderPage(document: JsonSchema): ReferencePage {
   const { info, paths, components } = document as unknown as ReferencedDocument
@@ -60,7 +61,9 @@ type DocumentedOperation = {
     readonly schema: JsonSchema
   }[]
   readonly requestBody?: { readonly content: Content }
-  readonly responses: Readonly<Record<string, { readonly description: string; readonly content: Content }>>
+  readonly responses: Readonly<
+    Record<string, { readonly description: string; readonly content: Content }>
+  >
 }
 
 type ReferencedDocument = {
@@ -87,9 +90,13 @@ function renderOperation(operation: PlacedOperation, schemas: Schemas): string {
     `<p>${escapeHtml(summary)}. ${escapeHtml(describeKey(operation))}</p>`,
     description === undefined ? '' : `<p>${escapeHtml(description)}</p>`,
     renderParameters(operation),
-    requestBody === undefined ? '' : `<h4>Request</h4>${renderContent(requestBody.content, schemas)}`,
+    requestBody === undefined
+      ? ''
+      : `<h4>Request</h4>${renderContent(requestBody.content, schemas)}`,
     '<h4>Responses</h4>',
-    ...Object.entries(responses).map(([status, response]) => renderResponse(status, response, schemas)),
+    ...Object.entries(responses).map(([status, response]) =>
+      renderResponse(status, response, schemas),
+    ),
   ]
   return `<section id="${escapeHtml(operationId)}">${parts.join('\n')}</section>`
 }
@@ -132,7 +139,9 @@ function renderContent(content: Content, schemas: Schemas): string {
 /** A JSON Schema as HTML: what it is in a line, then its members, items and forms, each in turn. */
 function renderSchema(schema: JsonSchema): string {
   const line = `<span>${escapeHtml(describeInLine(schema))}</span>`
-  const forms = [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter((form) => form.type !== 'null')
+  const forms = [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(
+    (form) => form.type !== 'null',
+  )
   return [
     line,
     renderMembers(schema),
@@ -172,8 +181,12 @@ function describeInLine(schema: JsonSchema): string {
   const words = [
     typeWords(schema),
     'const' in schema ? `always ${JSON.stringify(schema.const)}` : '',
-    Array.isArray(schema.enum) ? schema.enum.map((value) => JSON.stringify(value)).join(' or ') : '',
-    ...BOUNDS.map(([keyword, word]) => (keyword in schema ? `${word} ${String(schema[keyword])}` : '')),
+    Array.isArray(schema.enum)
+      ? schema.enum.map((value) => JSON.stringify(value)).join(' or ')
+      : '',
+    ...BOUNDS.map(([keyword, word]) =>
+      keyword in schema ? `${word} ${String(schema[keyword])}` : '',
+    ),
     'default' in schema ? `default ${JSON.stringify(schema.default)}` : '',
     typeof schema.description === 'string' ? `(${schema.description})` : '',
   ]

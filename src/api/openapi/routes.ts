@@ -4,7 +4,7 @@ import { createDocument } from './document.ts'
 import { type ReferencePage, renderPage } from './page.ts'
 
 /** What the service says of itself (interface, 2.8). */
-export const API_INFORMATION = {
+const API_INFORMATION = {
   title: 'Affidavit',
   description:
     'Inference gateway whose answers come with sworn evidence: hash, signature, attestation document and transaction.',
@@ -25,8 +25,8 @@ export const rootRoute: Route = defineRoute({
 })
 
 /**
- * The documentation of `routes`, which need no key, and are in no documentation themselves: `GET /openapi.json`, and `GET
- * /docs` for people.
+ * The documentation of `routes`, which need no key, and are in no documentation themselves: `GET
+ * /openapi.json`, and `GET /docs` for people.
  */
 export function referenceRoutes(routes: readonly Route[]): readonly Route[] {
   // Made when it is first asked for: most processes never are.

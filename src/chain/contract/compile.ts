@@ -7,13 +7,17 @@ import { z } from 'zod'
 /** Where `node src/chain/contract/compile.ts` writes, and src/chain/contract/artifact.ts reads. */
 export const ARTIFACT_FILE = join(import.meta.dirname, 'artifact.json')
 
-/** Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is fixed. */
+/**
+ * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is
+ * fixed.
+ */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides over the bytecode but the compiler's version (exact in package-lock.json and the pragma).
- * `paris` is the oldest EVM without proof of work, so the bytecode runs on every chain since; the contract gains nothing
- * measurable from newer opcodes. `runs` is high because the contract is deployed once and called for ever.
+ * Everything that decides over the bytecode but the compiler's version (exact in package-lock.json
+ * and the pragma). `paris` is the oldest EVM without proof of work, so the bytecode runs on every
+ * chain since; the contract gains nothing measurable from newer opcodes. `runs` is high because the
+ * contract is deployed once and called for ever.
  */
 const SETTINGS = {
   evmVersion: 'paris',
@@ -43,8 +47,9 @@ const Output = z.object({
 })
 
 /**
- * The artifact's file content, compiled from Affidavit.sol next to this file. Deterministic: same source, same
- * compiler, same bytes. Throws with the compiler's own report on an error, and on a warning too.
+ * The artifact's file content, compiled from Affidavit.sol next to this file. Deterministic: same
+ * source, same compiler, same bytes. Throws with the compiler's own report on an error, and on a
+ * warning too.
  */
 export function compileArtifact(): string {
   const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')
@@ -54,7 +59,9 @@ export function compileArtifact(): string {
     settings: {
       ...SETTINGS,
       outputSelection: {
-        '*': { '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'] },
+        '*': {
+          '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object', 'storageLayout'],
+        },
       },
     },
   }

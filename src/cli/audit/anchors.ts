@@ -1,6 +1,9 @@
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-transaction.ts'
+import {
+  type AnchorCall,
+  decodeAnchorCall,
+} from '../../../attestation/evidence/anchor-transaction.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
 import { isoOf } from '../printable.ts'
@@ -16,7 +19,10 @@ import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
-/** Longest that a head may wait for its anchor without being reported, milliseconds: chains take minutes. */
+/**
+ * Longest that a head may wait for its anchor without being reported, milliseconds: chains take
+ * minutes.
+ */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
 /** Most heads that wait for their anchor and are looked at again by the next run. */
@@ -30,7 +36,10 @@ export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 
 type AttestedAt = (size: number) => number | null
 
-/** Gives the audit of the anchors of a log. Without a chain, only what the gateway itself says is looked at. */
+/**
+ * Gives the audit of the anchors of a log. Without a chain, only what the gateway itself says is
+ * looked at.
+ */
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
@@ -80,7 +89,10 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
         message: `transaction ${txHash} failed in block ${receipt.blockNumber}`,
       })
     else if (faults.length > 0)
-      ledger.find('anchor_mismatch', { where, message: `transaction ${txHash} ${faults.join('; ')}` })
+      ledger.find('anchor_mismatch', {
+        where,
+        message: `transaction ${txHash} ${faults.join('; ')}`,
+      })
     else ledger.pass('anchors on chain')
   }
 
@@ -94,8 +106,14 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
   return {
     /** Heads whose anchor was in no block yet. */
     waiting: (): readonly ServedHead[] => waiting,
-    /** `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is known. */
-    async check(heads: readonly ServedHead[], attestedAtMs: AttestedAt = () => null): Promise<void> {
+    /**
+     * `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is
+     * known.
+     */
+    async check(
+      heads: readonly ServedHead[],
+      attestedAtMs: AttestedAt = () => null,
+    ): Promise<void> {
       for (let start = 0; start < heads.length; start += BATCH_HEADS_MAX) {
         const part = heads.slice(start, start + BATCH_HEADS_MAX)
         if (chain === null) for (const head of part) judgeUnasked(head, attestedAtMs)
@@ -133,10 +151,13 @@ function compareAnchor(
   const { state, blockHash, blockNumber } = head.anchor
   // A block that is only "mined" may have been replaced since the gateway looked.
   const isInBlock =
-    state !== 'confirmed' || (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
+    state !== 'confirmed' ||
+    (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
   return [
     ...(to === contract ? [] : [`calls ${to ?? 'no account'} instead of ${contract}`]),
-    ...(isCall ? [] : [`does not bring this head (root ${encodeHex(head.root)}) with its signature`]),
+    ...(isCall
+      ? []
+      : [`does not bring this head (root ${encodeHex(head.root)}) with its signature`]),
     ...(hasEvent ? [] : ['has not the event of the contract for this head']),
     ...(isInBlock
       ? []
@@ -172,7 +193,9 @@ export async function refreshWaiting(
   const refreshed: ServedHead[] = []
   for (const head of heads.slice(0, REFRESHED_MAX)) {
     const served = await gateway.fetchHead(log.notary, head.size)
-    refreshed.push(served !== null && isReplacement(served, head) ? { ...head, anchor: served.anchor } : head)
+    refreshed.push(
+      served !== null && isReplacement(served, head) ? { ...head, anchor: served.anchor } : head,
+    )
   }
   return [...refreshed, ...heads.slice(REFRESHED_MAX)]
 }
@@ -192,10 +215,12 @@ const LOOKUPS_MAX = 1_000
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
- * Compares what the contract took of the notary with what the gateway serves: each head there must be one of those that
- * were walked (`index`), or one that the gateway gives when it is asked for it. Gives the newest block that was read.
+ * Compares what the contract took of the notary with what the gateway serves: each head there must
+ * be one of those that were walked (`index`), or one that the gateway gives when it is asked for
+ * it. Gives the newest block that was read.
  *
- * Anyone may bring a notary's head to the contract, also an old one again; that is no fault. Throws ChainFault, GatewayFault.
+ * Anyone may bring a notary's head to the contract, also an old one again; that is no fault. Throws
+ * ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -219,7 +244,11 @@ export async function auditEvents(
       else if (lookups < LOOKUPS_MAX) {
         lookups++
         await lookUp(event, newest, context)
-      } else ledger.skip('heads on chain', `more than ${LOOKUPS_MAX} heads there are none of those walked`)
+      } else
+        ledger.skip(
+          'heads on chain',
+          `more than ${LOOKUPS_MAX} heads there are none of those walked`,
+        )
     }
   }
   return toBlock
@@ -240,7 +269,10 @@ async function lookUp(
       message: `the contract took ${told}, which the gateway does not serve`,
     })
   else if (!equalBytes(served.root, event.root))
-    reportEquivocation(ledger, where, [told, `root ${encodeHex(served.root)}, as the gateway serves it`])
+    reportEquivocation(ledger, where, [
+      told,
+      `root ${encodeHex(served.root)}, as the gateway serves it`,
+    ])
   // It was kept from the walk, or lies after it: it must be of the same history all the same.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [

@@ -11,7 +11,9 @@ import type { Random, Samples } from './samples.ts'
 
 /** What an auditor looks at, and what they expect to find. */
 export type AuditScope = {
-  /** Leaves from here on, in what is looked at one by one; the tree is always built from the first. */
+  /**
+   * Leaves from here on, in what is looked at one by one; the tree is always built from the first.
+   */
   readonly from: number
   /** Up to the first head of so many leaves; null: all. */
   readonly to: number | null
@@ -73,7 +75,10 @@ export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
-  /** Notaries of the logs that the gateway lists, and of those that an earlier run came to, whose loss is told already. */
+  /**
+   * Notaries of the logs that the gateway lists, and of those that an earlier run came to, whose
+   * loss is told already.
+   */
   readonly listed: ReadonlySet<string>
   /** The newest block before the gateway was asked for its logs; null without a chain. */
   readonly newestBlock: number | null
@@ -90,8 +95,8 @@ export type AuditReport = {
 }
 
 /**
- * What of a scope must stay the same when an audit goes on from where another one ended: with less, there would be a part
- * that no run looked at. SHA-256, hex.
+ * What of a scope must stay the same when an audit goes on from where another one ended: with less,
+ * there would be a part that no run looked at. SHA-256, hex.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -105,8 +110,11 @@ export function digestScope(scope: AuditScope): string {
     policy.confirmationsMin ?? null,
     (policy.roots ?? []).map(encodeHex),
     (policy.configurations ?? []).map(encodeHex),
-    (policy.measurements ?? []).map((set) => [...set].map(([index, pcr]) => [index, encodeHex(pcr)])),
-    // Left out when it is not asked for, as it was before there were releases: those states are still good.
+    (policy.measurements ?? []).map((set) =>
+      [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
+    ),
+    // Left out when it is not asked for, as it was before there were releases: those states are
+    // still good.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

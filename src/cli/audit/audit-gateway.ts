@@ -54,10 +54,15 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   const key = options.records ? chooseKey(url, options) : null
   const scope = await readScope(options, explainNoRecords(key))
   const openVerifier = await readRevocationLists(options, Date.now())
-  const state = await openAuditState(options.state ?? null, { scope: digestScope(scope), now: Date.now })
+  const state = await openAuditState(options.state ?? null, {
+    scope: digestScope(scope),
+    now: Date.now,
+  })
   const interrupt = new AbortController()
   const stop = () =>
-    interrupt.abort(new CliError('interrupted; with the same --state, the next run goes on from here'))
+    interrupt.abort(
+      new CliError('interrupted; with the same --state, the next run goes on from here'),
+    )
   process.once('SIGINT', stop)
   process.once('SIGTERM', stop)
   const { signal } = interrupt
@@ -84,7 +89,11 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
         random: drawRandom,
         nowMs: Date.now(),
       },
-      { notary: options.notary ?? null, state, progress: createAuditProgress(process.stderr, Date.now) },
+      {
+        notary: options.notary ?? null,
+        state,
+        progress: createAuditProgress(process.stderr, Date.now),
+      },
     )
   } finally {
     process.off('SIGINT', stop)
@@ -101,9 +110,13 @@ function explainNoRecords(key: GatewayKey | null): string | null {
   return key.isWithheld ? `no key was sent: ${key.keyHint}` : `no key was given (${key.keyHint})`
 }
 
-async function readScope(options: AuditOptions, recordsLeftOut: string | null): Promise<AuditScope> {
+async function readScope(
+  options: AuditOptions,
+  recordsLeftOut: string | null,
+): Promise<AuditScope> {
   const { from = 0, to = null, rpc, anyMeasurement = false, ownRecords = false } = options
-  if (to !== null && to <= from) throw new CliError('expected --to to be over --from', EXIT_CODES.usage)
+  if (to !== null && to <= from)
+    throw new CliError('expected --to to be over --from', EXIT_CODES.usage)
   return {
     from,
     to,
@@ -132,12 +145,17 @@ async function openChain(
 }
 
 /**
- * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A gateway that does not answer as it
- * must is a finding. Throws what the signal was aborted with, and CliError when the state cannot be kept.
+ * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A
+ * gateway that does not answer as it must is a finding. Throws what the signal was aborted with,
+ * and CliError when the state cannot be kept.
  */
 async function runAudit(
   tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
-  given: { readonly notary: string | null; readonly state: AuditState; readonly progress: AuditProgress },
+  given: {
+    readonly notary: string | null
+    readonly state: AuditState
+    readonly progress: AuditProgress
+  },
 ): Promise<AuditReport> {
   const { state, progress, notary } = given
   const ledger = openLedger(null)
@@ -166,7 +184,17 @@ async function runAudit(
   if (found !== null) {
     const listed = new Set([...found.map((log) => log.notary), ...state.notaries()])
     const isOneLog = notary !== null
-    const audited = { ...tools, payers, named, ledger, found, reports: logs, listed, newestBlock, isOneLog }
+    const audited = {
+      ...tools,
+      payers,
+      named,
+      ledger,
+      found,
+      reports: logs,
+      listed,
+      newestBlock,
+      isOneLog,
+    }
     await auditEarlierLogs(audited)
     await auditContracts(audited)
   }
@@ -191,7 +219,10 @@ async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promi
 }
 
 /** Logs that an earlier run came to, and that are not there any more. */
-async function auditMissing(found: readonly ServedLog[], state: AuditState): Promise<readonly LogReport[]> {
+async function auditMissing(
+  found: readonly ServedLog[],
+  state: AuditState,
+): Promise<readonly LogReport[]> {
   const served = new Set(found.map(({ notary }) => notary))
   const reports: LogReport[] = []
   for (const notary of state.notaries()) {
@@ -221,8 +252,8 @@ async function findLogs(
 }
 
 /**
- * Gives the report of a log that an earlier run came to, and that the gateway does not list any more, with what was found
- * of it before: nobody would miss a log that is not asked for.
+ * Gives the report of a log that an earlier run came to, and that the gateway does not list any
+ * more, with what was found of it before: nobody would miss a log that is not asked for.
  */
 function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)
@@ -233,6 +264,12 @@ function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge
-  const counts = { startSize: size, endSize: size, headCount: 0, matched: saved.head, isComplete: false }
+  const counts = {
+    startSize: size,
+    endSize: size,
+    headCount: 0,
+    matched: saved.head,
+    isComplete: false,
+  }
   return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }

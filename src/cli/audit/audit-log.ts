@@ -1,6 +1,11 @@
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
-import { auditEvents, createAnchorAudit, REORGANISED_BLOCKS_MAX, refreshWaiting } from './anchors.ts'
+import {
+  auditEvents,
+  createAnchorAudit,
+  REORGANISED_BLOCKS_MAX,
+  refreshWaiting,
+} from './anchors.ts'
 import type { AuditTools, LogContext, LogReport } from './audit-context.ts'
 import { ChainFault } from './chain.ts'
 import { auditConstancy, auditResumption, createHeadJudge } from './compare-heads.ts'
@@ -30,8 +35,9 @@ type AuditEvents = {
 }
 
 /**
- * Audits one log from its first leaf, or from where `saved` stands, to the size it has now (README.md of this folder).
- * Never throws for what the gateway or the chain says; throws what the signal was aborted with, and what `save` throws.
+ * Audits one log from its first leaf, or from where `saved` stands, to the size it has now
+ * (README.md of this folder). Never throws for what the gateway or the chain says; throws what the
+ * signal was aborted with, and what `save` throws.
  */
 export async function auditLog(
   log: ServedLog,
@@ -138,7 +144,11 @@ class LogRun {
   }
 
   /** What takes the whole walk to be known. */
-  private async close(outcome: WalkOutcome, newest: SignedHead | null, context: LogContext): Promise<void> {
+  private async close(
+    outcome: WalkOutcome,
+    newest: SignedHead | null,
+    context: LogContext,
+  ): Promise<void> {
     const { log, ledger, scope, chain } = context
     const end = endOf(context)
     if (this.walkedSize < end)
@@ -150,20 +160,30 @@ class LogRun {
     if (this.matched !== null) await auditProofs(this.matched, context)
     this.auditClaims(await auditConstancy(context, newest, outcome.confirmedSize), outcome)
     if (chain === null) return
-    const fromBlock = Math.max(context.fromBlock, (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
+    const fromBlock = Math.max(
+      context.fromBlock,
+      (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX,
+    )
     if (context.fromBlock > 0)
-      ledger.skip('heads on chain', `blocks before ${context.fromBlock} were left out (--from-block)`)
+      ledger.skip(
+        'heads on chain',
+        `blocks before ${context.fromBlock} were left out (--from-block)`,
+      )
     const eventBlock = await auditEvents({ ...context, chain, fromBlock }, newest)
     this.state = { ...this.state, eventBlock }
   }
 
-  /** What the gateway claimed of the log when the audit began, and what it claims at the end (`later`). */
+  /**
+   * What the gateway claimed of the log when the audit began, and what it claims at the end
+   * (`later`).
+   */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
     const { log, ledger } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree })
     // That it shrank is told already.
-    if (later.size >= log.size) auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree })
+    if (later.size >= log.size)
+      auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree })
     auditSameLog(log, later, ledger)
     if (attestedSize > later.size)
       ledger.skip(

@@ -42,7 +42,8 @@ function findingObject({ isEarlier, ...finding }: Finding) {
 }
 
 function formatLog(log: LogReport): string {
-  const range = log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
+  const range =
+    log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
   const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
   return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
 }
@@ -77,18 +78,25 @@ function concludeLogs(logs: readonly LogReport[]): string {
   const emptyCount = logs.filter(isEmpty).length
   if (emptyCount === logs.length)
     return `NOTHING TO CHECK: ${logs.length === 1 ? 'the log is' : `all ${all} are`} empty.`
-  const rest = emptyCount === 0 ? '' : `, of which ${emptyCount} ${emptyCount === 1 ? 'is' : 'are'} empty`
+  const rest =
+    emptyCount === 0 ? '' : `, of which ${emptyCount} ${emptyCount === 1 ? 'is' : 'are'} empty`
   return `CLEAN: nothing missing or contradictory was found in ${all}${rest}.`
 }
 
-/** Every restart of an enclave leaves a log: what an empty one has none of is not missed in the others. */
+/**
+ * Every restart of an enclave leaves a log: what an empty one has none of is not missed in the
+ * others.
+ */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
     .filter(({ outcome, isMoot }) => outcome === 'not checked' && !(isMoot && isEmpty(log)))
     .map(({ name }) => name)
 }
 
-/** Whether the log had no leaf when the audit began; that heads or attestations show more is told by its checks. */
+/**
+ * Whether the log had no leaf when the audit began; that heads or attestations show more is told by
+ * its checks.
+ */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
@@ -103,7 +111,9 @@ export type AuditProgress = {
   stop(): void
 }
 
-/** Gives a bar on a terminal; elsewhere, for logs, a line now and then. `now` gives milliseconds. */
+/**
+ * Gives a bar on a terminal; elsewhere, for logs, a line now and then. `now` gives milliseconds.
+ */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)
 }

@@ -20,7 +20,10 @@ import { backOffMs } from '../../runtime/back-off.ts'
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF = { minMs: 250, maxMs: 8_000 }
 
-/** The chain's endpoint cannot be asked, or makes no sense: what was to be read from it is not audited. */
+/**
+ * The chain's endpoint cannot be asked, or makes no sense: what was to be read from it is not
+ * audited.
+ */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
 }
@@ -64,8 +67,13 @@ const ReceiptForm = z.object({
 export type ChainReceipt = z.infer<typeof ReceiptForm>
 export type ChainBlock = z.infer<typeof BlockForm>
 
-/** What the chain has under a transaction's hash. Addresses are 0x, lower case; receipt: null while it is in no block. */
-export type ChainAnchor = z.infer<typeof TransactionForm> & { readonly receipt: ChainReceipt | null }
+/**
+ * What the chain has under a transaction's hash. Addresses are 0x, lower case; receipt: null while
+ * it is in no block.
+ */
+export type ChainAnchor = z.infer<typeof TransactionForm> & {
+  readonly receipt: ChainReceipt | null
+}
 
 type EventQuery = BlockRange & {
   readonly contract: string
@@ -76,22 +84,34 @@ type EventQuery = BlockRange & {
 /** The transaction that took this nonce of the account. */
 type Sent = { readonly from: string; readonly nonce: number }
 
-/** An EVM chain, read through an endpoint that the auditor trusts to know it. All throw ChainFault. */
+/**
+ * An EVM chain, read through an endpoint that the auditor trusts to know it. All throw ChainFault.
+ */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
 /** Gives the chain behind a client, asking its id at once. `sleep` waits between attempts. */
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,
-  { sleep, signal }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
+  {
+    sleep,
+    signal,
+  }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /** Asks again what failed on the way. What the endpoint refuses, it would refuse again: that is thrown as it is. */
+  /**
+   * Asks again what failed on the way. What the endpoint refuses, it would refuse again: that is
+   * thrown as it is.
+   */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
         return await ask()
       } catch (fault) {
         signal.throwIfAborted()
-        if (!(fault instanceof RpcError) || fault.code === 'refused' || fault.code === 'answer_too_large')
+        if (
+          !(fault instanceof RpcError) ||
+          fault.code === 'refused' ||
+          fault.code === 'answer_too_large'
+        )
           throw fault
         if (tried === CHAIN_ATTEMPTS_MAX) throw new ChainFault(fault.message, { cause: fault })
         await sleep(backOffMs(tried, BACK_OFF, { jitter: 'none' }))
@@ -99,7 +119,10 @@ export async function openChainSource(
     }
   }
 
-  /** Halves of the batch while the answer is too large: the gateway names the transactions, and may name large ones. */
+  /**
+   * Halves of the batch while the answer is too large: the gateway names the transactions, and may
+   * name large ones.
+   */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
     try {
       return await retrying(() => rpc.batch(calls, signal))
@@ -123,15 +146,24 @@ export async function openChainSource(
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
-  /** Whether there was code at the address after this block. Null when the endpoint keeps no state of that time. */
+  /**
+   * Whether there was code at the address after this block. Null when the endpoint keeps no state
+   * of that time.
+   */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
-    const code = await readState(HexBytes, { method: 'eth_getCode', params: [address, toQuantity(block)] })
+    const code = await readState(HexBytes, {
+      method: 'eth_getCode',
+      params: [address, toQuantity(block)],
+    })
     return code === null ? null : code !== '0x'
   }
 
   /** How many transactions an account had sent after this block; null as hadCode. */
   function countSent(address: string, block: number): Promise<number | null> {
-    return readState(Quantity, { method: 'eth_getTransactionCount', params: [address, toQuantity(block)] })
+    return readState(Quantity, {
+      method: 'eth_getTransactionCount',
+      params: [address, toQuantity(block)],
+    })
   }
 
   return {
@@ -157,7 +189,9 @@ export async function openChainSource(
       })
     },
 
-    /** Senders in the order of the hashes; null for a transaction that the endpoint does not know. */
+    /**
+     * Senders in the order of the hashes; null for a transaction that the endpoint does not know.
+     */
     async fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]> {
       const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] }))
       const replies = await batch(calls)
@@ -167,9 +201,14 @@ export async function openChainSource(
     /** Blocks by number; a number that the chain does not reach is left out. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
-        numbers.map((number) => ({ method: 'eth_getBlockByNumber', params: [toQuantity(number), false] })),
+        numbers.map((number) => ({
+          method: 'eth_getBlockByNumber',
+          params: [toQuantity(number), false],
+        })),
       )
-      const blocks = numbers.map((number, at) => [number, readAs(BlockForm.nullable(), replies[at])] as const)
+      const blocks = numbers.map(
+        (number, at) => [number, readAs(BlockForm.nullable(), replies[at])] as const,
+      )
       return new Map(blocks.flatMap(([number, block]) => (block === null ? [] : [[number, block]])))
     },
 
@@ -184,15 +223,16 @@ export async function openChainSource(
     },
 
     /**
-     * Gives the block in which the contract was made: a search of about 25 questions. Null when the endpoint keeps no
-     * state of blocks that old.
+     * Gives the block in which the contract was made: a search of about 25 questions. Null when the
+     * endpoint keeps no state of blocks that old.
      */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Gives the hash and block of the transaction that took a nonce of an account, which happened in the range; no hash
-     * when that block has none of the account's with it. Null when the endpoint keeps no state of blocks that old.
+     * Gives the hash and block of the transaction that took a nonce of an account, which happened
+     * in the range; no hash when that block has none of the account's with it. Null when the
+     * endpoint keeps no state of blocks that old.
      */
     async findSent(
       { from, nonce }: Sent,
@@ -203,7 +243,12 @@ export async function openChainSource(
         return count === null ? null : count > nonce
       })
       if (block === null) return null
-      const { transactions } = await ask(FullBlockForm, 'eth_getBlockByNumber', toQuantity(block), true)
+      const { transactions } = await ask(
+        FullBlockForm,
+        'eth_getBlockByNumber',
+        toQuantity(block),
+        true,
+      )
       const found = transactions.find((one) => one.from === from && one.nonce === nonce)
       return { txHash: found?.hash ?? null, block }
     },
@@ -220,7 +265,9 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
   if (reply?.kind === 'error') throw new ChainFault(`the endpoint refused: ${reply.message}`)
   const parsed = form.safeParse(reply?.value)
   if (parsed.success) return parsed.data
-  throw new ChainFault(`the endpoint's answer is not what it should be: ${parsed.error.issues[0]?.message}`)
+  throw new ChainFault(
+    `the endpoint's answer is not what it should be: ${parsed.error.issues[0]?.message}`,
+  )
 }
 
 /** What the contract says of a notary. Roots are 32 bytes. */
@@ -248,8 +295,13 @@ const EVENT_TOPICS = {
 export function decodeAnchorEvent(entry: z.infer<typeof LogForm>): AnchorEvent | null {
   const [topic, notary, size] = entry.topics
   const kind =
-    topic === EVENT_TOPICS.anchored ? 'anchored' : topic === EVENT_TOPICS.equivocation ? 'equivocation' : null
-  if (kind === null || notary === undefined || size === undefined || entry.topics.length !== 3) return null
+    topic === EVENT_TOPICS.anchored
+      ? 'anchored'
+      : topic === EVENT_TOPICS.equivocation
+        ? 'equivocation'
+        : null
+  if (kind === null || notary === undefined || size === undefined || entry.topics.length !== 3)
+    return null
   if (entry.data.length !== (kind === 'anchored' ? 32 : 64) || !/^0x0{24}/.test(notary)) return null
   const count = BigInt(size)
   if (count > BigInt(Number.MAX_SAFE_INTEGER)) return null
@@ -286,10 +338,16 @@ export async function* readEventPages(
   let span = Math.min(toBlock - fromBlock + 1, BLOCKS_PER_QUESTION_MAX)
   for (let from = fromBlock; from <= toBlock; ) {
     const to = Math.min(from + span - 1, toBlock)
-    const filter = { address: contract, topics, fromBlock: toQuantity(from), toBlock: toQuantity(to) }
+    const filter = {
+      address: contract,
+      topics,
+      fromBlock: toQuantity(from),
+      toBlock: toQuantity(to),
+    }
     const entries = await getLogs(filter).catch(asRefusal)
     if (entries instanceof RpcError) {
-      if (span === 1) throw new ChainFault(`the events of block ${from} cannot be read: ${entries.message}`)
+      if (span === 1)
+        throw new ChainFault(`the events of block ${from} cannot be read: ${entries.message}`)
       span = Math.ceil(Math.min(span, to - from + 1) / 2)
       continue
     }

@@ -23,7 +23,10 @@ export function isSigned(head: SignedHead, { notary, domain }: Signer): boolean 
   }
 }
 
-/** A head in words, with its signature: two of one size and different roots are a proof that anyone can check. */
+/**
+ * A head in words, with its signature: two of one size and different roots are a proof that anyone
+ * can check.
+ */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
 }
@@ -37,8 +40,9 @@ export function createHeadJudge({ log, ledger, index }: LogContext, newest: Sign
     /** The newest head that was accepted. */
     newest: (): SignedHead | null => newest,
     /**
-     * Whether a head is signed and follows those before. One that is not takes no further part: an unsigned head binds
-     * nobody, and one that is no larger shows nothing that the larger one does not.
+     * Whether a head is signed and follows those before. One that is not takes no further part: an
+     * unsigned head binds nobody, and one that is no larger shows nothing that the larger one does
+     * not.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, log)) {
@@ -62,7 +66,8 @@ export function createHeadJudge({ log, ledger, index }: LogContext, newest: Sign
 
   function refuse(head: SignedHead, where: string): void {
     const known = index.compare(head)
-    if (known === 'other') reportEquivocation(ledger, where, [describeHead(head), describeKnown(head, index)])
+    if (known === 'other')
+      reportEquivocation(ledger, where, [describeHead(head), describeKnown(head, index)])
     else if (known === 'same')
       ledger.find('head_reused', {
         where,
@@ -89,7 +94,10 @@ export function reportEquivocation(ledger: Ledger, where: string, heads: readonl
   })
 }
 
-/** Whether the gateway proves that the larger head's log begins with the smaller one's. Throws GatewayFault. */
+/**
+ * Whether the gateway proves that the larger head's log begins with the smaller one's. Throws
+ * GatewayFault.
+ */
 export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked): Promise<boolean> {
   const [first, second] = one.size <= other.size ? [one, other] : [other, one]
   return (await reasonAgainstGrowth(first, second, asked)) === null
@@ -111,8 +119,9 @@ async function reasonAgainstGrowth(
 }
 
 /**
- * Whether the log still is the one of the last audit, whose newest head is `saved`: the gateway serves that head, has no
- * fewer leaves, and proves that its newest head goes on from there. Throws GatewayFault.
+ * Whether the log still is the one of the last audit, whose newest head is `saved`: the gateway
+ * serves that head, has no fewer leaves, and proves that its newest head goes on from there. Throws
+ * GatewayFault.
  */
 export async function auditResumption(
   { log, gateway, ledger }: LogContext,
@@ -126,7 +135,8 @@ export async function auditResumption(
   if (log.size < saved.size) return report(`the log has ${log.size} leaves`)
   const served = await gateway.fetchHead(log.notary, saved.size)
   if (served === null) return report('the gateway serves no head of that size')
-  if (!equalBytes(served.root, saved.root)) return report(`the gateway serves ${describeHead(served)}`)
+  if (!equalBytes(served.root, saved.root))
+    return report(`the gateway serves ${describeHead(served)}`)
   const { head } = log
   if (head !== null && head.size > saved.size && isSigned(head, log)) {
     const reason = await reasonAgainstGrowth(saved, head, { notary: log.notary, gateway })
@@ -138,13 +148,16 @@ export async function auditResumption(
 }
 
 /**
- * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What is signed must be the
- * same for every question. `newest`: the last head of the walk, null when there is none. Gives what the log is now. Throws GatewayFault.
+ * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What
+ * is signed must be the same for every question. `newest`: the last head of the walk, null when
+ * there is none. Gives what the log is now. Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,
   newest: SignedHead | null,
-  /** The largest head that was served as confirmed on the chain: no reorganisation takes that back. */
+  /**
+   * The largest head that was served as confirmed on the chain: no reorganisation takes that back.
+   */
   confirmedSize: number,
 ): Promise<ServedLog> {
   const { log, gateway, ledger, samples } = context
@@ -174,24 +187,31 @@ export async function auditConstancy(
 }
 
 /** The head that is newest now may be one of the walk, or go on from it. */
-async function auditNewest(head: ServedHead, newest: SignedHead | null, context: LogContext): Promise<void> {
+async function auditNewest(
+  head: ServedHead,
+  newest: SignedHead | null,
+  context: LogContext,
+): Promise<void> {
   const { log, gateway, ledger } = context
   const where = 'newest head of the log, at the end'
   if (newest === null) {
-    if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+    if (!isSigned(head, log))
+      ledger.find('head_signature_invalid', { where, message: describeHead(head) })
     return
   }
   if (head.size <= newest.size) return compareHead(head, where, context)
   const reason = await reasonAgainstGrowth(newest, head, { notary: log.notary, gateway })
   if (reason === null) ledger.pass('one history')
-  else if (isSigned(head, log)) reportEquivocation(ledger, where, [describeHead(head), describeHead(newest)])
+  else if (isSigned(head, log))
+    reportEquivocation(ledger, where, [describeHead(head), describeHead(newest)])
   else ledger.find('head_signature_invalid', { where, message: describeHead(head) })
 }
 
 function compareHead(head: ServedHead, where: string, { log, ledger, index }: LogContext): void {
   const known = index.compare(head)
   if (known === 'same') ledger.pass('one history')
-  else if (!isSigned(head, log)) ledger.find('head_signature_invalid', { where, message: describeHead(head) })
+  else if (!isSigned(head, log))
+    ledger.find('head_signature_invalid', { where, message: describeHead(head) })
   else if (known === 'other')
     reportEquivocation(ledger, where, [describeHead(head), describeKnown(head, index)])
   else if (index.covers(head.size))

@@ -3,7 +3,10 @@ import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.
 import { FormatError } from '../../../attestation/errors.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { findExpectedCode } from '../../../attestation/evidence/document-checks.ts'
-import { type HeadAttestation, parseHeadAttestation } from '../../../attestation/evidence/head-attestation.ts'
+import {
+  type HeadAttestation,
+  parseHeadAttestation,
+} from '../../../attestation/evidence/head-attestation.ts'
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import {
   type BootStatementCheckName,
@@ -16,7 +19,10 @@ import {
 } from '../../../attestation/evidence/verify-head-attestation.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import { type AttestationDocument, decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import {
+  type AttestationDocument,
+  decodeAttestationPayload,
+} from '../../../attestation/nitro/document.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { Release } from '../../../attestation/release/release.ts'
 import { nameRelease } from '../../../attestation/release/release-list.ts'
@@ -46,7 +52,9 @@ export type DocumentVerdict = {
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
-/** Judges the documents of one log's records, each once. `decode` is the library's, but remembers. */
+/**
+ * Judges the documents of one log's records, each once. `decode` is the library's, but remembers.
+ */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>
@@ -59,7 +67,8 @@ export function createDocumentJudge(context: LogContext): DocumentJudge {
   return {
     decode: (document) =>
       remember(decoded, hash('sha256', document), () => decodeAttestationPayload(document)),
-    judge: (base64) => remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, context)),
+    judge: (base64) =>
+      remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, context)),
   }
 }
 
@@ -69,7 +78,10 @@ function remember<Value>(known: LruMap<string, Value>, key: string, make: () => 
   return value
 }
 
-async function judgeDocument(base64: string, { log, scope, verifier }: LogContext): Promise<DocumentVerdict> {
+async function judgeDocument(
+  base64: string,
+  { log, scope, verifier }: LogContext,
+): Promise<DocumentVerdict> {
   const { roots, allowDebug, revoked } = scope.policy
   const bytes = decodeBase64(base64)
   const digest = hash('sha256', bytes)
@@ -94,11 +106,19 @@ async function judgeDocument(base64: string, { log, scope, verifier }: LogContex
   } catch (fault) {
     if (!(fault instanceof AttestationError)) throw fault
     const message = `${fault.code}: ${fault.message}`
-    return { digest, faults: [{ code: 'attestation_invalid', message }], release: null, validMs: null }
+    return {
+      digest,
+      faults: [{ code: 'attestation_invalid', message }],
+      release: null,
+      validMs: null,
+    }
   }
 }
 
-function compareConfiguration(document: AttestationDocument, log: ServedLog): readonly DocumentFault[] {
+function compareConfiguration(
+  document: AttestationDocument,
+  log: ServedLog,
+): readonly DocumentFault[] {
   const digest = digestBootConfiguration(log.bootConfiguration)
   if (document.userData !== null && equalBytes(document.userData, digest)) return []
   const message = `the document does not name the log's boot configuration, ${encodeHex(digest)}`
@@ -127,8 +147,8 @@ type PageReach = { readonly after: number | null; readonly through: number | nul
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
 
 /**
- * Gives the audit of a log's head attestations: of a page, those that hold, by size. It throws GatewayFault when one
- * does not belong to the page.
+ * Gives the audit of a log's head attestations: of a page, those that hold, by size. It throws
+ * GatewayFault when one does not belong to the page.
  */
 export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
@@ -141,7 +161,11 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     const context = {
       attestations: verifier,
       ...(blocks && {
-        chain: { chainId: blocks.chainId, newestBlock: blocks.newest, blockHash: block?.hash ?? null },
+        chain: {
+          chainId: blocks.chainId,
+          newestBlock: blocks.newest,
+          blockHash: block?.hash ?? null,
+        },
       }),
     }
     const report = await verifyHeadAttestation(json, log, scope.policy, context)
@@ -287,7 +311,14 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
 }
 
 /** One finding for each code, with all the checks that came to it. */
-function findEach(ledger: Ledger, where: string, byCode: ReadonlyMap<FindingCode, readonly Check[]>): void {
+function findEach(
+  ledger: Ledger,
+  where: string,
+  byCode: ReadonlyMap<FindingCode, readonly Check[]>,
+): void {
   for (const [code, checks] of byCode)
-    ledger.find(code, { where, message: checks.map(({ name, detail }) => `${name}: ${detail}`).join('; ') })
+    ledger.find(code, {
+      where,
+      message: checks.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
+    })
 }

@@ -2,7 +2,8 @@
 export const AUDIT_CHECKS = {
   'boot configuration':
     'the key, chain and contract of the log are those of its configuration, an expected one',
-  'boot statement': 'the enclave stated which heads of other logs it was shown before its first leaf',
+  'boot statement':
+    'the enclave stated which heads of other logs it was shown before its first leaf',
   'head signatures': 'the notary signed every head, for that chain and contract',
   growth: 'every head has more leaves than the one before, up to the size that the log claims',
   leaves: 'the leaves, without a gap, hash to the root of every head',
@@ -20,8 +21,10 @@ export const AUDIT_CHECKS = {
 
 /** What a gateway as a whole is audited for, beyond its logs one by one. */
 const GATEWAY_CHECKS = {
-  'logs in the contract': 'no relayer of this gateway paid for a log that the gateway does not list',
-  'earlier logs': 'the logs that enclaves were shown when they began are listed, and went on from there',
+  'logs in the contract':
+    'no relayer of this gateway paid for a log that the gateway does not list',
+  'earlier logs':
+    'the logs that enclaves were shown when they began are listed, and went on from there',
   'transactions of relayers': 'every transaction of those relayers is accounted for',
 } as const satisfies Readonly<Record<string, string>>
 
@@ -29,9 +32,9 @@ const GATEWAY_CHECKS = {
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
- * `contradiction`: two things that were said cannot both be true, and one of them is signed or on the chain.
- * `missing`: something that must be there is not. `fault`: the gateway or the chain did not answer as it must, so that the
- * audit could not go on.
+ * `contradiction`: two things that were said cannot both be true, and one of them is signed or on
+ * the chain. `missing`: something that must be there is not. `fault`: the gateway or the chain did
+ * not answer as it must, so that the audit could not go on.
  */
 type Severity = 'contradiction' | 'missing' | 'fault'
 
@@ -42,7 +45,10 @@ const misses = (check: AuditCheckName): FindingKind => ({ severity: 'missing', c
 const FAULT: FindingKind = { severity: 'fault', check: null }
 const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
-/** Every code an audit can report. They are stable: programs may depend on them. README.md says what each means. */
+/**
+ * Every code an audit can report. They are stable: programs may depend on them. README.md says what
+ * each means.
+ */
 export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
   configuration_mismatch: contradicts('boot configuration'),
@@ -101,7 +107,10 @@ export const FINDING_KINDS = {
 
 export type FindingCode = keyof typeof FINDING_KINDS
 
-/** One thing that is missing or contradictory. `where` and `message` may hold text from outside: print it escaped. */
+/**
+ * One thing that is missing or contradictory. `where` and `message` may hold text from outside:
+ * print it escaped.
+ */
 export type Finding = {
   readonly code: FindingCode
   readonly severity: Severity
@@ -161,10 +170,15 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     })
     if (found.length > 0) return give('failed', [...told, ...shown, ...open])
     if (open.length > 0) return give('not checked', [...open, ...shown], skipped.length === 0)
-    return count === 0 ? give('not checked', ['there was nothing to check'], true) : give('passed', shown)
+    return count === 0
+      ? give('not checked', ['there was nothing to check'], true)
+      : give('passed', shown)
   }
 
-  /** Something was not checked. Said once for each reason, and then the check as a whole cannot pass. */
+  /**
+   * Something was not checked. Said once for each reason, and then the check as a whole cannot
+   * pass.
+   */
   function skip(check: AuditCheckName, reason: string): void {
     reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
   }
@@ -189,7 +203,10 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     note(check: AuditCheckName, text: string): void {
       notes.set(check, (notes.get(check) ?? new Set()).add(text))
     },
-    find(code: FindingCode, { where, message }: { readonly where: string; readonly message: string }): void {
+    find(
+      code: FindingCode,
+      { where, message }: { readonly where: string; readonly message: string },
+    ): void {
       const { severity } = FINDING_KINDS[code]
       const finding = { code, severity, notary, where, message, isEarlier: false }
       const again = unrepeated.get(`${code} ${where}`)

@@ -1,14 +1,22 @@
 import { errors, Pool } from 'undici'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
 import { backOffMs } from '../../runtime/back-off.ts'
 import { checkKeySafety } from '../files.ts'
 import type { FindingCode } from './findings.ts'
 
 /** Longest that one answer may take, from connect to the last byte, milliseconds. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
-/** How often a question is asked before the audit gives up: over a minute and a half of a gateway that is down. */
+/**
+ * How often a question is asked before the audit gives up: over a minute and a half of a gateway
+ * that is down.
+ */
 export const ATTEMPTS_MAX = 8
 /** An answer that took too long is likely to take too long again. */
 export const SLOW_ATTEMPTS_MAX = 2
@@ -18,8 +26,9 @@ const BACK_OFF = { minMs: 250, maxMs: BACK_OFF_MAX_MS }
 /** Questions to a gateway over HTTP. */
 export type GatewayHttp = {
   /**
-   * The JSON object at a path (with its query) below the base URL. Asks again, later each time, when it is told to (429,
-   * 503) or the connection is lost. Throws GatewayFault; what `signal` was aborted with.
+   * The JSON object at a path (with its query) below the base URL. Asks again, later each time,
+   * when it is told to (429, 503) or the connection is lost. Throws GatewayFault; what `signal` was
+   * aborted with.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
   close(): Promise<void>
@@ -38,8 +47,9 @@ type GatewayHttpOptions = {
 }
 
 /**
- * Gives a client of the gateway at `url`, which is not trusted: answers are bounded in size and time, read as strict JSON,
- * and redirects are not followed. Throws CliError when the key would leave this machine unencrypted.
+ * Gives a client of the gateway at `url`, which is not trusted: answers are bounded in size and
+ * time, read as strict JSON, and redirects are not followed. Throws CliError when the key would
+ * leave this machine unencrypted.
  */
 export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   const url = new URL(options.url)
@@ -69,12 +79,18 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
     }
   }
 
-  async function fetchObject(path: string, { bytesMax }: { readonly bytesMax: number }): Promise<JsonObject> {
+  async function fetchObject(
+    path: string,
+    { bytesMax }: { readonly bytesMax: number },
+  ): Promise<JsonObject> {
     for (let tried = 1; ; tried++) {
       const outcome = await attempt(path, bytesMax).catch(asFault)
       const fault =
-        outcome instanceof GatewayFault ? outcome : judgeStatus(outcome, path, options.keyHint ?? null)
-      if (!(outcome instanceof GatewayFault) && fault === null) return readObject(outcome.body, path)
+        outcome instanceof GatewayFault
+          ? outcome
+          : judgeStatus(outcome, path, options.keyHint ?? null)
+      if (!(outcome instanceof GatewayFault) && fault === null)
+        return readObject(outcome.body, path)
       if (fault === null || !mayRetry(fault, tried)) throw fault
       const wished = outcome instanceof GatewayFault ? undefined : outcome.retryAfter
       await options.sleep(pauseOf(tried, wished))
@@ -96,7 +112,11 @@ function asFault(fault: unknown): GatewayFault {
   throw fault
 }
 
-function judgeStatus({ status, body }: Answer, where: string, keyHint: string | null): GatewayFault | null {
+function judgeStatus(
+  { status, body }: Answer,
+  where: string,
+  keyHint: string | null,
+): GatewayFault | null {
   if (status === 200) return null
   if (status >= 300 && status < 400)
     return new GatewayFault('redirected', {
@@ -117,7 +137,9 @@ function mayRetry({ code }: GatewayFault, tried: number): boolean {
   return code === 'gateway_unreachable' && tried < ATTEMPTS_MAX
 }
 
-/** As long as the gateway wishes, when it says so in seconds, but never longer than our own longest. */
+/**
+ * As long as the gateway wishes, when it says so in seconds, but never longer than our own longest.
+ */
 function pauseOf(tried: number, wished: Answer['retryAfter']): number {
   const own = backOffMs(tried, BACK_OFF, { jitter: 'none' })
   const seconds = typeof wished === 'string' && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
@@ -184,7 +206,10 @@ type GatewayFaultCode = Extract<
   | 'leaf_missing'
 >
 
-/** The gateway's answer cannot be used: what was to be read from it is not audited. The message may hold its words. */
+/**
+ * The gateway's answer cannot be used: what was to be read from it is not audited. The message may
+ * hold its words.
+ */
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'
   readonly code: GatewayFaultCode

@@ -83,12 +83,13 @@ type InclusionProof = {
 export type Gateway = ReturnType<typeof openGateway>
 
 /**
- * Gives the gateway behind a client. What it says is checked for its form here, and that every page gets further;
- * everything else is claims. All methods throw GatewayFault.
+ * Gives the gateway behind a client. What it says is checked for its form here, and that every page
+ * gets further; everything else is claims. All methods throw GatewayFault.
  *
- * The forms are read here and not by the schemas of the API: those are closed and have no bounds, and an auditor leaves
- * members alone that a later version adds, bounds every list before it looks at its entries, and takes malformed records
- * and attestations for findings, not for the end of the audit.
+ * The forms are read here and not by the schemas of the API: those are closed and have no bounds,
+ * and an auditor leaves members alone that a later version adds, bounds every list before it looks
+ * at its entries, and takes malformed records and attestations for findings, not for the end of the
+ * audit.
  */
 export function openGateway(http: GatewayHttp) {
   async function ask(path: string, bytesMax: number): Promise<Answer> {
@@ -102,7 +103,11 @@ export function openGateway(http: GatewayHttp) {
     return answer
   }
 
-  async function fetchHeadPage(notary: string, cursor: number | null, limit: number): Promise<HeadPage> {
+  async function fetchHeadPage(
+    notary: string,
+    cursor: number | null,
+    limit: number,
+  ): Promise<HeadPage> {
     const query = `heads?limit=${limit}${cursor === null ? '' : `&cursor=${cursor}`}`
     const answer = await askLog(notary, query, ANSWER_BYTES_MAX.heads)
     const page = {
@@ -111,7 +116,8 @@ export function openGateway(http: GatewayHttp) {
       cursor: answer.isNull('cursor') ? null : answer.count('cursor'),
     }
     const isStuck =
-      page.cursor !== null && (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
+      page.cursor !== null &&
+      (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
     if (isStuck) throw answer.fault('cursor_stuck', `the cursor ${page.cursor} leads no further`)
     return page
   }
@@ -127,12 +133,14 @@ export function openGateway(http: GatewayHttp) {
         const logs = answer.objects('logs', 'log', PAGE_ENTRIES_MAX).map(readLog)
         cursor = answer.isNull('cursor') ? null : answer.text('cursor')
         const isNew = logs.some(({ notary }) => !found.has(notary))
-        if (cursor !== null && !isNew) throw answer.fault('cursor_stuck', 'the page has no log that is new')
+        if (cursor !== null && !isNew)
+          throw answer.fault('cursor_stuck', 'the page has no log that is new')
         for (const log of logs) {
           if (found.has(log.notary)) throw answer.expected(`the log of ${log.notary} once`)
           found.set(log.notary, log)
         }
-        if (found.size > LOGS_MAX) throw answer.fault('cursor_stuck', `expected at most ${LOGS_MAX} logs`)
+        if (found.size > LOGS_MAX)
+          throw answer.fault('cursor_stuck', `expected at most ${LOGS_MAX} logs`)
       } while (cursor !== null)
       return [...found.values()]
     },
@@ -144,7 +152,10 @@ export function openGateway(http: GatewayHttp) {
       throw answer.expected(`the log of ${notary}`)
     },
 
-    /** What the notary's enclave stated of the logs before its own, as it came; null when none is served. */
+    /**
+     * What the notary's enclave stated of the logs before its own, as it came; null when none is
+     * served.
+     */
     async fetchBootStatement(notary: string): Promise<Json | null> {
       try {
         const answer = await askLog(notary, 'boot-statement', ANSWER_BYTES_MAX.bootStatement)
@@ -175,7 +186,11 @@ export function openGateway(http: GatewayHttp) {
     /** Leaf hashes from `start` on, at least one and none from `end` on. */
     async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
       const last = Math.min(end, start + PAGE_LEAVES_MAX)
-      const answer = await askLog(notary, `leaves?start=${start}&end=${last}`, ANSWER_BYTES_MAX.leaves)
+      const answer = await askLog(
+        notary,
+        `leaves?start=${start}&end=${last}`,
+        ANSWER_BYTES_MAX.leaves,
+      )
       const [from, to] = [answer.count('start'), answer.count('end')]
       const leaves = answer.hashes('leaves', PAGE_LEAVES_MAX)
       if (from === start && to > start && to <= last && leaves.length === to - start) return leaves
@@ -189,7 +204,11 @@ export function openGateway(http: GatewayHttp) {
       notary: string,
       { index, size }: { readonly index: number; readonly size: number },
     ): Promise<InclusionProof> {
-      const answer = await askLog(notary, `inclusion?index=${index}&size=${size}`, ANSWER_BYTES_MAX.proof)
+      const answer = await askLog(
+        notary,
+        `inclusion?index=${index}&size=${size}`,
+        ANSWER_BYTES_MAX.proof,
+      )
       if (answer.count('index') !== index || answer.count('size') !== size)
         throw answer.expected(`a proof for index ${index} of ${size}`)
       return {
@@ -199,8 +218,16 @@ export function openGateway(http: GatewayHttp) {
       }
     },
 
-    async fetchConsistency(notary: string, from: number, to: number): Promise<readonly Uint8Array[]> {
-      const answer = await askLog(notary, `consistency?from=${from}&to=${to}`, ANSWER_BYTES_MAX.proof)
+    async fetchConsistency(
+      notary: string,
+      from: number,
+      to: number,
+    ): Promise<readonly Uint8Array[]> {
+      const answer = await askLog(
+        notary,
+        `consistency?from=${from}&to=${to}`,
+        ANSWER_BYTES_MAX.proof,
+      )
       if (answer.count('from') !== from || answer.count('to') !== to)
         throw answer.expected(`a proof from ${from} to ${to}`)
       return answer.hashes('path', PROOF_HASHES_MAX)
@@ -231,7 +258,9 @@ function readLog(log: Answer): ServedLog {
     size: log.count('size'),
     root: log.bytes('root', HASH),
     head: log.isNull('head') ? null : readHead(log.object('head')),
-    attestationDigest: log.isNull('attestation_sha256') ? null : log.hex('attestation_sha256', HASH),
+    attestationDigest: log.isNull('attestation_sha256')
+      ? null
+      : log.hex('attestation_sha256', HASH),
   }
 }
 
@@ -279,7 +308,10 @@ function isHex(value: Json | undefined, form: HexForm): value is string {
   )
 }
 
-/** An object of an answer, whose own members are read each in its one form. Throws GatewayFault `answer_invalid`. */
+/**
+ * An object of an answer, whose own members are read each in its one form. Throws GatewayFault
+ * `answer_invalid`.
+ */
 class Answer {
   private readonly members: JsonObject
   /** What was asked: path and query. */
@@ -323,7 +355,9 @@ class Answer {
   hex(name: string, form: HexForm): string {
     const value = this.value(name)
     if (isHex(value, form)) return value
-    throw this.expected(`${name} to be ${form.prefix ?? ''} and ${form.length} bytes of lower-case hex`)
+    throw this.expected(
+      `${name} to be ${form.prefix ?? ''} and ${form.length} bytes of lower-case hex`,
+    )
   }
 
   bytes(name: string, form: HexForm): Uint8Array {
@@ -346,7 +380,9 @@ class Answer {
   }
 
   objects(name: string, entryName: string, lengthMax: number): readonly Answer[] {
-    return this.array(name, lengthMax).map((one) => new Answer(this.asObject(one, entryName), this.where))
+    return this.array(name, lengthMax).map(
+      (one) => new Answer(this.asObject(one, entryName), this.where),
+    )
   }
 
   /** Hashes (32 bytes) of an array of hex without prefix. */

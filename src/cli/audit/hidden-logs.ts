@@ -14,7 +14,9 @@ import { auditRelayers, reportHidden, type SearchContext } from './relayers.ts'
 export async function auditContracts(audited: GatewayContext): Promise<void> {
   const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
   if (chain === null || toBlock === null || isOneLog) {
-    const reason = isOneLog ? 'one log alone was asked for (--notary)' : 'no chain was given (--rpc)'
+    const reason = isOneLog
+      ? 'one log alone was asked for (--notary)'
+      : 'no chain was given (--rpc)'
     for (const check of ['logs in the contract', 'transactions of relayers'] as const)
       ledger.skip(check, reason)
     return
@@ -22,7 +24,11 @@ export async function auditContracts(audited: GatewayContext): Promise<void> {
   const contracts = new Set<string>()
   try {
     for (const { chainId, contract } of audited.found.map(({ domain }) => domain))
-      if (chainId === chain.chainId && !contracts.has(contract) && (await chain.hasContract(contract)))
+      if (
+        chainId === chain.chainId &&
+        !contracts.has(contract) &&
+        (await chain.hasContract(contract))
+      )
         contracts.add(contract)
     const context = { ...audited, chain, toBlock, contracts, hidden: new Set<string>() }
     if (!payers.isWhole) ledger.skip('logs in the contract', PAYERS_UNKNOWN)
@@ -46,9 +52,12 @@ const PAYERS_UNKNOWN = 'the state file is of a version that did not note who pai
 
 /** Why there are served heads whose anchors were not looked at. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
-  if (scope.from > 0 || scope.to !== null) return 'anchors of some heads were left out (--from, --to)'
+  if (scope.from > 0 || scope.to !== null)
+    return 'anchors of some heads were left out (--from, --to)'
   if (!payers.isWhole) return PAYERS_UNKNOWN
-  return reports.every(({ isComplete }) => isComplete) ? null : 'the audit of a log did not come to its end'
+  return reports.every(({ isComplete }) => isComplete)
+    ? null
+    : 'the audit of a log did not come to its end'
 }
 
 /** Most anchors of unlisted logs whose senders are asked for at once. */
@@ -64,7 +73,10 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
   const made = await chain.findDeployment(contract, toBlock)
   const fromBlock = Math.max(context.fromBlock, made ?? 0)
   if (context.fromBlock > (made ?? 0))
-    ledger.skip('logs in the contract', `blocks before ${context.fromBlock} were left out (--from-block)`)
+    ledger.skip(
+      'logs in the contract',
+      `blocks before ${context.fromBlock} were left out (--from-block)`,
+    )
   const others = new Set<string>()
   for await (const events of chain.eventPages({ contract, notary: null, fromBlock, toBlock })) {
     const unlisted = events.filter(({ notary }) => !listed.has(notary))
@@ -74,14 +86,21 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
   }
   const strangers = [...others].filter((notary) => !hidden.has(notary))
   if (strangers.length > 0)
-    ledger.note('logs in the contract', `${strangers.length} of others, in ${contract}, were not looked at`)
+    ledger.note(
+      'logs in the contract',
+      `${strangers.length} of others, in ${contract}, were not looked at`,
+    )
 }
 
 /** Gives the notaries of these events. */
-async function judge(events: readonly AnchorEvent[], context: SearchContext): Promise<readonly string[]> {
+async function judge(
+  events: readonly AnchorEvent[],
+  context: SearchContext,
+): Promise<readonly string[]> {
   const { chain, payers, hidden } = context
   const open = events.filter(({ notary }) => !hidden.has(notary))
-  const senders = open.length === 0 ? [] : await chain.fetchSenders(open.map(({ txHash }) => txHash))
+  const senders =
+    open.length === 0 ? [] : await chain.fetchSenders(open.map(({ txHash }) => txHash))
   for (const [at, event] of open.entries()) {
     const sender = senders[at] ?? null
     if (sender !== null && payers.has(sender)) reportHidden(event, sender, context)
@@ -108,7 +127,11 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
       })
     }
     if (log === undefined) continue
-    const reason = await reasonAgainst(head, { ...audited, log, matched: walked.get(head.notary) ?? null })
+    const reason = await reasonAgainst(head, {
+      ...audited,
+      log,
+      matched: walked.get(head.notary) ?? null,
+    })
     if (reason === null) ledger.pass('earlier logs')
     else if (reason !== 'unknown')
       ledger.find('earlier_log_mismatch', {

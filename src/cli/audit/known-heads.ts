@@ -36,7 +36,10 @@ export class HeadIndex {
     this.count++
   }
 
-  /** Whether the head is one of these (`same`), another one of the same size (`other`), or of a size that none has. */
+  /**
+   * Whether the head is one of these (`same`), another one of the same size (`other`), or of a size
+   * that none has.
+   */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)
     if (known === null) return 'unknown'
@@ -50,7 +53,8 @@ export class HeadIndex {
     while (low <= high) {
       const middle = Math.floor((low + high) / 2)
       const found = this.sizeAt(middle)
-      if (found === size) return this.entries.slice(middle * ENTRY_BYTES + 8, (middle + 1) * ENTRY_BYTES)
+      if (found === size)
+        return this.entries.slice(middle * ENTRY_BYTES + 8, (middle + 1) * ENTRY_BYTES)
       if (found < size) low = middle + 1
       else high = middle - 1
     }

@@ -15,10 +15,14 @@ import { isSigned } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 
-/** Checks that what the gateway says of a log fits together, and whether its configuration is an expected one. */
+/**
+ * Checks that what the gateway says of a log fits together, and whether its configuration is an
+ * expected one.
+ */
 export function auditIdentity({ log, ledger, scope }: LogContext): void {
   const faults = listFaults(log)
-  if (faults.length > 0) ledger.find('log_identity_invalid', { where: 'log', message: faults.join('; ') })
+  if (faults.length > 0)
+    ledger.find('log_identity_invalid', { where: 'log', message: faults.join('; ') })
   const configurations = expectedConfigurations(scope.policy)
   const digest = digestBootConfiguration(log.bootConfiguration)
   if (configurations.length === 0)
@@ -26,7 +30,8 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
       'boot configuration',
       `no expected configurations were given, by releases or otherwise; this one is ${encodeHex(digest)}`,
     )
-  else if (configurations.some((expected) => equalBytes(expected, digest))) ledger.pass('boot configuration')
+  else if (configurations.some((expected) => equalBytes(expected, digest)))
+    ledger.pass('boot configuration')
   else
     ledger.find('configuration_unexpected', {
       where: 'log',
@@ -38,26 +43,36 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
  * Those that the auditor named; else those of the expected releases, when each has one. Which of
  * them goes with which image is checked with each document.
  */
-function expectedConfigurations({ configurations = [], releases = [] }: BundlePolicy): readonly Uint8Array[] {
+function expectedConfigurations({
+  configurations = [],
+  releases = [],
+}: BundlePolicy): readonly Uint8Array[] {
   if (configurations.length > 0) return configurations
   const signed = releases.map(({ release }) => configurationOf(release))
   return signed.every((digest) => digest !== null) ? signed : []
 }
 
 /**
- * Notes, after the walk, when no genuine document named the log's boot configuration: then the gateway alone says that
- * it is the log's, whether or not it is an expected one.
+ * Notes, after the walk, when no genuine document named the log's boot configuration: then the
+ * gateway alone says that it is the log's, whether or not it is an expected one.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
-  ledger.lack('boot configuration', 'no attestation document was seen that names it: the gateway alone does')
+  ledger.lack(
+    'boot configuration',
+    'no attestation document was seen that names it: the gateway alone does',
+  )
 }
 
 /**
- * Gives the chain, if it is the one of the log and has the contract of this release there; null when it cannot show
- * anything. Throws ChainFault.
+ * Gives the chain, if it is the one of the log and has the contract of this release there; null
+ * when it cannot show anything. Throws ChainFault.
  */
-export async function auditContract({ log, ledger, chain }: LogContext): Promise<ChainSource | null> {
+export async function auditContract({
+  log,
+  ledger,
+  chain,
+}: LogContext): Promise<ChainSource | null> {
   const { chainId, contract } = log.domain
   if (chain === null) {
     for (const check of ['anchors on chain', 'heads on chain', 'blocks of attestations'] as const)
@@ -76,11 +91,18 @@ export async function auditContract({ log, ledger, chain }: LogContext): Promise
   return null
 }
 
-function listFaults({ notary, publicKey, domain, bootConfiguration }: ServedLog): readonly string[] {
+function listFaults({
+  notary,
+  publicKey,
+  domain,
+  bootConfiguration,
+}: ServedLog): readonly string[] {
   try {
     const { chainId, contract }: BootFacts = parseBootConfiguration(bootConfiguration)
     return [
-      ...(addressOf(publicKey) === notary ? [] : ['the notary is not the address of the public key']),
+      ...(addressOf(publicKey) === notary
+        ? []
+        : ['the notary is not the address of the public key']),
       ...(chainId === domain.chainId && contract === domain.contract
         ? []
         : ['the boot configuration names another chain or contract']),
@@ -92,10 +114,10 @@ function listFaults({ notary, publicKey, domain, bootConfiguration }: ServedLog)
 }
 
 /**
- * Compares the size and root that the gateway claims for a log with what it shows: a signed head of more leaves
- * (`servedSize`: the largest that was served before the claim was made), and the root that `tree`, built from the leaves,
- * has at that size (null: there is no tree of them all). Nobody signed the claims, but whoever believes them sees a
- * shorter log, or another one, than there is.
+ * Compares the size and root that the gateway claims for a log with what it shows: a signed head of
+ * more leaves (`servedSize`: the largest that was served before the claim was made), and the root
+ * that `tree`, built from the leaves, has at that size (null: there is no tree of them all). Nobody
+ * signed the claims, but whoever believes them sees a shorter log, or another one, than there is.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -123,7 +145,10 @@ export function auditClaims(
     })
 }
 
-/** Compares what the gateway says of a log's key, place and configuration at the end with what it said first. */
+/**
+ * Compares what the gateway says of a log's key, place and configuration at the end with what it
+ * said first.
+ */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =
     equalBytes(first.publicKey, later.publicKey) &&
@@ -136,6 +161,7 @@ export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger)
   if (isSame) return
   ledger.find('log_identity_invalid', {
     where: 'log, at the end',
-    message: 'its key, chain, contract or boot configuration is not the one it had when the audit began',
+    message:
+      'its key, chain, contract or boot configuration is not the one it had when the audit began',
   })
 }

@@ -12,7 +12,10 @@ import type { TreeWalk } from './tree.ts'
 /** Heads after which what was found is made ready to be saved. */
 const STEP_HEADS = 50
 
-/** Heads in a row that are refused before the walk ends: of heads that nobody signed there may be no end. */
+/**
+ * Heads in a row that are refused before the walk ends: of heads that nobody signed there may be no
+ * end.
+ */
 const REFUSED_HEADS_MAX = 2_000
 
 /** What a walk is done with. */
@@ -24,7 +27,10 @@ type WalkParts = LogContext & {
   readonly attestations: AttestationAudit
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
-  /** Called after each step; `isWhole`: everything up to the newest head was compared, so it can be gone on from there. */
+  /**
+   * Called after each step; `isWhole`: everything up to the newest head was compared, so it can be
+   * gone on from there.
+   */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
 
@@ -33,7 +39,10 @@ export type WalkOutcome = {
   /** Heads that were walked. */
   readonly headCount: number
   readonly confirmedSize: number
-  /** The largest signed head on the pages that were read: it lies beyond the walk when the log grew, or belittles itself. */
+  /**
+   * The largest signed head on the pages that were read: it lies beyond the walk when the log grew,
+   * or belittles itself.
+   */
   readonly servedSize: number
   /** The most leaves that a head attestation is over. */
   readonly attestedSize: number
@@ -42,9 +51,9 @@ export type WalkOutcome = {
 }
 
 /**
- * Walks one log: page by page of its heads, and under each head its leaves and records, holding no more than two pages of
- * each. Ends at the size that the log had when the audit began, or at the first head of `scope.to` leaves. Throws
- * GatewayFault, ChainFault.
+ * Walks one log: page by page of its heads, and under each head its leaves and records, holding no
+ * more than two pages of each. Ends at the size that the log had when the audit began, or at the
+ * first head of `scope.to` leaves. Throws GatewayFault, ChainFault.
  */
 export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const { log, gateway, heads, scope } = parts
@@ -64,17 +73,27 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
       const looked = taken.filter(({ size }) => size > scope.from)
       await parts.anchors.check(looked, (size) => walk.attestedAtMs(size))
       headCount += taken.length
-      confirmedSize = taken.findLast(({ anchor }) => anchor.state === 'confirmed')?.size ?? confirmedSize
+      confirmedSize =
+        taken.findLast(({ anchor }) => anchor.state === 'confirmed')?.size ?? confirmedSize
       await parts.onStep({ size: walk.size, isWhole: walk.isWhole })
     }
     const isBeyond = page.cursor !== null && page.cursor >= log.size
     if (walk.size >= end || isBeyond || walk.refused > REFUSED_HEADS_MAX) break
   }
   walk.finish()
-  return { headCount, confirmedSize, servedSize, attestedSize: walk.attestedSize, isWhole: walk.isWhole }
+  return {
+    headCount,
+    confirmedSize,
+    servedSize,
+    attestedSize: walk.attestedSize,
+    isWhole: walk.isWhole,
+  }
 }
 
-/** Size of the largest head of the page that the notary signed; 0 for none. Looks for it from the end. */
+/**
+ * Size of the largest head of the page that the notary signed; 0 for none. Looks for it from the
+ * end.
+ */
 function largestSigned(heads: readonly ServedHead[], log: ServedLog): number {
   return heads.findLast((head) => isSigned(head, log))?.size ?? 0
 }
@@ -86,7 +105,10 @@ class Walk {
   private readonly parts: WalkParts
   /** Leaves that were passed; the tree's size, as long as that is whole. */
   private position: number
-  /** False once the leaves contradict a head, or one is missing: there is no tree to compare with from there on. */
+  /**
+   * False once the leaves contradict a head, or one is missing: there is no tree to compare with
+   * from there on.
+   */
   isWhole = true
   /** Heads since the last one that was accepted. */
   refused = 0
@@ -105,7 +127,9 @@ class Walk {
     return this.position
   }
 
-  /** Takes the attestations of the next page; they are compared with the tree as the walk comes by. */
+  /**
+   * Takes the attestations of the next page; they are compared with the tree as the walk comes by.
+   */
   takeAttested(attested: readonly AttestedHead[]): void {
     this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
@@ -118,14 +142,19 @@ class Walk {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }
 
-  /** Compares what is over exactly the leaves that were passed last, and says what was not compared. */
+  /**
+   * Compares what is over exactly the leaves that were passed last, and says what was not compared.
+   */
   finish(): void {
     const { tree, ledger } = this.parts
     const last = this.attested.filter(({ size }) => this.isWhole && size === tree.size)
     for (const attested of last) this.compareAttested(attested, encodeHex(tree.root()))
     const rest = this.attested.length - last.length
     if (rest > 0)
-      ledger.skip('time attestations', `${rest} of more leaves than the ${this.position} that were walked`)
+      ledger.skip(
+        'time attestations',
+        `${rest} of more leaves than the ${this.position} that were walked`,
+      )
   }
 
   /** Walks heads in order until one reaches `end`; gives those that were accepted. */
@@ -233,7 +262,10 @@ class Walk {
   }
 }
 
-/** Gives a reader of a log's leaf hashes from `start` to its end, in order, which holds two pages at a time. */
+/**
+ * Gives a reader of a log's leaf hashes from `start` to its end, in order, which holds two pages at
+ * a time.
+ */
 export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
   let page: readonly Uint8Array[] = []

@@ -31,7 +31,10 @@ export function openPayers(written: WrittenPayers | null = {}) {
     endOf: (address: string): number => nonces.get(address)?.end ?? 0,
     write: (): WrittenPayers =>
       Object.fromEntries(
-        [...nonces].map(([address, set]) => [address, set.list().map(({ start, end }) => [start, end])]),
+        [...nonces].map(([address, set]) => [
+          address,
+          set.list().map(({ start, end }) => [start, end]),
+        ]),
       ),
   }
 }
@@ -44,7 +47,8 @@ export const WrittenPayersForm = z.record(
   z
     .array(z.tuple([Nonce, Nonce]))
     .refine(
-      (ranges) => ranges.every(([start, end], at) => start < end && start > (ranges[at - 1]?.[1] ?? -1)),
+      (ranges) =>
+        ranges.every(([start, end], at) => start < end && start > (ranges[at - 1]?.[1] ?? -1)),
       'expected ranges of nonces, ascending and apart',
     ),
 )
@@ -81,7 +85,10 @@ export class NonceSet {
     const joinsAfter = after?.start === nonce + 1
     const start = joinsBefore ? before.start : nonce
     const end = joinsAfter ? after.end : nonce + 1
-    this.ranges.splice(at - (joinsBefore ? 1 : 0), Number(joinsBefore) + Number(joinsAfter), { start, end })
+    this.ranges.splice(at - (joinsBefore ? 1 : 0), Number(joinsBefore) + Number(joinsAfter), {
+      start,
+      end,
+    })
   }
 
   /** Nonces below `end` that are not in it, ascending. */

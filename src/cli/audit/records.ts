@@ -28,7 +28,10 @@ import { GatewayFault } from './gateway-http.ts'
 /** Checks the records of one log, one after the other. */
 export type RecordAudit = ReturnType<typeof createRecordAudit>
 
-/** Where a record belongs. `leafHash`: of the leaf list, null when that could not be read. `head`: the first that covers it. */
+/**
+ * Where a record belongs. `leafHash`: of the leaf list, null when that could not be read. `head`:
+ * the first that covers it.
+ */
 type RecordPlace = {
   readonly index: number
   readonly leafHash: Uint8Array | null
@@ -65,7 +68,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
     const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
     const swapped = failed.find(({ name }) => name === 'attestation key')
-    if (swapped !== undefined) ledger.find('attestation_swapped', { where, message: swapped.detail })
+    if (swapped !== undefined)
+      ledger.find('attestation_swapped', { where, message: swapped.detail })
     const others = failed.filter((check) => check !== swapped)
     if (others.length > 0)
       ledger.find('record_invalid', {
@@ -123,7 +127,8 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
 }
 
 /** Where a record stands, and what it is compared with. */
-type Compared = Omit<RecordPlace, 'index'> & Pick<LogContext, 'log' | 'ledger'> & { readonly where: string }
+type Compared = Omit<RecordPlace, 'index'> &
+  Pick<LogContext, 'log' | 'ledger'> & { readonly where: string }
 
 type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
 
@@ -144,7 +149,8 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
   const faults: string[] = []
   if (leafHash !== null && !equalBytes(hashReceipt(receipt), leafHash))
     faults.push('its receipt is not the leaf')
-  if (memberOf(record, 'public_key') !== `0x${encodeHex(log.publicKey)}`) faults.push('it names another key')
+  if (memberOf(record, 'public_key') !== `0x${encodeHex(log.publicKey)}`)
+    faults.push('it names another key')
   if (proof.chain_id !== log.domain.chainId || proof.contract !== log.domain.contract)
     faults.push('it names another chain or contract')
   if (faults.length > 0) ledger.find('record_mismatch', { where, message: faults.join('; ') })
@@ -164,11 +170,17 @@ function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string
     return `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of its head, ${first}`
   const again = memberOf(record, 'reanchored')
   const isNamed = first === anchor.txHash || (isJsonArray(again) && again.includes(anchor.txHash))
-  return isNamed ? null : `expected reanchored to name the transaction of its head, ${anchor.txHash}`
+  return isNamed
+    ? null
+    : `expected reanchored to name the transaction of its head, ${anchor.txHash}`
 }
 
 function reportHead(proof: LogProof, { where, head, log, ledger }: Compared): void {
-  const own = { size: proof.size, root: decodeHex(proof.root), signature: decodeHex(proof.signature) }
+  const own = {
+    size: proof.size,
+    root: decodeHex(proof.root),
+    signature: decodeHex(proof.signature),
+  }
   const isContradiction = own.size === head.size && isSigned(own, log)
   if (isContradiction) reportEquivocation(ledger, where, [describeHead(own), describeHead(head)])
   else
@@ -188,7 +200,10 @@ export type RecordReader = ReturnType<typeof openRecordReader>
 type Entry = { readonly index: number; readonly record: Json }
 
 /** Gives a reader of the records of the leaves from `start` on, which holds two pages at a time. */
-export function openRecordReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
+export function openRecordReader(
+  { gateway, log: { notary, size: end } }: LogContext,
+  start: number,
+) {
   const pages = readAhead(readPages())
   let entries: Entry[] = []
   let isOver = false
@@ -202,7 +217,10 @@ export function openRecordReader({ gateway, log: { notary, size: end } }: LogCon
   }
 
   return {
-    /** The record that says it is of this leaf, or null when the gateway does not give one. Ask for growing indexes. */
+    /**
+     * The record that says it is of this leaf, or null when the gateway does not give one. Ask for
+     * growing indexes.
+     */
     async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
         entries.shift()
@@ -239,10 +257,16 @@ function indexRecords(
   })
 }
 
-/** Signatures that are remembered: all records under one head carry that head's, one after the other. */
+/**
+ * Signatures that are remembered: all records under one head carry that head's, one after the
+ * other.
+ */
 const RECOVERIES_MAX = 64
 
-/** Gives `recover`, which remembers what it was asked last. The same digest and signature have the same signer. */
+/**
+ * Gives `recover`, which remembers what it was asked last. The same digest and signature have the
+ * same signer.
+ */
 function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = new LruMap<string, Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
@@ -262,8 +286,9 @@ export type TimeBracket = {
 }
 
 /**
- * Compares the times that records say with those at which the enclave attested its log, going on from `start`. The
- * enclave's clock is its host's, the attestation's is its security module's: a minute between them is no fault.
+ * Compares the times that records say with those at which the enclave attested its log, going on
+ * from `start`. The enclave's clock is its host's, the attestation's is its security module's: a
+ * minute between them is no fault.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start

@@ -1,7 +1,10 @@
 import { addressOf, recoverPublicKey } from '../../../attestation/account.ts'
 import { decodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { type AnchorCall, decodeAnchorCall } from '../../../attestation/evidence/anchor-transaction.ts'
+import {
+  type AnchorCall,
+  decodeAnchorCall,
+} from '../../../attestation/evidence/anchor-transaction.ts'
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { DEPLOYMENT } from '../../chain/contract/artifact.ts'
@@ -39,7 +42,8 @@ export async function auditRelayers(parts: SearchContext): Promise<void> {
 async function auditRelayer(relayer: string, parts: SearchContext): Promise<void> {
   const { chain, ledger, payers, toBlock } = parts
   const sent = await chain.countSent(relayer, toBlock)
-  if (sent === null) skipOld(ledger, `how many transactions ${relayer} had sent by block ${toBlock}`)
+  if (sent === null)
+    skipOld(ledger, `how many transactions ${relayer} had sent by block ${toBlock}`)
   let fromBlock = 0
   let lookups = 0
   for (const { start, end } of payers.gapsBelow(relayer, sent ?? payers.endOf(relayer))) {
@@ -57,7 +61,10 @@ async function auditRelayer(relayer: string, parts: SearchContext): Promise<void
 }
 
 function skipOld(ledger: Ledger, what: string): void {
-  ledger.skip('transactions of relayers', `the endpoint keeps no state that old, so it cannot say ${what}`)
+  ledger.skip(
+    'transactions of relayers',
+    `the endpoint keeps no state that old, so it cannot say ${what}`,
+  )
 }
 
 function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
@@ -73,7 +80,8 @@ async function judge(
 ): Promise<void> {
   const { chain, ledger, listed, relayer, nonce } = given
   const [transaction = null] = txHash === null ? [] : await chain.fetchAnchors([txHash])
-  const purpose: Purpose = transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
+  const purpose: Purpose =
+    transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
   switch (purpose.kind) {
     case 'accounted':
       return ledger.note('transactions of relayers', purpose.words)
@@ -97,7 +105,12 @@ async function judge(
 
 type Purpose =
   | { readonly kind: 'accounted'; readonly words: string }
-  | { readonly kind: 'anchor'; readonly notary: string; readonly size: number; readonly contract: string }
+  | {
+      readonly kind: 'anchor'
+      readonly notary: string
+      readonly size: number
+      readonly contract: string
+    }
   | { readonly kind: 'unknown' }
 
 /** What a transaction was for, by its own data alone. */
@@ -106,7 +119,8 @@ function purposeOf(
   { contracts, chain }: Pick<SearchContext, 'contracts' | 'chain'>,
 ): Purpose {
   // Without data it brings no head to anybody.
-  if (to !== null && input.length === 0) return { kind: 'accounted', words: 'some transfers of coins alone' }
+  if (to !== null && input.length === 0)
+    return { kind: 'accounted', words: 'some transfers of coins alone' }
   const made = receipt?.contractAddress ?? null
   const isDeployment =
     (to === null && made !== null && contracts.has(made)) ||
@@ -117,7 +131,9 @@ function purposeOf(
   const call = to === null ? null : attempt(() => decodeAnchorCall(input))
   if (to === null || call === null) return { kind: 'unknown' }
   const notary = signerOf(call, { chainId: chain.chainId, contract: to })
-  return notary === null ? { kind: 'unknown' } : { kind: 'anchor', notary, size: call.size, contract: to }
+  return notary === null
+    ? { kind: 'unknown' }
+    : { kind: 'anchor', notary, size: call.size, contract: to }
 }
 
 function signerOf(

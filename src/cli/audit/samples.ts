@@ -7,13 +7,19 @@ const SAMPLES_MAX = 16
 /** Gives a random whole number from 0 to below `end`. */
 export type Random = (end: number) => number
 
-/** A Random that nobody can foresee. `end` may be whatever size a log claims: randomInt itself takes no more than 2^48. */
+/**
+ * A Random that nobody can foresee. `end` may be whatever size a log claims: randomInt itself takes
+ * no more than 2^48.
+ */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
   return Number(randomBytes(8).readBigUInt64BE() % BigInt(end))
 }
 
-/** A few leaves and heads of a log, drawn at random while it is walked: the gateway cannot know which. */
+/**
+ * A few leaves and heads of a log, drawn at random while it is walked: the gateway cannot know
+ * which.
+ */
 export class Samples {
   private readonly random: Random
   private readonly wanted: ReadonlySet<number>

@@ -19,8 +19,9 @@ const SAVE_INTERVAL_MS = 1_000
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
- * Opens the state in a file, which need not exist yet; null keeps none. `scope` is the digest of what is audited: a state
- * of another scope is refused, since it would hide what no run looked at. Throws CliError.
+ * Opens the state in a file, which need not exist yet; null keeps none. `scope` is the digest of
+ * what is audited: a state of another scope is refused, since it would hide what no run looked at.
+ * Throws CliError.
  */
 export async function openAuditState(
   path: string | null,
@@ -34,7 +35,9 @@ export async function openAuditState(
   /** Writes what is not written yet. */
   async function flush(): Promise<void> {
     if (path === null || !isDirty) return
-    const written = Object.fromEntries([...logs].map(([notary, saved]) => [notary, writeSavedLog(saved)]))
+    const written = Object.fromEntries(
+      [...logs].map(([notary, saved]) => [notary, writeSavedLog(saved)]),
+    )
     // When the payers of some logs were not noted, those of the others would pass for all.
     const noted = payers.isWhole ? { relayers: payers.write() } : {}
     const state = { format: FORMAT, version: 1, scope, logs: written, ...noted }

@@ -11,12 +11,14 @@ import { GatewayFault } from './gateway-http.ts'
 const HELD_LEAVES_MAX = 1_000
 
 /**
- * The tree, built from the leaves as they come, and compared with every head: stronger than consistency proofs, for it
- * takes nothing from the gateway but the leaves.
+ * The tree, built from the leaves as they come, and compared with every head: stronger than
+ * consistency proofs, for it takes nothing from the gateway but the leaves.
  */
 export class TreeWalk {
   private edge: Edge
-  /** Where the last head that matched left it, and the leaves since; null when those are too many. */
+  /**
+   * Where the last head that matched left it, and the leaves since; null when those are too many.
+   */
   private matched: Edge
   private held: Uint8Array[] | null = []
 
@@ -36,7 +38,8 @@ export class TreeWalk {
 
   append(leaves: readonly Uint8Array[]): void {
     this.edge = appendLeaves(this.edge, leaves).edge
-    if (this.held !== null && this.held.length + leaves.length <= HELD_LEAVES_MAX) this.held.push(...leaves)
+    if (this.held !== null && this.held.length + leaves.length <= HELD_LEAVES_MAX)
+      this.held.push(...leaves)
     else this.held = null
   }
 
@@ -56,8 +59,9 @@ export class TreeWalk {
   }
 
   /**
-   * Finds out which leaves are to blame for a head that the tree does not match, by the gateway's own proofs that lead to
-   * that signed head. Whether the tree could be mended, and the walk can go on.
+   * Finds out which leaves are to blame for a head that the tree does not match, by the gateway's
+   * own proofs that lead to that signed head. Whether the tree could be mended, and the walk can go
+   * on.
    */
   async explain(
     head: TreeHead,
@@ -75,7 +79,8 @@ export class TreeWalk {
       ledger.find('head_root_mismatch', { where, message })
       return false
     }
-    const after = proven[wrong + 1] ?? (beyond && (await proveLeaf(start + wrong + 1, beyond, context)))
+    const after =
+      proven[wrong + 1] ?? (beyond && (await proveLeaf(start + wrong + 1, beyond, context)))
     if (after !== null && this.holds(wrong, after)) {
       const message = `leaf ${start + wrong}, which is in the signed head of size ${head.size}, is left out`
       ledger.find('leaf_missing', { where: `leaf ${start + wrong}`, message })
@@ -96,7 +101,10 @@ export class TreeWalk {
     return held !== undefined && equalBytes(held, leaf)
   }
 
-  private async proveLeaves(head: TreeHead, context: LogContext): Promise<readonly Uint8Array[] | null> {
+  private async proveLeaves(
+    head: TreeHead,
+    context: LogContext,
+  ): Promise<readonly Uint8Array[] | null> {
     if (this.held === null) return null
     const proven: Uint8Array[] = []
     for (let index = this.matched.size; index < head.size; index++) {
@@ -128,8 +136,9 @@ async function proveLeaf(
 }
 
 /**
- * Asks the gateway to prove a few leaves and heads, drawn at random, to be in the newest head that the tree matched. The
- * tree shows that already: this shows that the gateway gives others proofs that hold. Throws GatewayFault.
+ * Asks the gateway to prove a few leaves and heads, drawn at random, to be in the newest head that
+ * the tree matched. The tree shows that already: this shows that the gateway gives others proofs
+ * that hold. Throws GatewayFault.
  */
 export async function auditProofs(
   newest: TreeHead,
@@ -152,14 +161,21 @@ export async function auditProofs(
   }
   for (const head of samples.heads()) {
     if (head.size > newest.size) continue
-    await expectProof('consistency_proof_invalid', `head ${head.size} in ${newest.size}`, async () => {
-      const path = await gateway.fetchConsistency(notary, head.size, newest.size)
-      verifyConsistency({ first: head, second: newest, path })
-    })
+    await expectProof(
+      'consistency_proof_invalid',
+      `head ${head.size} in ${newest.size}`,
+      async () => {
+        const path = await gateway.fetchConsistency(notary, head.size, newest.size)
+        verifyConsistency({ first: head, second: newest, path })
+      },
+    )
   }
 }
 
-/** Why there is no proof that holds; null when there is. Throws what keeps the gateway from answering at all. */
+/**
+ * Why there is no proof that holds; null when there is. Throws what keeps the gateway from
+ * answering at all.
+ */
 export async function reasonAgainst(verify: () => Promise<unknown>): Promise<string | null> {
   try {
     await verify()
@@ -167,7 +183,8 @@ export async function reasonAgainst(verify: () => Promise<unknown>): Promise<str
   } catch (fault) {
     if (fault instanceof FormatError || fault instanceof ProofError) return fault.message
     const isNoProof =
-      fault instanceof GatewayFault && (fault.code === 'answer_refused' || fault.code === 'answer_invalid')
+      fault instanceof GatewayFault &&
+      (fault.code === 'answer_refused' || fault.code === 'answer_invalid')
     if (isNoProof) return fault.message
     throw fault
   }

@@ -5,7 +5,10 @@ import { parseName } from './keys.ts'
 
 type JsonOption = { readonly json?: boolean }
 
-/** Adds `accounts create | list | set-tier`, for the operator: whoever can reach the database, or the data folder. */
+/**
+ * Adds `accounts create | list | set-tier`, for the operator: whoever can reach the database, or
+ * the data folder.
+ */
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')
@@ -25,7 +28,9 @@ export function registerAccounts(program: Command): void {
     .action(listAccounts)
   accounts
     .command('set-tier')
-    .description('put an account into a tier of the tiers file; every gateway heeds it within a second')
+    .description(
+      'put an account into a tier of the tiers file; every gateway heeds it within a second',
+    )
     .argument('<name>', 'name of the account', parseName)
     .argument('[tier]', 'name of the tier; without one, the default tier', parseName)
     .action(setTier)
@@ -58,7 +63,10 @@ async function listAccounts({ json }: JsonOption): Promise<void> {
 
 async function setTier(name: string, tier?: string): Promise<void> {
   const order = { name, tier: tier ?? null }
-  checkOutcome(await (await operations()).withOperations(({ accounts }) => accounts.setTier(order)), order)
+  checkOutcome(
+    await (await operations()).withOperations(({ accounts }) => accounts.setTier(order)),
+    order,
+  )
   process.stderr.write(
     `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
@@ -68,9 +76,12 @@ function checkOutcome(
   outcome: 'set' | 'unknown_account' | 'unknown_tier',
   { name, tier }: { readonly name: string; readonly tier: string | null },
 ): void {
-  if (outcome === 'unknown_account') throw new CliError(`no account has the name ${printable(name)}`)
+  if (outcome === 'unknown_account')
+    throw new CliError(`no account has the name ${printable(name)}`)
   if (outcome === 'unknown_tier')
-    throw new CliError(`the tiers file has no tier ${printable(tier ?? '')} (RATE_LIMIT_TIERS_FILE)`)
+    throw new CliError(
+      `the tiers file has no tier ${printable(tier ?? '')} (RATE_LIMIT_TIERS_FILE)`,
+    )
 }
 
 /** Loaded where they are used: they bring the database, and the help needs none. */

@@ -5,7 +5,10 @@ import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { addAttestationOptions } from '../options.ts'
 
-/** Adds `attestation FILE`. Exit code 0 only when every rule that was asked for holds, 1 otherwise, 2 for usage. */
+/**
+ * Adds `attestation FILE`. Exit code 0 only when every rule that was asked for holds, 1 otherwise,
+ * 2 for usage.
+ */
 export function registerAttestation(program: Command): void {
   const command = program
     .command('attestation')
@@ -24,9 +27,10 @@ export function registerAttestation(program: Command): void {
         .conflicts('historical'),
     )
     .addOption(
-      new Option('--historical', "validate at the document's own time, for stored records").conflicts(
-        'maxAge',
-      ),
+      new Option(
+        '--historical',
+        "validate at the document's own time, for stored records",
+      ).conflicts('maxAge'),
     )
     .option(
       '--max-age <seconds>',

@@ -1,9 +1,18 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { AuditOptions } from '../audit/audit-gateway.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
-import { addAttestationOptions, collectText, parseBaseUrl, parseRpcUrl, parseSeconds } from '../options.ts'
+import {
+  addAttestationOptions,
+  collectText,
+  parseBaseUrl,
+  parseRpcUrl,
+  parseSeconds,
+} from '../options.ts'
 
-/** Adds `audit URL`, which walks the logs of a gateway as an outsider; README.md of audit/ says what it finds. */
+/**
+ * Adds `audit URL`, which walks the logs of a gateway as an outsider; README.md of audit/ says what
+ * it finds.
+ */
 export function registerAudit(program: Command): void {
   const command = program
     .command('audit')

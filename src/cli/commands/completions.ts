@@ -26,10 +26,17 @@ const SHELLS = ['bash', 'zsh', 'fish'] as const
 type Shell = (typeof SHELLS)[number]
 
 /** One place in the command line: the words that lead there and the words that may follow. */
-type Level = { readonly path: string; readonly words: readonly Word[]; readonly takesFiles: boolean }
+type Level = {
+  readonly path: string
+  readonly words: readonly Word[]
+  readonly takesFiles: boolean
+}
 type Word = { readonly text: string; readonly about: string }
 
-/** Gives a script that completes the commands, options and choices of a program in a shell, file names elsewhere. */
+/**
+ * Gives a script that completes the commands, options and choices of a program in a shell, file
+ * names elsewhere.
+ */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())
   switch (shell) {
@@ -45,7 +52,9 @@ export function writeCompletions(program: Command, shell: Shell): string {
 function listLevels(command: Command, path: string): readonly Level[] {
   const help = command.createHelp()
   const commands = help.visibleCommands(command)
-  const choices = command.registeredArguments.flatMap((argument: Argument) => argument.argChoices ?? [])
+  const choices = command.registeredArguments.flatMap(
+    (argument: Argument) => argument.argChoices ?? [],
+  )
   const words = [
     ...commands.map((child) => ({ text: child.name(), about: child.description() })),
     ...choices.map((choice) => ({ text: choice, about: '' })),
@@ -61,7 +70,8 @@ function listLevels(command: Command, path: string): readonly Level[] {
 function writeBash(name: string, levels: readonly Level[]): string {
   const steps = levels.slice(1).map((level) => quote(level.path))
   const cases = levels.map(
-    (level) => `    ${quote(level.path)}) words=${quote(level.words.map((word) => word.text).join(' '))} ;;`,
+    (level) =>
+      `    ${quote(level.path)}) words=${quote(level.words.map((word) => word.text).join(' '))} ;;`,
   )
   return `_${name}() {
   local current=\${COMP_WORDS[COMP_CWORD]} level=${name} words= position
@@ -82,7 +92,9 @@ complete -o default -F _${name} ${name}
 function writeZsh(name: string, levels: readonly Level[]): string {
   const steps = levels.slice(1).map((level) => quote(level.path))
   const cases = levels.map((level) => {
-    const words = level.words.map((word) => quote(`${word.text.replaceAll(':', '\\:')}:${word.about}`))
+    const words = level.words.map((word) =>
+      quote(`${word.text.replaceAll(':', '\\:')}:${word.about}`),
+    )
     return `    (${quote(level.path)}) candidates=(${words.join(' ')}) ;;`
   })
   return `#compdef ${name}
@@ -107,7 +119,9 @@ function writeFish(name: string, levels: readonly Level[]): string {
   const steps = levels.slice(1).map((level) => quote(level.path))
   const lines = levels.flatMap((level) => [
     ...level.words.map((word) => writeFishWord(name, level, word)),
-    ...(level.takesFiles ? [] : [`complete -c ${name} -n ${quote(`__${name}_at ${level.path}`)} -f`]),
+    ...(level.takesFiles
+      ? []
+      : [`complete -c ${name} -n ${quote(`__${name}_at ${level.path}`)} -f`]),
   ])
   return `function __${name}_at
   set -l level ${name}

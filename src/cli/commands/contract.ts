@@ -5,7 +5,10 @@ import { parseRpcUrl, parseSeconds } from '../options.ts'
 /** Fifteen of Ethereum's blocks. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
-/** Adds `contract deploy`, for the operator: a first set-up begins with it, and every release that changes the contract. */
+/**
+ * Adds `contract deploy`, for the operator: a first set-up begins with it, and every release that
+ * changes the contract.
+ */
 export function registerContract(program: Command): void {
   const contract = program
     .command('contract')
@@ -20,7 +23,12 @@ export function registerContract(program: Command): void {
         'pays; any will do, it gets no rights. Not the relayer of a gateway that runs: an anchor would be lost.',
     )
     .requiredOption('--rpc <url>', 'JSON-RPC endpoint of the chain', parseRpcUrl)
-    .option('--timeout <seconds>', 'longest to wait for the block', parseSeconds, TIMEOUT_SECONDS_DEFAULT)
+    .option(
+      '--timeout <seconds>',
+      'longest to wait for the block',
+      parseSeconds,
+      TIMEOUT_SECONDS_DEFAULT,
+    )
     .option('--json', 'print one JSON object')
     .addHelpText('after', '\nExit codes: 0 the contract is there, 1 it is not, 2 usage.')
     .action(async (options: DeployOptions) => {

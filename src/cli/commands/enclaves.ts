@@ -13,7 +13,9 @@ type JsonOption = { readonly json?: boolean }
 export function registerEnclaves(program: Command): void {
   const enclaves = program
     .command('enclaves')
-    .description('show and change the enclaves of the running gateway (CONTROL_SOCKET, or DATA_DIR)')
+    .description(
+      'show and change the enclaves of the running gateway (CONTROL_SOCKET, or DATA_DIR)',
+    )
     .helpCommand(false)
   enclaves
     .command('list')
@@ -42,7 +44,9 @@ export function registerEnclaves(program: Command): void {
 
 async function listEnclaves({ json }: JsonOption): Promise<void> {
   const list = await (await operations()).withGateway(({ enclaves }) => enclaves.list())
-  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
+  process.stdout.write(
+    json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)),
+  )
 }
 
 async function addEnclave(url: string): Promise<void> {
@@ -51,7 +55,9 @@ async function addEnclave(url: string): Promise<void> {
     return find(enclaves, url)
   })
   if (added?.state !== 'usable')
-    throw new CliError(`${printable(url)} is ${added?.state ?? 'gone'}: ${printable(added?.fault ?? '')}`)
+    throw new CliError(
+      `${printable(url)} is ${added?.state ?? 'gone'}: ${printable(added?.fault ?? '')}`,
+    )
   process.stderr.write(`${printable(url)} is in use, notary ${added.notary}.\n`)
 }
 
@@ -63,7 +69,9 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
       if (seat === undefined) throw new CliError(`${printable(url)} was removed meanwhile`)
       if (seat.state === 'drained') break
       if (seat.state === 'unreachable')
-        throw new CliError(`${printable(url)} is out of reach, and not all of its log may be committed`)
+        throw new CliError(
+          `${printable(url)} is out of reach, and not all of its log may be committed`,
+        )
       if (seat.state !== 'draining') throw new CliError(`${printable(url)} is ${seat.state} again`)
       await sleep(POLL_MS)
     }
@@ -80,12 +88,18 @@ async function removeEnclave(url: string): Promise<void> {
   process.stderr.write(`${printable(url)} is removed. A restart goes by ENCLAVE_URL.\n`)
 }
 
-async function find(enclaves: EnclaveOperations, url: string): Promise<EnclaveDescription | undefined> {
+async function find(
+  enclaves: EnclaveOperations,
+  url: string,
+): Promise<EnclaveDescription | undefined> {
   const path = (text: string) => text.replace(/^unix:(\/\/(?=\/))?/, '')
   return (await enclaves.list()).find((seat) => path(seat.url) === path(url))
 }
 
-function checkOutcome(outcome: 'done' | 'invalid' | 'limit' | 'unknown' | 'in_use', url: string): void {
+function checkOutcome(
+  outcome: 'done' | 'invalid' | 'limit' | 'unknown' | 'in_use',
+  url: string,
+): void {
   switch (outcome) {
     case 'done':
       return

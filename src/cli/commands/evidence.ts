@@ -2,7 +2,10 @@ import { type Command, InvalidArgumentError } from 'commander'
 import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
-/** Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway gives it. */
+/**
+ * Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway
+ * gives it.
+ */
 export function registerEvidence(program: Command): void {
   const command = program
     .command('evidence')

@@ -14,7 +14,10 @@ type CreateOptions = {
 }
 type ListOptions = { readonly json?: boolean }
 
-/** Adds `keys create | list | revoke`, for the operator: whoever can reach the database, or the data folder. */
+/**
+ * Adds `keys create | list | revoke`, for the operator: whoever can reach the database, or the data
+ * folder.
+ */
 export function registerKeys(program: Command): void {
   const keys = program
     .command('keys')
@@ -23,10 +26,24 @@ export function registerKeys(program: Command): void {
   keys
     .command('create')
     .description('make a key; it is printed on standard output, this once')
-    .option('--account <name>', 'account that it belongs to, made when there is none', parseName, 'default')
+    .option(
+      '--account <name>',
+      'account that it belongs to, made when there is none',
+      parseName,
+      'default',
+    )
     .option('--name <text>', 'what it is for, to tell it from others', parseName, 'unnamed')
-    .option('--scopes <list>', `what it may do, of ${SCOPES.join(',')}`, parseScopes, DEFAULT_SCOPES)
-    .option('--expires <when>', 'when it ends: 90d, 12h, 30m, or a date such as 2027-01-31', parseExpiry)
+    .option(
+      '--scopes <list>',
+      `what it may do, of ${SCOPES.join(',')}`,
+      parseScopes,
+      DEFAULT_SCOPES,
+    )
+    .option(
+      '--expires <when>',
+      'when it ends: 90d, 12h, 30m, or a date such as 2027-01-31',
+      parseExpiry,
+    )
     .option('--json', 'print one JSON object')
     .action(createKey)
   keys
@@ -64,7 +81,9 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
 
 async function listKeys({ json }: ListOptions): Promise<void> {
   const list = await (await operations()).withOperations(({ keys }) => keys.list())
-  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)))
+  process.stdout.write(
+    json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)),
+  )
 }
 
 async function revokeKey(id: string): Promise<void> {

@@ -1,7 +1,10 @@
 import type { Command } from 'commander'
 import { EXIT_CODES } from '../exit-codes.ts'
 
-/** Adds `measure IMAGE.eif [--json]`. Exit code 0 for an image that can be measured, 1 for another, 2 for usage. */
+/**
+ * Adds `measure IMAGE.eif [--json]`. Exit code 0 for an image that can be measured, 1 for another,
+ * 2 for usage.
+ */
 export function registerMeasure(program: Command): void {
   program
     .command('measure')

@@ -9,8 +9,13 @@ export function registerNode(program: Command): void {
     .description('contribute a machine: run a node agent, and look at what it does')
     .helpCommand(false)
   addBackendOptions(addNodeIdOption(addAccessOptions(node.command('run'))))
-    .description('serve the models of a local inference server; SIGTERM finishes what runs, then ends')
-    .option('--type <type>', 'LLM chats, DIFFUSION makes images with one model (NODE_TYPE; default LLM)')
+    .description(
+      'serve the models of a local inference server; SIGTERM finishes what runs, then ends',
+    )
+    .option(
+      '--type <type>',
+      'LLM chats, DIFFUSION makes images with one model (NODE_TYPE; default LLM)',
+    )
     .action((options: NodeOptions) => act((node) => node.run(options)))
   addAccessOptions(node.command('create'))
     .description('make a node; its id is printed on standard output')
@@ -32,7 +37,9 @@ export function registerNode(program: Command): void {
 }
 
 /** Loaded where it is used, as the agent is: other commands start without them. */
-async function act(action: (node: typeof import('../node-actions.ts')) => Promise<void>): Promise<void> {
+async function act(
+  action: (node: typeof import('../node-actions.ts')) => Promise<void>,
+): Promise<void> {
   const node = await import('../node-actions.ts')
   await node.explain(() => action(node))
 }
@@ -53,6 +60,10 @@ function addNodeIdOption(command: Command): Command {
 function addBackendOptions(command: Command): Command {
   return command
     .option('--backend <url>', 'the inference server (BACKEND_URL; default: found on this machine)')
-    .option('--model <id>', 'a model to serve; may be repeated (NODE_MODELS; default: all)', collectText)
+    .option(
+      '--model <id>',
+      'a model to serve; may be repeated (NODE_MODELS; default: all)',
+      collectText,
+    )
     .option('--benchmark-ms <ms>', 'length of a benchmark (BENCHMARK_MS; default 60000)')
 }

@@ -39,7 +39,10 @@ const TITLES = [
   'FAULT',
 ]
 
-function toRow(relayer: RelayerDescription, formatEther: (wei: string) => string): readonly string[] {
+function toRow(
+  relayer: RelayerDescription,
+  formatEther: (wei: string) => string,
+): readonly string[] {
   const { balance_wei: balance, oldest_at: oldest } = relayer
   return [
     relayer.address,

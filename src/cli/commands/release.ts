@@ -4,7 +4,10 @@ import type { SignOptions } from '../release/release-files.ts'
 import type { AddOptions, EndOptions, RevokeOptions } from '../release/release-list.ts'
 import type { ShowOptions } from '../release/release-report.ts'
 
-/** Adds `release key | sign | show | list`: measurements of enclave images, signed for those who check records. */
+/**
+ * Adds `release key | sign | show | list`: measurements of enclave images, signed for those who
+ * check records.
+ */
 export function registerRelease(program: Command): void {
   const release = program
     .command('release')
@@ -31,7 +34,9 @@ export function registerRelease(program: Command): void {
     .requiredOption('--key <file>', 'private release key, or - for standard input')
     .option('--output <file>', 'write it there instead')
     .option('--uncommitted', 'sign an image of uncommitted sources, which nobody else can rebuild')
-    .action(async (file: string, options: SignOptions) => (await releaseFiles()).signFile(file, options))
+    .action(async (file: string, options: SignOptions) =>
+      (await releaseFiles()).signFile(file, options),
+    )
   addReleaseTrustOptions(
     release
       .command('show')
@@ -52,7 +57,9 @@ function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
-/** Adds `release list add | end | revoke | sign`: the list of the releases that an operator runs. */
+/**
+ * Adds `release list add | end | revoke | sign`: the list of the releases that an operator runs.
+ */
 function registerReleaseList(release: Command): void {
   const list = release
     .command('list')
@@ -62,11 +69,16 @@ function registerReleaseList(release: Command): void {
     )
     .helpCommand(false)
   editing(
-    list.command('add').description('accept a signed release, in a list that is made when there is none'),
+    list
+      .command('add')
+      .description('accept a signed release, in a list that is made when there is none'),
   )
     .argument('<list>', 'releases.json')
     .argument('<release>', 'measurements.json, signed by --key or a --release-key')
-    .option('--from <time>', 'accepted in documents made from then on: now, or 2026-11-21T14:00:00Z')
+    .option(
+      '--from <time>',
+      'accepted in documents made from then on: now, or 2026-11-21T14:00:00Z',
+    )
     .option('--until <time>', 'and before then')
     .action(async (path: string, release: string, options: AddOptions) =>
       (await lists()).addToList(path, release, options),
@@ -78,7 +90,11 @@ function registerReleaseList(release: Command): void {
     .action(async (path: string, release: string, options: EndOptions) =>
       (await lists()).endInList(path, release, options),
     )
-  editing(list.command('revoke').description('never accept a release again, whenever a document was made'))
+  editing(
+    list
+      .command('revoke')
+      .description('never accept a release again, whenever a document was made'),
+  )
     .argument('<list>', 'releases.json')
     .argument('<release>', NAME)
     .requiredOption('--reason <text>', 'why, for those whose records fail')

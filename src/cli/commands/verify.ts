@@ -3,7 +3,10 @@ import type { VerifyOptions } from '../evidence/verify-source.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
-/** Adds `verify SOURCE`, which checks evidence by itself; README.md of src/cli says what its outcome means. */
+/**
+ * Adds `verify SOURCE`, which checks evidence by itself; README.md of src/cli says what its outcome
+ * means.
+ */
 export function registerVerify(program: Command): void {
   const command = program
     .command('verify')

@@ -23,13 +23,19 @@ import { readKeptAnswer, readKeptRequest } from './read-evidence.ts'
 export type KeptOptions = { readonly request?: string; readonly answer?: string }
 
 /** What a caller kept, as read: the request's bytes too, for a source that is an answer itself. */
-export type KeptFiles = { readonly requestBody: Uint8Array | null; readonly answer: KeptAnswer | null }
+export type KeptFiles = {
+  readonly requestBody: Uint8Array | null
+  readonly answer: KeptAnswer | null
+}
 
 /**
  * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none,
  * and when standard input is named more than once, `source` included.
  */
-export async function readKeptFiles(source: string, { request, answer }: KeptOptions): Promise<KeptFiles> {
+export async function readKeptFiles(
+  source: string,
+  { request, answer }: KeptOptions,
+): Promise<KeptFiles> {
   if ([source, request, answer].filter((place) => place === '-').length > 1)
     throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
   const read = (place: string) => readSource(place, { apiKey: null, stdin: process.stdin })
@@ -77,8 +83,12 @@ export function tellKept(
   given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
 ): ComparedExchange {
   const { request, chunks } = given
-  const kept: KeptAnswer = chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
-  return { checks: [], told: tellExchange({ request: objectOf(request), response: readResponse(kept) }) }
+  const kept: KeptAnswer =
+    chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
+  return {
+    checks: [],
+    told: tellExchange({ request: objectOf(request), response: readResponse(kept) }),
+  }
 }
 
 /**
@@ -95,12 +105,18 @@ export function fillRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   return fillPart(filled, 'response', isWhole ? response : null)
 }
 
-function sameRequest(checks: readonly ExchangeCheck[], { request }: KeptExchange): JsonObject | null {
+function sameRequest(
+  checks: readonly ExchangeCheck[],
+  { request }: KeptExchange,
+): JsonObject | null {
   const given = hasPassed(checks, 'request given') ? objectOf(request) : null
   return given && stripUnsetMembers(given)
 }
 
-function sameResponse(checks: readonly ExchangeCheck[], { answer }: KeptExchange): JsonObject | null {
+function sameResponse(
+  checks: readonly ExchangeCheck[],
+  { answer }: KeptExchange,
+): JsonObject | null {
   return hasPassed(checks, 'answer given') && answer !== undefined ? readResponse(answer) : null
 }
 
@@ -131,7 +147,11 @@ function objectOf(value: Json | undefined): JsonObject | null {
   return isJsonObject(value) ? value : null
 }
 
-function fillPart(record: JsonObject, part: 'request' | 'response', value: JsonObject | null): JsonObject {
+function fillPart(
+  record: JsonObject,
+  part: 'request' | 'response',
+  value: JsonObject | null,
+): JsonObject {
   const known = memberOf(record, part)
   if (value === null || (known !== undefined && known !== null)) return record
   const { [`${part}_hash`]: _, ...rest } = record
@@ -223,7 +243,9 @@ function tellResponse(response: JsonObject): readonly ToldMessage[] {
   const later = Math.max(0, choices.length - TOLD_MESSAGES_MAX)
   return [
     ...choices.slice(0, TOLD_MESSAGES_MAX).map((choice) => {
-      const told = tellMessage(isJsonObject(choice) ? (memberOf(choice, 'message') ?? null) : choice)
+      const told = tellMessage(
+        isJsonObject(choice) ? (memberOf(choice, 'message') ?? null) : choice,
+      )
       return choices.length === 1 ? told : { ...told, who: `choice ${numberOf(choice)}` }
     }),
     ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
@@ -243,13 +265,15 @@ function tellMessage(message: Json): ToldMessage {
 function tellMember(name: string, value: Json): readonly string[] {
   if (value === null || name === 'role') return []
   if (name === 'content') return isJsonArray(value) ? value.map(tellPart) : [textOf(value)]
-  if (name === 'tool_calls' && isJsonArray(value)) return value.map((call) => `[calls ${tellCall(call)}]`)
+  if (name === 'tool_calls' && isJsonArray(value))
+    return value.map((call) => `[calls ${tellCall(call)}]`)
   if (name === 'function_call') return [`[calls ${tellCall({ function: value })}]`]
   return [`[${name}: ${textOf(value)}]`]
 }
 
 function tellPart(part: Json): string {
-  const text = isJsonObject(part) && memberOf(part, 'type') === 'text' ? memberOf(part, 'text') : undefined
+  const text =
+    isJsonObject(part) && memberOf(part, 'type') === 'text' ? memberOf(part, 'text') : undefined
   return typeof text === 'string' ? text : `[part: ${textOf(part)}]`
 }
 
@@ -268,5 +292,9 @@ function listOf(value: Json | undefined): readonly Json[] {
 }
 
 function bound(who: string, text: string): ToldMessage {
-  return { who, text: text.slice(0, TOLD_LENGTH_MAX), left_out: Math.max(0, text.length - TOLD_LENGTH_MAX) }
+  return {
+    who,
+    text: text.slice(0, TOLD_LENGTH_MAX),
+    left_out: Math.max(0, text.length - TOLD_LENGTH_MAX),
+  }
 }

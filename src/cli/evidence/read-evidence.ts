@@ -34,9 +34,10 @@ type Input =
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
- * Gives what there is to check in an input: an evidence bundle (it has a `format`), a stored record, a page of the history
- * (each of its records), an answer of the verified endpoint, or the event stream of one as it came; the last two with the
- * request's body. Throws CliError for anything else.
+ * Gives what there is to check in an input: an evidence bundle (it has a `format`), a stored
+ * record, a page of the history (each of its records), an answer of the verified endpoint, or the
+ * event stream of one as it came; the last two with the request's body. Throws CliError for
+ * anything else.
  */
 export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
   if (isEventStream(input)) {
@@ -56,7 +57,10 @@ export function readKeptAnswer(input: Uint8Array): KeptAnswer {
   if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
   const answer = readJson(() => parseExactJson(input), 'the answer')
   if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
-    throw new CliError('expected --answer to be an answer as JSON, or its event stream', EXIT_CODES.usage)
+    throw new CliError(
+      'expected --answer to be an answer as JSON, or its event stream',
+      EXIT_CODES.usage,
+    )
   return { kind: 'whole', answer }
 }
 
@@ -142,7 +146,8 @@ function readJson(parse: () => Json, what: string): Json {
 }
 
 /**
- * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for what is none; `what` names the source.
+ * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for what is none;
+ * `what` names the source.
  *
  * Does NOT prove anything: see verifyBundle.
  */
@@ -159,12 +164,16 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
 /** What the options say, as commander gives it. */
 export type EvidenceOptions = GatewayOptions & { readonly output?: string }
 
-/** Writes the evidence bundle of a completion, exactly as the gateway gives it. Throws CliError for any other answer. */
+/**
+ * Writes the evidence bundle of a completion, exactly as the gateway gives it. Throws CliError for
+ * any other answer.
+ */
 export async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
   const url = evidenceUrl(hash, options)
   const bytes = await readSource(url, { ...chooseKey(url, options), stdin: process.stdin })
   const { record, block } = readBundle(bytes, 'the answer')
-  if (record.hash !== hash) throw new CliError('expected the evidence of this hash, got that of another one')
+  if (record.hash !== hash)
+    throw new CliError('expected the evidence of this hash, got that of another one')
   const text = new TextDecoder().decode(bytes)
   await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
   if (block === null)

@@ -19,10 +19,16 @@ export type RedactOptions = {
   readonly output?: string
 }
 
-/** Writes a bundle without the parts that are to be left out. Throws CliError for what cannot be left out. */
+/**
+ * Writes a bundle without the parts that are to be left out. Throws CliError for what cannot be
+ * left out.
+ */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
-  const bundle = readBundle(await readSource(file, { apiKey: null, stdin: process.stdin }), 'the file')
+  const bundle = readBundle(
+    await readSource(file, { apiKey: null, stdin: process.stdin }),
+    'the file',
+  )
   checkWhole(bundle, parts)
   const redacted = redactBundle(bundle, {
     request: parts.includes('request'),
@@ -42,7 +48,10 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
   return [...(request ? (['request'] as const) : []), ...(response ? (['response'] as const) : [])]
 }
 
-/** A part that is gone already, or that is not what was signed, cannot be left out: the result would say otherwise. */
+/**
+ * A part that is gone already, or that is not what was signed, cannot be left out: the result would
+ * say otherwise.
+ */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
   if (gone !== undefined)
@@ -65,11 +74,17 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
  * Warnings of parts that can be guessed: their hashes have no salt but what the caller or the
  * provider put into them.
  */
-function guessableParts({ record }: EvidenceBundle, parts: readonly RedactablePart[]): readonly string[] {
+function guessableParts(
+  { record }: EvidenceBundle,
+  parts: readonly RedactablePart[],
+): readonly string[] {
   const isSalted = 'request' in record && hasNonce(record.request)
   return parts
     .filter((part) => part !== 'request' || !isSalted)
-    .map((part) => `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`)
+    .map(
+      (part) =>
+        `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`,
+    )
 }
 
 /**
@@ -83,7 +98,8 @@ function hasNonce(request: JsonObject): boolean {
 }
 
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
-  request: 'the request has no nonce of its caller (affidavit.nonce), so that its hash has no salt.',
+  request:
+    'the request has no nonce of its caller (affidavit.nonce), so that its hash has no salt.',
   response:
     'a response has no salt but the id that its provider gave it, and no nonce of a request covers it.',
 }

@@ -23,7 +23,10 @@ import {
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import { type ComparedExchange, compareKept, fillRecord, printExchange } from './kept-exchange.ts'
 
-/** Checks a bundle, and compares it with what its caller kept. Throws CliError when the chain cannot be asked. */
+/**
+ * Checks a bundle, and compares it with what its caller kept. Throws CliError when the chain cannot
+ * be asked.
+ */
 export async function reportBundle(
   given: JsonObject,
   demands: {
@@ -34,11 +37,15 @@ export async function reportBundle(
   options: Pick<BundleOptions, 'rpc' | 'confirmations' | 'require'> & { readonly json?: boolean },
 ): Promise<{ readonly output: string; readonly isOk: boolean }> {
   if (options.confirmations !== undefined && options.rpc === undefined)
-    throw new CliError('expected --rpc with --confirmations: only a chain can tell', EXIT_CODES.usage)
+    throw new CliError(
+      'expected --rpc with --confirmations: only a chain can tell',
+      EXIT_CODES.usage,
+    )
   const { policy, verifier, kept } = demands
   const record = memberOf(given, 'record')
   const bundle = isJsonObject(record) ? { ...given, record: fillRecord(record, kept) } : given
-  const chain = options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
+  const chain =
+    options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
   const report: BundleReport = await verifyBundle(bundle, policy, {
     attestations: verifier,
     ...(chain === null ? {} : { chain }),
@@ -52,7 +59,10 @@ export async function reportBundle(
   }
 }
 
-/** The number that the bundle claims, to be looked up; null when there is none, which its checks will tell. */
+/**
+ * The number that the bundle claims, to be looked up; null when there is none, which its checks
+ * will tell.
+ */
 function blockNumberOf(bundle: JsonObject): number | null {
   try {
     return parseEvidenceBundle(bundle).block?.number ?? null
@@ -104,7 +114,10 @@ function printBundleJson(report: BundleReport, acceptance: Acceptance): string {
     conclusion: conclude(report, exchange),
     bundle: {
       verdict: differencesOf(exchange).length > 0 ? 'invalid' : verdict,
-      exchange: { checks: exchange.checks, ...(verdict === 'invalid' ? NOTHING_TOLD : exchange.told) },
+      exchange: {
+        checks: exchange.checks,
+        ...(verdict === 'invalid' ? NOTHING_TOLD : exchange.told),
+      },
       checks,
       open,
       redacted,
@@ -147,15 +160,23 @@ function describeModel({ model }: BundleFacts): string {
   return `${printable(model.requested)}, ${returned}`
 }
 
-function describeCode({ release, measurements }: BundleFacts, checks: BundleReport['checks']): string {
+function describeCode(
+  { release, measurements }: BundleFacts,
+  checks: BundleReport['checks'],
+): string {
   if (release !== null) return printable(nameRelease(release))
-  const isExpected = checks.some(({ name, outcome }) => name === 'measurements' && outcome === 'passed')
+  const isExpected = checks.some(
+    ({ name, outcome }) => name === 'measurements' && outcome === 'passed',
+  )
   if (isExpected) return 'of the expected measurements'
   return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
 }
 
 /** Says what it comes to, and no more than that. */
-function conclude({ verdict, checks, open, facts }: BundleReport, exchange: ComparedExchange): string {
+function conclude(
+  { verdict, checks, open, facts }: BundleReport,
+  exchange: ComparedExchange,
+): string {
   const differences = differencesOf(exchange)
   if (verdict !== 'invalid' && differences.length > 0)
     return `INVALID: failed at ${differences.join(', ')}. The bundle is evidence of something else than what you gave.`
@@ -184,8 +205,9 @@ function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredI
 }
 
 /**
- * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest block, and its block of
- * the number that the bundle names (null: of none). Throws CliError when the endpoint cannot be asked.
+ * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest
+ * block, and its block of the number that the bundle names (null: of none). Throws CliError when
+ * the endpoint cannot be asked.
  *
  * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
  */
@@ -200,7 +222,8 @@ async function fetchChainFacts(url: string, blockNumber: number | null): Promise
   } catch (fault) {
     if (fault instanceof RpcError)
       throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
-    if (fault instanceof z.ZodError) throw new CliError('the chain cannot be asked: expected numbers in hex')
+    if (fault instanceof z.ZodError)
+      throw new CliError('the chain cannot be asked: expected numbers in hex')
     throw fault
   } finally {
     await rpc.close()

@@ -1,14 +1,29 @@
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
-import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
-import { type AttestationVerifier, verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import {
+  type AttestationPolicy,
+  FUTURE_SKEW_MS_DEFAULT,
+} from '../../../attestation/nitro/policy.ts'
+import {
+  type AttestationVerifier,
+  verifyAttestation,
+} from '../../../attestation/nitro/verify-attestation.ts'
 import { OUTCOMES, type Receipt } from '../../../attestation/receipt.ts'
 import { configurationOf } from '../../../attestation/release/release.ts'
-import { nameRelease, type ReleaseName, releaseName } from '../../../attestation/release/release-list.ts'
+import {
+  nameRelease,
+  type ReleaseName,
+  releaseName,
+} from '../../../attestation/release/release-list.ts'
 import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
 import type { Outcome } from '../options.ts'
 import {
@@ -43,14 +58,19 @@ type SubjectDemands = {
 }
 
 /**
- * Checks one record, or one answer with its request, and its attestation document when a policy says what to expect of it.
- * Never throws for what the record says.
+ * Checks one record, or one answer with its request, and its attestation document when a policy
+ * says what to expect of it. Never throws for what the record says.
  *
  * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
  */
 export async function verifySubject(
   { record, request, chunks }: Subject,
-  { policy, allowOutcome = [], verifier = { verify: verifyAttestation }, kept = {} }: SubjectDemands,
+  {
+    policy,
+    allowOutcome = [],
+    verifier = { verify: verifyAttestation },
+    kept = {},
+  }: SubjectDemands,
 ): Promise<SubjectReport> {
   const given = {
     ...(request === undefined ? {} : { request }),
@@ -60,7 +80,8 @@ export async function verifySubject(
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
-    exchange: request === undefined ? compareKept(record, kept) : tellKept(record, { request, chunks }),
+    exchange:
+      request === undefined ? compareKept(record, kept) : tellKept(record, { request, chunks }),
   })
 }
 
@@ -81,8 +102,9 @@ export type SubjectReport = {
 }
 
 /**
- * What the attestation document shows of who holds the record's key: which code, by which root; null when nothing. A
- * root that the user gave is worth what the user knows of it: that of a simulated security module proves nothing.
+ * What the attestation document shows of who holds the record's key: which code, by which root;
+ * null when nothing. A root that the user gave is worth what the user knows of it: that of a
+ * simulated security module proves nothing.
  */
 type Holder = {
   readonly code: 'expected' | 'any'
@@ -91,7 +113,9 @@ type Holder = {
   readonly root: 'AWS' | 'given'
 } | null
 
-/** Gives the report of one record from the library's checks and the one of its attestation document. */
+/**
+ * Gives the report of one record from the library's checks and the one of its attestation document.
+ */
 function judgeReport(
   record: Json,
   report: RecordReport,
@@ -117,10 +141,14 @@ function judgeReport(
 
 /** Without a log, whoever passed the answer on could write provider, outcome and times. */
 function doubtLog({ checks }: RecordReport): readonly string[] {
-  const isInLog = checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
+  const isInLog = checks.some(
+    ({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked',
+  )
   return isInLog
     ? []
-    : ['an answer has no log, and nothing else binds what its receipt says of provider, outcome and times']
+    : [
+        'an answer has no log, and nothing else binds what its receipt says of provider, outcome and times',
+      ]
 }
 
 /**
@@ -149,7 +177,11 @@ export function printText(reports: readonly SubjectReport[]): string {
 
 /** Gives the reports as one JSON object, for programs. */
 export function printJson(reports: readonly SubjectReport[]): string {
-  const report = { ok: reports.every(({ ok }) => ok), conclusion: conclude(reports), records: reports }
+  const report = {
+    ok: reports.every(({ ok }) => ok),
+    conclusion: conclude(reports),
+    records: reports,
+  }
   return `${printableJson(report)}\n`
 }
 
@@ -168,7 +200,8 @@ function conclude(reports: readonly SubjectReport[]): string {
       'Say what you expect of the attestation document with --release, --pcr, or --any-measurement.'
     )
   const doubts = new Set(reports.flatMap((report) => report.doubts))
-  if (doubts.size > 0) return `CONSISTENT: nothing failed in ${count}, but ${[...doubts].join('; ')}.`
+  if (doubts.size > 0)
+    return `CONSISTENT: nothing failed in ${count}, but ${[...doubts].join('; ')}.`
   const root = holders.some((holder) => holder?.root === 'given')
     ? ', if the root you gave is to be trusted'
     : ''
@@ -187,10 +220,12 @@ function nameExpected(holders: readonly Holder[]): string {
 }
 
 /**
- * Checks a record's attestation document at the document's own time, and that the record was made during the life of
- * the document. Without a policy the check is not made. That the document carries the record's key is a check of verifyRecord.
+ * Checks a record's attestation document at the document's own time, and that the record was made
+ * during the life of the document. Without a policy the check is not made. That the document
+ * carries the record's key is a check of verifyRecord.
  *
- * Does NOT prove when the record was made: both times are the enclave's side's; the anchor shows it was not later.
+ * Does NOT prove when the record was made: both times are the enclave's side's; the anchor shows it
+ * was not later.
  */
 async function checkAttestation(
   record: Json,
@@ -204,7 +239,11 @@ async function checkAttestation(
   if (policy === null) return give('not checked', 'no expected measurements given')
   try {
     const members = isJsonObject(record) ? record : {}
-    const facts = await verifier.verify(documentOf(members), { ...policy, mode: 'historical' }, new Date(0))
+    const facts = await verifier.verify(
+      documentOf(members),
+      { ...policy, mode: 'historical' },
+      new Date(0),
+    )
     checkLifetime(members, facts)
     checkConfiguration(facts)
     return give('passed', describe(facts, policy), {

@@ -19,7 +19,9 @@ import { reportBundle } from './verify-bundle.ts'
 import { printJson, printText, type SubjectReport, verifySubject } from './verify-record.ts'
 
 /** What the options say, as commander gives it. */
-export type VerifyOptions = BundleOptions & GatewayOptions & KeptOptions & { readonly json?: boolean }
+export type VerifyOptions = BundleOptions &
+  GatewayOptions &
+  KeptOptions & { readonly json?: boolean }
 
 /** What `verify` prints, and whether it is good enough for an exit code of 0. */
 export type Outcome = { readonly output: string; readonly isOk: boolean }
@@ -56,7 +58,9 @@ const NO_KEY = { apiKey: null } as const
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)
-    throw new CliError(`expected the evidence of ${hash}, got that of another completion, ${record.hash}`)
+    throw new CliError(
+      `expected the evidence of ${hash}, got that of another completion, ${record.hash}`,
+    )
 }
 
 async function reportRecords(

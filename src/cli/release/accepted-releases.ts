@@ -1,6 +1,10 @@
 import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import { entryOf, nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import {
+  entryOf,
+  nameRelease,
+  type ReleaseEntry,
+} from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES } from '../exit-codes.ts'
@@ -8,7 +12,9 @@ import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
-/** Gives whom the options trust; null when they name no key. Throws CliError for keys that are none. */
+/**
+ * Gives whom the options trust; null when they name no key. Throws CliError for keys that are none.
+ */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
   if (releaseKey.length === 0) {
@@ -26,9 +32,10 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 }
 
 /**
- * Gives the releases that the options expect, each file's signatures verified; undefined when none is asked for. Says on
- * standard error which files they are from, and how old those are. Throws CliError: for a file that cannot be read or has
- * not its form (exit code 2), and for one that is not signed as it must be, or accepts no release at all (1).
+ * Gives the releases that the options expect, each file's signatures verified; undefined when none
+ * is asked for. Says on standard error which files they are from, and how old those are. Throws
+ * CliError: for a file that cannot be read or has not its form (exit code 2), and for one that is
+ * not signed as it must be, or accepts no release at all (1).
  */
 export async function readExpectedReleases(
   options: ReleaseOptions,

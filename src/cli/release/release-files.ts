@@ -34,7 +34,11 @@ import { readSource, writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
 
 /** What the options say, as commander gives it. */
-export type SignOptions = { readonly key: string; readonly output?: string; readonly uncommitted?: boolean }
+export type SignOptions = {
+  readonly key: string
+  readonly output?: string
+  readonly uncommitted?: boolean
+}
 
 /** Makes a release key, and prints the public one. Throws CliError. */
 export async function createKey(file: string): Promise<void> {
@@ -51,7 +55,8 @@ export async function signFile(
   { key, output, uncommitted = false }: SignOptions,
 ): Promise<void> {
   const given = await readUnsignedRelease(file)
-  const [release, others] = given.format === null ? [given.payload, []] : [given.release, given.signatures]
+  const [release, others] =
+    given.format === null ? [given.payload, []] : [given.release, given.signatures]
   if (given.format !== null) checkSignaturesHold({ kind: 'release', signed: given }, file)
   checkCommitted(release, uncommitted)
   const signed = signRelease(release, await readSecretKey(key), others)
@@ -62,7 +67,10 @@ export async function signFile(
   )
 }
 
-/** The mark that the image builder puts on the version of an image that the commit alone does not give. */
+/**
+ * The mark that the image builder puts on the version of an image that the commit alone does not
+ * give.
+ */
 const UNCOMMITTED = /\+uncommitted$/
 
 function checkCommitted({ version }: Release, isAllowed: boolean): void {
@@ -81,8 +89,8 @@ export type ReleaseFile =
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
- * Gives what is in a file, URL or standard input (`-`): a signed release or a signed list. Throws CliError (exit code 2)
- * for anything else.
+ * Gives what is in a file, URL or standard input (`-`): a signed release or a signed list. Throws
+ * CliError (exit code 2) for anything else.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   return parseFile(source, await readJson(source), (json) => {
@@ -92,7 +100,10 @@ export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   })
 }
 
-/** Gives a release to be signed: the payload that the image builder writes, or a signed release. Throws CliError. */
+/**
+ * Gives a release to be signed: the payload that the image builder writes, or a signed release.
+ * Throws CliError.
+ */
 async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
     formatOf(json) === RELEASE_FORMAT
@@ -102,7 +113,9 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
 }
 
 /** Gives a list to be signed: a payload somebody wrote, or a signed list. Throws CliError. */
-export async function readUnsignedList(source: string): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
+export async function readUnsignedList(
+  source: string,
+): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
   return parseFile(source, await readJson(source), (json) =>
     formatOf(json) === RELEASES_FORMAT
       ? parseSignedReleaseList(json)
@@ -111,8 +124,8 @@ export async function readUnsignedList(source: string): Promise<UnsignedOr<Signe
 }
 
 /**
- * Writes a signed file whole or not at all, or to standard output (`-`); everybody may read it, for it is to be published.
- * Throws CliError.
+ * Writes a signed file whole or not at all, or to standard output (`-`); everybody may read it, for
+ * it is to be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -152,30 +165,39 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Makes a release key: the private key in a new file `path` that its owner alone can read (PEM, PKCS #8, as OpenSSL has it),
- * the public one, 64 hex digits, in `path`.pub. Gives the public key, hex. Throws CliError, also when a file is there.
+ * Makes a release key: the private key in a new file `path` that its owner alone can read (PEM,
+ * PKCS #8, as OpenSSL has it), the public one, 64 hex digits, in `path`.pub. Gives the public key,
+ * hex. Throws CliError, also when a file is there.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
   const publicKey = encodeHex(releaseKeyOf(secretOf(privateKey)))
-  await writeNew(path, { text: String(privateKey.export({ format: 'pem', type: 'pkcs8' })), mode: 0o600 })
+  await writeNew(path, {
+    text: String(privateKey.export({ format: 'pem', type: 'pkcs8' })),
+    mode: 0o600,
+  })
   await writeNew(`${path}.pub`, { text: `${publicKey}\n`, mode: 0o644 })
   return publicKey
 }
 
 /**
- * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that nobody else can read, or from
- * standard input (`-`). Throws CliError, whose message has nothing of the file in it.
+ * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that nobody
+ * else can read, or from standard input (`-`). Throws CliError, whose message has nothing of the
+ * file in it.
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
   if (source !== '-') await checkPrivacy(source)
-  const bytes = await readSource(source, { apiKey: null, stdin: process.stdin, bytesMax: KEY_FILE_BYTES_MAX })
+  const bytes = await readSource(source, {
+    apiKey: null,
+    stdin: process.stdin,
+    bytesMax: KEY_FILE_BYTES_MAX,
+  })
   return secretOf(parsePrivateKey(bytes, source))
 }
 
 /**
- * Gives the public release key, 32 bytes, that is written as 64 hex digits, or stands so in a file. A file whose name is
- * 64 hex digits needs `./` before it. Throws CliError.
+ * Gives the public release key, 32 bytes, that is written as 64 hex digits, or stands so in a file.
+ * A file whose name is 64 hex digits needs `./` before it. Throws CliError.
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
@@ -244,12 +266,14 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks that what is in a file is what its signatures are over, before another one is added: whoever signs what they did
- * not look at would vouch for a change. Throws CliError.
+ * Checks that what is in a file is what its signatures are over, before another one is added:
+ * whoever signs what they did not look at would vouch for a change. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return
-  throw new CliError(`${printable(path)}: it was changed after it was signed: a signature does not hold`)
+  throw new CliError(
+    `${printable(path)}: it was changed after it was signed: a signature does not hold`,
+  )
 }
 
 /** Whether one of a file's signatures is over what is in the file, whoever made it. */

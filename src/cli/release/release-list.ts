@@ -38,13 +38,24 @@ export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
 /** Accepts a signed release, in a list that is made when there is none. Throws CliError. */
-export async function addToList(path: string, releasePath: string, options: AddOptions): Promise<void> {
+export async function addToList(
+  path: string,
+  releasePath: string,
+  options: AddOptions,
+): Promise<void> {
   const nowMs = Date.now()
-  const timeOrNull = (text: string | undefined) => (text === undefined ? null : parseListTime(text, nowMs))
-  const window = { accepted_from: timeOrNull(options.from), accepted_until: timeOrNull(options.until) }
+  const timeOrNull = (text: string | undefined) =>
+    text === undefined ? null : parseListTime(text, nowMs)
+  const window = {
+    accepted_from: timeOrNull(options.from),
+    accepted_until: timeOrNull(options.until),
+  }
   const file = await readReleaseFile(releasePath)
   if (file.kind !== 'release')
-    throw new CliError(`${printable(releasePath)}: expected one signed release, got a list`, EXIT_CODES.usage)
+    throw new CliError(
+      `${printable(releasePath)}: expected one signed release, got a list`,
+      EXIT_CODES.usage,
+    )
   await editList(path, options, {
     nowMs,
     ifMissing: EMPTY_LIST,
@@ -66,14 +77,19 @@ export async function endInList(path: string, name: string, options: EndOptions)
 }
 
 /** Never accepts a release again. Throws CliError. */
-export async function revokeInList(path: string, name: string, options: RevokeOptions): Promise<void> {
+export async function revokeInList(
+  path: string,
+  name: string,
+  options: RevokeOptions,
+): Promise<void> {
   const nowMs = Date.now()
   const revoked = { at: parseListTime('now', nowMs), reason: options.reason }
   await editList(path, options, {
     nowMs,
     change: (list) =>
       changeRelease(list, name, (entry) => {
-        if (entry.revoked) throw new CliError(`${printable(name)} was revoked at ${entry.revoked.at} already`)
+        if (entry.revoked)
+          throw new CliError(`${printable(name)} was revoked at ${entry.revoked.at} already`)
         return { ...entry, revoked }
       }),
   })
@@ -82,7 +98,8 @@ export async function revokeInList(path: string, name: string, options: RevokeOp
 /** Signs a list that was written by hand, or adds a signature. Throws CliError. */
 export async function signList(path: string, { key }: { readonly key: string }): Promise<void> {
   const given = await readUnsignedList(path)
-  const [list, others] = given.format === null ? [given.payload, []] : [given.list, given.signatures]
+  const [list, others] =
+    given.format === null ? [given.payload, []] : [given.list, given.signatures]
   if (given.format !== null) checkSignaturesHold({ kind: 'list', signed: given }, path)
   const signed = signReleaseList(list, await readSecretKey(key), others)
   await writeReleaseFile(path, signed)
@@ -90,8 +107,8 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. What it says so far must be signed by the key that signs it now, or by one that is trusted:
- * otherwise a change would vouch for whatever somebody put into the file.
+ * Changes a list in place. What it says so far must be signed by the key that signs it now, or by
+ * one that is trusted: otherwise a change would vouch for whatever somebody put into the file.
  */
 async function editList(
   path: string,
@@ -106,7 +123,8 @@ async function editList(
   const named = await readReleaseTrust(options)
   const trust: ReleaseTrust = named ?? { keys: [releaseKeyOf(secretKey)] }
   const isMissing = given.ifMissing !== undefined && !(await exists(path))
-  const before = isMissing && given.ifMissing ? given.ifMissing : await readVerifiedList(path, trust)
+  const before =
+    isMissing && given.ifMissing ? given.ifMissing : await readVerifiedList(path, trust)
   const list = checked(() => issueList(parseReleaseList(given.change(before, trust)), given.nowMs))
   const signed = signReleaseList(list, secretKey)
   await writeReleaseFile(path, signed)
@@ -116,7 +134,10 @@ async function editList(
 async function readVerifiedList(path: string, trust: ReleaseTrust): Promise<ReleaseList> {
   const file = await readReleaseFile(path)
   if (file.kind !== 'list')
-    throw new CliError(`${printable(path)}: expected a signed list, got one release`, EXIT_CODES.usage)
+    throw new CliError(
+      `${printable(path)}: expected a signed list, got one release`,
+      EXIT_CODES.usage,
+    )
   return verifying(path, () => verifyReleaseList(file.signed, trust)).list
 }
 
@@ -154,7 +175,10 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** How far into the future a list may be dated for the next one to be made, milliseconds: a clock that is wrong shows. */
+/**
+ * How far into the future a list may be dated for the next one to be made, milliseconds: a clock
+ * that is wrong shows.
+ */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
 /** Digits by which a commit or an image may be named, at least. */
@@ -165,14 +189,16 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
   if (known)
-    throw new CliError(`${printable(nameRelease(known.release))} of this image (PCR0) is in the list already`)
+    throw new CliError(
+      `${printable(nameRelease(known.release))} of this image (PCR0) is in the list already`,
+    )
   return { ...list, releases: [...list.releases, entry] }
 }
 
 /**
- * Gives the list with the one release that `name` stands for (its version, its commit or PCR0, or the first
- * ABBREVIATION_MIN digits or more of those) replaced by what `change` gives. Throws CliError when it stands for none, or
- * for several.
+ * Gives the list with the one release that `name` stands for (its version, its commit or PCR0, or
+ * the first ABBREVIATION_MIN digits or more of those) replaced by what `change` gives. Throws
+ * CliError when it stands for none, or for several.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -183,14 +209,20 @@ export function changeRelease(
   if (found.length === 0) throw new CliError(`no release of the list is called ${printable(name)}`)
   if (found.length > 1) {
     const images = found.map(({ release }) => release.measurements.PCR0).join(', ')
-    throw new CliError(`${printable(name)} stands for several releases: name one by its PCR0, of ${images}`)
+    throw new CliError(
+      `${printable(name)} stands for several releases: name one by its PCR0, of ${images}`,
+    )
   }
-  return { ...list, releases: list.releases.map((entry) => (found.includes(entry) ? change(entry) : entry)) }
+  return {
+    ...list,
+    releases: list.releases.map((entry) => (found.includes(entry) ? change(entry) : entry)),
+  }
 }
 
 /**
- * Gives the list as issued at `nowMs`, or a second after it was last, whichever is later, in its one form. Throws CliError when
- * it is dated into the future: whoever signed it, or this machine, has a wrong clock. Throws FormatError for what is no list.
+ * Gives the list as issued at `nowMs`, or a second after it was last, whichever is later, in its
+ * one form. Throws CliError when it is dated into the future: whoever signed it, or this machine,
+ * has a wrong clock. Throws FormatError for what is no list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
@@ -204,7 +236,10 @@ export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): 
 /** A list of nothing, older than any. */
 export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] }
 
-/** Gives the time that is written as `now` or as 2026-11-21T14:00:00Z, in the latter form. Throws CliError. */
+/**
+ * Gives the time that is written as `now` or as 2026-11-21T14:00:00Z, in the latter form. Throws
+ * CliError.
+ */
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
   try {

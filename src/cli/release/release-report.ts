@@ -1,6 +1,9 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { Release } from '../../../attestation/release/release.ts'
-import { acceptedMeasurements, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import {
+  acceptedMeasurements,
+  type ReleaseEntry,
+} from '../../../attestation/release/release-list.ts'
 import { formatTime, type ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { EXIT_CODES } from '../exit-codes.ts'
 import type { ReleaseOptions } from '../options.ts'
@@ -10,7 +13,10 @@ import { holds, type ReleaseFile, readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
 /** What the options say, as commander gives it. */
-export type ShowOptions = Omit<ReleaseOptions, 'release'> & { readonly at?: string; readonly json?: boolean }
+export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
+  readonly at?: string
+  readonly json?: boolean
+}
 
 /** Prints what is in a signed file, and whether its signatures hold. Throws CliError. */
 export async function showFile(source: string, options: ShowOptions): Promise<void> {
@@ -39,7 +45,10 @@ type ReleaseReport = {
   readonly atMs: number
 }
 
-/** Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they are. */
+/**
+ * Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they
+ * are.
+ */
 function judgeReleaseFile(
   file: ReleaseFile,
   { trust, atMs }: { readonly trust: ReleaseTrust | null; readonly atMs: number },
@@ -79,7 +88,10 @@ function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseRepo
   if (file.kind === 'release')
     return `${JSON.stringify({ ...common, release: file.signed.release }, null, 2)}\n`
   const { issued_at, releases } = file.signed.list
-  const judged = releases.map((entry) => ({ ...entry, status: statusOf(entry, releases, atMs).status }))
+  const judged = releases.map((entry) => ({
+    ...entry,
+    status: statusOf(entry, releases, atMs).status,
+  }))
   const list = { issued_at, at: formatTime(atMs), releases: judged }
   return `${JSON.stringify({ ...common, list }, null, 2)}\n`
 }
@@ -90,7 +102,10 @@ function conclude(
 ): Pick<ReleaseReport, 'isOk' | 'conclusion'> {
   const needed = trust?.signersMin ?? 1
   const trusted = signers.filter(({ isTrusted }) => isTrusted)
-  if (trusted.some((signer) => !signer.holds) || (trust === null && signers.some((signer) => !signer.holds)))
+  if (
+    trusted.some((signer) => !signer.holds) ||
+    (trust === null && signers.some((signer) => !signer.holds))
+  )
     return { isOk: false, conclusion: 'INVALID: a signature does not hold.' }
   if (trust === null)
     return {
@@ -130,7 +145,11 @@ function describeRelease({
   ]
 }
 
-function describeEntry(entry: ReleaseEntry, all: readonly ReleaseEntry[], atMs: number): readonly string[] {
+function describeEntry(
+  entry: ReleaseEntry,
+  all: readonly ReleaseEntry[],
+  atMs: number,
+): readonly string[] {
   const { release, accepted_from: from, accepted_until: until } = entry
   const { status, message } = statusOf(entry, all, atMs)
   return [
@@ -149,5 +168,7 @@ function statusOf(
   atMs: number,
 ): { readonly status: string; readonly message: string } {
   const refused = acceptedMeasurements(all, atMs).refused.find((entry) => entry.release === release)
-  return refused ? { status: refused.reason, message: refused.message } : { status: 'accepted', message: '' }
+  return refused
+    ? { status: refused.reason, message: refused.message }
+    : { status: 'accepted', message: '' }
 }

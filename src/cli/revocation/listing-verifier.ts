@@ -47,7 +47,8 @@ export function createListingVerifier(
     for (const [at, parsed] of lists.entries()) {
       const one = found[at]
       if (one === undefined) continue
-      const error = one.kind === 'silent' ? one.error : isOfOne ? null : explainTime(parsed, one, document)
+      const error =
+        one.kind === 'silent' ? one.error : isOfOne ? null : explainTime(parsed, one, document)
       if (error !== null && isOfOne) throw error
       if (error !== null) silent.set(parsed, error)
       if (error !== null || one.kind === 'silent') continue
@@ -59,7 +60,8 @@ export function createListingVerifier(
 
   function remember({ ders }: ReadDocument): Promise<readonly ListOfChain[]> {
     const key = ders.map((der) => hash('sha256', der)).join()
-    const found = known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
+    const found =
+      known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
     known.set(key, found)
     return found
   }
@@ -71,11 +73,16 @@ export function createListingVerifier(
       return verifier.verify(bytes, { ...policy, revocationLists: await chooseLists(document) }, at)
     },
     unused: () =>
-      lists.flatMap((parsed) => (used.has(parsed) ? [] : [silent.get(parsed) ?? nothingRead(parsed)])),
+      lists.flatMap((parsed) =>
+        used.has(parsed) ? [] : [silent.get(parsed) ?? nothingRead(parsed)],
+      ),
   }
 }
 
-type ReadDocument = { readonly ders: readonly Uint8Array<ArrayBuffer>[]; readonly timestampMs: number }
+type ReadDocument = {
+  readonly ders: readonly Uint8Array<ArrayBuffer>[]
+  readonly timestampMs: number
+}
 
 /** Null of a document that the library will refuse. */
 function tryRead(bytes: Uint8Array): ReadDocument | null {
@@ -109,9 +116,20 @@ export const LISTS_BYTES_MAX = 4 * 1024 * 1024
 /** Longest that a list may take to be fetched, milliseconds. */
 const LISTS_TIMEOUT_MS = 30_000
 
-/** Gives the lists in files or behind http(s) URLs, made by `nowMs`. Throws CliError, RevocationListError. */
-export async function readLists(sources: readonly string[], nowMs: number): Promise<readonly ParsedList[]> {
-  const given = { apiKey: null, stdin: process.stdin, bytesMax: LISTS_BYTES_MAX, timeoutMs: LISTS_TIMEOUT_MS }
+/**
+ * Gives the lists in files or behind http(s) URLs, made by `nowMs`. Throws CliError,
+ * RevocationListError.
+ */
+export async function readLists(
+  sources: readonly string[],
+  nowMs: number,
+): Promise<readonly ParsedList[]> {
+  const given = {
+    apiKey: null,
+    stdin: process.stdin,
+    bytesMax: LISTS_BYTES_MAX,
+    timeoutMs: LISTS_TIMEOUT_MS,
+  }
   const files = await Promise.all(
     sources.map(async (source) => parseLists(await readSource(source, given), source)),
   )

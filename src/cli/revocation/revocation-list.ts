@@ -62,7 +62,11 @@ const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
  * Issuing distribution point, CRL number, authority key identifier: what is known, or changes
  * nothing.
  */
-const UNDERSTOOD: ReadonlySet<string> = new Set([ISSUING_DISTRIBUTION_POINT, '2.5.29.20', '2.5.29.35'])
+const UNDERSTOOD: ReadonlySet<string> = new Set([
+  ISSUING_DISTRIBUTION_POINT,
+  '2.5.29.20',
+  '2.5.29.35',
+])
 /** Of an entry: reason and date. Whatever the reason, the certificate is not used. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
@@ -71,7 +75,11 @@ function parseList(der: Uint8Array, source: string): ParsedList {
   const { nextUpdate, crlExtensions, revokedCertificates: revoked = [] } = list
   if (list.version !== VERSION_2 || nextUpdate === undefined)
     throw malformed(source, 'expected a list of version 2 that says when the next one comes')
-  if ([list.signature, list.signatureAlgorithm].some(({ algorithmId }) => algorithmId !== ECDSA_WITH_SHA384))
+  if (
+    [list.signature, list.signatureAlgorithm].some(
+      ({ algorithmId }) => algorithmId !== ECDSA_WITH_SHA384,
+    )
+  )
     throw new RevocationListError('algorithm', {
       source,
       message: 'expected a signature by ECDSA with SHA-384',
@@ -157,7 +165,9 @@ const URI = 6
 
 /** The addresses among general names. */
 function addressesOf(names: readonly GeneralName[]): readonly string[] {
-  return names.flatMap(({ type, value }) => (type === URI && typeof value === 'string' ? [value] : []))
+  return names.flatMap(({ type, value }) =>
+    type === URI && typeof value === 'string' ? [value] : [],
+  )
 }
 
 function serialOf({ userCertificate }: RevokedCertificate): Uint8Array {
@@ -203,7 +213,8 @@ export async function findListOfChain(
   })
   const certificates = ders.slice(0, -1).map(tryParse)
   const at = certificates.findIndex(
-    (certificate) => certificate !== null && equalBytes(certificate.subject.encoding, parsed.issuer),
+    (certificate) =>
+      certificate !== null && equalBytes(certificate.subject.encoding, parsed.issuer),
   )
   const [issuer, issuerDer, issuedDer] = [certificates[at], ders[at], ders[at + 1]]
   const issued = issuedDer === undefined ? null : tryParse(issuedDer)
@@ -211,7 +222,10 @@ export async function findListOfChain(
     return silent('foreign', "expected a list of an issuer in the document's chain")
   const [signer, subject] = [PkiCertificate.fromBER(issuerDer), PkiCertificate.fromBER(issuedDer)]
   if (!maySignLists(signer))
-    return silent('key_usage', `expected ${issuer.subject.text} to be allowed to sign lists (cRLSign)`)
+    return silent(
+      'key_usage',
+      `expected ${issuer.subject.text} to be allowed to sign lists (cRLSign)`,
+    )
   if (!(await isSignedBy(parsed, signer)))
     return silent(
       'signature',
@@ -250,7 +264,10 @@ function maySignLists({ extensions = [] }: PkiCertificate): boolean {
   return ((bits[0] ?? 0) & CRL_SIGN) !== 0
 }
 
-async function isSignedBy({ list }: ParsedList, issuerCertificate: PkiCertificate): Promise<boolean> {
+async function isSignedBy(
+  { list }: ParsedList,
+  issuerCertificate: PkiCertificate,
+): Promise<boolean> {
   try {
     return await list.verify({ issuerCertificate }, engine)
   } catch {
@@ -260,10 +277,16 @@ async function isSignedBy({ list }: ParsedList, issuerCertificate: PkiCertificat
 }
 
 /** `isAuthority`: another certificate follows it. */
-function isAbout({ scope }: ParsedList, { extensions = [] }: PkiCertificate, isAuthority: boolean): boolean {
+function isAbout(
+  { scope }: ParsedList,
+  { extensions = [] }: PkiCertificate,
+  isAuthority: boolean,
+): boolean {
   if (scope.only !== null && (scope.only === 'authorities') !== isAuthority) return false
   if (scope.points === null) return true
-  const named: unknown = extensions.find(({ extnID }) => extnID === CRL_DISTRIBUTION_POINTS)?.parsedValue
+  const named: unknown = extensions.find(
+    ({ extnID }) => extnID === CRL_DISTRIBUTION_POINTS,
+  )?.parsedValue
   if (!(named instanceof CRLDistributionPoints)) return false
   const addresses = named.distributionPoints.flatMap(({ distributionPoint }) =>
     Array.isArray(distributionPoint) ? addressesOf(distributionPoint) : [],

@@ -50,14 +50,21 @@ function writeLogprobs(
   logprobsOf: (token: string) => unknown,
 ): unknown {
   const entries = choice.tokens.map(logprobsOf)
-  return choice.kind === 'refusal' ? { content: null, refusal: entries } : { content: entries, refusal: null }
+  return choice.kind === 'refusal'
+    ? { content: null, refusal: entries }
+    : { content: entries, refusal: null }
 }
 
-type Piece = { readonly delta: unknown; readonly logprobs?: unknown; readonly finishReason?: string }
+type Piece = {
+  readonly delta: unknown
+  readonly logprobs?: unknown
+  readonly finishReason?: string
+}
 
 /**
- * Gives the `chat.completion.chunk` objects of an answer, one token at a time, the choices taking turns; with
- * `stream_options.include_usage` a last one without choices carries the usage, and all others say `usage: null`.
+ * Gives the `chat.completion.chunk` objects of an answer, one token at a time, the choices taking
+ * turns; with `stream_options.include_usage` a last one without choices carries the usage, and all
+ * others say `usage: null`.
  */
 export function* writeChunks(
   request: DemoRequest,
@@ -65,7 +72,11 @@ export function* writeChunks(
   identity: AnswerIdentity,
 ): Generator<unknown, void> {
   const includeUsage = request.stream_options?.include_usage === true
-  const head = { ...identity, object: 'chat.completion.chunk', ...(includeUsage ? { usage: null } : {}) }
+  const head = {
+    ...identity,
+    object: 'chat.completion.chunk',
+    ...(includeUsage ? { usage: null } : {}),
+  }
   const running = choices.map((choice) => ({
     index: choice.index,
     pieces: writePieces(request, choice, identity),
@@ -135,12 +146,12 @@ function* writeToolCalls(
 }
 
 /** `system_fingerprint` of every answer: says that no model made it. */
-export const DEMO_FINGERPRINT = 'fp_demonstration'
+const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
 
 /** The members that an answer and each of its chunks share. */
-export type AnswerIdentity = {
+type AnswerIdentity = {
   readonly id: string
   readonly created: number
   readonly model: string
@@ -153,8 +164,9 @@ const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Gives the identity of one answer. With `seed` in the request the id and the time are derived from the request,
- * so that the same call gives the same answer to the byte; without, they are new for each call.
+ * Gives the identity of one answer. With `seed` in the request the id and the time are derived from
+ * the request, so that the same call gives the same answer to the byte; without, they are new for
+ * each call.
  */
 export function identifyAnswer(request: DemoRequest, nowMs: number): AnswerIdentity {
   const seeded = typeof request.seed === 'number'
@@ -173,28 +185,32 @@ function nextName(): string {
   return PROCESS_ID + answers.toString(16).padStart(8, '0')
 }
 
-/** Gives the id of a tool call: told apart within an answer, and the same whenever the answer's id is. */
-export function toolCallId(identity: AnswerIdentity, choiceIndex: number, callIndex: number): string {
+/**
+ * Gives the id of a tool call: told apart within an answer, and the same whenever the answer's id
+ * is.
+ */
+function toolCallId(identity: AnswerIdentity, choiceIndex: number, callIndex: number): string {
   return `call_${identity.id.slice('chatcmpl-demo-'.length)}_${choiceIndex}_${callIndex}`
 }
 
 /** A token with its made-up log probability, in OpenAI's shape. */
-export type TokenLogprob = {
+type TokenLogprob = {
   readonly token: string
   readonly bytes: readonly number[]
   readonly logprob: number
 }
 
-export type TokenLogprobs = TokenLogprob & { readonly top_logprobs: readonly TokenLogprob[] }
+type TokenLogprobs = TokenLogprob & { readonly top_logprobs: readonly TokenLogprob[] }
 
 /**
- * Gives a function from token to its log probabilities, or null when the request did not ask for them.
- * The figures are drawn from the tokens themselves: deterministic, and without any meaning.
+ * Gives a function from token to its log probabilities, or null when the request did not ask for
+ * them. The figures are drawn from the tokens themselves: deterministic, and without any meaning.
  */
-export function createLogprobs(request: DemoRequest): ((token: string) => TokenLogprobs) | null {
+function createLogprobs(request: DemoRequest): ((token: string) => TokenLogprobs) | null {
   if (request.logprobs !== true) return null
   const alternatives = request.top_logprobs ?? 0
-  return (token) => describeToken(token, alternatives, createRandom(`${request.seed ?? ''} ${token}`))
+  return (token) =>
+    describeToken(token, alternatives, createRandom(`${request.seed ?? ''} ${token}`))
 }
 
 function describeToken(token: string, alternatives: number, random: Random): TokenLogprobs {
@@ -209,11 +225,16 @@ function describe(token: string, logprob: number): TokenLogprob {
   return { token, bytes: [...Buffer.from(token)], logprob }
 }
 
-/** Tokens that every message costs beside its text, and that the answer's beginning costs, as OpenAI counts them. */
-export const TOKENS_PER_MESSAGE = 3
+/**
+ * Tokens that every message costs beside its text, and that the answer's beginning costs, as OpenAI
+ * counts them.
+ */
+const TOKENS_PER_MESSAGE = 3
 
-/** Gives the usage object of a request and its choices, counted with the demonstration's own tokens. */
-export function countUsage(
+/**
+ * Gives the usage object of a request and its choices, counted with the demonstration's own tokens.
+ */
+function countUsage(
   request: DemoRequest,
   choices: readonly Choice[],
 ): Readonly<Record<string, unknown>> {

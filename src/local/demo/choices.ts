@@ -12,9 +12,12 @@ export type Choice = { readonly index: number; readonly finishReason: FinishReas
   | { readonly kind: 'function_call'; readonly call: PlannedCall }
 )
 
-export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
+type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
 
-/** Gives the choices that answer a request. Throws DemoError for an unknown model or a schema without example. */
+/**
+ * Gives the choices that answer a request. Throws DemoError for an unknown model or a schema
+ * without example.
+ */
 export function makeChoices(request: DemoRequest): readonly Choice[] {
   const model = findModel(request.model)
   const calls = planToolCalls(request)
@@ -30,11 +33,15 @@ export function makeChoices(request: DemoRequest): readonly Choice[] {
 function formatText(request: DemoRequest, text: string): string {
   const format = request.response_format
   if (format?.type === 'json_object') return JSON.stringify({ demonstration: true, text })
-  if (format?.type === 'json_schema') return JSON.stringify(exampleOf(format.json_schema.schema ?? {}))
+  if (format?.type === 'json_schema')
+    return JSON.stringify(exampleOf(format.json_schema.schema ?? {}))
   return text
 }
 
-/** Ends a text before its first stop sequence and after the tokens that are allowed, whichever comes first. */
+/**
+ * Ends a text before its first stop sequence and after the tokens that are allowed, whichever comes
+ * first.
+ */
 function cutText(
   request: DemoRequest,
   text: string,

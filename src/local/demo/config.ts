@@ -3,13 +3,20 @@ import { integer, port, text } from '../../runtime/fields.ts'
 import { type Environment, readSettings } from '../../runtime/read-settings.ts'
 
 const schema = z.object({
-  /** Address to listen on. Default 127.0.0.1, because a demonstration has no business beyond this machine. */
+  /**
+   * Address to listen on. Default 127.0.0.1, because a demonstration has no business beyond this
+   * machine.
+   */
   DEMO_HOST: text.default('127.0.0.1'),
-  /** TCP port to listen on. Default 0, any free one, so that several can run side by side; it is printed. */
+  /**
+   * TCP port to listen on. Default 0, any free one, so that several can run side by side; it is
+   * printed.
+   */
   DEMO_PORT: port.default(0),
   /**
-   * Pause before each chunk of a stream, and before an answer that is not streamed, milliseconds. Default 0, because
-   * it serves as the benchmark's provider; some tens of milliseconds make it look like a model at work.
+   * Pause before each chunk of a stream, and before an answer that is not streamed, milliseconds.
+   * Default 0, because it serves as the benchmark's provider; some tens of milliseconds make it
+   * look like a model at work.
    */
   DEMO_DELAY_MS: integer({ min: 0, max: 60_000 }).default(0),
 })

@@ -23,8 +23,9 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Gives the answer to an embedding request's body. A vector is the normalised sum of one fixed pseudo-random vector for each
- * token: the same text always has the same, and texts that share words lie nearer to each other. No model made it.
+ * Gives the answer to an embedding request's body. A vector is the normalised sum of one fixed
+ * pseudo-random vector for each token: the same text always has the same, and texts that share
+ * words lie nearer to each other. No model made it.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)
@@ -34,7 +35,11 @@ export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const data = inputs.map((tokens, index) => {
     const vector = vectorOf(tokens, dimensions)
     const isBase64 = request.encoding_format === 'base64'
-    return { object: 'embedding', index, embedding: isBase64 ? encodeFloats(vector) : Array.from(vector) }
+    return {
+      object: 'embedding',
+      index,
+      embedding: isBase64 ? encodeFloats(vector) : Array.from(vector),
+    }
   })
   const promptTokens = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
   const usage = { prompt_tokens: promptTokens, total_tokens: promptTokens }
@@ -56,7 +61,8 @@ function vectorOf(tokens: readonly string[], dimensions: number): Float32Array {
   const sum = new Float64Array(dimensions)
   for (const [token, count] of countEach(tokens)) {
     const random = createRandom(token.trim().toLowerCase())
-    for (let index = 0; index < dimensions; index++) sum[index] = (sum[index] ?? 0) + count * (random() - 0.5)
+    for (let index = 0; index < dimensions; index++)
+      sum[index] = (sum[index] ?? 0) + count * (random() - 0.5)
   }
   const length = Math.hypot(...sum) || 1
   return Float32Array.from(sum, (value) => value / length)

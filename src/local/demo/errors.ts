@@ -12,7 +12,9 @@ export class DemoError extends Error {
   }
 
   /** Gives the body to answer with. */
-  toBody(): { error: { message: string; type: string; param: string | null; code: string | null } } {
+  toBody(): {
+    error: { message: string; type: string; param: string | null; code: string | null }
+  } {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error'
     return { error: { message: this.message, type, param: this.param, code: this.code } }
   }

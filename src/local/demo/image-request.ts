@@ -32,14 +32,20 @@ export function parseGeneration(body: Uint8Array): Drawing {
 
 /** Gives what a form of `POST /v1/images/edits` asks for, or throws DemoError. */
 export async function parseEdit(body: Uint8Array, contentType: string): Promise<Drawing> {
-  const form = await new Response(new Uint8Array(body), { headers: { 'content-type': contentType } })
+  const form = await new Response(new Uint8Array(body), {
+    headers: { 'content-type': contentType },
+  })
     .formData()
     .catch(() => {
       throw new DemoError({ status: 400, message: 'The body of the request is no form.' })
     })
   const picture = form.get('image')
   if (!(picture instanceof Blob))
-    throw new DemoError({ status: 400, param: 'image', message: "Missing required parameter: 'image'." })
+    throw new DemoError({
+      status: 400,
+      param: 'image',
+      message: "Missing required parameter: 'image'.",
+    })
   const texts = Object.fromEntries([...form].filter(([, value]) => typeof value === 'string'))
   const asked = parseBody(edit, Buffer.from(JSON.stringify(texts)))
   return drawingOf(asked, hash('sha256', new Uint8Array(await picture.arrayBuffer()), 'hex'))

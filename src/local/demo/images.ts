@@ -3,7 +3,10 @@ import type { Drawing } from './image-request.ts'
 import { type Canvas, type Colour, createCanvas } from './png.ts'
 import { createRandom, pickFrom, type Random } from './random.ts'
 
-/** Gives the answer to a request for images. The same request has the same pictures. `nowMs`: Unix milliseconds. */
+/**
+ * Gives the answer to a request for images. The same request has the same pictures. `nowMs`: Unix
+ * milliseconds.
+ */
 export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<string, unknown>> {
   if (drawing.format === 'url')
     throw new DemoError({
@@ -17,7 +20,12 @@ export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<str
   return { created: Math.floor(nowMs / 1000), data }
 }
 
-type Circle = { readonly x: number; readonly y: number; readonly radius: number; readonly colour: Colour }
+type Circle = {
+  readonly x: number
+  readonly y: number
+  readonly radius: number
+  readonly colour: Colour
+}
 
 /** Colours by the words that name them. */
 const COLOURS: ReadonlyMap<string, Colour> = new Map<string, Colour>([
@@ -56,7 +64,11 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
 const INK: Colour = [255, 255, 255]
 
 function anyColour(random: Random): Colour {
-  return [64 + Math.floor(random() * 128), 64 + Math.floor(random() * 128), 64 + Math.floor(random() * 128)]
+  return [
+    64 + Math.floor(random() * 128),
+    64 + Math.floor(random() * 128),
+    64 + Math.floor(random() * 128),
+  ]
 }
 
 function drawCircle(canvas: Canvas, { x, y, radius, colour }: Circle): void {
@@ -82,5 +94,9 @@ function drawWord(canvas: Canvas): void {
   for (let row = Math.ceil(2 * cell); row < (2 + WORD.length) * cell; row++)
     for (const [column, mark] of [...(WORD[Math.floor(row / cell) - 2] ?? '')].entries())
       if (mark === '#')
-        canvas.fill(row, { from: Math.ceil((2 + column) * cell), to: Math.ceil((3 + column) * cell) }, INK)
+        canvas.fill(
+          row,
+          { from: Math.ceil((2 + column) * cell), to: Math.ceil((3 + column) * cell) },
+          INK,
+        )
 }

@@ -15,7 +15,9 @@ try {
 function start(config: DemoConfig): void {
   const server = createDemoServer({ delayMs: config.delayMs, now: Date.now })
   server.once('error', (fault) => {
-    console.error(`The demo provider cannot listen on ${config.host}:${config.port}: ${fault.message}`)
+    console.error(
+      `The demo provider cannot listen on ${config.host}:${config.port}: ${fault.message}`,
+    )
     process.exit(1)
   })
   server.listen(config.port, config.host, () => {

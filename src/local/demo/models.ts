@@ -1,12 +1,21 @@
 import { DemoError } from './errors.ts'
 
-/** Every model id that the demo provider serves. README.md of this folder says what each answers. */
+/**
+ * Every model id that the demo provider serves. README.md of this folder says what each answers.
+ */
 export const DEMO_MODELS = ['demo/echo', 'demo/lorem', 'demo/tools', 'demo/refusal'] as const
 
 export type DemoModel = (typeof DEMO_MODELS)[number]
 
-/** The model of `POST /v1/embeddings`: how many numbers its vectors have, and how many tokens it takes. */
-export const DEMO_EMBEDDING_MODEL = { id: 'demo/embedding', dimensions: 256, inputTokensMax: 8_192 } as const
+/**
+ * The model of `POST /v1/embeddings`: how many numbers its vectors have, and how many tokens it
+ * takes.
+ */
+export const DEMO_EMBEDDING_MODEL = {
+  id: 'demo/embedding',
+  dimensions: 256,
+  inputTokensMax: 8_192,
+} as const
 
 /** The model of `POST /v1/images/generations` and `/v1/images/edits`. */
 export const DEMO_IMAGE_MODEL = 'demo/image'

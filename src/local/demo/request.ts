@@ -2,9 +2,13 @@ import { z } from 'zod'
 import { DemoError } from './errors.ts'
 
 /** Largest number of choices that one request may ask for, as at OpenAI. */
-export const CHOICES_MAX = 128
+const CHOICES_MAX = 128
 
-const part = z.looseObject({ type: z.string(), text: z.string().optional(), refusal: z.string().optional() })
+const part = z.looseObject({
+  type: z.string(),
+  text: z.string().optional(),
+  refusal: z.string().optional(),
+})
 
 const call = z.looseObject({ name: z.string(), arguments: z.string() })
 
@@ -55,12 +59,17 @@ const requestSchema = z
     tool_choice: z
       .union([
         z.enum(['none', 'auto', 'required']),
-        z.looseObject({ type: z.literal('function'), function: z.looseObject({ name: z.string() }) }),
+        z.looseObject({
+          type: z.literal('function'),
+          function: z.looseObject({ name: z.string() }),
+        }),
       ])
       .nullish(),
     parallel_tool_calls: z.boolean().nullish(),
     functions: z.array(callable).nullish(),
-    function_call: z.union([z.enum(['none', 'auto']), z.looseObject({ name: z.string() })]).nullish(),
+    function_call: z
+      .union([z.enum(['none', 'auto']), z.looseObject({ name: z.string() })])
+      .nullish(),
   })
   .refine((body) => body.top_logprobs == null || body.logprobs === true, {
     path: ['top_logprobs'],
@@ -85,7 +94,10 @@ export function parseRequest(body: Uint8Array): DemoRequest {
   return parseBody(requestSchema, body)
 }
 
-/** Gives what a schema makes of a body's JSON, or throws the DemoError that says what is wrong with it. */
+/**
+ * Gives what a schema makes of a body's JSON, or throws the DemoError that says what is wrong with
+ * it.
+ */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   let value: unknown
   try {
@@ -97,10 +109,16 @@ export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): 
   if (result.success) return result.data
   const [issue] = result.error.issues
   const param = issue?.path.join('.') || 'body'
-  throw new DemoError({ status: 400, param, message: `Invalid value for '${param}': ${issue?.message}.` })
+  throw new DemoError({
+    status: 400,
+    param,
+    message: `Invalid value for '${param}': ${issue?.message}.`,
+  })
 }
 
-/** Gives the text of a message: its string, or its text parts joined; other parts say nothing here. */
+/**
+ * Gives the text of a message: its string, or its text parts joined; other parts say nothing here.
+ */
 export function textOf(message: DemoMessage): string {
   if (typeof message.content === 'string') return message.content
   return (message.content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')

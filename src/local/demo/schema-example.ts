@@ -1,18 +1,19 @@
 import { DemoError } from './errors.ts'
 
 /** Most values that one example may have; a schema that needs more is refused. */
-export const EXAMPLE_VALUES_MAX = 10_000
+const EXAMPLE_VALUES_MAX = 10_000
 /** Deepest nesting of an example. */
-export const EXAMPLE_DEPTH_MAX = 64
+const EXAMPLE_DEPTH_MAX = 64
 
 type Schema = Readonly<Record<string, unknown>>
 type Search = { readonly root: Schema; readonly depth: number; readonly budget: { values: number } }
 
 /**
- * Gives a small JSON value that fits a JSON Schema: required members only, fewest items, first of the
- * alternatives that has an example. Understands type, const, enum, properties, required, items, prefixItems,
- * anyOf, oneOf, allOf, $ref within the schema, and the bounds of strings, numbers and arrays; not `pattern`.
- * Throws a DemoError (400) when there is no finite example within the limits above.
+ * Gives a small JSON value that fits a JSON Schema: required members only, fewest items, first of
+ * the alternatives that has an example. Understands type, const, enum, properties, required, items,
+ * prefixItems, anyOf, oneOf, allOf, $ref within the schema, and the bounds of strings, numbers and
+ * arrays; not `pattern`. Throws a DemoError (400) when there is no finite example within the limits
+ * above.
  */
 export function exampleOf(schema: Schema): unknown {
   const example = build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
@@ -138,7 +139,8 @@ function stepsAround(bound: number, multiple: number): readonly number[] {
 function mergeAll(schema: Schema): Schema {
   const { allOf, ...rest } = schema
   const parts = [rest, ...(Array.isArray(allOf) ? allOf : [])].filter(isSchema)
-  const listOf = (name: string) => parts.flatMap((part) => (Array.isArray(part[name]) ? part[name] : []))
+  const listOf = (name: string) =>
+    parts.flatMap((part) => (Array.isArray(part[name]) ? part[name] : []))
   const properties = Object.assign({}, ...parts.map((part) => part.properties))
   return { ...Object.assign({}, ...parts), properties, required: listOf('required') }
 }

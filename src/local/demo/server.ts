@@ -12,16 +12,19 @@ import { parseRequest } from './request.ts'
 /** Largest request body, bytes: more than the gateway lets through. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
 /** How long an idle connection is kept, so that callers with a pool do not meet a closing one. */
-export const DEMO_KEEP_ALIVE_MS = 60_000
+const DEMO_KEEP_ALIVE_MS = 60_000
 
-export type DemoOptions = {
+type DemoOptions = {
   /** Pause before each chunk of a stream, and before a whole answer, milliseconds. */
   readonly delayMs: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
-/** Gives the demo provider's HTTP server, not yet listening. README.md of this folder says how it answers. */
+/**
+ * Gives the demo provider's HTTP server, not yet listening. README.md of this folder says how it
+ * answers.
+ */
 export function createDemoServer(options: DemoOptions): Server {
   const server = createServer((request, response) => {
     serve(request, response, options).catch((fault: unknown) => refuse(response, fault))
@@ -38,9 +41,14 @@ async function serve(
   const [path = '/'] = (request.url ?? '/').split('?', 1)
   const route = `${request.method} ${path}`
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
-  if (route === 'POST /v1/embeddings') return sendJson(response, 200, embed(await readBody(request)))
+  if (route === 'POST /v1/embeddings')
+    return sendJson(response, 200, embed(await readBody(request)))
   if (route === 'POST /v1/images/generations')
-    return sendJson(response, 200, drawImages(parseGeneration(await readBody(request)), options.now()))
+    return sendJson(
+      response,
+      200,
+      drawImages(parseGeneration(await readBody(request)), options.now()),
+    )
   if (route === 'POST /v1/images/edits') {
     const asked = await parseEdit(await readBody(request), request.headers['content-type'] ?? '')
     return sendJson(response, 200, drawImages(asked, options.now()))
@@ -60,13 +68,21 @@ async function complete(
   const asked = parseRequest(await readBody(request))
   const choices = makeChoices(asked)
   const identity = identifyAnswer(asked, options.now())
-  if (asked.stream === true) return stream(response, writeChunks(asked, choices, identity), options.delayMs)
+  if (asked.stream === true)
+    return stream(response, writeChunks(asked, choices, identity), options.delayMs)
   if (options.delayMs > 0) await sleep(options.delayMs)
   sendJson(response, 200, writeCompletion(asked, choices, identity))
 }
 
-async function stream(response: ServerResponse, chunks: Iterable<unknown>, delayMs: number): Promise<void> {
-  response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' })
+async function stream(
+  response: ServerResponse,
+  chunks: Iterable<unknown>,
+  delayMs: number,
+): Promise<void> {
+  response.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+  })
   for (const chunk of chunks) {
     if (delayMs > 0) await sleep(delayMs)
     if (response.destroyed) return
@@ -88,7 +104,10 @@ function drained(response: ServerResponse): Promise<void> {
   })
 }
 
-/** Listens for events rather than iterating: half the cost per request, and this is what benchmarks measure against. */
+/**
+ * Listens for events rather than iterating: half the cost per request, and this is what benchmarks
+ * measure against.
+ */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
@@ -100,7 +119,10 @@ function readBody(request: IncomingMessage): Promise<Uint8Array> {
     request.on('error', reject)
     request.on('end', () => {
       if (size <= DEMO_BODY_BYTES_MAX) resolve(Buffer.concat(parts))
-      else reject(new DemoError({ status: 413, message: `The body is over ${DEMO_BODY_BYTES_MAX} bytes.` }))
+      else
+        reject(
+          new DemoError({ status: 413, message: `The body is over ${DEMO_BODY_BYTES_MAX} bytes.` }),
+        )
     })
   })
 }

@@ -1,4 +1,7 @@
-/** One token of the demonstration: up to eight letters, digits or marks with one blank before them, else one character. */
+/**
+ * One token of the demonstration: up to eight letters, digits or marks with one blank before them,
+ * else one character.
+ */
 const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
 
 /** Gives the tokens of a text, in order; joined together they are the text again. */

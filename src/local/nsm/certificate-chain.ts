@@ -33,9 +33,10 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 }
 
 /**
- * Gives a function from the time (Unix milliseconds) to a chain valid then, with at least half of the leaf's life
- * ahead of it. Certificates are kept until due and then reissued together with everything below them; also when
- * the clock was turned back before their start. Throws SoftwareNsmError `invalid_root` when the root is about to expire.
+ * Gives a function from the time (Unix milliseconds) to a chain valid then, with at least half of
+ * the leaf's life ahead of it. Certificates are kept until due and then reissued together with
+ * everything below them; also when the clock was turned back before their start. Throws
+ * SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -89,15 +90,24 @@ function renewLinks(state: {
   for (const [level, role] of ISSUED_ROLES.entries()) {
     const old = links[level]
     fresh ||=
-      old === undefined || now < old.notBefore || old.notAfter - now < CERTIFICATE_PROFILES[role].renewSeconds
+      old === undefined ||
+      now < old.notBefore ||
+      old.notAfter - now < CERTIFICATE_PROFILES[role].renewSeconds
     kept.push(
-      fresh || old === undefined ? issueLink({ role, identity, now, issuer: kept.at(-1) ?? root }) : old,
+      fresh || old === undefined
+        ? issueLink({ role, identity, now, issuer: kept.at(-1) ?? root })
+        : old,
     )
   }
   return kept
 }
 
-function issueLink(order: { role: IssuedRole; identity: ModuleIdentity; now: number; issuer: Issuer }): Link {
+function issueLink(order: {
+  role: IssuedRole
+  identity: ModuleIdentity
+  now: number
+  issuer: Issuer
+}): Link {
   const { role, identity, now, issuer } = order
   const profile = CERTIFICATE_PROFILES[role]
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
@@ -120,24 +130,25 @@ function issueLink(order: { role: IssuedRole; identity: ModuleIdentity; now: num
 }
 
 /** AWS's attribute orders and forms of CN, with our own organisation in place of theirs. */
-const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> = {
-  regional: () => [
-    ['C', 'US'],
-    ['O', 'Affidavit'],
-    ['OU', 'Development'],
-    ['CN', `${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`],
-  ],
-  zonal: () => [
-    ['CN', `${randomBytes(8).toString('hex')}.zonal.${REGION}.affidavit.nitro-enclaves`],
-    ['OU', 'Development'],
-    ['O', 'Affidavit'],
-    ['C', 'US'],
-    ['ST', 'WA'],
-    ['L', 'Seattle'],
-  ],
-  instance: ({ instanceId }) => instanceName(`${instanceId}.${REGION}.affidavit.nitro-enclaves`),
-  leaf: (identity) => instanceName(`${moduleIdOf(identity)}.${REGION}.affidavit`),
-}
+const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
+  {
+    regional: () => [
+      ['C', 'US'],
+      ['O', 'Affidavit'],
+      ['OU', 'Development'],
+      ['CN', `${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`],
+    ],
+    zonal: () => [
+      ['CN', `${randomBytes(8).toString('hex')}.zonal.${REGION}.affidavit.nitro-enclaves`],
+      ['OU', 'Development'],
+      ['O', 'Affidavit'],
+      ['C', 'US'],
+      ['ST', 'WA'],
+      ['L', 'Seattle'],
+    ],
+    instance: ({ instanceId }) => instanceName(`${instanceId}.${REGION}.affidavit.nitro-enclaves`),
+    leaf: (identity) => instanceName(`${moduleIdOf(identity)}.${REGION}.affidavit`),
+  }
 
 function instanceName(commonName: string): readonly NameAttribute[] {
   return [
@@ -150,14 +161,17 @@ function instanceName(commonName: string): readonly NameAttribute[] {
   ]
 }
 
-/** Random, but for the leaf's: the enclave id, then the second of issue, as AWS's leaves have it. */
-const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> = {
-  regional: () => randomBytes(16),
-  zonal: () => randomBytes(16),
-  instance: () => randomBytes(19),
-  leaf: ({ enclaveId }, now) => {
-    const seconds = Buffer.alloc(8)
-    seconds.writeBigUInt64BE(BigInt(now))
-    return Buffer.concat([enclaveId, seconds])
-  },
-}
+/**
+ * Random, but for the leaf's: the enclave id, then the second of issue, as AWS's leaves have it.
+ */
+const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
+  {
+    regional: () => randomBytes(16),
+    zonal: () => randomBytes(16),
+    instance: () => randomBytes(19),
+    leaf: ({ enclaveId }, now) => {
+      const seconds = Buffer.alloc(8)
+      seconds.writeBigUInt64BE(BigInt(now))
+      return Buffer.concat([enclaveId, seconds])
+    },
+  }

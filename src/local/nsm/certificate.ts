@@ -24,8 +24,9 @@ import {
 } from 'pkijs'
 
 /**
- * The five certificates of a Nitro attestation document, root first, read off AWS's own (facts: life, constraints,
- * key usage and which extensions stand in which order). A validator that accepts AWS's profile accepts these.
+ * The five certificates of a Nitro attestation document, root first, read off AWS's own (facts:
+ * life, constraints, key usage and which extensions stand in which order). A validator that accepts
+ * AWS's profile accepts these.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 
@@ -36,7 +37,10 @@ type CertificateProfile = {
   readonly lifeSeconds: number
   /** From notBefore to issue, seconds: a verifier's clock may be this much behind ours. */
   readonly backdateSeconds: number
-  /** Reissued when less than this is left. More than the life of what it signs, so that chains stay nested. */
+  /**
+   * Reissued when less than this is left. More than the life of what it signs, so that chains stay
+   * nested.
+   */
   readonly renewSeconds: number
   readonly ca: boolean
   readonly pathLength: number | null
@@ -144,7 +148,10 @@ type CertificateRequest = {
   readonly crlUri: string
 }
 
-/** Gives the DER of a v3 certificate over a P-384 key, signed with ecdsa-with-SHA384 (RFC 5280, RFC 5758). */
+/**
+ * Gives the DER of a v3 certificate over a P-384 key, signed with ecdsa-with-SHA384 (RFC 5280, RFC
+ * 5758).
+ */
 export function issueCertificate(request: CertificateRequest, issuer: Issuer): Uint8Array {
   const algorithm = new AlgorithmIdentifier({ algorithmId: ECDSA_WITH_SHA384 })
   const certificate = new Certificate({
@@ -165,11 +172,16 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
   return new Uint8Array(certificate.toSchema(true).toBER())
 }
 
-/** Gives a DER Name, one attribute in each set: country printable, everything else UTF-8, as AWS writes them. */
+/**
+ * Gives a DER Name, one attribute in each set: country printable, everything else UTF-8, as AWS
+ * writes them.
+ */
 export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
   const sets = attributes.map(([type, value]) => {
     const text = type === 'C' ? new PrintableString({ value }) : new Utf8String({ value })
-    const attribute = new Sequence({ value: [new ObjectIdentifier({ value: ATTRIBUTE_TYPES[type] }), text] })
+    const attribute = new Sequence({
+      value: [new ObjectIdentifier({ value: ATTRIBUTE_TYPES[type] }), text],
+    })
     return new SetOf({ value: [attribute] })
   })
   return new Uint8Array(new Sequence({ value: sets }).toBER())
@@ -238,7 +250,11 @@ function extensionOf(
 /** uniformResourceIdentifier (RFC 5280, 4.2.1.6). */
 const GENERAL_NAME_URI = 6
 
-function encodeExtension(extnID: string, value: { toBER(): ArrayBuffer }, critical = false): Extension {
+function encodeExtension(
+  extnID: string,
+  value: { toBER(): ArrayBuffer },
+  critical = false,
+): Extension {
   return new Extension({ extnID, critical, extnValue: value.toBER() })
 }
 
@@ -252,7 +268,12 @@ function basicConstraintsOf({ ca, pathLength }: CertificateProfile): Sequence {
 }
 
 /** Bit numbers of RFC 5280, 4.2.1.3. */
-const KEY_USAGE_BITS = { digitalSignature: 0, nonRepudiation: 1, keyCertSign: 5, cRLSign: 6 } as const
+const KEY_USAGE_BITS = {
+  digitalSignature: 0,
+  nonRepudiation: 1,
+  keyCertSign: 5,
+  cRLSign: 6,
+} as const
 
 function keyUsageOf(usages: CertificateProfile['keyUsage']): BitString {
   const bits = usages.map((usage) => KEY_USAGE_BITS[usage])

@@ -7,9 +7,18 @@ import {
 } from 'node:crypto'
 import { link, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { CERTIFICATE_PROFILES, encodeName, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
+import {
+  CERTIFICATE_PROFILES,
+  encodeName,
+  type Issuer,
+  issueCertificate,
+  keyIdOf,
+} from './certificate.ts'
 
-/** The software NSM cannot be used: its root's file, or the source that it measures. The message says what to mend. */
+/**
+ * The software NSM cannot be used: its root's file, or the source that it measures. The message
+ * says what to mend.
+ */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
   readonly code: 'invalid_root' | 'invalid_source'
@@ -20,7 +29,10 @@ export class SoftwareNsmError extends Error {
   }
 }
 
-/** A root of trust for development: no default policy trusts it; a verifier has to be given its certificate. */
+/**
+ * A root of trust for development: no default policy trusts it; a verifier has to be given its
+ * certificate.
+ */
 export type DevelopmentRoot = Issuer & {
   /** DER. */
   readonly certificate: Uint8Array
@@ -28,17 +40,25 @@ export type DevelopmentRoot = Issuer & {
   readonly notAfter: number
 }
 
-/** Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken for it. */
+/**
+ * Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken
+ * for it.
+ */
 const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 
 /**
- * Gives the root kept in `rootFile` (PEM: private key and certificate, mode 0600), made on first use, so that
- * documents stay checkable after a restart. Two processes that start together end up with the same root. Beside
- * it lies its certificate alone (rootCertificateFile), for `--root`. With null the root lives in memory only.
- * `nowMs` is Unix milliseconds. Throws SoftwareNsmError `invalid_root`.
+ * Gives the root kept in `rootFile` (PEM: private key and certificate, mode 0600), made on first
+ * use, so that documents stay checkable after a restart. Two processes that start together end up
+ * with the same root. Beside it lies its certificate alone (rootCertificateFile), for `--root`.
+ * With null the root lives in memory only. `nowMs` is Unix milliseconds. Throws SoftwareNsmError
+ * `invalid_root`.
  */
-export async function openDevelopmentRoot(rootFile: string | null, nowMs: number): Promise<DevelopmentRoot> {
-  if (rootFile === null) return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), { nowMs, file: 'in memory' })
+export async function openDevelopmentRoot(
+  rootFile: string | null,
+  nowMs: number,
+): Promise<DevelopmentRoot> {
+  if (rootFile === null)
+    return parseDevelopmentRoot(makeDevelopmentRoot(nowMs), { nowMs, file: 'in memory' })
   const stored = await readRootFile(rootFile)
   if (stored === null) await createOnce(rootFile, makeDevelopmentRoot(nowMs))
   const pem = stored ?? (await readRootFile(rootFile)) ?? ''
@@ -87,7 +107,10 @@ function parseDevelopmentRoot(
     const privateKey = createPrivateKey(pem)
     const certificate = new X509Certificate(pem)
     const notAfter = Math.floor(certificate.validToDate.getTime() / 1000)
-    if (!certificate.checkPrivateKey(privateKey) || !certificate.raw.includes(Buffer.from(ROOT_NAME)))
+    if (
+      !certificate.checkPrivateKey(privateKey) ||
+      !certificate.raw.includes(Buffer.from(ROOT_NAME))
+    )
       throw new Error('expected a development root certificate and its own key')
     if (
       nowMs < certificate.validFromDate.getTime() ||
@@ -113,7 +136,9 @@ async function readRootFile(rootFile: string): Promise<string | null> {
   try {
     const { mode } = await stat(rootFile)
     if (process.platform !== 'win32' && (mode & 0o077) !== 0)
-      throw new Error(`expected mode 0600, got ${(mode & 0o777).toString(8)}: others can read the key`)
+      throw new Error(
+        `expected mode 0600, got ${(mode & 0o777).toString(8)}: others can read the key`,
+      )
     return await readFile(rootFile, 'utf8')
   } catch (error) {
     if (isNodeError(error) && error.code === 'ENOENT') return null

@@ -8,7 +8,9 @@ import { isJsonObject } from '../../../attestation/json/value.ts'
 import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
-/** Files below the measured root that fix what runs besides: the exact version of each dependency. */
+/**
+ * Files below the measured root that fix what runs besides: the exact version of each dependency.
+ */
 const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
 
 export type SourceMeasurements = {
@@ -21,12 +23,13 @@ export type SourceMeasurements = {
 }
 
 /**
- * Gives measurements of the enclave's own source, in the place of those of an enclave image: any file that it loads and
- * that is added, removed, renamed or changed changes PCR2 and PCR0. Each list is one line `<SHA-384 hex>  <path>` per
- * file, paths with `/`, sorted by code unit; the register is SHA384(48 zero bytes || SHA384(list)), as for images.
- * `runtime` are lines that go before the runtime's files, e.g. Node's version.
- * Does not prove anything: whoever runs this measures what he likes, and no process is held against these files.
- * Throws SoftwareNsmError `invalid_source` for a missing file, a symbolic link or anything else that is no plain file.
+ * Gives measurements of the enclave's own source, in the place of those of an enclave image: any
+ * file that it loads and that is added, removed, renamed or changed changes PCR2 and PCR0. Each
+ * list is one line `<SHA-384 hex> <path>` per file, paths with `/`, sorted by code unit; the
+ * register is SHA384(48 zero bytes || SHA384(list)), as for images. `runtime` are lines that go
+ * before the runtime's files, e.g. Node's version. Does not prove anything: whoever runs this
+ * measures what he likes, and no process is held against these files. Throws SoftwareNsmError
+ * `invalid_source` for a missing file, a symbolic link or anything else that is no plain file.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -43,7 +46,9 @@ export async function measureSource(options: {
     }
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown'
-    throw new SoftwareNsmError('invalid_source', `cannot measure the source: ${reason}`, { cause: error })
+    throw new SoftwareNsmError('invalid_source', `cannot measure the source: ${reason}`, {
+      cause: error,
+    })
   }
 }
 
@@ -66,10 +71,10 @@ function digestRegister(list: string): Uint8Array {
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
- * Measurements for the software module, as the machine that booted the image states them: a JSON object with exactly the
- * members "0", "1" and "2", each 96 lower-case hex digits. A hypervisor tells the real module the same way.
- * Throws FormatError `invalid_measurements`, or JsonError.
- * Does NOT prove that this image runs: whoever started the machine wrote the file.
+ * Measurements for the software module, as the machine that booted the image states them: a JSON
+ * object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. A hypervisor
+ * tells the real module the same way. Throws FormatError `invalid_measurements`, or JsonError. Does
+ * NOT prove that this image runs: whoever started the machine wrote the file.
  */
 export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
   if (bytes.length > MEASUREMENTS_FILE_BYTES_MAX)

@@ -2,7 +2,11 @@ import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { chmod } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
-import { encodeFrame, NSM_REQUEST_BYTES_MAX, readFrames } from '../../../enclave/protocol/nsm-wire.ts'
+import {
+  encodeFrame,
+  NSM_REQUEST_BYTES_MAX,
+  readFrames,
+} from '../../../enclave/protocol/nsm-wire.ts'
 import { openDevelopmentRoot, rootCertificateFile } from './development-root.ts'
 import type { SourceMeasurements } from './measured-source.ts'
 import { bootSecurityModule } from './security-module.ts'
@@ -16,9 +20,10 @@ export type NsmServer = {
 }
 
 /**
- * Serves software security modules on the Unix socket at `socketPath` (mode 0600; a file that is there is replaced), each
- * message with its length before it. A connection is one enclave's life: a module is booted for it, a new instance with
- * measurements of its own (bootSecurityModule has the options), and ends with it. Throws SoftwareNsmError.
+ * Serves software security modules on the Unix socket at `socketPath` (mode 0600; a file that is
+ * there is replaced), each message with its length before it. A connection is one enclave's life: a
+ * module is booted for it, a new instance with measurements of its own (bootSecurityModule has the
+ * options), and ends with it. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string
@@ -26,14 +31,17 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // Made now, so that its certificate is there before the first enclave is, and a fault is told to whoever starts this.
+  // Made now, so that its certificate is there before the first enclave is, and a fault is told to
+  // whoever starts this.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
     sockets.add(socket)
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.delete(socket))
-    serveEnclave(socket, { rootFile, measurements }).catch((error: unknown) => socket.destroy(asError(error)))
+    serveEnclave(socket, { rootFile, measurements }).catch((error: unknown) =>
+      socket.destroy(asError(error)),
+    )
   })
   rmSync(socketPath, { force: true })
   server.listen(socketPath)
@@ -56,7 +64,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // A request that is too large for the device is answered as the device does; one beyond all reason ends the connection.
+  // A request that is too large for the device is answered as the device does; one beyond all
+  // reason ends the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

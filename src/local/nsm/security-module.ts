@@ -34,11 +34,13 @@ export type SecurityModule = {
 }
 
 /**
- * Boots a security module in software: documents of the same form as AWS's, of a new instance at each boot, under the
- * development root in `rootFile` (openDevelopmentRoot; null keeps it in memory, gone with the process). PCR0 to 2 are
- * `measurements`, or those of this project's own source. `now` gives Unix milliseconds. Throws SoftwareNsmError.
+ * Boots a security module in software: documents of the same form as AWS's, of a new instance at
+ * each boot, under the development root in `rootFile` (openDevelopmentRoot; null keeps it in
+ * memory, gone with the process). PCR0 to 2 are `measurements`, or those of this project's own
+ * source. `now` gives Unix milliseconds. Throws SoftwareNsmError.
  *
- * Does NOT protect anything: the key, the clock and the measurements are in the hands of whoever runs the process.
+ * Does NOT protect anything: the key, the clock and the measurements are in the hands of whoever
+ * runs the process.
  */
 export async function bootSecurityModule(options: {
   readonly rootFile: string | null
@@ -75,9 +77,10 @@ type ModuleParts = {
 }
 
 /**
- * Gives a module in the state of a booted enclave: PCR0 to 2 as measured, PCR4 from the instance id, the rest zero; 0 to
- * 15 locked, which is what documents list. It knows the two calls that enclaves make. Where AWS's texts are silent it errs
- * as QEMU's Nitro device does (hw/virtio/virtio-nsm.c).
+ * Gives a module in the state of a booted enclave: PCR0 to 2 as measured, PCR4 from the instance
+ * id, the rest zero; 0 to 15 locked, which is what documents list. It knows the two calls that
+ * enclaves make. Where AWS's texts are silent it errs as QEMU's Nitro device does
+ * (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)
@@ -114,7 +117,10 @@ const PCR_ZERO = new Uint8Array(48)
 
 function bootRegisters({ identity, measurements }: ModuleParts): readonly Uint8Array[] {
   const { pcr0, pcr1, pcr2 } = measurements
-  const instance = createHash('sha384').update(PCR_ZERO).update(identity.instanceId, 'ascii').digest()
+  const instance = createHash('sha384')
+    .update(PCR_ZERO)
+    .update(identity.instanceId, 'ascii')
+    .digest()
   return Array.from(
     { length: LOCKED_PCRS },
     (_, index) => (index === INSTANCE_ID_PCR ? instance : [pcr0, pcr1, pcr2][index]) ?? PCR_ZERO,
@@ -125,7 +131,8 @@ function answer(request: NsmRequest, pcrs: readonly Uint8Array[], parts: ModuleP
   if (request.kind === 'GetRandom') return { kind: request.kind, random: randomBytes(RANDOM_BYTES) }
   const { publicKey, userData, nonce } = request
   for (const field of [publicKey, userData, nonce])
-    if (field !== null && field.length > ATTESTATION_FIELD_BYTES_MAX) throw new Refusal('InputTooLarge')
+    if (field !== null && field.length > ATTESTATION_FIELD_BYTES_MAX)
+      throw new Refusal('InputTooLarge')
   // No validator accepts a document with an empty key, so none is made.
   if (publicKey?.length === 0) throw new Refusal('InvalidArgument')
   const timestampMs = parts.now()
@@ -141,9 +148,9 @@ type DocumentContent = AttestationInput & {
 }
 
 /**
- * Gives the document: untagged COSE_Sign1 (RFC 9052) with ES384, the payload's members in the order of AWS's documents
- * and its map of indefinite length, as theirs has been since mid-2025. The signature is r || s, 96 bytes; like theirs it
- * may have a high s.
+ * Gives the document: untagged COSE_Sign1 (RFC 9052) with ES384, the payload's members in the order
+ * of AWS's documents and its map of indefinite length, as theirs has been since mid-2025. The
+ * signature is r || s, 96 bytes; like theirs it may have a high s.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)
@@ -166,7 +173,9 @@ function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array
 const PROTECTED_ES384 = Uint8Array.of(0xa1, 0x01, 0x38, 0x22)
 
 function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Array {
-  const pcrs = content.pcrs.map((value, index) => [encodeUnsigned(index), encodeBytes(value)] as const)
+  const pcrs = content.pcrs.map(
+    (value, index) => [encodeUnsigned(index), encodeBytes(value)] as const,
+  )
   return encodeIndefiniteMap([
     [encodeText('module_id'), encodeText(content.moduleId)],
     [encodeText('digest'), encodeText('SHA384')],
@@ -180,7 +189,10 @@ function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Arra
   ])
 }
 
-/** Reads a request: a bare name, or a map of one name to its members. Throws an error whose `code` is the module's own. */
+/**
+ * Reads a request: a bare name, or a map of one name to its members. Throws an error whose `code`
+ * is the module's own.
+ */
 export function decodeRequest(bytes: Uint8Array): NsmRequest {
   let value: unknown
   try {

@@ -1,4 +1,9 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
 
 /**
  * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. A
@@ -130,7 +135,11 @@ export type AskedControl =
  * Reads what a control frame asks of the node `nodeId`; null when it asks nothing of it: an unknown
  * protocol, version or type, a member of the wrong kind, or another node's id.
  */
-export function parseGatewayControl(protocol: string, data: JsonObject, nodeId: string): AskedControl | null {
+export function parseGatewayControl(
+  protocol: string,
+  data: JsonObject,
+  nodeId: string,
+): AskedControl | null {
   const { protocol_version: version, message_type: type, nonce, request_id: requestId } = data
   if (data.node_id !== nodeId || version !== PROTOCOL_VERSION) return null
   if (protocol === 'cancel')

@@ -1,4 +1,9 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
 import { RETRY_BELIEVED_SECONDS_MAX } from '../../api/errors.ts'
 
 /**
@@ -25,7 +30,9 @@ export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
  * Status codes that an error may carry; anything else is read and written as 500. The public client
  * knows no others.
  */
-export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([400, 401, 403, 404, 409, 422, 429, 500])
+export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
+  400, 401, 403, 404, 409, 422, 429, 500,
+])
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
@@ -134,7 +141,8 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   if (!isJsonObject(request))
     return { kind: 'bad_chat', id, message: 'expected chat_request to be an object' }
   const model = frame.model ?? request.model
-  if (typeof model !== 'string') return { kind: 'bad_chat', id, message: 'expected model to be a text' }
+  if (typeof model !== 'string')
+    return { kind: 'bad_chat', id, message: 'expected model to be a text' }
   return {
     ...{ kind: 'chat', id, model, request },
     traceparent: typeof traceparent === 'string' ? traceparent : null,
@@ -142,9 +150,16 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
 }
 
 /** One that is out of form is not understood: only a faulty gateway sends it. */
-function decodeImageRequest({ request_id: id, prompt, image = null, n, size }: JsonObject): GatewayFrame {
+function decodeImageRequest({
+  request_id: id,
+  prompt,
+  image = null,
+  n,
+  size,
+}: JsonObject): GatewayFrame {
   const isImage = image === null || typeof image === 'string'
-  const isRequest = typeof prompt === 'string' && isImage && typeof n === 'number' && typeof size === 'string'
+  const isRequest =
+    typeof prompt === 'string' && isImage && typeof n === 'number' && typeof size === 'string'
   if (!isEchoedId(id) || !isRequest) return { kind: 'unknown' }
   return { kind: 'image', id, request: { prompt, image, n, size } }
 }
@@ -173,7 +188,11 @@ export function encodeDone(requestId: string): string {
 
 /** Writes the frame that ends a run with an error. */
 export function encodeFailure(requestId: string, fault: ToldFault): string {
-  const error = { status_code: fault.statusCode, message: fault.message, ...retryAfterMember(fault) }
+  const error = {
+    status_code: fault.statusCode,
+    message: fault.message,
+    ...retryAfterMember(fault),
+  }
   return JSON.stringify({ request_id: requestId, error, chunk: null, status: FAILED })
 }
 
@@ -195,7 +214,8 @@ export function encodeImageFailure(requestId: string, fault: ToldFault): string 
   })
 }
 
-type ToldFault = Omit<NodeFault, 'retryAfterSeconds'> & Partial<Pick<NodeFault, 'retryAfterSeconds'>>
+type ToldFault = Omit<NodeFault, 'retryAfterSeconds'> &
+  Partial<Pick<NodeFault, 'retryAfterSeconds'>>
 
 function retryAfterMember({ retryAfterSeconds }: ToldFault): { readonly retry_after?: number } {
   return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
@@ -246,7 +266,8 @@ export type NodeFrame =
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
-  if (isJsonObject(value) && typeof value.request_id === 'string') return runFrame(value, value.request_id)
+  if (isJsonObject(value) && typeof value.request_id === 'string')
+    return runFrame(value, value.request_id)
   return otherFrame(value)
 }
 
@@ -275,7 +296,10 @@ export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFram
     kind: 'image',
     requestId,
     images: isTexts(images) ? images : null,
-    error: error === null || error === undefined ? null : printable(typeof error === 'string' ? error : ''),
+    error:
+      error === null || error === undefined
+        ? null
+        : printable(typeof error === 'string' ? error : ''),
     statusCode: statusCodeOf(code),
     retryAfterSeconds: retryAfterOf(retryAfter),
   }
@@ -284,7 +308,8 @@ export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFram
 function runFrame({ chunk, error, status }: JsonObject, requestId: string): NodeFrame {
   const isChunk = chunk === null || chunk === undefined || isJsonObject(chunk)
   const known = STATUSES.get(status)
-  if (requestId.length > REQUEST_ID_LENGTH_MAX || !isChunk || known === undefined) return { kind: 'stray' }
+  if (requestId.length > REQUEST_ID_LENGTH_MAX || !isChunk || known === undefined)
+    return { kind: 'stray' }
   return { kind: 'run', requestId, chunk: chunk ?? null, fault: faultOf(error), status: known }
 }
 

@@ -56,7 +56,12 @@ const FAULTS = {
 } as const
 
 /** Gives the headers of a handshake, besides the key's. */
-export function helloHeaders({ nodeId, models, modelType, features }: NodeHello): Record<string, string> {
+export function helloHeaders({
+  nodeId,
+  models,
+  modelType,
+  features,
+}: NodeHello): Record<string, string> {
   const [model = '', ...others] = models
   return {
     'node-id': nodeId,
@@ -73,7 +78,8 @@ export function parseHello(
 ):
   | { readonly kind: 'hello'; readonly hello: NodeHello }
   | { readonly kind: 'refused'; readonly reason: string } {
-  const refuse = (fault: keyof typeof FAULTS) => ({ kind: 'refused', reason: FAULTS[fault] }) as const
+  const refuse = (fault: keyof typeof FAULTS) =>
+    ({ kind: 'refused', reason: FAULTS[fault] }) as const
   const nodeId = headerOf(headers, 'node-id')
   if (nodeId === null) return refuse('nodeIdMissing')
   if (!isPrintable(nodeId, NODE_ID_LENGTH_MAX)) return refuse('nodeIdMalformed')
@@ -87,7 +93,10 @@ export function parseHello(
   if (modelType !== 'LLM' && modelType !== 'DIFFUSION') return refuse('modelTypeUnknown')
   const announced = listOf(headerOf(headers, 'node-features'))
   const features = new Set(NODE_FEATURES.filter((feature) => announced.includes(feature)))
-  return { kind: 'hello', hello: { nodeId, models: [...new Set([model, ...more])], modelType, features } }
+  return {
+    kind: 'hello',
+    hello: { nodeId, models: [...new Set([model, ...more])], modelType, features },
+  }
 }
 
 /** A header's value; null when it is missing or empty. */

@@ -8,11 +8,34 @@ import { type Json, type JsonObject, setMember } from '../../../attestation/json
  * `chat.completions.create` of its Python library has the same names.
  */
 export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
-  ...['messages', 'model', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs', 'max_tokens', 'n'],
-  ...['presence_penalty', 'response_format', 'seed', 'stop', 'stream', 'stream_options', 'temperature'],
+  ...[
+    'messages',
+    'model',
+    'frequency_penalty',
+    'logit_bias',
+    'logprobs',
+    'top_logprobs',
+    'max_tokens',
+    'n',
+  ],
+  ...[
+    'presence_penalty',
+    'response_format',
+    'seed',
+    'stop',
+    'stream',
+    'stream_options',
+    'temperature',
+  ],
   ...['top_p', 'tools', 'tool_choice', 'user'],
   ...['audio', 'function_call', 'functions', 'max_completion_tokens', 'metadata', 'modalities'],
-  ...['parallel_tool_calls', 'prediction', 'prompt_cache_key', 'prompt_cache_retention', 'reasoning_effort'],
+  ...[
+    'parallel_tool_calls',
+    'prediction',
+    'prompt_cache_key',
+    'prompt_cache_retention',
+    'reasoning_effort',
+  ],
   ...['safety_identifier', 'service_tier', 'store', 'verbosity', 'web_search_options'],
 ])
 
@@ -23,6 +46,7 @@ export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)
   if (names.every((name) => KNOWN_MEMBERS.has(name))) return request
   const known: Record<string, Json> = {}
-  for (const name of names) if (KNOWN_MEMBERS.has(name)) setMember(known, name, request[name] ?? null)
+  for (const name of names)
+    if (KNOWN_MEMBERS.has(name)) setMember(known, name, request[name] ?? null)
   return known
 }

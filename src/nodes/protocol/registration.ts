@@ -62,7 +62,9 @@ export type NodeHardware = {
 }
 
 /** Gives the hardware among the members of a request or a row; what is missing there is null. */
-export function pickHardware(members: { readonly [Name in keyof NodeHardware]?: unknown }): NodeHardware {
+export function pickHardware(
+  members: { readonly [Name in keyof NodeHardware]?: unknown },
+): NodeHardware {
   const names = Object.keys(hardwareMembers) as (keyof NodeHardware)[]
   return Object.fromEntries(names.map((name) => [name, members[name] ?? null])) as NodeHardware
 }

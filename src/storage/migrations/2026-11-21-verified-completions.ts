@@ -1,6 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Accounts and their keys, logs and their nodes, records, attestation documents, anchors and their relayers. */
+/**
+ * Accounts and their keys, logs and their nodes, records, attestation documents, anchors and their
+ * relayers.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await createAccounts(db)
   await createLogs(db)
@@ -10,7 +13,15 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 
 /** Drops every table of `up`, and all evidence with them: for tests of the migration only. */
 export async function down(db: Kysely<unknown>): Promise<void> {
-  const tables = ['records', 'attestation_documents', 'anchors', 'relayers', 'log_nodes', 'logs', 'api_keys']
+  const tables = [
+    'records',
+    'attestation_documents',
+    'anchors',
+    'relayers',
+    'log_nodes',
+    'logs',
+    'api_keys',
+  ]
   for (const table of [...tables, 'accounts']) await db.schema.dropTable(table).execute()
 }
 
@@ -62,7 +73,8 @@ async function createAnchors(db: Kysely<unknown>): Promise<void> {
       address text primary key check (address ~ '^0x[0-9a-f]{40}$'),
       next_nonce bigint not null check (next_nonce >= 0)
     )`.execute(db)
-  // relayer and log_id are null in a commit that lost its race: their NOT NULL is what undoes it (src/verified/commits-store.ts).
+  // relayer and log_id are null in a commit that lost its race: their NOT NULL is what undoes it
+  // (src/verified/commits-store.ts).
   await sql`
     create table anchors (
       relayer text not null,
@@ -87,8 +99,9 @@ async function createAnchors(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * Texts are kept as text: jsonb alters numbers and refuses U+0000, and the hash is over these very bytes.
- * account_id has no foreign key: a record whose account is unknown here (a restored database) must not stop the log.
+ * Texts are kept as text: jsonb alters numbers and refuses U+0000, and the hash is over these very
+ * bytes. account_id has no foreign key: a record whose account is unknown here (a restored
+ * database) must not stop the log.
  */
 async function createRecords(db: Kysely<unknown>): Promise<void> {
   await sql`

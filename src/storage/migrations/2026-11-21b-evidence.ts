@@ -1,9 +1,13 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Where anchors stand in their blocks, and what the listing of heads and the search for missing proofs need. */
+/**
+ * Where anchors stand in their blocks, and what the listing of heads and the search for missing
+ * proofs need.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
-  // Served only while block_hash is still the anchor's: a reorganisation changes the anchor's row and leaves this one.
-  // transaction_proof and receipt_proof are RLP lists of the tries' nodes, root to leaf.
+  // Served only while block_hash is still the anchor's: a reorganisation changes the anchor's row
+  // and leaves this one. transaction_proof and receipt_proof are RLP lists of the tries' nodes,
+  // root to leaf.
   await sql`
     create table anchor_blocks (
       relayer text not null,
@@ -16,7 +20,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
       receipt_proof bytea not null,
       primary key (relayer, nonce)
     )`.execute(db)
-  // The block whose proofs are stored, so that a partial index holds exactly the anchors that wait for theirs.
+  // The block whose proofs are stored, so that a partial index holds exactly the anchors that wait
+  // for theirs.
   await sql`alter table anchors add column proven_block_hash bytea`.execute(db)
   await sql`
     create index anchors_unproven on anchors (block_number, block_hash)

@@ -1,6 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
-/** States of logs that their enclaves attested: of each size the first and the newest, which the primary key bounds. */
+/**
+ * States of logs that their enclaves attested: of each size the first and the newest, which the
+ * primary key bounds.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await sql`
     create table head_attestations (

@@ -12,7 +12,10 @@ export async function down(db: Kysely<unknown>): Promise<void> {
     await db.schema.dropTable(table).execute()
 }
 
-/** hardware_at is null until the node's agent has reported its hardware; then operating_system, cpu_model and ram are there. */
+/**
+ * hardware_at is null until the node's agent has reported its hardware; then operating_system,
+ * cpu_model and ram are there.
+ */
 async function createNodes(db: Kysely<unknown>): Promise<void> {
   await sql`
     create table nodes (
@@ -43,7 +46,9 @@ async function createNodes(db: Kysely<unknown>): Promise<void> {
       check (hardware_at is null or (operating_system is not null and cpu_model is not null and ram is not null))
     )`.execute(db)
   await sql`create index nodes_account on nodes (account_id, created_at, node_id)`.execute(db)
-  await sql`create index nodes_connected on nodes (node_id) where connected_since is not null`.execute(db)
+  await sql`create index nodes_connected on nodes (node_id) where connected_since is not null`.execute(
+    db,
+  )
   await sql`
     create table node_benchmarks (
       node_id text not null references nodes (node_id),
@@ -55,9 +60,10 @@ async function createNodes(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * node_hours and network_minutes are sums over inferences, written in the statement that adds those: a day's figures
- * are read from a few sums, however many inferences it had. The id makes adding the same batch twice harmless.
- * Nothing here refers to nodes or accounts: what was served is noted, whatever became of them.
+ * node_hours and network_minutes are sums over inferences, written in the statement that adds
+ * those: a day's figures are read from a few sums, however many inferences it had. The id makes
+ * adding the same batch twice harmless. Nothing here refers to nodes or accounts: what was served
+ * is noted, whatever became of them.
  */
 async function createInferences(db: Kysely<unknown>): Promise<void> {
   await sql`
@@ -74,7 +80,9 @@ async function createInferences(db: Kysely<unknown>): Promise<void> {
       created_at bigint not null
     )`.execute(db)
   await sql`
-    create index inferences_node on inferences (node_id, created_at desc, position desc)`.execute(db)
+    create index inferences_node on inferences (node_id, created_at desc, position desc)`.execute(
+    db,
+  )
   await sql`
     create table node_hours (
       node_id text not null,

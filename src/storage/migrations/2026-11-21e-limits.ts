@@ -1,6 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
-/** Scopes and lives of keys, tiers of accounts, what limits count, and what calls with an Idempotency-Key became. */
+/**
+ * Scopes and lives of keys, tiers of accounts, what limits count, and what calls with an
+ * Idempotency-Key became.
+ */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await extendKeys(db)
   await createProcesses(db)
@@ -27,7 +30,10 @@ export async function down(db: Kysely<unknown>): Promise<void> {
   await sql`alter table accounts drop column tier`.execute(db)
 }
 
-/** Keys made before keep what they could do: completions and their history, and what belongs to nodes. */
+/**
+ * Keys made before keep what they could do: completions and their history, and what belongs to
+ * nodes.
+ */
 async function extendKeys(db: Kysely<unknown>): Promise<void> {
   await sql`alter table accounts add column tier text`.execute(db)
   await sql`
@@ -39,8 +45,9 @@ async function extendKeys(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * One row per running gateway, renewed every few seconds: what belongs to a row that is past its time belonged to a
- * process that is dead. settled_batch is the last batch of settlements that was counted, so that one is never counted twice.
+ * One row per running gateway, renewed every few seconds: what belongs to a row that is past its
+ * time belonged to a process that is dead. settled_batch is the last batch of settlements that was
+ * counted, so that one is never counted twice.
  */
 async function createProcesses(db: Kysely<unknown>): Promise<void> {
   await sql`
@@ -52,8 +59,8 @@ async function createProcesses(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * minute and day are numbers of windows: Unix seconds by 60 and by 86400. The free half of each page is for new versions
- * of its rows, which then need no new index entries and no vacuum.
+ * minute and day are numbers of windows: Unix seconds by 60 and by 86400. The free half of each
+ * page is for new versions of its rows, which then need no new index entries and no vacuum.
  */
 async function createRateLimits(db: Kysely<unknown>): Promise<void> {
   await sql`
@@ -82,8 +89,8 @@ async function createRateLimits(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * A call of one account under a key of its own. call_id travels with a verified call through the enclave and comes back
- * in its record, which is the answer; other answers are kept in `answer`.
+ * A call of one account under a key of its own. call_id travels with a verified call through the
+ * enclave and comes back in its record, which is the answer; other answers are kept in `answer`.
  */
 async function createIdempotency(db: Kysely<unknown>): Promise<void> {
   await sql`
@@ -106,9 +113,10 @@ async function createIdempotency(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * Checks and counts a batch of calls, and settles earlier ones, in one step: each window's row is locked before it is read.
- * Rows are locked in the order that `buckets` has, which the caller sorts, so that two gateways never wait for each other.
- * A window only moves forward. With `clock` null the time is the server's, one for all gateways.
+ * Checks and counts a batch of calls, and settles earlier ones, in one step: each window's row is
+ * locked before it is read. Rows are locked in the order that `buckets` has, which the caller
+ * sorts, so that two gateways never wait for each other. A window only moves forward. With `clock`
+ * null the time is the server's, one for all gateways.
  */
 const RATE_LIMIT_STEP = `
 create function rate_limit_step(process uuid, lease_seconds bigint, batch bigint, buckets json, clock bigint)
@@ -208,7 +216,10 @@ begin
   return json_build_object('at', at_seconds, 'outcomes', array_to_json(outcomes));
 end $$`
 
-/** Gives back what dead processes had reserved, and forgets them. Locks windows in the order that rate_limit_step does. */
+/**
+ * Gives back what dead processes had reserved, and forgets them. Locks windows in the order that
+ * rate_limit_step does.
+ */
 const EXPIRE_GATEWAY_PROCESSES = `
 create function expire_gateway_processes(clock bigint) returns bigint language plpgsql as $$
 declare

@@ -16,7 +16,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 export async function down(db: Kysely<unknown>): Promise<void> {
   await sql`drop index nodes_account`.execute(db)
   await sql`create index nodes_account on nodes (account_id, created_at, node_id)`.execute(db)
-  for (const table of TABLES) await sql`alter table ${sql.table(table)} drop column position`.execute(db)
+  for (const table of TABLES)
+    await sql`alter table ${sql.table(table)} drop column position`.execute(db)
 }
 
 /**

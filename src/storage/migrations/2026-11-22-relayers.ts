@@ -26,7 +26,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     create unique index anchors_again on anchors (origin_relayer, origin_nonce, attempt) where attempt > 0`.execute(
     db,
   )
-  await sql`create index anchors_taken on anchors (relayer, nonce) where state = 'taken'`.execute(db)
+  await sql`create index anchors_taken on anchors (relayer, nonce) where state = 'taken'`.execute(
+    db,
+  )
   await sql`
     alter table relayers
       add column follower uuid,

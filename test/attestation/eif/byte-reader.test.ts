@@ -20,7 +20,9 @@ describe('createByteReader', () => {
             await expect(reader.take(length)).rejects.toMatchObject(changed)
             return
           }
-          expect(Buffer.from(await reader.take(length))).toEqual(whole.subarray(position, position + length))
+          expect(Buffer.from(await reader.take(length))).toEqual(
+            whole.subarray(position, position + length),
+          )
           position += length
         }
         if (position < whole.length) await expect(reader.expectEnd()).rejects.toMatchObject(changed)
@@ -41,6 +43,8 @@ describe('createByteReader', () => {
     const buffer = new Uint8Array(100)
     const pieces: Uint8Array[] = []
     await createByteReader(stream(buffer)).forEach(60, (piece) => pieces.push(piece))
-    expect(pieces.map((piece) => [piece.buffer === buffer.buffer, piece.length])).toEqual([[true, 60]])
+    expect(pieces.map((piece) => [piece.buffer === buffer.buffer, piece.length])).toEqual([
+      [true, 60],
+    ])
   })
 })

@@ -11,15 +11,23 @@ describe('portable digests', () => {
 
   it('agree with those of Node for every run of bytes and every split of it', () => {
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 400 }), fc.uint8Array({ maxLength: 400 }), (head, tail) => {
-        expect(PORTABLE_DIGESTS.crc32(tail, PORTABLE_DIGESTS.crc32(head, 0))).toBe(crc32(tail, crc32(head)))
-        const hash = PORTABLE_DIGESTS.sha384()
-        hash.update(head)
-        const early = hash.copy()
-        hash.update(tail)
-        expect(Buffer.from(hash.digest())).toEqual(createHash('sha384').update(head).update(tail).digest())
-        expect(Buffer.from(early.digest())).toEqual(createHash('sha384').update(head).digest())
-      }),
+      fc.property(
+        fc.uint8Array({ maxLength: 400 }),
+        fc.uint8Array({ maxLength: 400 }),
+        (head, tail) => {
+          expect(PORTABLE_DIGESTS.crc32(tail, PORTABLE_DIGESTS.crc32(head, 0))).toBe(
+            crc32(tail, crc32(head)),
+          )
+          const hash = PORTABLE_DIGESTS.sha384()
+          hash.update(head)
+          const early = hash.copy()
+          hash.update(tail)
+          expect(Buffer.from(hash.digest())).toEqual(
+            createHash('sha384').update(head).update(tail).digest(),
+          )
+          expect(Buffer.from(early.digest())).toEqual(createHash('sha384').update(head).digest())
+        },
+      ),
     )
   })
 })

@@ -40,7 +40,9 @@ describe('parseEifHeader', () => {
     const image = buildImage({ sections: SECTIONS })
     const larger = new Uint8Array(image.length + 5)
     larger.set(image, 5)
-    expect(parseEifHeader(larger.subarray(5), image.length)).toEqual(parseEifHeader(image, image.length))
+    expect(parseEifHeader(larger.subarray(5), image.length)).toEqual(
+      parseEifHeader(image, image.length),
+    )
   })
 
   it.each([2, 3, 4])('accepts version %d', (version) => {
@@ -74,7 +76,11 @@ describe('parseEifHeader', () => {
     ['a gap after the header', { offsets: { 0: 549n } }, 'section_gap'],
     ['a gap between sections', { offsets: { 1: CMDLINE_AT + 1n } }, 'section_gap'],
     ['a section inside the header', { offsets: { 0: 540n } }, 'section_overlap'],
-    ['a section over the end of the one before', { offsets: { 1: CMDLINE_AT - 1n } }, 'section_overlap'],
+    [
+      'a section over the end of the one before',
+      { offsets: { 1: CMDLINE_AT - 1n } },
+      'section_overlap',
+    ],
     ['the same section twice', { offsets: { 1: 548n } }, 'section_overlap'],
     [
       'sections listed in another order than they lie in',
@@ -108,7 +114,9 @@ describe('parseEifHeader', () => {
   it('refuses a file cut anywhere', () => {
     const image = buildImage({ sections: USUAL_SECTIONS })
     for (let length = 548; length < image.length; length++)
-      expect(() => parseEifHeader(image, length)).toThrow(expect.objectContaining({ name: 'EifError' }))
+      expect(() => parseEifHeader(image, length)).toThrow(
+        expect.objectContaining({ name: 'EifError' }),
+      )
   })
 
   it('refuses fewer bytes than a header has', () => {

@@ -73,7 +73,10 @@ export function buildImage(plan: PlannedImage): Uint8Array {
     header.writeBigUInt64BE(value, 28 + 8 * Number(index))
   for (const [index, value] of Object.entries(plan.sizes ?? {}))
     header.writeBigUInt64BE(value, 284 + 8 * Number(index))
-  const body = Buffer.concat([...plan.sections.map(buildSection), plan.trailing ?? new Uint8Array()])
+  const body = Buffer.concat([
+    ...plan.sections.map(buildSection),
+    plan.trailing ?? new Uint8Array(),
+  ])
   header.writeUInt32BE(plan.crc ?? crc32(body, crc32(header.subarray(0, 544))), 544)
   return new Uint8Array(Buffer.concat([header, body]))
 }
@@ -81,7 +84,8 @@ export function buildImage(plan: PlannedImage): Uint8Array {
 /** Gives the same image with the CRC that its bytes have now. */
 export function repairCrc(image: Uint8Array): Uint8Array {
   const bytes = Buffer.from(image)
-  if (bytes.length >= 548) bytes.writeUInt32BE(crc32(bytes.subarray(548), crc32(bytes.subarray(0, 544))), 544)
+  if (bytes.length >= 548)
+    bytes.writeUInt32BE(crc32(bytes.subarray(548), crc32(bytes.subarray(0, 544))), 544)
   return new Uint8Array(bytes)
 }
 
@@ -131,7 +135,8 @@ export function encodePem(der: Uint8Array): Uint8Array {
 }
 
 /** An array of integers, as AWS's tools write bytes. */
-export const encodeIntegers = (bytes: Uint8Array): Uint8Array => encodeArray([...bytes].map(encodeUnsigned))
+export const encodeIntegers = (bytes: Uint8Array): Uint8Array =>
+  encodeArray([...bytes].map(encodeUnsigned))
 
 /** `{1: identifier}` for the small negative numbers that COSE algorithms are. */
 export const encodeAlgorithm = (identifier: number): Uint8Array =>
@@ -148,7 +153,11 @@ export type SignaturePlan = {
 }
 
 /** The COSE_Sign1 of AWS's signer over one register. */
-export function signRegister(signer: Signer, pcr0: Uint8Array, plan: SignaturePlan = {}): Uint8Array {
+export function signRegister(
+  signer: Signer,
+  pcr0: Uint8Array,
+  plan: SignaturePlan = {},
+): Uint8Array {
   const { identifier, hash } = CURVES[signer.curve]
   const header = plan.protectedHeader ?? encodeAlgorithm(identifier)
   const payload = plan.payload ?? encodePayload(0, pcr0)

@@ -103,7 +103,8 @@ describe('measureEif', () => {
     await fc.assert(
       fc.asyncProperty(order, async (sections) => {
         const isBoot = (section: PlannedSection, index: number) =>
-          section.type !== TYPE.ramdisk || sections.findIndex(({ type }) => type === TYPE.ramdisk) === index
+          section.type !== TYPE.ramdisk ||
+          sections.findIndex(({ type }) => type === TYPE.ramdisk) === index
         const data = (filter: (section: PlannedSection, index: number) => boolean) =>
           sections
             .map((section, index) => ({
@@ -128,9 +129,14 @@ describe('measureEif', () => {
     const signer = makeSigner('P-256')
     const { pcr0 } = (await measure(build({}))).measurements
     const data = encodeSignatureSection(signer.pem, signRegister(signer, pcr0))
-    const report = await measure(build({ sections: [...USUAL_SECTIONS, { type: TYPE.signature, data }] }))
+    const report = await measure(
+      build({ sections: [...USUAL_SECTIONS, { type: TYPE.signature, data }] }),
+    )
     expect(report.measurements).toMatchObject({ pcr0, pcr8: measurementOf(signer.der) })
-    expect(report.signature).toEqual({ algorithm: 'ES256', certificate: new Uint8Array(signer.der) })
+    expect(report.signature).toEqual({
+      algorithm: 'ES256',
+      certificate: new Uint8Array(signer.der),
+    })
   })
 
   it('refuses a signature that was taken from another image', async () => {
@@ -160,7 +166,9 @@ describe('measureEif', () => {
     const sections = [KERNEL, CMDLINE, other, RAMDISK, APPLICATION]
     expect((await measure(build({ sections, flags: 1 }))).measurements).toEqual(measurements)
     const without = [KERNEL, CMDLINE, RAMDISK, APPLICATION]
-    expect((await measure(build({ sections: without, version: 2 }))).measurements).toEqual(measurements)
+    expect((await measure(build({ sections: without, version: 2 }))).measurements).toEqual(
+      measurements,
+    )
   })
 
   it.each<[string, Partial<PlannedImage>, string]>([
@@ -202,7 +210,9 @@ describe('measureEif', () => {
 
   it('accepts metadata with numbers that no double holds, since nothing rests on it', async () => {
     const metadata = { type: TYPE.metadata, data: ascii('{"size":9007199254740993}') }
-    expect((await measure(build({ sections: [KERNEL, CMDLINE, RAMDISK, metadata] }))).metadata).not.toBeNull()
+    expect(
+      (await measure(build({ sections: [KERNEL, CMDLINE, RAMDISK, metadata] }))).metadata,
+    ).not.toBeNull()
   })
 })
 
@@ -210,8 +220,12 @@ describe('the source', () => {
   it('that gives fewer or more bytes than its size is refused', async () => {
     const image = build({})
     const short = measureEif({ sizeBytes: image.length, chunks: split(image.subarray(0, -1), 100) })
-    const long = measureEif({ sizeBytes: image.length, chunks: split(Uint8Array.of(...image, 0), 100) })
-    for (const result of [short, long]) await expect(result).rejects.toMatchObject({ code: 'source_changed' })
+    const long = measureEif({
+      sizeBytes: image.length,
+      chunks: split(Uint8Array.of(...image, 0), 100),
+    })
+    for (const result of [short, long])
+      await expect(result).rejects.toMatchObject({ code: 'source_changed' })
   })
 
   it('that fails passes its own error on', async () => {
@@ -232,7 +246,9 @@ describe('the source', () => {
         released = true
       }
     })()
-    await expect(measureEif({ sizeBytes: build({}).length, chunks })).rejects.toMatchObject({ code: 'magic' })
+    await expect(measureEif({ sizeBytes: build({}).length, chunks })).rejects.toMatchObject({
+      code: 'magic',
+    })
     expect(released).toBe(true)
   })
 
@@ -253,7 +269,10 @@ describe('the source', () => {
       for (let given = 0; given < dataBytes; given += chunk.length) {
         yield chunk
         const { arrayBuffers, heapUsed } = process.memoryUsage()
-        heldMost = Math.max(heldMost, arrayBuffers - before.arrayBuffers + heapUsed - before.heapUsed)
+        heldMost = Math.max(
+          heldMost,
+          arrayBuffers - before.arrayBuffers + heapUsed - before.heapUsed,
+        )
       }
     })()
     const digests = { ...NODE_DIGESTS, crc32: () => new DataView(head.buffer).getUint32(544) }
@@ -294,7 +313,8 @@ describe('hostile bytes', () => {
       fc.asyncProperty(mutation, async (plan) => {
         const outcome = await tryMeasure(mutate(plan))
         if (outcome instanceof Error) expect(outcome).toBeInstanceOf(EifError)
-        // The signature binds PCR0, so an image that still is accepted has the same bytes where it counts.
+        // The signature binds PCR0, so an image that still is accepted has the same bytes where it
+        // counts.
         else expect(outcome).toMatchObject({ measurements: { pcr0: right.pcr0 } })
       }),
       { numRuns: 3000 },

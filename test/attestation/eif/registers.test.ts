@@ -44,7 +44,10 @@ describe('createRegisters', () => {
       copy: () => counting(hash.copy()),
       digest: () => hash.digest(),
     })
-    const registers = createRegisters({ ...NODE_DIGESTS, sha384: () => counting(createHash('sha384')) })
+    const registers = createRegisters({
+      ...NODE_DIGESTS,
+      sha384: () => counting(createHash('sha384')),
+    })
     registers.addBoot(new Uint8Array(1000))
     expect(hashed).toBe(1000)
     registers.addApplication(new Uint8Array(10))

@@ -32,7 +32,9 @@ describe('listWarnings', () => {
   })
 
   it('misses no metadata in versions that have none', () => {
-    expect(codes(image(['ramdisk', 'ramdisk'], { metadata: null, version: 3 }))).not.toContain('no_metadata')
+    expect(codes(image(['ramdisk', 'ramdisk'], { metadata: null, version: 3 }))).not.toContain(
+      'no_metadata',
+    )
   })
 
   it('has a sentence for each code', () => {

@@ -81,33 +81,41 @@ describe('parseSectionHeader', () => {
     [4, 'signature'],
     [5, 'metadata'],
   ] as const)('refuses type %d after a %s', (type, kind) => {
-    expect(() => parse(header({ type }), { before: [section(kind)] })).toThrow(refusal('section_repeated'))
+    expect(() => parse(header({ type }), { before: [section(kind)] })).toThrow(
+      refusal('section_repeated'),
+    )
   })
 
   it('accepts any number of ramdisks', () => {
-    expect(parse(header({ type: 3 }), { before: [section('ramdisk'), section('ramdisk')] }).kind).toBe(
-      'ramdisk',
-    )
+    expect(
+      parse(header({ type: 3 }), { before: [section('ramdisk'), section('ramdisk')] }).kind,
+    ).toBe('ramdisk')
   })
 
   it.each([
     [4, SECTION_BYTES_MAX.signature],
     [5, SECTION_BYTES_MAX.metadata],
   ])('accepts type %d of %d bytes and refuses one byte more', (type, dataBytes) => {
-    expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(dataBytes)
-    expect(() => parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 })).toThrow(
-      refusal('section_too_large'),
+    expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(
+      dataBytes,
     )
+    expect(() =>
+      parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 }),
+    ).toThrow(refusal('section_too_large'))
   })
 })
 
 describe('checkComplete', () => {
   it('accepts kernel, command line and one ramdisk in any order', () => {
-    expect(() => checkComplete([section('ramdisk'), section('cmdline'), section('kernel')])).not.toThrow()
+    expect(() =>
+      checkComplete([section('ramdisk'), section('cmdline'), section('kernel')]),
+    ).not.toThrow()
   })
 
   it.each(['kernel', 'cmdline', 'ramdisk'] as const)('refuses an image without %s', (missing) => {
-    const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter((kind) => kind !== missing)
+    const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter(
+      (kind) => kind !== missing,
+    )
     expect(() => checkComplete(kinds.map(section))).toThrow(refusal(`missing_${missing}`))
   })
 })

@@ -37,7 +37,9 @@ describe('an image signature', () => {
     'by a key on %s is read and verified',
     async (curve) => {
       const other = makeSigner(curve)
-      const image = parseImageSignature(encodeSignatureSection(other.pem, signRegister(other, PCR0)))
+      const image = parseImageSignature(
+        encodeSignatureSection(other.pem, signRegister(other, PCR0)),
+      )
       expect(image.certificate.der).toEqual(new Uint8Array(other.der))
       expect(image.certificate.curve.namedCurve).toBe(curve)
       await expect(verifyImageSignature(image, PCR0)).resolves.toBeUndefined()
@@ -55,21 +57,27 @@ describe('an image signature', () => {
     const cose = signRegister(signer, PCR0, {
       spoil: (signature) => signature.with(50, (signature[50] ?? 0) ^ 1),
     })
-    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+    await expect(
+      verifyImageSignature(parseImageSignature(withCose(cose)), PCR0),
+    ).rejects.toMatchObject({
       code: 'signature_invalid',
     })
   })
 
   it.each([0, 95, 97])('of %d bytes is refused', async (length) => {
     const cose = signRegister(signer, PCR0, { spoil: () => new Uint8Array(length) })
-    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+    await expect(
+      verifyImageSignature(parseImageSignature(withCose(cose)), PCR0),
+    ).rejects.toMatchObject({
       code: 'signature_invalid',
     })
   })
 
   it("by another key than the certificate's is refused", async () => {
     const cose = signRegister(makeSigner('P-384'), PCR0)
-    await expect(verifyImageSignature(parseImageSignature(withCose(cose)), PCR0)).rejects.toMatchObject({
+    await expect(
+      verifyImageSignature(parseImageSignature(withCose(cose)), PCR0),
+    ).rejects.toMatchObject({
       code: 'signature_invalid',
     })
   })
@@ -113,7 +121,11 @@ describe('parseImageSignature', () => {
   it.each<[string, Uint8Array, string]>([
     ['no array', encodeUnsigned(1), 'cose_malformed'],
     ['three items', encodeArray([1, 2, 3].map(encodeUnsigned)), 'cose_malformed'],
-    ['numbers where byte strings belong', encodeArray([1, 2, 3, 4].map(encodeUnsigned)), 'cose_malformed'],
+    [
+      'numbers where byte strings belong',
+      encodeArray([1, 2, 3, 4].map(encodeUnsigned)),
+      'cose_malformed',
+    ],
     [
       'tag 18, which the signer does not write',
       Uint8Array.of(0xd2, ...signRegister(signer, PCR0)),
@@ -141,10 +153,16 @@ describe('parseImageSignature', () => {
     ],
     [
       'a second protected header',
-      signRegister(signer, PCR0, { protectedHeader: Uint8Array.of(0xa2, 0x01, 0x38, 0x22, 0x02, 0x80) }),
+      signRegister(signer, PCR0, {
+        protectedHeader: Uint8Array.of(0xa2, 0x01, 0x38, 0x22, 0x02, 0x80),
+      }),
       'cose_algorithm',
     ],
-    ['another register', signRegister(signer, PCR0, { payload: encodePayload(1, PCR0) }), 'cose_malformed'],
+    [
+      'another register',
+      signRegister(signer, PCR0, { payload: encodePayload(1, PCR0) }),
+      'cose_malformed',
+    ],
     ['a payload that is no map', signRegister(signer, PCR0, { payload: PCR0 }), 'cose_malformed'],
     ['no payload', signRegister(signer, PCR0, { payload: new Uint8Array() }), 'cose_malformed'],
   ])('refuses a COSE_Sign1 with %s', (_, cose, code) => {

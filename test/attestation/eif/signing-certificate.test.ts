@@ -5,8 +5,18 @@ import {
   parseSigningCertificate,
   verifyImageSignature,
 } from '../../../attestation/eif/signature.ts'
-import { CERTIFICATE_PROFILES, encodeName, issueCertificate } from '../../../src/local/nsm/certificate.ts'
-import { ascii, encodePem, encodeSignatureSection, makeSigner, signRegister } from './image-builder.ts'
+import {
+  CERTIFICATE_PROFILES,
+  encodeName,
+  issueCertificate,
+} from '../../../src/local/nsm/certificate.ts'
+import {
+  ascii,
+  encodePem,
+  encodeSignatureSection,
+  makeSigner,
+  signRegister,
+} from './image-builder.ts'
 
 const signer = makeSigner('P-384')
 const text = Buffer.from(signer.pem).toString('latin1')
@@ -23,10 +33,15 @@ describe('parseSigningCertificate', () => {
   it.each([
     ['Windows line ends', text.replaceAll('\n', '\r\n')],
     ['text around it', `Bag Attributes\n${text}more`],
-    ['a second certificate after it', `${text}${Buffer.from(makeSigner('P-256').pem).toString('latin1')}`],
+    [
+      'a second certificate after it',
+      `${text}${Buffer.from(makeSigner('P-256').pem).toString('latin1')}`,
+    ],
     [
       'one long line',
-      text.replace(/\n(?!-)/g, '').replace('-----BEGIN CERTIFICATE-----', '-----BEGIN CERTIFICATE-----\n'),
+      text
+        .replace(/\n(?!-)/g, '')
+        .replace('-----BEGIN CERTIFICATE-----', '-----BEGIN CERTIFICATE-----\n'),
     ],
   ])('reads the first certificate of PEM with %s', (_, pem) => {
     expect(parseSigningCertificate(ascii(pem)).der).toEqual(new Uint8Array(signer.der))
@@ -72,7 +87,11 @@ describe('parseSigningCertificate', () => {
     const point = Buffer.from(parseSigningCertificate(signer.pem).publicKey).subarray(-97)
     der.fill(0x11, der.indexOf(point) + 1, der.indexOf(point) + 97)
     const pcr0 = new Uint8Array(48)
-    const image = parseImageSignature(encodeSignatureSection(encodePem(der), signRegister(signer, pcr0)))
-    await expect(verifyImageSignature(image, pcr0)).rejects.toMatchObject({ code: 'certificate_malformed' })
+    const image = parseImageSignature(
+      encodeSignatureSection(encodePem(der), signRegister(signer, pcr0)),
+    )
+    await expect(verifyImageSignature(image, pcr0)).rejects.toMatchObject({
+      code: 'certificate_malformed',
+    })
   })
 })

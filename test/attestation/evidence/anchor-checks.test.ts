@@ -25,7 +25,10 @@ const later = buildEvidence({ record: { after: 9 } }).bundle
 const other = buildEvidence({ record: { response: { ...RESPONSE, id: 'other' } } }).bundle
 
 describe('verifyBundle on swapped and forged anchors', () => {
-  const foreign = Buffer.from(STRANGER.signingKey.sign(`0x${'11'.repeat(32)}`).serialized.slice(2), 'hex')
+  const foreign = Buffer.from(
+    STRANGER.signingKey.sign(`0x${'11'.repeat(32)}`).serialized.slice(2),
+    'hex',
+  )
 
   it.each<[string, EvidenceParts, readonly BundleCheckName[]]>([
     ['on another chain', { anchor: { chainId: 1 } }, ['anchor']],
@@ -42,7 +45,11 @@ describe('verifyBundle on swapped and forged anchors', () => {
       { events: [{ ...anchoredEvent(bundle.record.log), address: OTHER_CONTRACT }] },
       ['anchor outcome'],
     ],
-    ['that was taken for a later head', { events: [anchoredEvent(later.record.log)] }, ['anchor outcome']],
+    [
+      'that was taken for a later head',
+      { events: [anchoredEvent(later.record.log)] },
+      ['anchor outcome'],
+    ],
   ])('fails a transaction %s, though it was mined', async (_, parts, failed) => {
     expect(await failedOf(buildEvidence(parts).bundle)).toEqual(failed)
   })
@@ -76,13 +83,19 @@ describe('verifyBundle on swapped and forged anchors', () => {
   })
 
   it('fails a transaction that is neither the first nor one that anchored the head again', async () => {
-    const record = { ...bundle.record, tx_hash: `0x${'ab'.repeat(32)}`, reanchored: [`0x${'cd'.repeat(32)}`] }
+    const record = {
+      ...bundle.record,
+      tx_hash: `0x${'ab'.repeat(32)}`,
+      reanchored: [`0x${'cd'.repeat(32)}`],
+    }
     expect(await failedOf(replaceAt(bundle, ['record'], record))).toEqual(['transaction hash'])
   })
 
   it('does not detect that a transaction which was mined is said to be anchored again', async () => {
     const reanchored = [`0x${'cd'.repeat(32)}`]
-    expect(await failedOf(replaceAt(bundle, ['record'], { ...bundle.record, reanchored }))).toEqual([])
+    expect(await failedOf(replaceAt(bundle, ['record'], { ...bundle.record, reanchored }))).toEqual(
+      [],
+    )
   })
 
   it('fails whatever needs the address of a public key that is no point', async () => {
@@ -175,7 +188,11 @@ describe('verifyBundle with what a chain says', () => {
   it.each<[string, Partial<NonNullable<BundleContext['chain']>>, RegExp]>([
     ['is another chain', { chainId: 1 }, /expected chain 31337, asked 1/],
     ['has no such block', { blockHash: null }, /expected the chain to have a block/],
-    ['has another block there', { blockHash: `0x${'11'.repeat(32)}` }, /expected block 21000000 to be/],
+    [
+      'has another block there',
+      { blockHash: `0x${'11'.repeat(32)}` },
+      /expected block 21000000 to be/,
+    ],
     ['is behind the block', { newestBlock: 20_999_999 }, /1 confirmations, got 0/],
   ])('fails when it %s', async (_, says, message) => {
     const report = await verifyBundle(bundle, policy, { chain: { ...chain, ...says } })

@@ -8,7 +8,11 @@ import {
   encodeAnchorCall,
   TRANSACTION_BYTES_MAX,
 } from '../../../attestation/evidence/anchor-transaction.ts'
-import { decodeRlp, encodeRlp as encodeItems, type RlpItem } from '../../../attestation/evidence/rlp.ts'
+import {
+  decodeRlp,
+  encodeRlp as encodeItems,
+  type RlpItem,
+} from '../../../attestation/evidence/rlp.ts'
 import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
 import { CONTRACT as AFFIDAVIT } from '../../support/affidavit-contract.ts'
 
@@ -78,7 +82,9 @@ describe('decodeAnchorTransaction', () => {
     for (const length of [0, 1, 2, 50, RAW.length - 1])
       expect(() => decodeAnchorTransaction(RAW.subarray(0, length))).toThrow(FormatError)
     expect(() => decodeAnchorTransaction(Uint8Array.from([...RAW, 0]))).toThrow(/after the value/)
-    expect(() => decodeAnchorTransaction(new Uint8Array(TRANSACTION_BYTES_MAX + 1))).toThrow(/at most 1024/)
+    expect(() => decodeAnchorTransaction(new Uint8Array(TRANSACTION_BYTES_MAX + 1))).toThrow(
+      /at most 1024/,
+    )
   })
 
   it.each<[string, Partial<Parameters<typeof Transaction.from>[0] & object>, RegExp]>([
@@ -120,14 +126,18 @@ describe('decodeAnchorTransaction', () => {
     const s = BigInt(`0x${encodeHex(fields[11] as Uint8Array)}`)
     const parity = (fields[9] as Uint8Array).length
     const high = decodeHex((ORDER - s).toString(16).padStart(64, '0'))
-    const malleated = fields.with(9, parity === 1 ? new Uint8Array() : Uint8Array.of(1)).with(11, high)
+    const malleated = fields
+      .with(9, parity === 1 ? new Uint8Array() : Uint8Array.of(1))
+      .with(11, high)
     expect(() => decodeAnchorTransaction(joined(malleated))).toThrow(/at most half the order/)
   })
 
   it('refuses 11 and 13 fields, and no list', () => {
     const fields = fieldsOf(RAW)
     expect(() => decodeAnchorTransaction(joined(fields.slice(0, 11)))).toThrow(/12 fields, got 11/)
-    expect(() => decodeAnchorTransaction(joined([...fields, new Uint8Array()]))).toThrow(/12 fields, got 13/)
+    expect(() => decodeAnchorTransaction(joined([...fields, new Uint8Array()]))).toThrow(
+      /12 fields, got 13/,
+    )
     expect(() => decodeAnchorTransaction(Uint8Array.of(2, 0x80))).toThrow(/to be a list/)
   })
 })
@@ -147,13 +157,21 @@ describe('the call of anchor', () => {
       if (!meaning.has(at))
         for (let bit = 0; bit < 8; bit++) {
           const changed = data.with(at, (data[at] ?? 0) ^ (1 << bit))
-          expect(() => decodeAnchorTransaction(withField(7, changed))).toThrow(/canonical call|2\^53/)
+          expect(() => decodeAnchorTransaction(withField(7, changed))).toThrow(
+            /canonical call|2\^53/,
+          )
         }
   })
 
   it('is refused with a size that no double holds', () => {
-    const size = AFFIDAVIT.encodeFunctionData('anchor', [2n ** 53n, ANCHOR.head.root, ANCHOR.head.signature])
-    expect(() => decodeAnchorTransaction(decodeHex(signTransaction({ data: size })))).toThrow(/2\^53-1/)
+    const size = AFFIDAVIT.encodeFunctionData('anchor', [
+      2n ** 53n,
+      ANCHOR.head.root,
+      ANCHOR.head.signature,
+    ])
+    expect(() => decodeAnchorTransaction(decodeHex(signTransaction({ data: size })))).toThrow(
+      /2\^53-1/,
+    )
   })
 })
 

@@ -63,17 +63,26 @@ describe('decodeBlockHeader', () => {
     ['a nonce of 7 bytes', replaced(14, '0x00000000000042'), /nonce to be 8 bytes/],
     ['a later field that is a list', [...GENESIS, ['0x11']], /later fields to be a byte string/],
   ])('refuses %s', (_, fields, message) => {
-    const encoded = encodeRlp(fields.map((field) => (typeof field === 'string' ? field : [...field])))
+    const encoded = encodeRlp(
+      fields.map((field) => (typeof field === 'string' ? field : [...field])),
+    )
     expect(() => decodeBlockHeader(decodeHex(encoded))).toThrow(message)
   })
 
   it('refuses what is no list, what goes on after it, and what is too long', () => {
     expect(() => decodeBlockHeader(decodeHex('80'))).toThrow(/to be a list/)
-    expect(() => decodeBlockHeader(decodeHex(`${encodeRlp([...GENESIS])}00`))).toThrow(/after the value/)
-    expect(() => decodeBlockHeader(new Uint8Array(HEADER_BYTES_MAX + 1))).toThrow(/at most 16384 bytes/)
+    expect(() => decodeBlockHeader(decodeHex(`${encodeRlp([...GENESIS])}00`))).toThrow(
+      /after the value/,
+    )
+    expect(() => decodeBlockHeader(new Uint8Array(HEADER_BYTES_MAX + 1))).toThrow(
+      /at most 16384 bytes/,
+    )
   })
 })
 
-function replaced(at: number, value: string | readonly string[]): readonly (string | readonly string[])[] {
+function replaced(
+  at: number,
+  value: string | readonly string[],
+): readonly (string | readonly string[])[] {
   return (GENESIS as readonly (string | readonly string[])[]).with(at, value)
 }

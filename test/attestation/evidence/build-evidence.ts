@@ -2,7 +2,11 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { encodeRlp, Interface, keccak256, toBeArray, Wallet, zeroPadValue } from 'ethers'
 import { decodeHex } from '../../../attestation/bytes.ts'
-import { type BundleBlock, createBundle, type EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import {
+  type BundleBlock,
+  createBundle,
+  type EvidenceBundle,
+} from '../../../attestation/evidence/bundle.ts'
 import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
@@ -40,7 +44,10 @@ export const BOOT_CONFIGURATION: JsonObject = {
   contract: CONTRACT,
 }
 
-/** What to make otherwise than an honest enclave, gateway and chain would; all that depends on it is made anew. */
+/**
+ * What to make otherwise than an honest enclave, gateway and chain would; all that depends on it is
+ * made anew.
+ */
 export type EvidenceParts = {
   readonly record?: RecordParts
   readonly boot?: JsonObject
@@ -81,7 +88,10 @@ export type BuiltEvidence = {
   readonly chain: ChainFacts
 }
 
-/** A valid bundle, but for what the parts change; made by ethers, the platform's hashes and the reference log. */
+/**
+ * A valid bundle, but for what the parts change; made by ethers, the platform's hashes and the
+ * reference log.
+ */
 export function buildEvidence(parts: EvidenceParts = {}): BuiltEvidence {
   const { boot = BOOT_CONFIGURATION } = parts
   const stored = buildStored(parts, boot)

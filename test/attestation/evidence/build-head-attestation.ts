@@ -25,7 +25,10 @@ export type HeadAttestationParts = {
   readonly fields?: Fields
 }
 
-/** A valid head attestation, but for what the parts change; the statement is written down here a second time. */
+/**
+ * A valid head attestation, but for what the parts change; the statement is written down here a
+ * second time.
+ */
 export function buildHeadAttestation(parts: HeadAttestationParts = {}): HeadAttestation {
   const { size = 7, root = '5a'.repeat(32), blockHash = `0x${'b1'.repeat(32)}` } = parts
   const timestampMs = parts.timestampMs ?? MADE_AT.getTime() + 1_234

@@ -9,7 +9,10 @@ describe('buildTrieProof', () => {
   it.each(BLOCKS)(
     'finds the roots that the chain gave a block of $transactions.length transactions',
     (block) => {
-      const [transactions, receipts] = [block.transactions.map(decodeHex), block.receipts.map(decodeHex)]
+      const [transactions, receipts] = [
+        block.transactions.map(decodeHex),
+        block.receipts.map(decodeHex),
+      ]
       expect(hexOf(buildTrieProof(transactions, 0).root)).toBe(block.transactionsRoot)
       expect(hexOf(buildTrieProof(receipts, 0).root)).toBe(block.receiptsRoot)
     },
@@ -21,7 +24,9 @@ describe('buildTrieProof', () => {
     for (const size of sizes) {
       const some = entries.slice(0, size)
       for (const index of new Set([0, 1, 15, 127, 128, size - 1].filter((at) => at < size)))
-        expect(asHex(buildTrieProof(some.map(decodeHex), index))).toEqual(proveByReference(some, index))
+        expect(asHex(buildTrieProof(some.map(decodeHex), index))).toEqual(
+          proveByReference(some, index),
+        )
     }
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 300 }), fc.nat(), (size, at) => {

@@ -2,8 +2,17 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { FormatError } from '../../../attestation/errors.ts'
-import { createBundle, parseEvidenceBundle, redactBundle } from '../../../attestation/evidence/bundle.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import {
+  createBundle,
+  parseEvidenceBundle,
+  redactBundle,
+} from '../../../attestation/evidence/bundle.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
 import { succeeds } from '../../support/succeeds.ts'
 import { buildRecord } from '../build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'
@@ -26,7 +35,10 @@ const VALID: readonly (readonly [string, Json])[] = [
   ['one without both', redactBundle(bundle, { request: true, response: true })],
   ['the published vector', FIRST_BUNDLE],
   ['one whose head was anchored again', withReanchored([hashOf(1), hashOf(2)])],
-  ['one with as many as there may be', withReanchored(Array.from({ length: 64 }, (_, at) => hashOf(at)))],
+  [
+    'one with as many as there may be',
+    withReanchored(Array.from({ length: 64 }, (_, at) => hashOf(at))),
+  ],
 ]
 
 const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
@@ -59,7 +71,8 @@ describe('parseEvidenceBundle', () => {
   it('refuses a bundle without any one of its members, naming where', () => {
     const places = strictPlaces().filter((path) => path.length > 0 && !isItem(path))
     expect(places.length).toBeGreaterThan(40)
-    for (const path of places) expect(() => parseEvidenceBundle(removeAt(bundle, path))).toThrow(FormatError)
+    for (const path of places)
+      expect(() => parseEvidenceBundle(removeAt(bundle, path))).toThrow(FormatError)
     for (const name of ['providers', 'chain_id', 'contract'])
       expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
         new RegExp(`boot_configuration.${name}`),
@@ -100,7 +113,11 @@ describe('parseEvidenceBundle', () => {
     ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
     ['a header of 16 KiB and a byte', ['block', 'header'], () => `0x${'00'.repeat(16_385)}`],
     ['a proof without nodes', ['block', 'transaction_proof'], () => []],
-    ['a proof of 18 nodes', ['block', 'receipt_proof'], () => Array.from({ length: 18 }, () => '0x00')],
+    [
+      'a proof of 18 nodes',
+      ['block', 'receipt_proof'],
+      () => Array.from({ length: 18 }, () => '0x00'),
+    ],
     ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
     [
       'a boot configuration with a format',
@@ -177,12 +194,14 @@ describe('bundle.schema.json', () => {
 
   it('refuses what the parser refuses: a member missing, a member more, another type', () => {
     for (const path of strictPlaces()) {
-      if (path.length > 0 && !isItem(path)) expect(isValid(schema, removeAt(bundle, path))).toBe(false)
+      if (path.length > 0 && !isItem(path))
+        expect(isValid(schema, removeAt(bundle, path))).toBe(false)
       const value = valueAt(bundle, path)
       if (isJsonObject(value))
         expect(isValid(schema, replaceAt(bundle, path, { ...value, added: 1 }))).toBe(false)
       for (const other of [true, -1, 0.5, 'x', '', {}])
-        if (!isAllowed(path, other)) expect(isValid(schema, replaceAt(bundle, path, other))).toBe(false)
+        if (!isAllowed(path, other))
+          expect(isValid(schema, replaceAt(bundle, path, other))).toBe(false)
     }
   })
 
@@ -243,7 +262,12 @@ describe('bundle.schema.json', () => {
 
 describe('createBundle', () => {
   const { stored } = buildRecord()
-  const parts = { record: stored, bootConfiguration: BOOT_CONFIGURATION, transaction: '0x02', block: null }
+  const parts = {
+    record: stored,
+    bootConfiguration: BOOT_CONFIGURATION,
+    transaction: '0x02',
+    block: null,
+  }
 
   it('takes a record as it is served, and leaves out its id and the unset members of the request', () => {
     const { record } = createBundle(parts)
@@ -296,9 +320,10 @@ function isAllowed(path: JsonPath, value: Json): boolean {
 
 /** Texts of the receipt are the enclave's and free. */
 function isText(path: JsonPath, value: Json): boolean {
-  const isFree = /receipt\.(provider\.name|provider\.tls\.(protocol|subject|issuer)|model\.\w+)$/.test(
-    path.join('.'),
-  )
+  const isFree =
+    /receipt\.(provider\.name|provider\.tls\.(protocol|subject|issuer)|model\.\w+)$/.test(
+      path.join('.'),
+    )
   return isFree && typeof value === 'string'
 }
 

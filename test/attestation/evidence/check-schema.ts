@@ -7,8 +7,8 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Whether `value` is valid under a JSON Schema (draft 2020-12), for the keywords that bundle.schema.json uses.
- * Throws on any other keyword, so that none is passed over in silence.
+ * Whether `value` is valid under a JSON Schema (draft 2020-12), for the keywords that
+ * bundle.schema.json uses. Throws on any other keyword, so that none is passed over in silence.
  */
 export function isValid(schema: JsonObject, value: Json, root: JsonObject = schema): boolean {
   return Object.entries(schema).every(([keyword, argument]) => {
@@ -43,15 +43,18 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
     (isJsonArray(argument) ? argument : [argument]).some((type) => isOfType(String(type), value)),
   pattern: ({ argument, value }) =>
     typeof value !== 'string' || new RegExp(String(argument), 'u').test(value),
-  minLength: ({ argument, value }) => typeof value !== 'string' || [...value].length >= Number(argument),
-  maxLength: ({ argument, value }) => typeof value !== 'string' || [...value].length <= Number(argument),
+  minLength: ({ argument, value }) =>
+    typeof value !== 'string' || [...value].length >= Number(argument),
+  maxLength: ({ argument, value }) =>
+    typeof value !== 'string' || [...value].length <= Number(argument),
   minimum: ({ argument, value }) => typeof value !== 'number' || value >= Number(argument),
   maximum: ({ argument, value }) => typeof value !== 'number' || value <= Number(argument),
   minItems: ({ argument, value }) => !isJsonArray(value) || value.length >= Number(argument),
   maxItems: ({ argument, value }) => !isJsonArray(value) || value.length <= Number(argument),
   maxProperties: ({ argument, value }) =>
     !isJsonObject(value) || Object.keys(value).length <= Number(argument),
-  items: ({ argument, value, valid }) => !isJsonArray(value) || value.every((item) => valid(argument, item)),
+  items: ({ argument, value, valid }) =>
+    !isJsonArray(value) || value.every((item) => valid(argument, item)),
   required: ({ argument, value }) =>
     !isJsonObject(value) || listOf(argument).every((name) => Object.hasOwn(value, String(name))),
   properties: ({ argument, value, valid }) =>
@@ -70,7 +73,8 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
   not: ({ argument, value, valid }) => !valid(argument, value),
   allOf: ({ argument, value, valid }) => listOf(argument).every((one) => valid(one, value)),
   anyOf: ({ argument, value, valid }) => listOf(argument).some((one) => valid(one, value)),
-  oneOf: ({ argument, value, valid }) => listOf(argument).filter((one) => valid(one, value)).length === 1,
+  oneOf: ({ argument, value, valid }) =>
+    listOf(argument).filter((one) => valid(one, value)).length === 1,
 }
 
 function asSchema(schema: Json, root: JsonObject): JsonObject {

@@ -9,7 +9,13 @@ import { createAttestationVerifier } from '../../../attestation/nitro/verify-att
 import { buildChain, MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { NOTARY } from '../build-record.ts'
-import { BOOT_CONFIGURATION, buildEvidence, digestOf, documentFor, FINISHED_AT } from './build-evidence.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+  documentFor,
+  FINISHED_AT,
+} from './build-evidence.ts'
 import { detailOf, failedOf } from './read-report.ts'
 
 const { bundle, policy } = buildEvidence()
@@ -20,23 +26,37 @@ describe('verifyBundle on evidence of other enclaves', () => {
   const forgedChain = buildChain({ level: 0, parts: { sign: () => new Uint8Array(8) } })
 
   it.each<[string, string, readonly BundleCheckName[]]>([
-    ['of another key', documentFor(BOOT_CONFIGURATION, { public_key: keyOf(STRANGER) }), ['attestation key']],
+    [
+      'of another key',
+      documentFor(BOOT_CONFIGURATION, { public_key: keyOf(STRANGER) }),
+      ['attestation key'],
+    ],
     ['of no key', documentFor(BOOT_CONFIGURATION, { public_key: null }), ['attestation key']],
     [
       'of another configuration',
       documentFor({ ...BOOT_CONFIGURATION, ca_sha256: '' }),
       ['boot configuration'],
     ],
-    ['of no configuration', documentFor(BOOT_CONFIGURATION, { user_data: null }), ['boot configuration']],
+    [
+      'of no configuration',
+      documentFor(BOOT_CONFIGURATION, { user_data: null }),
+      ['boot configuration'],
+    ],
     [
       'that is signed by nobody',
       forgedDocument({ signature: new Uint8Array(96) }),
       ['attestation document', 'attestation time'],
     ],
-    ['of another root', forgedDocument({ chain: forgedChain }), ['attestation document', 'attestation time']],
+    [
+      'of another root',
+      forgedDocument({ chain: forgedChain }),
+      ['attestation document', 'attestation time'],
+    ],
     [
       'of other code',
-      documentFor(BOOT_CONFIGURATION, { pcrs: pcrsWith(0, createHash('sha384').update('other').digest()) }),
+      documentFor(BOOT_CONFIGURATION, {
+        pcrs: pcrsWith(0, createHash('sha384').update('other').digest()),
+      }),
       ['measurements'],
     ],
     [
@@ -52,14 +72,24 @@ describe('verifyBundle on evidence of other enclaves', () => {
     [
       'that is none',
       'AAAA',
-      ['attestation key', 'attestation document', 'attestation time', 'boot configuration', 'anchor time'],
+      [
+        'attestation key',
+        'attestation document',
+        'attestation time',
+        'boot configuration',
+        'anchor time',
+      ],
     ],
   ])('fails an attestation document %s', async (_, attestation, failed) => {
     expect(await failedOf(buildEvidence({ stored: { attestation } }).bundle)).toEqual(failed)
   })
 
   it.each<[string, string, string]>([
-    ['signed by nobody', forgedDocument({ signature: new Uint8Array(96) }), 'signature_out_of_range: '],
+    [
+      'signed by nobody',
+      forgedDocument({ signature: new Uint8Array(96) }),
+      'signature_out_of_range: ',
+    ],
     ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
     ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
     ['that is none', 'AAAA', ''],
@@ -167,5 +197,7 @@ function pcrsWith(index: number, value: Uint8Array): ReadonlyMap<number, Uint8Ar
 }
 
 function zeroPcrs(): ReadonlyMap<number, Uint8Array> {
-  return new Map([...PCR_VALUES].map(([index, pcr]) => [index, index < 3 ? new Uint8Array(48) : pcr]))
+  return new Map(
+    [...PCR_VALUES].map(([index, pcr]) => [index, index < 3 ? new Uint8Array(48) : pcr]),
+  )
 }

@@ -3,18 +3,30 @@ import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
 import { type JsonPath, placesIn, replaceAt, valueAt } from '../mutate-json.ts'
 import { buildEvidence, signAnchor } from './build-evidence.ts'
 
 const { bundle, policy, chain } = buildEvidence()
 
-type Row = readonly [field: string, change: (value: Json) => Json, failed: readonly BundleCheckName[]]
+type Row = readonly [
+  field: string,
+  change: (value: Json) => Json,
+  failed: readonly BundleCheckName[],
+]
 
 const LEAF: readonly BundleCheckName[] = ['receipt in log']
 const BOOT: readonly BundleCheckName[] = ['boot configuration', 'expected configuration']
 
-/** Every member of the format, `*` for any item of an array: a change in its form, and the checks that name it. */
+/**
+ * Every member of the format, `*` for any item of an array: a change in its form, and the checks
+ * that name it.
+ */
 const FIELDS: readonly Row[] = [
   ['format', flip, ['format']],
   ['version', add, ['format']],
@@ -47,13 +59,18 @@ const FIELDS: readonly Row[] = [
   ['record.receipt.stream_hash', () => '00'.repeat(32), ['receipt', ...LEAF]],
   ['record.receipt.attempt', add, LEAF],
   ['record.receipt.encrypted', () => true, LEAF],
-  // The path from this leaf has the same form in a log of one leaf more: the head's signature gives it away.
+  // The path from this leaf has the same form in a log of one leaf more: the head's signature gives
+  // it away.
   ['record.log.size', add, ['tree head', 'anchor', 'anchor outcome']],
   ['record.log.root', flip, [...LEAF, 'tree head', 'anchor', 'anchor outcome']],
   ['record.log.signature', flipLast, ['tree head', 'anchor']],
   ['record.log.path.*', flip, LEAF],
   ['record.log.chain_id', add, ['boot configuration', 'tree head', 'anchor', 'block on chain']],
-  ['record.log.contract', flipLast, ['boot configuration', 'tree head', 'anchor', 'anchor outcome']],
+  [
+    'record.log.contract',
+    flipLast,
+    ['boot configuration', 'tree head', 'anchor', 'anchor outcome'],
+  ],
   ['boot_configuration.protocol_version', add, BOOT],
   ['boot_configuration.providers.*.name', flip, [...BOOT, 'provider']],
   ['boot_configuration.providers.*.origin', flip, [...BOOT, 'provider']],
@@ -84,7 +101,9 @@ describe('verifyBundle on a bundle with one field altered', () => {
       const isOtherProvider = path[1] === 'providers' && path[2] !== 0
       const altered = replaceAt(bundle, path, change(valueAt(bundle, path)))
       const report = await verifyBundle(altered, policy, { chain })
-      const names = report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+      const names = report.checks
+        .filter(({ outcome }) => outcome === 'failed')
+        .map(({ name }) => name)
       expect(names).toEqual(isOtherProvider ? failed.filter((name) => name !== 'provider') : failed)
       expect(report).toMatchObject({ verdict: 'invalid', facts: null })
     }

@@ -37,7 +37,9 @@ describe('headAttestationUserData', () => {
       { ...statement, size: 8 },
       { ...statement, root: new Uint8Array(32) },
     ]
-    const all = [statement, ...others].map((one) => Buffer.from(headAttestationUserData(one)).toString('hex'))
+    const all = [statement, ...others].map((one) =>
+      Buffer.from(headAttestationUserData(one)).toString('hex'),
+    )
     expect(new Set(all).size).toBe(5)
   })
 
@@ -55,5 +57,6 @@ describe('headAttestationUserData', () => {
   })
 })
 
-// printf '%s' '{"boot_configuration":"c0…","format":…}' | sha256sum, over the text that README.md describes.
+// printf '%s' '{"boot_configuration":"c0…","format":…}' | sha256sum, over the text that README.md
+// describes.
 const BY_HAND = '00b03b8fd48def1b7c8073075509f9abcb371e874d562359b4166b26c0d139eb'

@@ -38,12 +38,20 @@ describe('a block with anchors on a real local chain', () => {
 
   it('is shown to hold each of them, with the event by which the contract took it', () => {
     const header = decodeBlockHeader(decodeHex(block.header))
-    expect(header).toMatchObject({ hash: block.hash, number: block.number, timestamp: block.timestamp })
+    expect(header).toMatchObject({
+      hash: block.hash,
+      number: block.number,
+      timestamp: block.timestamp,
+    })
     expect(block.transactions).toHaveLength(ANCHORS)
     for (const [index, raw] of block.transactions.entries()) {
       const transactions = buildTrieProof(block.transactions.map(decodeHex), index)
       const receipts = buildTrieProof(block.receipts.map(decodeHex), index)
-      const entry = verifyTrieProof({ root: header.transactionsRoot, index, nodes: transactions.nodes })
+      const entry = verifyTrieProof({
+        root: header.transactionsRoot,
+        index,
+        nodes: transactions.nodes,
+      })
       expect(`0x${encodeHex(entry)}`).toBe(raw)
       const { call, contract, chainId, nonce } = decodeAnchorTransaction(entry)
       expect({ contract, chainId, nonce }).toEqual({
@@ -63,7 +71,9 @@ describe('a block with anchors on a real local chain', () => {
   it('is shown to hold one that reverted, as one that reverted', () => {
     const header = decodeBlockHeader(decodeHex(reverted.header))
     const { nodes } = buildTrieProof(reverted.receipts.map(decodeHex), 0)
-    const receipt = decodeTransactionReceipt(verifyTrieProof({ root: header.receiptsRoot, index: 0, nodes }))
+    const receipt = decodeTransactionReceipt(
+      verifyTrieProof({ root: header.receiptsRoot, index: 0, nodes }),
+    )
     expect(receipt).toEqual({ hasSucceeded: false, events: [] })
   })
 })

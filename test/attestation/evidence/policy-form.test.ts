@@ -33,14 +33,22 @@ const POLICIES: readonly (readonly [string, string, unknown])[] = [
   ['a list of entries for a Map', 'policy.measurements.0', { measurements: [[...set]] }],
   ['an empty list for a Map', 'policy.measurements.0', { measurements: [[]] }],
   ['a Map of nothing', 'policy.measurements.0', { measurements: [new Map()] }],
-  ['a Map of nothing beside a good one', 'policy.measurements.1', { measurements: [set, new Map()] }],
+  [
+    'a Map of nothing beside a good one',
+    'policy.measurements.1',
+    { measurements: [set, new Map()] },
+  ],
   ['a hole in the list', 'policy.measurements.0', { measurements: new Array(1) }],
   ['an object for a Map', 'policy.measurements.0', { measurements: [{ 0: bytes }] }],
   ['a Set for a Map', 'policy.measurements.0', { measurements: [new Set([bytes])] }],
   ['a measurement in hex', 'PCR0', { measurements: [new Map([[0, encodeHex(bytes)]])] }],
   ['a measurement of 47 bytes', 'PCR0', { measurements: [new Map([[0, new Uint8Array(47)]])] }],
   ['an array of 48 numbers', 'PCR0', { measurements: [new Map([[0, [...bytes]]])] }],
-  ['a register named by text', 'policy.measurements.0', { measurements: [new Map([['0', bytes]])] }],
+  [
+    'a register named by text',
+    'policy.measurements.0',
+    { measurements: [new Map([['0', bytes]])] },
+  ],
   ['a register that is none', 'policy.measurements.0', { measurements: [new Map([[32, bytes]])] }],
   ["configurations of 'any'", 'policy.configurations', { configurations: 'any' }],
   ['a configuration in hex', 'policy.configurations.0', { configurations: [encodeHex(digest)] }],
@@ -59,14 +67,26 @@ const POLICIES: readonly (readonly [string, string, unknown])[] = [
     'policy.releases.0',
     { releases: [{ ...release, acceptedUntil: null }] },
   ],
-  ['an entry revoked at no time', 'policy.releases.0', { releases: [{ ...release, revoked: undefined }] }],
+  [
+    'an entry revoked at no time',
+    'policy.releases.0',
+    { releases: [{ ...release, revoked: undefined }] },
+  ],
   ['one outcome in no list', 'policy.outcomes', { outcomes: 'client_disconnected' }],
   ['an outcome that there is not', 'policy.outcomes.0', { outcomes: ['cut'] }],
   ['no root', 'policy.roots', { roots: [] }],
   ['a root in hex', 'policy.roots.0', { roots: ['00'.repeat(32)] }],
   ['a revoked certificate as one value', 'policy.revoked.0', { revoked: [bytes] }],
-  ['a revoked serial in hex', 'policy.revoked.0.serial', { revoked: [{ issuer: bytes, serial: '01' }] }],
-  ['a revoked certificate without serial', 'policy.revoked.0.serial', { revoked: [{ issuer: bytes }] }],
+  [
+    'a revoked serial in hex',
+    'policy.revoked.0.serial',
+    { revoked: [{ issuer: bytes, serial: '01' }] },
+  ],
+  [
+    'a revoked certificate without serial',
+    'policy.revoked.0.serial',
+    { revoked: [{ issuer: bytes }] },
+  ],
   ['a text for allowDebug', 'policy.allowDebug', { allowDebug: 'false' }],
   ['no confirmations', 'policy.confirmationsMin', { confirmationsMin: 0 }],
   ['confirmations that are no number', 'policy.confirmationsMin', { confirmationsMin: Number.NaN }],
@@ -82,7 +102,11 @@ const CONTEXTS: readonly (readonly [string, string, unknown])[] = [
   ['null', 'context', null],
   ['what the chain says in no member', 'without a member chainId', chain],
   ['a chain of null', 'context.chain', { chain: null }],
-  ['a chain without a hash', 'context.chain.blockHash', { chain: { ...chain, blockHash: undefined } }],
+  [
+    'a chain without a hash',
+    'context.chain.blockHash',
+    { chain: { ...chain, blockHash: undefined } },
+  ],
   [
     'a hash without 0x',
     'context.chain.blockHash',
@@ -94,13 +118,21 @@ const CONTEXTS: readonly (readonly [string, string, unknown])[] = [
     { chain: { ...chain, blockHash: `${chain.blockHash}\n` } },
   ],
   ['a chain id in hex', 'context.chain.chainId', { chain: { ...chain, chainId: '0x7a69' } }],
-  ['a newest block as text', 'context.chain.newestBlock', { chain: { ...chain, newestBlock: 'latest' } }],
+  [
+    'a newest block as text',
+    'context.chain.newestBlock',
+    { chain: { ...chain, newestBlock: 'latest' } },
+  ],
   [
     'a newest block as a bigint',
     'context.chain.newestBlock',
     { chain: { ...chain, newestBlock: 21_000_009n } },
   ],
-  ['confirmations in the chain', 'without a member confirmations', { chain: { ...chain, confirmations: 9 } }],
+  [
+    'confirmations in the chain',
+    'without a member confirmations',
+    { chain: { ...chain, confirmations: 9 } },
+  ],
   ['a verifier that is a function', 'context.attestations', { attestations: () => {} }],
   ['a misspelt member', 'without a member verifier', { verifier: createAttestationVerifier() }],
 ]
@@ -134,9 +166,17 @@ describe.each(Object.entries(untyped))('%s', (_, verify) => {
       confirmationsMin: 1,
       outcomes: ['upstream_error'],
     }
-    expect((await verify(whole, { attestations: createAttestationVerifier() })).verdict).toBe('verified')
+    expect((await verify(whole, { attestations: createAttestationVerifier() })).verdict).toBe(
+      'verified',
+    )
     const { measurements, configurations, roots } = policy
-    const unset = { measurements, configurations, roots, releases: undefined, allowDebug: undefined }
+    const unset = {
+      measurements,
+      configurations,
+      roots,
+      releases: undefined,
+      allowDebug: undefined,
+    }
     expect((await verify(unset, { chain: undefined })).verdict).toBe('verified')
   })
 })
@@ -149,6 +189,9 @@ describe('verifyBundle', () => {
   it('takes what a chain says in either case', async () => {
     const blockHash = `0x${String(chain.blockHash).slice(2).toUpperCase()}`
     const report = await verifyBundle(bundle, policy, { chain: { ...chain, blockHash } })
-    expect(report).toMatchObject({ verdict: 'verified', facts: { anchoredIn: { hash: chain.blockHash } } })
+    expect(report).toMatchObject({
+      verdict: 'verified',
+      facts: { anchoredIn: { hash: chain.blockHash } },
+    })
   })
 })

@@ -59,7 +59,11 @@ describe('the origin of the provider in a bundle', () => {
 
   it.each(RIGHT_ORIGINS)('takes %j, an origin that an enclave can have', (origin) => {
     const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
-    const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], { name: 'demo', origin, tls })
+    const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
+      name: 'demo',
+      origin,
+      tls,
+    })
     expect(parseEvidenceBundle(changed)).toEqual(changed)
     expect(isValid(schema, changed)).toBe(true)
     expect(parseOrigin(origin)).toBe(origin)

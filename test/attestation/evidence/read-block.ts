@@ -14,15 +14,21 @@ export type RawBlock = {
   readonly timestamp: number
 }
 
-/** A block of a chain, encoded by ethers; throws when the header does not have the hash that the chain names. */
+/**
+ * A block of a chain, encoded by ethers; throws when the header does not have the hash that the
+ * chain names.
+ */
 export async function readBlock(rpc: Rpc, tag: string): Promise<RawBlock> {
   const block = (await rpc.call('eth_getBlockByNumber', [tag, false])) as BlockReply
-  const receipts = (await rpc.call('eth_getBlockReceipts', [block.number])) as readonly ReceiptReply[]
+  const receipts = (await rpc.call('eth_getBlockReceipts', [
+    block.number,
+  ])) as readonly ReceiptReply[]
   const raws = await Promise.all(
     block.transactions.map((hash) => rpc.call('eth_getRawTransactionByHash', [hash])),
   )
   const header = encodeHeader(block)
-  if (keccak256(header) !== block.hash) throw new Error('the header has fields that this does not know')
+  if (keccak256(header) !== block.hash)
+    throw new Error('the header has fields that this does not know')
   return {
     number: Number(block.number),
     hash: block.hash,
@@ -35,7 +41,10 @@ export async function readBlock(rpc: Rpc, tag: string): Promise<RawBlock> {
   }
 }
 
-/** Fields of a header in order, as JSON-RPC names them; `quantity` fields have no leading zeros in RLP. */
+/**
+ * Fields of a header in order, as JSON-RPC names them; `quantity` fields have no leading zeros in
+ * RLP.
+ */
 const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'])[] = [
   ['parentHash', 'data'],
   ['sha3Uncles', 'data'],

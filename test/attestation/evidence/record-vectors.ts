@@ -59,12 +59,14 @@ async function mine(
   { count, transaction }: { readonly count: number; readonly transaction?: string },
 ): Promise<RawBlock> {
   for (let at = 0; at < count; at++) {
-    if (at === Math.floor(count / 2) && transaction) await rpc.call('eth_sendRawTransaction', [transaction])
+    if (at === Math.floor(count / 2) && transaction)
+      await rpc.call('eth_sendRawTransaction', [transaction])
     await rpc.call('eth_sendRawTransaction', [await signTransfer(nonce++, at)])
   }
   await rpc.call('evm_mine', [])
   const block = await readBlock(rpc, 'latest')
-  if (block.transactions.length !== count + (transaction ? 1 : 0)) throw new Error('not all were mined')
+  if (block.transactions.length !== count + (transaction ? 1 : 0))
+    throw new Error('not all were mined')
   return block
 }
 
@@ -73,7 +75,8 @@ async function signTransfer(nonce: number, at: number): Promise<string> {
   const fields = { to: OTHER.address, value: 1n, nonce, gasLimit: 30_000n, chainId: chain.chainId }
   const price = 3_000_000_000n
   if (at % 3 === 0) return OTHER.signTransaction({ ...fields, type: 0, gasPrice: price })
-  if (at % 3 === 1) return OTHER.signTransaction({ ...fields, type: 1, gasPrice: price, accessList: [] })
+  if (at % 3 === 1)
+    return OTHER.signTransaction({ ...fields, type: 1, gasPrice: price, accessList: [] })
   return OTHER.signTransaction({
     ...fields,
     type: 2,

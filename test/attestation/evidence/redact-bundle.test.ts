@@ -18,8 +18,12 @@ describe('redactBundle', () => {
   it.each(PARTS)('leaves only the hash of the %s, and everything else as it was', (part) => {
     const redacted = redactBundle(bundle, { [part]: true })
     expect(redacted.record).not.toHaveProperty(part)
-    expect(valueAt(redacted, ['record', `${part}_hash`])).toBe(bundle.record.receipt[`${part}_hash`])
-    expect(removeAt(redacted, ['record', `${part}_hash`])).toEqual(removeAt(bundle, ['record', part]))
+    expect(valueAt(redacted, ['record', `${part}_hash`])).toBe(
+      bundle.record.receipt[`${part}_hash`],
+    )
+    expect(removeAt(redacted, ['record', `${part}_hash`])).toEqual(
+      removeAt(bundle, ['record', part]),
+    )
     expect(redactedParts(redacted.record)).toEqual([part])
     expect(parseEvidenceBundle(redacted)).toEqual(redacted)
   })
@@ -58,9 +62,9 @@ describe('verifyBundle on redacted bundles', () => {
         open,
         redacted: open.map((name) => name.split(' ')[0]),
       })
-      expect(report.checks.filter(({ outcome }) => outcome !== 'passed').map(({ name }) => name)).toEqual(
-        open,
-      )
+      expect(
+        report.checks.filter(({ outcome }) => outcome !== 'passed').map(({ name }) => name),
+      ).toEqual(open)
       expect(report.checks.find(({ name }) => name === open[0])?.detail).toMatch(/left out/)
     },
   )
@@ -72,11 +76,14 @@ describe('verifyBundle on redacted bundles', () => {
     expect(await failedOf(changed)).toEqual(expected)
   })
 
-  it.each(PARTS)('fails a bundle that was altered in its %s before that was left out', async (part) => {
-    const altered = replaceAt(bundle, ['record', part, 'model'], 'forged') as EvidenceBundle
-    const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
-    expect(await failedOf(redactBundle(altered, { [part]: true }))).toEqual(expected)
-  })
+  it.each(PARTS)(
+    'fails a bundle that was altered in its %s before that was left out',
+    async (part) => {
+      const altered = replaceAt(bundle, ['record', part, 'model'], 'forged') as EvidenceBundle
+      const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
+      expect(await failedOf(redactBundle(altered, { [part]: true }))).toEqual(expected)
+    },
+  )
 
   it('fails other alterations of a redacted bundle where it fails them in a whole one', async () => {
     const redacted = redactBundle(bundle, { request: true })
@@ -97,7 +104,9 @@ describe('verifyBundle on redacted bundles', () => {
     const hash = bundle.record.receipt.request_hash
     const disguises: readonly Json[] = [{ request_hash: hash }, { sha256: hash }, {}]
     for (const disguise of disguises)
-      expect(await failedOf(replaceAt(bundle, ['record', 'request'], disguise))).toContain('request hash')
+      expect(await failedOf(replaceAt(bundle, ['record', 'request'], disguise))).toContain(
+        'request hash',
+      )
     for (const disguise of [hash, null])
       expect(await failedOf(replaceAt(bundle, ['record', 'request'], disguise))).toEqual(['format'])
     expect(await failedOf(removeAt(bundle, ['record', 'request']))).toEqual(['format'])

@@ -1,9 +1,9 @@
 import { encodeRlp, getBytes, keccak256, toBeArray } from 'ethers'
 
 /**
- * The Merkle-Patricia trie of a block's entries (0x hex), built by inserting one entry after the other as the
- * yellow paper's definitions read, with ethers' RLP and Keccak: to compare the real thing with. `nodes` lead from
- * the root to entry `index`.
+ * The Merkle-Patricia trie of a block's entries (0x hex), built by inserting one entry after the
+ * other as the yellow paper's definitions read, with ethers' RLP and Keccak: to compare the real
+ * thing with. `nodes` lead from the root to entry `index`.
  */
 export function proveByReference(
   entries: readonly string[],
@@ -64,8 +64,12 @@ function insertNode(node: Exclude<Node, { kind: 'branch' }>, shared: number): No
 
 function encode(node: Node): string {
   if (node.kind === 'leaf') return encodeRlp([compact(node.path, 2), node.value])
-  if (node.kind === 'extension') return encodeRlp([compact(node.path, 0), keccak256(encode(node.child))])
-  return encodeRlp([...node.children.map((child) => (child ? keccak256(encode(child)) : '0x')), '0x'])
+  if (node.kind === 'extension')
+    return encodeRlp([compact(node.path, 0), keccak256(encode(node.child))])
+  return encodeRlp([
+    ...node.children.map((child) => (child ? keccak256(encode(child)) : '0x')),
+    '0x',
+  ])
 }
 
 function compact(path: string, flag: number): Uint8Array {

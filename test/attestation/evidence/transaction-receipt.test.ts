@@ -44,14 +44,26 @@ describe('decodeTransactionReceipt', () => {
     ['3 fields', ['0x01', '0x01', BLOOM], /4 fields, got 3/],
     ['5 fields', ['0x01', '0x01', BLOOM, [], '0x'], /4 fields, got 5/],
     ['an event of 2 fields', ['0x01', '0x01', BLOOM, [[CONTRACT, []]]], /3 fields of an event/],
-    ['an address of 19 bytes', ['0x01', '0x01', BLOOM, [[`0x${'11'.repeat(19)}`, [], '0x']]], /20 bytes/],
+    [
+      'an address of 19 bytes',
+      ['0x01', '0x01', BLOOM, [[`0x${'11'.repeat(19)}`, [], '0x']]],
+      /20 bytes/,
+    ],
     [
       'a topic of 31 bytes',
       ['0x01', '0x01', BLOOM, [[CONTRACT, [`0x${'11'.repeat(31)}`], '0x']]],
       /32 bytes/,
     ],
-    ['topics that are no list', ['0x01', '0x01', BLOOM, [[CONTRACT, '0x', '0x']]], /topics to be a list/],
-    ['data that is a list', ['0x01', '0x01', BLOOM, [[CONTRACT, [], []]]], /data to be a byte string/],
+    [
+      'topics that are no list',
+      ['0x01', '0x01', BLOOM, [[CONTRACT, '0x', '0x']]],
+      /topics to be a list/,
+    ],
+    [
+      'data that is a list',
+      ['0x01', '0x01', BLOOM, [[CONTRACT, [], []]]],
+      /data to be a byte string/,
+    ],
   ])('refuses %s', (_, fields, message) => {
     expect(() => decodeTransactionReceipt(encoded(fields))).toThrow(message)
   })
@@ -61,7 +73,9 @@ describe('decodeTransactionReceipt', () => {
     for (const type of [0, 1, 3, 0x7e, 0xf9])
       expect(() => decodeTransactionReceipt(receipt.with(0, type))).toThrow(/type 2/)
     expect(() => decodeTransactionReceipt(receipt.subarray(1))).toThrow(/type 2/)
-    expect(() => decodeTransactionReceipt(Uint8Array.from([...receipt, 0]))).toThrow(/after the value/)
+    expect(() => decodeTransactionReceipt(Uint8Array.from([...receipt, 0]))).toThrow(
+      /after the value/,
+    )
     const long = new Uint8Array(TRANSACTION_RECEIPT_BYTES_MAX + 1).fill(2)
     expect(() => decodeTransactionReceipt(long)).toThrow(/at most 16384/)
   })

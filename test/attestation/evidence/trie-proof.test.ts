@@ -27,7 +27,8 @@ describe('verifyTrieProof', () => {
       for (const index of [0, 1, 16, 128].filter((at) => at < count)) {
         const nodes = proveByReference(block.transactions, index).nodes.map(decodeHex)
         for (let other = 0; other < count + 3; other++)
-          if (other !== index) expect(() => verifyTrieProof({ root, index: other, nodes })).toThrow()
+          if (other !== index)
+            expect(() => verifyTrieProof({ root, index: other, nodes })).toThrow()
       }
     }
   })
@@ -59,7 +60,9 @@ describe('verifyTrieProof', () => {
     expect(() => verifyTrieProof({ root, index: 3, nodes: [...nodes, nodes[0] ?? root] })).toThrow(
       /after the leaf/,
     )
-    expect(() => verifyTrieProof({ root, index: 3, nodes: nodes.slice(0, -1) })).toThrow(/end with a leaf/)
+    expect(() => verifyTrieProof({ root, index: 3, nodes: nodes.slice(0, -1) })).toThrow(
+      /end with a leaf/,
+    )
     expect(() => verifyTrieProof({ root, index: 3, nodes: [] })).toThrow(/end with a leaf/)
   })
 
@@ -92,7 +95,9 @@ describe('verifyTrieProof', () => {
     ['a list as path', 1, [[[], VALUE()]], /byte string/],
   ])('refuses %s', (_, index, [node = []], message) => {
     const encoded = encodeRlp(node)
-    expect(() => verifyTrieProof({ root: keccak_256(encoded), index, nodes: [encoded] })).toThrow(message)
+    expect(() => verifyTrieProof({ root: keccak_256(encoded), index, nodes: [encoded] })).toThrow(
+      message,
+    )
   })
 
   it('refuses a key that ends at a branch', () => {
@@ -108,7 +113,9 @@ describe('verifyTrieProof', () => {
     expect(verifyTrieProof({ root: keccak_256(lone), index: 0, nodes: [lone] })).toEqual(VALUE())
     const leaf = encodeRlp([bytes('31'), VALUE()])
     const top = encodeRlp(branch({ 0: keccak_256(leaf), 5: [bytes('31'), bytes('aa')] }))
-    expect(verifyTrieProof({ root: keccak_256(top), index: 1, nodes: [top, leaf] })).toEqual(VALUE())
+    expect(verifyTrieProof({ root: keccak_256(top), index: 1, nodes: [top, leaf] })).toEqual(
+      VALUE(),
+    )
   })
 
   it('refuses indexes and counts of nodes that cannot be, without hashing', () => {
@@ -130,10 +137,12 @@ describe('verifyTrieProof', () => {
     const trailing = Uint8Array.from([...leaf, 0])
     const longForm = Uint8Array.from([0xf8, leaf.length - 1, ...leaf.subarray(1)])
     for (const node of [trailing, longForm])
-      expect(() => verifyTrieProof({ root: keccak_256(node), index: 1, nodes: [node] })).toThrow(/RLP/)
-    expect(equalBytes(verifyTrieProof({ root: keccak_256(leaf), index: 1, nodes: [leaf] }), VALUE())).toBe(
-      true,
-    )
+      expect(() => verifyTrieProof({ root: keccak_256(node), index: 1, nodes: [node] })).toThrow(
+        /RLP/,
+      )
+    expect(
+      equalBytes(verifyTrieProof({ root: keccak_256(leaf), index: 1, nodes: [leaf] }), VALUE()),
+    ).toBe(true)
   })
 })
 

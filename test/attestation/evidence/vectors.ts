@@ -15,7 +15,9 @@ export const FIRST_BUNDLE: Json = parseExactJson(new Uint8Array(read('first/bund
  * That bundle with a block made up around its anchor, an hour before the completion; it must be
  * refused for nothing else.
  */
-export const OLD_ANCHOR_BUNDLE: Json = parseExactJson(new Uint8Array(read('old-anchor/bundle.json')))
+export const OLD_ANCHOR_BUNDLE: Json = parseExactJson(
+  new Uint8Array(read('old-anchor/bundle.json')),
+)
 
 /** The checks that fail of it. */
 export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
@@ -27,7 +29,9 @@ export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
  * was never mined.
  */
 export const SECOND_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/bundle.json')))
-export const REANCHORED_BUNDLE: Json = parseExactJson(new Uint8Array(read('second/reanchored.json')))
+export const REANCHORED_BUNDLE: Json = parseExactJson(
+  new Uint8Array(read('second/reanchored.json')),
+)
 
 /** What a bundle is verified with. */
 type Expected = { readonly policy: BundlePolicy; readonly chain: ChainFacts }

@@ -24,7 +24,13 @@ import {
   FINISHED_AT,
 } from './build-evidence.ts'
 import { detailOf, failedOf, namesOf } from './read-report.ts'
-import { FIRST_BUNDLE, FIRST_EXPECTED, REANCHORED_BUNDLE, SECOND_BUNDLE, SECOND_EXPECTED } from './vectors.ts'
+import {
+  FIRST_BUNDLE,
+  FIRST_EXPECTED,
+  REANCHORED_BUNDLE,
+  SECOND_BUNDLE,
+  SECOND_EXPECTED,
+} from './vectors.ts'
 
 const { bundle, policy, chain } = buildEvidence()
 const { measurements: _, ...withoutMeasurements } = policy
@@ -32,7 +38,9 @@ const REVOKED = { at: '2026-01-01T00:00:00Z', reason: 'it signs anything' }
 
 describe('verifyBundle', () => {
   it('verifies the published vector, whose anchor a real chain mined', async () => {
-    const report = await verifyBundle(FIRST_BUNDLE, FIRST_EXPECTED.policy, { chain: FIRST_EXPECTED.chain })
+    const report = await verifyBundle(FIRST_BUNDLE, FIRST_EXPECTED.policy, {
+      chain: FIRST_EXPECTED.chain,
+    })
     expect(namesOf(report, 'failed')).toEqual([])
     expect(report).toMatchObject({ verdict: 'verified', open: [] })
     expect(report.facts?.anchoredIn?.hash).toBe(FIRST_EXPECTED.chain.blockHash)
@@ -89,13 +97,17 @@ describe('verifyBundle', () => {
     const { configurations: _, ...open } = withoutMeasurements
     const signedWith = (boot: Json) => [
       entryOf(buildOtherRelease({ configuration: 'ab'.repeat(32) })),
-      entryOf(buildRelease({ configuration: encodeHex(digestOf(boot as typeof BOOT_CONFIGURATION)) })),
+      entryOf(
+        buildRelease({ configuration: encodeHex(digestOf(boot as typeof BOOT_CONFIGURATION)) }),
+      ),
     ]
     const ours = signedWith(BOOT_CONFIGURATION)
     const other = signedWith({ ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) })
 
     it('verifies with no other expectation of the configuration', async () => {
-      expect(await verifyBundle(bundle, { ...open, releases: ours })).toMatchObject({ verdict: 'verified' })
+      expect(await verifyBundle(bundle, { ...open, releases: ours })).toMatchObject({
+        verdict: 'verified',
+      })
     })
 
     it('fails an enclave that was booted with another, whatever its gateway says of it', async () => {
@@ -107,7 +119,9 @@ describe('verifyBundle', () => {
 
     it('still demands the configurations that are named beside it', async () => {
       const named = { ...open, releases: ours, configurations: [new Uint8Array(32)] }
-      expect(namesOf(await verifyBundle(bundle, named), 'failed')).toEqual(['expected configuration'])
+      expect(namesOf(await verifyBundle(bundle, named), 'failed')).toEqual([
+        'expected configuration',
+      ])
     })
 
     it('does not take it from a release that did not match, nor for one that names none', async () => {
@@ -122,7 +136,11 @@ describe('verifyBundle', () => {
   it.each<[string, string, readonly ReleaseEntry[]]>([
     ['of another release', 'measurement_mismatch', [entryOf(buildOtherRelease())]],
     ['of a release that was revoked', 'release_revoked', [buildEntry({ revoked: REVOKED })]],
-    ['made too late', 'release_expired', [buildEntry({ accepted_until: formatTime(MADE_AT.getTime()) })]],
+    [
+      'made too late',
+      'release_expired',
+      [buildEntry({ accepted_until: formatTime(MADE_AT.getTime()) })],
+    ],
     [
       'made too early',
       'release_not_yet',
@@ -145,7 +163,10 @@ describe('verifyBundle', () => {
       [128, 1],
       [200, 60],
     ] as const) {
-      const built = buildEvidence({ record: { before: after, after: before }, neighbours: [before, after] })
+      const built = buildEvidence({
+        record: { before: after, after: before },
+        neighbours: [before, after],
+      })
       expect((await verifyBundle(built.bundle, built.policy, { chain: built.chain })).verdict).toBe(
         'verified',
       )
@@ -163,9 +184,16 @@ describe('verifyBundle without what it needs', () => {
   it.each<[string, Partial<BundlePolicy>, readonly BundleCheckName[]]>([
     ['no measurements', { measurements: [] }, ['measurements']],
     ['no configurations', { configurations: [] }, ['expected configuration']],
-    ['neither', { measurements: [], configurations: [] }, ['measurements', 'expected configuration']],
+    [
+      'neither',
+      { measurements: [], configurations: [] },
+      ['measurements', 'expected configuration'],
+    ],
   ])('never says verified: %s', async (_, less, open) => {
-    expect(await verifyBundle(bundle, { ...policy, ...less })).toMatchObject({ verdict: 'consistent', open })
+    expect(await verifyBundle(bundle, { ...policy, ...less })).toMatchObject({
+      verdict: 'consistent',
+      open,
+    })
     const { measurements = [], configurations = [] } = { ...policy, ...less }
     const { roots = [] } = policy
     const leftOut = {

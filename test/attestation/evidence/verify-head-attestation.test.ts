@@ -14,7 +14,13 @@ import { entryOf } from '../../../attestation/release/release-list.ts'
 import { buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
-import { BOOT_CONFIGURATION, buildEvidence, digestOf, documentFor, policyFor } from './build-evidence.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+  documentFor,
+  policyFor,
+} from './build-evidence.ts'
 import {
   ATTESTED_LOG,
   buildHeadAttestation,
@@ -26,7 +32,10 @@ const valid = buildHeadAttestation()
 const policy = policyFor(BOOT_CONFIGURATION)
 const attestations = createAttestationVerifier()
 const OTHER_HASH = `0x${'b2'.repeat(32)}`
-const STRANGER_KEY = Buffer.from(new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey.slice(2), 'hex')
+const STRANGER_KEY = Buffer.from(
+  new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey.slice(2),
+  'hex',
+)
 
 const flipped = Buffer.from(valid.document, 'base64')
 flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
@@ -35,7 +44,10 @@ flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
 const verify = (json: Json, log = ATTESTED_LOG) =>
   verifyHeadAttestation(json, log, policy, { chain: chainWith(valid), attestations })
 
-async function failedOf(json: Json, log = ATTESTED_LOG): Promise<readonly HeadAttestationCheckName[]> {
+async function failedOf(
+  json: Json,
+  log = ATTESTED_LOG,
+): Promise<readonly HeadAttestationCheckName[]> {
   const { checks, verdict, facts } = await verify(json, log)
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
   expect([verdict === 'invalid', facts === null]).toEqual([failed.length > 0, failed.length > 0])
@@ -74,16 +86,24 @@ describe('verifyHeadAttestation on an honest attestation', () => {
 
   it('is not verified without expectations, however right the rest is', async () => {
     const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { roots: policy.roots ?? [] })
-    expect(report).toMatchObject({ verdict: 'consistent', open: ['measurements', 'expected configuration'] })
+    expect(report).toMatchObject({
+      verdict: 'consistent',
+      open: ['measurements', 'expected configuration'],
+    })
   })
 
   it('takes the expected measurements from releases, and names the one that matched', async () => {
     const { measurements: _, ...rest } = policy
     const release = buildRelease()
-    const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { ...rest, releases: [entryOf(release)] })
+    const report = await verifyHeadAttestation(valid, ATTESTED_LOG, {
+      ...rest,
+      releases: [entryOf(release)],
+    })
     expect(report).toMatchObject({ verdict: 'verified', facts: { release } })
     const other = { ...rest, releases: [entryOf(buildOtherRelease())] }
-    expect(await verifyHeadAttestation(valid, ATTESTED_LOG, other)).toMatchObject({ verdict: 'invalid' })
+    expect(await verifyHeadAttestation(valid, ATTESTED_LOG, other)).toMatchObject({
+      verdict: 'invalid',
+    })
   })
 
   it('takes an empty log', async () => {
@@ -92,12 +112,16 @@ describe('verifyHeadAttestation on an honest attestation', () => {
   })
 
   it('rejects only for a policy that makes no sense', async () => {
-    await expect(verifyHeadAttestation(valid, ATTESTED_LOG, { roots: [] })).rejects.toThrow(PolicyError)
+    await expect(verifyHeadAttestation(valid, ATTESTED_LOG, { roots: [] })).rejects.toThrow(
+      PolicyError,
+    )
   })
 })
 
 describe('verifyHeadAttestation on one altered field', () => {
-  const alterations: Readonly<Record<keyof typeof valid, [Json, readonly HeadAttestationCheckName[]]>> = {
+  const alterations: Readonly<
+    Record<keyof typeof valid, [Json, readonly HeadAttestationCheckName[]]>
+  > = {
     size: [8, ['head']],
     root: ['5b'.repeat(32), ['head']],
     block_number: [1001, []],
@@ -119,9 +143,14 @@ describe('verifyHeadAttestation on one altered field', () => {
 
   it('fails another block number when the chain has another block there', async () => {
     const chain = { ...chainWith(valid), blockHash: OTHER_HASH }
-    const report = await verifyHeadAttestation({ ...valid, block_number: 999 }, ATTESTED_LOG, policy, {
-      chain,
-    })
+    const report = await verifyHeadAttestation(
+      { ...valid, block_number: 999 },
+      ATTESTED_LOG,
+      policy,
+      {
+        chain,
+      },
+    )
     expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
       { name: 'block on chain' },
     ])
@@ -266,8 +295,12 @@ describe('verifyHeadAttestation on swapped parts', () => {
           FIELDS.forEach((field, bit) => {
             if (chosen & (1 << bit)) Object.assign(mixed, { [field]: other[field] })
           })
-          const isWhole = all.some((whole) => FIELDS.every((field) => whole[field] === mixed[field]))
-          const { verdict } = await verifyHeadAttestation(mixed, ATTESTED_LOG, policy, { attestations })
+          const isWhole = all.some((whole) =>
+            FIELDS.every((field) => whole[field] === mixed[field]),
+          )
+          const { verdict } = await verifyHeadAttestation(mixed, ATTESTED_LOG, policy, {
+            attestations,
+          })
           expect(verdict).toBe(isWhole ? 'verified' : 'invalid')
           if (isWhole) accepted++
         }

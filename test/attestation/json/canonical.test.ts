@@ -12,11 +12,14 @@ type NumberCase = { readonly bits: string; readonly json: string | null }
 type TextCase = { readonly name: string; readonly input: string; readonly canonical: string }
 
 describe('canonicalizeJson against RFC 8785', () => {
-  it.each(readCases<NumberCase>('numbers'))('writes the double $bits as $json', ({ bits, json }) => {
-    const value = new DataView(decodeHex(bits).buffer as ArrayBuffer).getFloat64(0)
-    if (json === null) expect(() => canonicalizeJson(value)).toThrow(JsonError)
-    else expect(canonicalizeJson(value)).toBe(json)
-  })
+  it.each(readCases<NumberCase>('numbers'))(
+    'writes the double $bits as $json',
+    ({ bits, json }) => {
+      const value = new DataView(decodeHex(bits).buffer as ArrayBuffer).getFloat64(0)
+      if (json === null) expect(() => canonicalizeJson(value)).toThrow(JsonError)
+      else expect(canonicalizeJson(value)).toBe(json)
+    },
+  )
 
   it.each(readCases<TextCase>('texts'))('$name', ({ input, canonical }) => {
     expect(canonicalizeJson(parseStrictJson(encodeUtf8(input)))).toBe(canonical)
@@ -66,9 +69,12 @@ describe('canonicalizeJson', () => {
     expect(codeOf(() => canonicalizeJson(value))).toBe('lone_surrogate')
   })
 
-  it.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])('refuses %d', (value) => {
-    expect(codeOf(() => canonicalizeJson([value]))).toBe('number_overflow')
-  })
+  it.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
+    'refuses %d',
+    (value) => {
+      expect(codeOf(() => canonicalizeJson([value]))).toBe('number_overflow')
+    },
+  )
 
   it('refuses what is no JSON value instead of leaving it out of the hash', () => {
     expect(() => canonicalizeJson({ a: undefined } as never)).toThrow(TypeError)

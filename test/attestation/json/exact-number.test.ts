@@ -71,12 +71,16 @@ describe('isExactNumber', () => {
   })
 })
 
-/** Compares mantissa × 10^exponent with the decimal that toExponential writes, both scaled to whole numbers. */
+/**
+ * Compares mantissa × 10^exponent with the decimal that toExponential writes, both scaled to whole
+ * numbers.
+ */
 function isSameDecimal(mantissa: bigint, exponent: number, value: number): boolean {
   const [kept = '', keptPower = '0'] = value.toExponential().split('e')
   const [whole = '', fraction = ''] = kept.split('.')
   const scale = 100
   const left = mantissa * 10n ** BigInt(exponent + scale)
-  const right = BigInt(whole + fraction) * 10n ** BigInt(Number(keptPower) - fraction.length + scale)
+  const right =
+    BigInt(whole + fraction) * 10n ** BigInt(Number(keptPower) - fraction.length + scale)
   return left === right
 }

@@ -15,7 +15,9 @@ import { JSON_ITEMS_MAX, parseStrictJson } from '../../../attestation/json/parse
 function countValue(value: unknown): JsonSize {
   if (typeof value !== 'object' || value === null) return { containers: 0, members: 0, items: 0 }
   const parts = Object.values(value)
-  const own = Array.isArray(value) ? { members: 0, items: parts.length } : { members: parts.length, items: 0 }
+  const own = Array.isArray(value)
+    ? { members: 0, items: parts.length }
+    : { members: parts.length, items: 0 }
   return parts.map(countValue).reduce(
     (sum, part) => ({
       containers: sum.containers + part.containers,
@@ -65,14 +67,16 @@ describe('measureJson', () => {
 describe('the limits of a size', () => {
   it.each(['containers', 'members', 'items'] as const)('hold for %s', (name) => {
     expect(isWithinSize(ANSWER_SIZE_MAX, ANSWER_SIZE_MAX)).toBe(true)
-    expect(isWithinSize({ ...ANSWER_SIZE_MAX, [name]: ANSWER_SIZE_MAX[name] + 1 }, ANSWER_SIZE_MAX)).toBe(
-      false,
-    )
+    expect(
+      isWithinSize({ ...ANSWER_SIZE_MAX, [name]: ANSWER_SIZE_MAX[name] + 1 }, ANSWER_SIZE_MAX),
+    ).toBe(false)
   })
 
   it("are those of a provider's answer, before anything of it is built", () => {
     const list = (length: number) => `[${'{},'.repeat(length - 2)}{}]`
-    expect(parseLenientJson(list(ANSWER_SIZE_MAX.containers))).toHaveLength(ANSWER_SIZE_MAX.containers - 1)
+    expect(parseLenientJson(list(ANSWER_SIZE_MAX.containers))).toHaveLength(
+      ANSWER_SIZE_MAX.containers - 1,
+    )
     // No parser gets to the end of this one, so it was refused before.
     const begun = list(ANSWER_SIZE_MAX.containers + 1).slice(0, -1)
     expect(() => parseLenientJson(begun)).toThrow(expect.objectContaining({ code: 'too_many' }))

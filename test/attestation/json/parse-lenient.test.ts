@@ -74,7 +74,11 @@ describe('parseLenientJson', () => {
   })
 
   it('replaces bytes that are not UTF-8 and drops a byte order mark', () => {
-    const bytes = concatBytes(encodeUtf8('\ufeff"a'), new Uint8Array([0xff, 0xed, 0xa0]), encodeUtf8('"'))
+    const bytes = concatBytes(
+      encodeUtf8('\ufeff"a'),
+      new Uint8Array([0xff, 0xed, 0xa0]),
+      encodeUtf8('"'),
+    )
     expect(parseLenientJson(bytes)).toMatch(/^a\ufffd+$/)
   })
 
@@ -90,9 +94,12 @@ describe('parseLenientJson', () => {
     }
   })
 
-  it.each(['', '{', '{"a":1} x', "{'a':1}", 'undefined', '[1,]'])('refuses %j, which is no JSON', (text) => {
-    expect(codeOf(text)).toBe('syntax')
-  })
+  it.each(['', '{', '{"a":1} x', "{'a':1}", 'undefined', '[1,]'])(
+    'refuses %j, which is no JSON',
+    (text) => {
+      expect(codeOf(text)).toBe('syntax')
+    },
+  )
 
   it('refuses values deeper than the limit, however deep they are', () => {
     const nest = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)

@@ -18,11 +18,15 @@ const MIB = 1 << 20
 describe('parseStrictJson', () => {
   it('reads any value as JSON.parse does', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }), fc.nat(4), (value, indent) => {
-        const text = JSON.stringify(value, null, indent)
-        fc.pre(isFaithful(text))
-        expect(isDeepStrictEqual(parse(text), JSON.parse(text))).toBe(true)
-      }),
+      fc.property(
+        fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }),
+        fc.nat(4),
+        (value, indent) => {
+          const text = JSON.stringify(value, null, indent)
+          fc.pre(isFaithful(text))
+          expect(isDeepStrictEqual(parse(text), JSON.parse(text))).toBe(true)
+        },
+      ),
       { numRuns: 400 },
     )
   })
@@ -30,7 +34,18 @@ describe('parseStrictJson', () => {
   it('reads strings with every kind of escape as JSON.parse does', () => {
     const piece = fc.oneof(
       fc.string({ unit: 'binary' }).map((text) => JSON.stringify(text).slice(1, -1)),
-      fc.constantFrom('\\"', '\\\\', '\\/', '\\b', '\\f', '\\n', '\\r', '\\t', '\\u0000', '\\uD83D\\uDE00'),
+      fc.constantFrom(
+        '\\"',
+        '\\\\',
+        '\\/',
+        '\\b',
+        '\\f',
+        '\\n',
+        '\\r',
+        '\\t',
+        '\\u0000',
+        '\\uD83D\\uDE00',
+      ),
       fc.nat(0xd7ff).map((code) => `\\u${code.toString(16).padStart(4, '0')}`),
     )
     fc.assert(
@@ -127,7 +142,9 @@ describe('parseStrictJson on names', () => {
   })
 
   it('keeps __proto__ as a member and leaves every prototype alone', () => {
-    const value = parse('{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}')
+    const value = parse(
+      '{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}',
+    )
     expect(Object.keys(value as object)).toEqual(['__proto__', 'constructor'])
     expect(Object.getPrototypeOf(value)).toBe(Object.prototype)
     expect('polluted' in {}).toBe(false)
@@ -215,7 +232,10 @@ describe('parseStrictJson on text', () => {
   })
 
   it('counts the offset in bytes', () => {
-    expect(faultOf('{"ä€😀":tru}')).toMatchObject({ offset: encodeUtf8('{"ä€😀":').length, path: ['ä€😀'] })
+    expect(faultOf('{"ä€😀":tru}')).toMatchObject({
+      offset: encodeUtf8('{"ä€😀":').length,
+      path: ['ä€😀'],
+    })
   })
 
   it('says nothing of the text in its message', () => {
@@ -274,7 +294,8 @@ describe('limits of parseStrictJson', () => {
     const bytes = encodeUtf8(text)
     const start = performance.now()
     attempt(() => parseStrictJson(bytes))
-    // Quadratic work on two million characters would take an hour; the margin is for a busy machine.
+    // Quadratic work on two million characters would take an hour; the margin is for a busy
+    // machine.
     expect(performance.now() - start).toBeLessThan(10_000)
   })
 })
@@ -339,7 +360,10 @@ function isFaithful(text: string): boolean {
   return !/(^|[[:,\s])-?\d{16,}(?![\d.eE])/.test(text)
 }
 
-/** Valid JSON with a few characters cut, doubled, swapped or put in: mostly invalid, and never far from valid. */
+/**
+ * Valid JSON with a few characters cut, doubled, swapped or put in: mostly invalid, and never far
+ * from valid.
+ */
 function mutatedJson(): fc.Arbitrary<string> {
   const fragment = fc.constantFrom(
     '"',
@@ -372,7 +396,9 @@ function mutatedJson(): fc.Arbitrary<string> {
     cut: fc.nat(2),
     put: fc.option(fragment, { nil: '' }),
   })
-  const base = fc.jsonValue({ stringUnit: 'binary', maxDepth: 4 }).map((value) => JSON.stringify(value))
+  const base = fc
+    .jsonValue({ stringUnit: 'binary', maxDepth: 4 })
+    .map((value) => JSON.stringify(value))
   return fc.tuple(base, fc.array(edit, { maxLength: 3 })).map(([text, edits]) =>
     edits.reduce((current, { at, cut, put }) => {
       const index = Math.floor(at * current.length)

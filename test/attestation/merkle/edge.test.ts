@@ -3,7 +3,13 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import { appendLeaves, type Edge, emptyEdge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
+import {
+  appendLeaves,
+  type Edge,
+  emptyEdge,
+  type LogNode,
+  rootOf,
+} from '../../../attestation/merkle/edge.ts'
 import { foldSubtrees, hashChildren, hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
@@ -63,7 +69,9 @@ describe('the log’s right edge', () => {
       known.set(`${level} ${index}`, hash)
     }
     for (let level = 0; 2 ** level <= COUNT; level++)
-      expect(nodes.filter((node) => node.level === level)).toHaveLength(Math.floor(COUNT / 2 ** level))
+      expect(nodes.filter((node) => node.level === level)).toHaveLength(
+        Math.floor(COUNT / 2 ** level),
+      )
   })
 
   it('goes on from sizes over 2^32, where 32-bit arithmetic would not', () => {

@@ -32,7 +32,10 @@ describe('proofs built from stored nodes', () => {
   it(`are the consistency proofs of the definition, for every pair of logs up to ${COUNT} leaves`, () => {
     for (let second = 1; second <= COUNT; second++)
       for (let first = 1; first <= second; first++)
-        expectSame(buildProof(consistencyNodes(first, second), hashAt), reference.consistency(first, second))
+        expectSame(
+          buildProof(consistencyNodes(first, second), hashAt),
+          reference.consistency(first, second),
+        )
   })
 
   it('need no node that is not complete at that size', () => {

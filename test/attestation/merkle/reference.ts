@@ -9,8 +9,9 @@ type Reference = {
 }
 
 /**
- * The definitions of RFC 9162 section 2.1 as they stand there, recursive, over ranges of one list of leaves and the
- * platform's SHA-256, to compare the real thing with. Roots of ranges are kept, or all pairs would take minutes.
+ * The definitions of RFC 9162 section 2.1 as they stand there, recursive, over ranges of one list
+ * of leaves and the platform's SHA-256, to compare the real thing with. Roots of ranges are kept,
+ * or all pairs would take minutes.
  */
 export function createReference(leaves: readonly Uint8Array[]): Reference {
   const roots = new Map<string, Uint8Array>()
@@ -36,7 +37,12 @@ export function createReference(leaves: readonly Uint8Array[]): Reference {
       ? [...path(index, start, middle), rangeRoot(middle, end)]
       : [...path(index, middle, end), rangeRoot(start, middle)]
   }
-  const proof = (first: number, start: number, end: number, isWhole: boolean): readonly Uint8Array[] => {
+  const proof = (
+    first: number,
+    start: number,
+    end: number,
+    isWhole: boolean,
+  ): readonly Uint8Array[] => {
     if (first === end) return isWhole ? [] : [rangeRoot(start, end)]
     const middle = start + splitOf(end - start)
     return first <= middle

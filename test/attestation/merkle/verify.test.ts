@@ -36,7 +36,10 @@ describe('verifyInclusion', () => {
     ['a short leaf hash', { leafHash: new Uint8Array(31) }],
     ['a short root', { head: { size: 7, root: new Uint8Array(31) } }],
     ['a short hash in the path', { path: [new Uint8Array(31), ...reference.path(5, 7).slice(1)] }],
-    ['a path of a thousand hashes', { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) }],
+    [
+      'a path of a thousand hashes',
+      { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) },
+    ],
   ])('refuses %s as malformed', (_, change) => {
     expect(codeOf(() => verifyInclusion({ ...inclusion(5, 7), ...change }))).toBe('invalid_proof')
   })
@@ -56,7 +59,9 @@ describe('verifyInclusion', () => {
     for (const size of [1, 2, 5, 8]) {
       const { path, ...valid } = inclusion(0, size)
       const head = { size, root: hashChildren(extra, reference.root(size)) }
-      expect(codeOf(() => verifyInclusion({ ...valid, head, path: [...path, extra] }))).toBe('invalid_proof')
+      expect(codeOf(() => verifyInclusion({ ...valid, head, path: [...path, extra] }))).toBe(
+        'invalid_proof',
+      )
     }
   })
 
@@ -67,7 +72,9 @@ describe('verifyInclusion', () => {
 
   it('does not detect that nobody signed the root', () => {
     const leafHash = hashLeaf(new Uint8Array([1]))
-    expect(verifyInclusion({ leafHash, index: 0, head: { size: 1, root: leafHash }, path: [] })).toEqual({
+    expect(
+      verifyInclusion({ leafHash, index: 0, head: { size: 1, root: leafHash }, path: [] }),
+    ).toEqual({
       index: 0,
       size: 1,
     })
@@ -90,10 +97,16 @@ describe('verifyConsistency', () => {
       second: { size: 7, root: reference.root(7) },
     }
     expect(verifyConsistency({ ...proof, path: [] })).toEqual({ added: 7 })
-    expect(verifyConsistency({ first: proof.first, second: proof.first, path: [] })).toEqual({ added: 0 })
-    expect(codeOf(() => verifyConsistency({ ...proof, path: [reference.root(7)] }))).toBe('invalid_proof')
+    expect(verifyConsistency({ first: proof.first, second: proof.first, path: [] })).toEqual({
+      added: 0,
+    })
+    expect(codeOf(() => verifyConsistency({ ...proof, path: [reference.root(7)] }))).toBe(
+      'invalid_proof',
+    )
     expect(
-      codeOf(() => verifyConsistency({ ...proof, first: { size: 0, root: reference.root(1) }, path: [] })),
+      codeOf(() =>
+        verifyConsistency({ ...proof, first: { size: 0, root: reference.root(1) }, path: [] }),
+      ),
     ).toBe('inconsistent')
   })
 
@@ -140,11 +153,19 @@ describe('verifyConsistency', () => {
     ['a fractional size', { first: { size: 4.5, root: reference.root(5) } }],
     ['a negative size', { first: { size: -1, root: reference.root(5) } }],
     ['a short root', { first: { size: 5, root: new Uint8Array(31) } }],
-    ['a short hash in the path', { path: [new Uint8Array(31), ...reference.consistency(5, 7).slice(1)] }],
-    ['a path of a thousand hashes', { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) }],
+    [
+      'a short hash in the path',
+      { path: [new Uint8Array(31), ...reference.consistency(5, 7).slice(1)] },
+    ],
+    [
+      'a path of a thousand hashes',
+      { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) },
+    ],
     ['no path', { path: [] }],
   ])('refuses %s as malformed', (_, change) => {
-    expect(codeOf(() => verifyConsistency({ ...consistency(5, 7), ...change }))).toBe('invalid_proof')
+    expect(codeOf(() => verifyConsistency({ ...consistency(5, 7), ...change }))).toBe(
+      'invalid_proof',
+    )
   })
 })
 
@@ -170,7 +191,9 @@ function consistency(first: number, second: number): Consistency {
 
 function forgeInclusion(index: number, size: number): readonly Inclusion[] {
   const valid = inclusion(index, size)
-  const others = Array.from({ length: size }, (_, other) => other).filter((other) => other !== index)
+  const others = Array.from({ length: size }, (_, other) => other).filter(
+    (other) => other !== index,
+  )
   return [
     ...others.map((other) => ({ ...valid, index: other })),
     ...others.map((other) => ({ ...valid, leafHash: leafHashes[other] ?? new Uint8Array() })),
@@ -192,7 +215,10 @@ function forgeConsistency(first: number, second: number): readonly Consistency[]
   ]
 }
 
-/** Paths near a valid one: cut at either end, extended at either end, two hashes swapped, one bit changed. */
+/**
+ * Paths near a valid one: cut at either end, extended at either end, two hashes swapped, one bit
+ * changed.
+ */
 function forgePaths(path: readonly Uint8Array[]): readonly (readonly Uint8Array[])[] {
   const extra = new Uint8Array(32).fill(7)
   const cut = path.length > 0 ? [path.slice(1), path.slice(0, -1)] : []

@@ -3,14 +3,17 @@ import { CborError, scanCbor } from '../../../attestation/nitro/cbor-scanner.ts'
 import { decodeScannedCbor } from '../../../attestation/nitro/cose.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
-const scan = (hex: string, indefiniteTop = false) => scanCbor(bytesOf(hex), { offset: 0, indefiniteTop })
+const scan = (hex: string, indefiniteTop = false) =>
+  scanCbor(bytesOf(hex), { offset: 0, indefiniteTop })
 
 function faultOf(hex: string, indefiniteTop = false): unknown {
   try {
     return scan(hex, indefiniteTop)
   } catch (error) {
     expect(error).toBeInstanceOf(CborError)
-    return error instanceof CborError ? { fault: error.fault, offset: error.offset, path: error.path } : error
+    return error instanceof CborError
+      ? { fault: error.fault, offset: error.offset, path: error.path }
+      : error
   }
 }
 
@@ -68,7 +71,11 @@ describe('the CBOR scanner', () => {
   })
 
   it('says where the fault is', () => {
-    expect(faultOf('a1 61 61 82 00 a1 20 f7')).toEqual({ fault: 'simple', offset: 7, path: ['a', 1, -1] })
+    expect(faultOf('a1 61 61 82 00 a1 20 f7')).toEqual({
+      fault: 'simple',
+      offset: 7,
+      path: ['a', 1, -1],
+    })
   })
 
   it.each([

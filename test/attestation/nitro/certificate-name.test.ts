@@ -41,7 +41,10 @@ describe('a distinguished name', () => {
   })
 
   it('has no common name where it has two', () => {
-    const two = [set(attribute('2.5.4.3', utf8String('a'))), set(attribute('2.5.4.3', utf8String('b')))]
+    const two = [
+      set(attribute('2.5.4.3', utf8String('a'))),
+      set(attribute('2.5.4.3', utf8String('b'))),
+    ]
     expect(parse(sequence(...two))?.commonName).toBeNull()
   })
 

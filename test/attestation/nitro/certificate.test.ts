@@ -7,13 +7,19 @@ import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
-/** pkijs reads leniently and knows nothing of this code: where both read, they must read the same. */
+/**
+ * pkijs reads leniently and knows nothing of this code: where both read, they must read the same.
+ */
 function expectSameReading(der: Uint8Array<ArrayBuffer>): void {
   const ours = parseCertificate(der, 'certificate')
   const theirs = PkijsCertificate.fromBER(der)
   expect(encodeHex(ours.serial)).toBe(encodeHex(theirs.serialNumber.valueBlock.valueHexView))
-  expect(encodeHex(ours.issuer.encoding)).toBe(encodeHex(new Uint8Array(theirs.issuer.toSchema().toBER())))
-  expect(encodeHex(ours.subject.encoding)).toBe(encodeHex(new Uint8Array(theirs.subject.toSchema().toBER())))
+  expect(encodeHex(ours.issuer.encoding)).toBe(
+    encodeHex(new Uint8Array(theirs.issuer.toSchema().toBER())),
+  )
+  expect(encodeHex(ours.subject.encoding)).toBe(
+    encodeHex(new Uint8Array(theirs.subject.toSchema().toBER())),
+  )
   expect(ours.notBeforeMs).toBe(theirs.notBefore.value.getTime())
   expect(ours.notAfterMs).toBe(theirs.notAfter.value.getTime())
   expect(encodeHex(ours.point)).toBe(

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { DerError, decodeDer, decodeObjectIdentifier, decodeTime } from '../../../attestation/nitro/der.ts'
+import {
+  DerError,
+  decodeDer,
+  decodeObjectIdentifier,
+  decodeTime,
+} from '../../../attestation/nitro/der.ts'
 import { objectIdentifier } from '../../support/nitro-builder/der-encoder.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
@@ -107,9 +112,12 @@ describe('a time', () => {
 })
 
 describe('an object identifier', () => {
-  it.each(['2.5.4.3', '1.2.840.10045.4.3.3', '1.3.132.0.34', '0.0', '2.999.1'])('reads %s', (dotted) => {
-    expect(decodeObjectIdentifier(objectIdentifier(dotted).subarray(2))).toBe(dotted)
-  })
+  it.each(['2.5.4.3', '1.2.840.10045.4.3.3', '1.3.132.0.34', '0.0', '2.999.1'])(
+    'reads %s',
+    (dotted) => {
+      expect(decodeObjectIdentifier(objectIdentifier(dotted).subarray(2))).toBe(dotted)
+    },
+  )
 })
 
 function nested(depth: number): string {

@@ -2,7 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
-import { buildDocument, PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import {
+  buildDocument,
+  PCR_VALUES,
+  standardChain,
+} from '../../support/nitro-builder/document-builder.ts'
 import { payloadRefusals } from '../../support/nitro-cases/payload-cases.ts'
 
 describe('a decoded payload', () => {
@@ -40,7 +44,8 @@ describe('a decoded payload', () => {
 
   it('gives a timestamp beyond 2^53 as the nearest double', () => {
     expect(
-      decodeAttestationPayload(buildDocument({ fields: { timestamp: 2n ** 64n - 1n } })).timestampMs,
+      decodeAttestationPayload(buildDocument({ fields: { timestamp: 2n ** 64n - 1n } }))
+        .timestampMs,
     ).toBe(2 ** 64)
   })
 })

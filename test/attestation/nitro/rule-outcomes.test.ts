@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest'
-import { type AttestationCode, AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import {
+  type AttestationCode,
+  AttestationError,
+} from '../../../attestation/nitro/attestation-error.ts'
 import { outcomesOfRefusal } from '../../../attestation/nitro/facts.ts'
 import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitro/policy.ts'
 
 const outcomesOf = (code: AttestationCode, policy: Partial<AttestationPolicy> = {}) =>
-  outcomesOfRefusal(new AttestationError(code, 'why'), resolvePolicy({ measurements: 'any', ...policy }))
+  outcomesOfRefusal(
+    new AttestationError(code, 'why'),
+    resolvePolicy({ measurements: 'any', ...policy }),
+  )
 const rulesThat = (outcome: string, ...args: Parameters<typeof outcomesOf>) =>
   outcomesOf(...args)
     .filter((entry) => entry.outcome === outcome)
@@ -38,6 +44,8 @@ describe('the outcomes of a refused document', () => {
     expect(rulesThat('passed', 'measurement_mismatch', { allowDebug: true })).not.toContain(23)
     expect(rulesThat('passed', 'debug_mode')).not.toContain(22)
     const revoked = [{ issuer: new Uint8Array(1), serial: new Uint8Array(1) }]
-    expect(rulesThat('passed', 'debug_mode', { revoked, nonce: new Uint8Array(1) })).toEqual(upTo(22))
+    expect(rulesThat('passed', 'debug_mode', { revoked, nonce: new Uint8Array(1) })).toEqual(
+      upTo(22),
+    )
   })
 })

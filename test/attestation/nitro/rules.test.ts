@@ -2,7 +2,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import { ATTESTATION_CODES, AttestationError, RULES } from '../../../attestation/nitro/attestation-error.ts'
+import {
+  ATTESTATION_CODES,
+  AttestationError,
+  RULES,
+} from '../../../attestation/nitro/attestation-error.ts'
 import { DER_TAGS } from '../../../attestation/nitro/der.ts'
 import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
@@ -11,7 +15,11 @@ import { policyOf, timeOf } from '../../support/nitro-cases/case.ts'
 
 describe('a rule', () => {
   it.each(acceptances)('$rule accepts $name', async (acceptance) => {
-    const facts = await verifyAttestation(acceptance.document, policyOf(acceptance), timeOf(acceptance))
+    const facts = await verifyAttestation(
+      acceptance.document,
+      policyOf(acceptance),
+      timeOf(acceptance),
+    )
     expect(facts.rules).toHaveLength(25)
     expect(facts.rules.filter(({ outcome }) => outcome === 'failed')).toEqual([])
   })
@@ -45,11 +53,18 @@ describe('the cases', () => {
 })
 
 describe('the README', () => {
-  const readme = readFileSync(join(import.meta.dirname, '../../../attestation/nitro/README.md'), 'utf8')
+  const readme = readFileSync(
+    join(import.meta.dirname, '../../../attestation/nitro/README.md'),
+    'utf8',
+  )
 
   it('has a row for each rule with all its codes, and no others', () => {
     const rows = readme.matchAll(/^\| +(\d+) \| (\w+) +\| .* \| (.*?) +\|$/gm)
-    const listed = [...rows].map(([, rule, stage, codes = '']) => [Number(rule), stage, codes.match(/\w+/g)])
+    const listed = [...rows].map(([, rule, stage, codes = '']) => [
+      Number(rule),
+      stage,
+      codes.match(/\w+/g),
+    ])
     const codesOf = (rule: number) =>
       Object.entries(ATTESTATION_CODES).flatMap(([code, broken]) => (broken === rule ? [code] : []))
     const expected = Object.entries(RULES).map(([rule, { stage }]) => [

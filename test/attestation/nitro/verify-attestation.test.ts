@@ -14,7 +14,11 @@ import {
 } from '../../../attestation/nitro/verify-attestation.ts'
 import { buildEntry } from '../../support/build-release.ts'
 import { buildChain, MADE_AT, partsOf } from '../../support/nitro-builder/development-pki.ts'
-import { buildDocument, PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import {
+  buildDocument,
+  PCR_VALUES,
+  standardChain,
+} from '../../support/nitro-builder/document-builder.ts'
 import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
 const HOUR_MS = 3_600_000
@@ -26,97 +30,114 @@ const codeOf = (verification: Promise<unknown>) =>
   )
 const lengthOf = (bytes: Uint8Array | null) => (bytes === null ? 'null' : `bytes[${bytes.length}]`)
 
-describe.skipIf(!hasNitroFixtures)('a document that AWS signed (skipped without ../shared/fixtures)', () => {
-  const aws = nitroFixtures.filter(({ kind }) => kind === 'aws')
-  const demand = (debug: boolean): AttestationPolicy => ({ measurements: 'any', allowDebug: debug })
-
-  it.each(aws)('is accepted at its time with the facts it is known for: $file', async (fixture) => {
-    const bytes = readFixture(fixture)
-    const at = new Date(fixture.valid_at * 1000)
-    const facts = await verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), at)
-    const nonzero = [...facts.measurements].filter(([, pcr]) => pcr.some((byte) => byte !== 0))
-    expect({
-      module_id: facts.moduleId,
-      timestamp_ms: facts.timestampMs,
-      debug_mode_zero_pcrs: facts.isDebugMode,
-      pcr_indexes: [...facts.measurements.keys()],
-      pcrs_nonzero_decoded: Object.fromEntries(nonzero.map(([index, pcr]) => [index, encodeHex(pcr)])),
-      public_key: lengthOf(facts.publicKey),
-      user_data: lengthOf(facts.userData),
-      nonce: lengthOf(facts.nonce),
-    }).toEqual({
-      module_id: fixture.module_id,
-      timestamp_ms: fixture.timestamp_ms,
-      debug_mode_zero_pcrs: fixture.debug_mode_zero_pcrs,
-      pcr_indexes: fixture.pcr_indexes,
-      pcrs_nonzero_decoded: fixture.pcrs_nonzero_decoded,
-      public_key: fixture.public_key,
-      user_data: fixture.user_data,
-      nonce: fixture.nonce,
+describe.skipIf(!hasNitroFixtures)(
+  'a document that AWS signed (skipped without ../shared/fixtures)',
+  () => {
+    const aws = nitroFixtures.filter(({ kind }) => kind === 'aws')
+    const demand = (debug: boolean): AttestationPolicy => ({
+      measurements: 'any',
+      allowDebug: debug,
     })
-    expect(facts.certificates.at(-1)?.notBeforeMs).toBe(Date.parse(fixture.leaf_not_before))
-    expect(facts.certificates.at(-1)?.notAfterMs).toBe(Date.parse(fixture.leaf_not_after))
-    expect(facts.bindings).toMatchObject({ pcr4: true, leafCommonName: true, issuerCommonName: true })
-    expect(facts.unknownKeys).toEqual([])
-  })
 
-  it.each(aws)('is refused before and after the life of its leaf: $file', async (fixture) => {
-    const bytes = readFixture(fixture)
-    const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
-    const verify = (time: Date) =>
-      codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
-    expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
-    expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
-    expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
-    expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
-  })
-
-  it.each(aws)('is accepted at any time in historical mode: $file', async (fixture) => {
-    const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
-    const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
-    expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
-  })
-
-  it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
-    'in debug mode is refused unless allowed: $file',
-    async (fixture) => {
-      const at = new Date(fixture.valid_at * 1000)
-      expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe('debug_mode')
-    },
-  )
-
-  it.each(aws)('is refused with any one bit of its signature flipped: $file', async (fixture) => {
-    const bytes = Uint8Array.from(readFixture(fixture))
-    const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
-    bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
-    const at = new Date(fixture.valid_at * 1000)
-    expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
-  })
-
-  it('is refused with its signature corrupted', async () => {
-    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
-    expect(fixture).toBeDefined()
-    if (!fixture) return
-    const verification = verifyAttestation(
-      readFixture(fixture),
-      demand(false),
-      new Date(fixture.valid_at * 1000),
+    it.each(aws)(
+      'is accepted at its time with the facts it is known for: $file',
+      async (fixture) => {
+        const bytes = readFixture(fixture)
+        const at = new Date(fixture.valid_at * 1000)
+        const facts = await verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), at)
+        const nonzero = [...facts.measurements].filter(([, pcr]) => pcr.some((byte) => byte !== 0))
+        expect({
+          module_id: facts.moduleId,
+          timestamp_ms: facts.timestampMs,
+          debug_mode_zero_pcrs: facts.isDebugMode,
+          pcr_indexes: [...facts.measurements.keys()],
+          pcrs_nonzero_decoded: Object.fromEntries(
+            nonzero.map(([index, pcr]) => [index, encodeHex(pcr)]),
+          ),
+          public_key: lengthOf(facts.publicKey),
+          user_data: lengthOf(facts.userData),
+          nonce: lengthOf(facts.nonce),
+        }).toEqual({
+          module_id: fixture.module_id,
+          timestamp_ms: fixture.timestamp_ms,
+          debug_mode_zero_pcrs: fixture.debug_mode_zero_pcrs,
+          pcr_indexes: fixture.pcr_indexes,
+          pcrs_nonzero_decoded: fixture.pcrs_nonzero_decoded,
+          public_key: fixture.public_key,
+          user_data: fixture.user_data,
+          nonce: fixture.nonce,
+        })
+        expect(facts.certificates.at(-1)?.notBeforeMs).toBe(Date.parse(fixture.leaf_not_before))
+        expect(facts.certificates.at(-1)?.notAfterMs).toBe(Date.parse(fixture.leaf_not_after))
+        expect(facts.bindings).toMatchObject({
+          pcr4: true,
+          leafCommonName: true,
+          issuerCommonName: true,
+        })
+        expect(facts.unknownKeys).toEqual([])
+      },
     )
-    expect(await codeOf(verification)).toBe('signature_invalid')
-  })
 
-  it('is not one when another root issued it, and is accepted when that root is trusted', async () => {
-    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
-    expect(fixture).toBeDefined()
-    if (!fixture) return
-    const bytes = readFixture(fixture)
-    const at = new Date(fixture.valid_at * 1000)
-    expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('root_untrusted')
-    const roots = parseRoots(decodeAttestationPayload(bytes).cabundle[0] ?? new Uint8Array())
-    const facts = await verifyAttestation(bytes, { ...demand(true), roots }, at)
-    expect(facts.certificates.map(({ subject }) => subject)).toEqual(['CN=root', 'CN=leaf'])
-  })
-})
+    it.each(aws)('is refused before and after the life of its leaf: $file', async (fixture) => {
+      const bytes = readFixture(fixture)
+      const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
+      const verify = (time: Date) =>
+        codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
+      expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
+      expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
+      expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
+      expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
+    })
+
+    it.each(aws)('is accepted at any time in historical mode: $file', async (fixture) => {
+      const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
+      const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
+      expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
+    })
+
+    it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
+      'in debug mode is refused unless allowed: $file',
+      async (fixture) => {
+        const at = new Date(fixture.valid_at * 1000)
+        expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe(
+          'debug_mode',
+        )
+      },
+    )
+
+    it.each(aws)('is refused with any one bit of its signature flipped: $file', async (fixture) => {
+      const bytes = Uint8Array.from(readFixture(fixture))
+      const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
+      bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
+      const at = new Date(fixture.valid_at * 1000)
+      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
+    })
+
+    it('is refused with its signature corrupted', async () => {
+      const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
+      expect(fixture).toBeDefined()
+      if (!fixture) return
+      const verification = verifyAttestation(
+        readFixture(fixture),
+        demand(false),
+        new Date(fixture.valid_at * 1000),
+      )
+      expect(await codeOf(verification)).toBe('signature_invalid')
+    })
+
+    it('is not one when another root issued it, and is accepted when that root is trusted', async () => {
+      const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
+      expect(fixture).toBeDefined()
+      if (!fixture) return
+      const bytes = readFixture(fixture)
+      const at = new Date(fixture.valid_at * 1000)
+      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('root_untrusted')
+      const roots = parseRoots(decodeAttestationPayload(bytes).cabundle[0] ?? new Uint8Array())
+      const facts = await verifyAttestation(bytes, { ...demand(true), roots }, at)
+      expect(facts.certificates.map(({ subject }) => subject)).toEqual(['CN=root', 'CN=leaf'])
+    })
+  },
+)
 
 describe('a verified document', () => {
   it('gives what it carries, and each rule with its outcome', async () => {
@@ -197,7 +218,9 @@ describe('a verifier with a cache', () => {
     expect(await codeOf(verifier.verify(document, { ...policy, revoked }, MADE_AT))).toBe(
       'certificate_revoked',
     )
-    expect(await codeOf(verifier.verify(document, { measurements: 'any' }, MADE_AT))).toBe('root_untrusted')
+    expect(await codeOf(verifier.verify(document, { measurements: 'any' }, MADE_AT))).toBe(
+      'root_untrusted',
+    )
     expect(await codeOf(verifier.verify(document, policy, MADE_AT))).toBe('accepted')
   })
 
@@ -286,10 +309,16 @@ describe('a policy that makes no sense', () => {
     ['releases that are no list, beside any measurement', { releases: new Set([entry]) }],
     ['a release that is no entry', { measurements: [], releases: [entry.release] }],
     ['an entry without a release', { measurements: [], releases: [{ ...entry, release: null }] }],
-    ['an entry that is revoked by nothing', { measurements: [], releases: [{ ...entry, revoked: '' }] }],
+    [
+      'an entry that is revoked by nothing',
+      { measurements: [], releases: [{ ...entry, revoked: '' }] },
+    ],
     [
       'an entry of a release that measures nothing',
-      { measurements: [], releases: [{ ...entry, release: { ...entry.release, measurements: {} } }] },
+      {
+        measurements: [],
+        releases: [{ ...entry, release: { ...entry.release, measurements: {} } }],
+      },
     ],
     ['an entry without measurements', { measurements: [], releases: [{ ...entry, release: {} }] }],
     ['revoked certificates in hex', { revoked: [{ issuer: '30', serial: '01' }] }],
@@ -297,7 +326,9 @@ describe('a policy that makes no sense', () => {
     ['revoked certificates that are no list', { revoked: {} }],
   ])('is refused before the document is looked at: %s', async (_, change) => {
     for (const bytes of [document, new Uint8Array()])
-      await expect(verifyAttestation(bytes, { ...policy, ...change }, MADE_AT)).rejects.toThrow(PolicyError)
+      await expect(verifyAttestation(bytes, { ...policy, ...change }, MADE_AT)).rejects.toThrow(
+        PolicyError,
+      )
   })
 
   it.each([null, undefined, 'any'])('is refused when it is none: %s', async (none) => {
@@ -313,7 +344,9 @@ describe('a policy that makes no sense', () => {
     ['nothing', undefined],
   ])('is refused with a time that is none: %s', async (_, at) => {
     for (const mode of ['current', 'historical'] as const)
-      await expect(verifyAttestation(document, { ...policy, mode }, at as Date)).rejects.toThrow(PolicyError)
+      await expect(verifyAttestation(document, { ...policy, mode }, at as Date)).rejects.toThrow(
+        PolicyError,
+      )
   })
 
   it.each<[string, unknown]>([
@@ -321,6 +354,8 @@ describe('a policy that makes no sense', () => {
     ['text', 'document'],
     ['an array', [...document]],
   ])('is refused with a document that is no byte array: %s', async (_, bytes) => {
-    await expect(verifyAttestation(bytes as Uint8Array, policy, MADE_AT)).rejects.toThrow(PolicyError)
+    await expect(verifyAttestation(bytes as Uint8Array, policy, MADE_AT)).rejects.toThrow(
+      PolicyError,
+    )
   })
 })

@@ -34,7 +34,10 @@ const RFC_8032 = [
   ],
 ] as const
 
-/** The eight points of small order in their one encoding, and the other encodings of those that have one. */
+/**
+ * The eight points of small order in their one encoding, and the other encodings of those that have
+ * one.
+ */
 const SMALL_ORDER = [
   '0100000000000000000000000000000000000000000000000000000000000000',
   'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
@@ -120,8 +123,12 @@ describe('a signature', () => {
     fc.assert(
       fc.property(fc.nat(64 * 8 - 1), (bit) => {
         expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
-        expect(verifyBytes(signature, { message: flipBit(message, bit % 72), publicKey })).toBe(false)
-        expect(verifyBytes(signature, { message, publicKey: flipBit(publicKey, bit % 256) })).toBe(false)
+        expect(verifyBytes(signature, { message: flipBit(message, bit % 72), publicKey })).toBe(
+          false,
+        )
+        expect(verifyBytes(signature, { message, publicKey: flipBit(publicKey, bit % 256) })).toBe(
+          false,
+        )
       }),
       { numRuns: 60 },
     )
@@ -134,7 +141,9 @@ describe('a signature', () => {
 
   it('is refused with the group order added to S, which is the same number to a lax verifier', () => {
     const twin = encodeScalar(decodeScalar(signature.subarray(32)) + GROUP_ORDER)
-    expect(verifyBytes(concatBytes(signature.subarray(0, 32), twin), { message, publicKey })).toBe(false)
+    expect(verifyBytes(concatBytes(signature.subarray(0, 32), twin), { message, publicKey })).toBe(
+      false,
+    )
   })
 
   it.each([...SMALL_ORDER, ...NOT_CANONICAL])(

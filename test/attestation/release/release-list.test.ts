@@ -30,7 +30,9 @@ describe('a signed list of releases', () => {
   })
 
   it('is refused with an unknown member', () => {
-    expect(faultOf(() => parseSignedReleaseList({ ...LIST_JSON, note: '' }))?.code).toBe('invalid_release')
+    expect(faultOf(() => parseSignedReleaseList({ ...LIST_JSON, note: '' }))?.code).toBe(
+      'invalid_release',
+    )
     expect(faultOf(() => parseReleaseList({ ...list, note: '' }))?.code).toBe('invalid_release')
   })
 })
@@ -44,8 +46,14 @@ describe('a list of releases', () => {
     ['accepted_from', { accepted_from: 0 }],
     ['accepted_from', { accepted_from: '' }],
     ['accepted_until', { accepted_until: '2026-11-22' }],
-    ['accepted_until', { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-22T00:00:00Z' }],
-    ['accepted_until', { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-21T00:00:00Z' }],
+    [
+      'accepted_until',
+      { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-22T00:00:00Z' },
+    ],
+    [
+      'accepted_until',
+      { accepted_from: '2026-11-22T00:00:00Z', accepted_until: '2026-11-21T00:00:00Z' },
+    ],
     ['revoked', { revoked: true }],
     ['revoked', { revoked: { at: '2026-11-21T00:00:00Z' } }],
     ['revoked.at', { revoked: { at: 'now', reason: 'a reason' } }],
@@ -70,7 +78,9 @@ describe('a list of releases', () => {
 
   it(`is refused with over ${RELEASES_MAX} releases`, () => {
     const releases = Array.from({ length: RELEASES_MAX + 1 }, () => entry)
-    expect(faultOf(() => parseReleaseList({ ...list, releases }))?.message).toContain('list.releases')
+    expect(faultOf(() => parseReleaseList({ ...list, releases }))?.message).toContain(
+      'list.releases',
+    )
   })
 
   it('accepts a release by itself from ever and for ever', () => {
@@ -86,7 +96,9 @@ describe('a list that is older than one the reader had', () => {
   const issuedMs = Date.parse(SIGNED_LIST.list.issued_at)
 
   it('is refused; the same one, and a newer one, are not', () => {
-    expect(faultOf(() => checkNotRolledBack(SIGNED_LIST.list, issuedMs + 1))?.code).toBe('release_list_older')
+    expect(faultOf(() => checkNotRolledBack(SIGNED_LIST.list, issuedMs + 1))?.code).toBe(
+      'release_list_older',
+    )
     checkNotRolledBack(SIGNED_LIST.list, issuedMs)
     checkNotRolledBack(SIGNED_LIST.list, issuedMs - 1)
   })

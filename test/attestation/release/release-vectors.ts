@@ -34,7 +34,9 @@ export const RELEASE_MESSAGE = values.release_message
 export const LIST_MESSAGE = values.list_message
 
 /** The code of whatever `run` throws, and its message; null when it throws nothing. */
-export function faultOf(run: () => unknown): { readonly code: unknown; readonly message: string } | null {
+export function faultOf(
+  run: () => unknown,
+): { readonly code: unknown; readonly message: string } | null {
   try {
     run()
     return null

@@ -37,7 +37,10 @@ describe('a signed release', () => {
       'two signatures of one key',
       { ...RELEASE_JSON, signatures: Array(2).fill(SIGNED_RELEASE.signatures[0]) },
     ],
-    ['17 signatures', { ...RELEASE_JSON, signatures: Array(17).fill(SIGNED_RELEASE.signatures[0]) }],
+    [
+      '17 signatures',
+      { ...RELEASE_JSON, signatures: Array(17).fill(SIGNED_RELEASE.signatures[0]) },
+    ],
     [
       'an unknown member of a signature',
       { ...RELEASE_JSON, signatures: [{ ...SIGNED_RELEASE.signatures[0], key_id: '1' }] },
@@ -46,7 +49,9 @@ describe('a signed release', () => {
       'a signature of another length',
       {
         ...RELEASE_JSON,
-        signatures: [{ public_key: SIGNED_RELEASE.signatures[0]?.public_key ?? '', signature: 'ab' }],
+        signatures: [
+          { public_key: SIGNED_RELEASE.signatures[0]?.public_key ?? '', signature: 'ab' },
+        ],
       },
     ],
   ])('is refused with %s', (_, json) => {
@@ -56,24 +61,35 @@ describe('a signed release', () => {
 
 describe('a release', () => {
   it('needs no PCR8: an image need not be signed', () => {
-    expect(parseWith({ measurements: without(measurements, 'PCR8') })().measurements).not.toHaveProperty(
-      'PCR8',
-    )
+    expect(
+      parseWith({ measurements: without(measurements, 'PCR8') })().measurements,
+    ).not.toHaveProperty('PCR8')
   })
 
   it(`has up to ${INPUTS_MAX} inputs, also one called __proto__`, () => {
     const names = ['__proto__', ...Array.from({ length: INPUTS_MAX - 1 }, (_, at) => `input-${at}`)]
     const inputs = Object.fromEntries(names.map((name) => [name, 'ab'.repeat(32)]))
     expect(Object.keys(parseWith({ inputs })().inputs)).toHaveLength(INPUTS_MAX)
-    expect(faultOf(parseWith({ inputs: { ...inputs, more: 'ab'.repeat(32) } }))?.code).toBe('invalid_release')
+    expect(faultOf(parseWith({ inputs: { ...inputs, more: 'ab'.repeat(32) } }))?.code).toBe(
+      'invalid_release',
+    )
   })
 
   it('may name the boot configuration of its enclaves, in one form', () => {
     const configuration = 'ab'.repeat(32)
     expect(configurationOf(parseWith({ configuration })())).toEqual(new Uint8Array(32).fill(0xab))
     expect(configurationOf(parseWith({})())).toBeNull()
-    for (const wrong of ['', 'AB'.repeat(32), `0x${configuration}`, 'ab'.repeat(31), null, [configuration]])
-      expect(faultOf(parseWith({ configuration: wrong }))?.message).toContain('release.configuration')
+    for (const wrong of [
+      '',
+      'AB'.repeat(32),
+      `0x${configuration}`,
+      'ab'.repeat(31),
+      null,
+      [configuration],
+    ])
+      expect(faultOf(parseWith({ configuration: wrong }))?.message).toContain(
+        'release.configuration',
+      )
   })
 
   it.each(Object.keys(payload))('is refused without %s', (name) => {

@@ -5,8 +5,15 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { parseSignedRelease, RELEASE_FORMAT, type Release } from '../../../attestation/release/release.ts'
-import { parseSignedReleaseList, RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
+import {
+  parseSignedRelease,
+  RELEASE_FORMAT,
+  type Release,
+} from '../../../attestation/release/release.ts'
+import {
+  parseSignedReleaseList,
+  RELEASES_FORMAT,
+} from '../../../attestation/release/release-list.ts'
 import { SIGNATURES_MAX, signedBytes } from '../../../attestation/release/release-signatures.ts'
 import {
   signRelease,
@@ -47,7 +54,9 @@ describe('what is signed', () => {
   })
 
   it('does not depend on the order of members in the file', () => {
-    const reversed = Object.fromEntries(Object.entries(RELEASE_JSON.release as JsonObject).reverse())
+    const reversed = Object.fromEntries(
+      Object.entries(RELEASE_JSON.release as JsonObject).reverse(),
+    )
     const { signers } = verifyRelease(parseSignedRelease({ ...RELEASE_JSON, release: reversed }), {
       keys: [first],
     })
@@ -75,7 +84,9 @@ describe('a signed release', () => {
         (version, inputs) => {
           const release: Release = buildRelease({ version, inputs })
           const json = JSON.parse(JSON.stringify(signRelease(release, firstSecret)))
-          expect(verifyRelease(parseSignedRelease(json), { keys: [first] }).release).toEqual(release)
+          expect(verifyRelease(parseSignedRelease(json), { keys: [first] }).release).toEqual(
+            release,
+          )
         },
       ),
       { numRuns: 25 },
@@ -83,7 +94,9 @@ describe('a signed release', () => {
   })
 
   it('needs as many different trusted signers as are asked for', () => {
-    expect(verifyRelease(SIGNED_RELEASE, { keys: PUBLIC_KEYS, signersMin: 2 }).signers).toHaveLength(2)
+    expect(
+      verifyRelease(SIGNED_RELEASE, { keys: PUBLIC_KEYS, signersMin: 2 }).signers,
+    ).toHaveLength(2)
     const once = signRelease(SIGNED_RELEASE.release, firstSecret)
     expect(faultOf(() => verifyRelease(once, { keys: PUBLIC_KEYS, signersMin: 2 }))?.code).toBe(
       'release_not_signed',
@@ -104,7 +117,9 @@ describe('a signed release', () => {
 
   it('is refused when only strangers signed it', () => {
     const strange = signRelease(SIGNED_RELEASE.release, strangerSecret)
-    expect(faultOf(() => verifyRelease(strange, { keys: PUBLIC_KEYS }))?.code).toBe('release_not_signed')
+    expect(faultOf(() => verifyRelease(strange, { keys: PUBLIC_KEYS }))?.code).toBe(
+      'release_not_signed',
+    )
   })
 
   it('is refused when a stranger signed it in the name of a trusted key', () => {
@@ -121,7 +136,9 @@ describe('a signed release', () => {
     const spoiled = { public_key: two?.public_key ?? '', signature: one?.signature ?? '' }
     const signatures = one === undefined ? [] : [one, spoiled]
     const given = { ...SIGNED_RELEASE, signatures }
-    expect(faultOf(() => verifyRelease(given, { keys: PUBLIC_KEYS }))?.code).toBe('release_signature')
+    expect(faultOf(() => verifyRelease(given, { keys: PUBLIC_KEYS }))?.code).toBe(
+      'release_signature',
+    )
     // Of a key that is not trusted, anything may stand there.
     expect(verifyRelease(given, { keys: [first] }).signers).toEqual([encodeHex(first)])
   })
@@ -135,7 +152,8 @@ describe('a signed release', () => {
       signed = signRelease(signed.release, new Uint8Array(32).fill(at), signed.signatures)
     expect(parseSignedRelease(signed as unknown as Json).signatures).toHaveLength(SIGNATURES_MAX)
     expect(
-      faultOf(() => signRelease(signed.release, new Uint8Array(32).fill(99), signed.signatures))?.code,
+      faultOf(() => signRelease(signed.release, new Uint8Array(32).fill(99), signed.signatures))
+        ?.code,
     ).toBe('invalid_release')
   })
 })
@@ -158,21 +176,28 @@ describe('tampering', () => {
       const changed = parseSignedRelease(
         replaceAt(RELEASE_JSON, path, anotherOf(valueAt(RELEASE_JSON, path))),
       )
-      expect(faultOf(() => verifyRelease(changed, { keys: [first] }))?.code).toBe('release_signature')
+      expect(faultOf(() => verifyRelease(changed, { keys: [first] }))?.code).toBe(
+        'release_signature',
+      )
     },
   )
 
   it.each(leaves(LIST_JSON, 'list').map((path) => [path.join('.'), path] as const))(
     'with %s of a list, well-formed, is refused at the signature',
     (_, path) => {
-      const changed = parseSignedReleaseList(replaceAt(LIST_JSON, path, anotherOf(valueAt(LIST_JSON, path))))
-      expect(faultOf(() => verifyReleaseList(changed, { keys: [first] }))?.code).toBe('release_signature')
+      const changed = parseSignedReleaseList(
+        replaceAt(LIST_JSON, path, anotherOf(valueAt(LIST_JSON, path))),
+      )
+      expect(faultOf(() => verifyReleaseList(changed, { keys: [first] }))?.code).toBe(
+        'release_signature',
+      )
     },
   )
 
   it('with a list cannot take a revocation, an entry or an end back', () => {
     const [current, ending, gone] = SIGNED_LIST.list.releases
-    if (current === undefined || ending === undefined || gone === undefined) throw new Error('expected three')
+    if (current === undefined || ending === undefined || gone === undefined)
+      throw new Error('expected three')
     for (const releases of [
       [current, ending, { ...gone, revoked: null }],
       [current, { ...ending, accepted_until: null }, gone],
@@ -180,7 +205,9 @@ describe('tampering', () => {
       [ending, current, gone],
     ]) {
       const changed = { ...SIGNED_LIST, list: { ...SIGNED_LIST.list, releases } }
-      expect(faultOf(() => verifyReleaseList(changed, { keys: [first] }))?.code).toBe('release_signature')
+      expect(faultOf(() => verifyReleaseList(changed, { keys: [first] }))?.code).toBe(
+        'release_signature',
+      )
     }
   })
 

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { decodeCall, decodeHeadAttestationRequest, decodePull } from '../../../enclave/calls/decode-call.ts'
+import {
+  decodeCall,
+  decodeHeadAttestationRequest,
+  decodePull,
+} from '../../../enclave/calls/decode-call.ts'
 import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/messages.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')

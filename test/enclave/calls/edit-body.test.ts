@@ -21,7 +21,11 @@ describe('setIncludeUsage', () => {
       '{"a":1,"stream_options":null,"b":[1.0]}',
       '{"a":1,"stream_options":{"include_usage":true},"b":[1.0]}',
     ],
-    ['false', '{"stream_options":{"include_usage":false}}', '{"stream_options":{"include_usage":true}}'],
+    [
+      'false',
+      '{"stream_options":{"include_usage":false}}',
+      '{"stream_options":{"include_usage":true}}',
+    ],
     [
       'other options',
       '{"stream_options":{"x":[{}],"include_usage":false},"b":1e2}',
@@ -37,7 +41,11 @@ describe('setIncludeUsage', () => {
       '{"b":1,"stream_options" : {} }',
       '{"b":1,"stream_options" :{"include_usage":true}}',
     ],
-    ['no object', '{"stream_options":"x","b":1}', '{"stream_options":{"include_usage":true},"b":1}'],
+    [
+      'no object',
+      '{"stream_options":"x","b":1}',
+      '{"stream_options":{"include_usage":true},"b":1}',
+    ],
   ])('replaces options that are %s in their place', (_, body, expected) => {
     expect(set(body)).toBe(expected)
   })
@@ -57,10 +65,16 @@ describe('setIncludeUsage', () => {
         fc.option(options, { nil: undefined }),
         fc.constantFrom(0, 1, '\t'),
         (members, value, space) => {
-          const object = { ...members, ...(value === undefined ? {} : { stream_options: value }), model: 'm' }
+          const object = {
+            ...members,
+            ...(value === undefined ? {} : { stream_options: value }),
+            model: 'm',
+          }
           const after = JSON.parse(set(JSON.stringify(object, null, space)))
           expect(after).toEqual(
-            JSON.parse(JSON.stringify({ ...object, stream_options: { ...value, include_usage: true } })),
+            JSON.parse(
+              JSON.stringify({ ...object, stream_options: { ...value, include_usage: true } }),
+            ),
           )
         },
       ),
@@ -70,7 +84,8 @@ describe('setIncludeUsage', () => {
 })
 
 describe('removeMember', () => {
-  const remove = (body: string) => Buffer.from(removeMember(Buffer.from(body), 'affidavit')).toString('utf8')
+  const remove = (body: string) =>
+    Buffer.from(removeMember(Buffer.from(body), 'affidavit')).toString('utf8')
 
   it.each([
     ['first', '{ "affidavit" : {"nonce":"ab"} , "a": 1.0}', '{  "a": 1.0}'],

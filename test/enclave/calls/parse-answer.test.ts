@@ -5,7 +5,8 @@ import { parseAnswer } from '../../../enclave/calls/parse-answer.ts'
 
 const fallback = { id: 'chatcmpl-fallback', created: 7, model: 'asked' }
 const parse = (text: string) => parseAnswer(Buffer.from(text), fallback)
-const choices = '"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]'
+const choices =
+  '"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]'
 
 describe('parseAnswer', () => {
   it('keeps a completion as the provider wrote it', () => {
@@ -61,12 +62,16 @@ describe('parseAnswer', () => {
     ['nesting without end', `{"choices":${'['.repeat(500)}${']'.repeat(500)}}`],
   ])('refuses %s as no completion', (_, text) => {
     expect(() => parse(text)).toThrow(
-      expect.objectContaining({ fault: expect.objectContaining({ status: 502, code: 'provider_error' }) }),
+      expect.objectContaining({
+        fault: expect.objectContaining({ status: 502, code: 'provider_error' }),
+      }),
     )
   })
 
   it('refuses an error that came with status 200, and repeats its message', () => {
-    expect(() => parse(`{"error":{"message":"overloaded","code":529},${choices}}`)).toThrow('overloaded')
+    expect(() => parse(`{"error":{"message":"overloaded","code":529},${choices}}`)).toThrow(
+      'overloaded',
+    )
   })
 
   it('takes an error that is null for none', () => {

@@ -17,11 +17,17 @@ function faultOf(body: string | Uint8Array) {
 
 describe('parseRequest', () => {
   it('forwards the very bytes of a call without stream', () => {
-    const text = '{ "model":"m", "messages":[], "temperature": 1.0, "stream": false, "stream_options": null }'
+    const text =
+      '{ "model":"m", "messages":[], "temperature": 1.0, "stream": false, "stream_options": null }'
     const parsed = parse(text)
     expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
     expect(parsed.forwardedHash).toBe(createHash('sha256').update(text).digest('hex'))
-    expect(parsed).toMatchObject({ model: 'm', isStream: false, usageAsked: false, choicesAsked: 1 })
+    expect(parsed).toMatchObject({
+      model: 'm',
+      isStream: false,
+      usageAsked: false,
+      choicesAsked: 1,
+    })
   })
 
   it('asks for usage on a stream, and keeps the request as the caller wrote it', () => {
@@ -35,7 +41,8 @@ describe('parseRequest', () => {
   })
 
   it('forwards the very bytes of a stream whose caller asked for usage himself', () => {
-    const text = '{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": true}}'
+    const text =
+      '{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": true}}'
     const parsed = parse(text)
     expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
     expect(parsed.usageAsked).toBe(true)
@@ -43,7 +50,9 @@ describe('parseRequest', () => {
 
   it("keeps the caller's nonce from the provider, and hashes it", () => {
     const nonce = 'ab'.repeat(16)
-    const parsed = parse(`{"model":"m","affidavit":{"nonce":"${nonce}"},"messages":[], "stream":true}`)
+    const parsed = parse(
+      `{"model":"m","affidavit":{"nonce":"${nonce}"},"messages":[], "stream":true}`,
+    )
     expect(Buffer.from(parsed.forwarded).toString()).toBe(
       '{"model":"m","messages":[], "stream":true,"stream_options":{"include_usage":true}}',
     )
@@ -66,7 +75,11 @@ describe('parseRequest', () => {
     ['no text', '{"nonce":1}'],
   ])('refuses an affidavit member that is %s', (_, affidavit) => {
     const fault = faultOf(`{"model":"m","messages":[],"affidavit":${affidavit}}`)
-    expect(fault).toMatchObject({ status: 422, code: 'invalid_request', loc: ['body', 'affidavit'] })
+    expect(fault).toMatchObject({
+      status: 422,
+      code: 'invalid_request',
+      loc: ['body', 'affidavit'],
+    })
   })
 
   it('streams for true alone', () => {
@@ -80,7 +93,11 @@ describe('parseRequest', () => {
     ['no model', '{"messages":[]}', ['model']],
     ['a model that is no string', '{"model":1,"messages":[]}', ['model']],
     ['no messages', '{"model":"m"}', ['messages']],
-    ['a member twice', '{"model":"m","messages":[{"role":"user","role":"user"}]}', ['messages', 0, 'role']],
+    [
+      'a member twice',
+      '{"model":"m","messages":[{"role":"user","role":"user"}]}',
+      ['messages', 0, 'role'],
+    ],
     ['an integer beyond 2^53', '{"model":"m","messages":[],"seed":9007199254740993}', ['seed']],
     ['a number that overflows', '{"model":"m","messages":[],"seed":1e999}', ['seed']],
     ['half a surrogate pair', '{"model":"m","messages":["\\ud800"]}', ['messages', 0]],

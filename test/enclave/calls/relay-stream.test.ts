@@ -59,7 +59,12 @@ beforeAll(async () => {
   provider = await startHostileProvider({ answer: (request) => script(request) })
   enclave = await startTestEnclave({
     providers: [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }],
-    limits: { firstByteTimeoutMs: 500, idleTimeoutMs: 300, drainTimeoutMs: 500, answerBytesMax: 2 ** 20 },
+    limits: {
+      firstByteTimeoutMs: 500,
+      idleTimeoutMs: 300,
+      drainTimeoutMs: 500,
+      answerBytesMax: 2 ** 20,
+    },
   })
 })
 
@@ -75,7 +80,8 @@ beforeEach(async () => {
 
 async function takeOne(): Promise<SealedCompletion & { readonly completion: Completion }> {
   const [sealed, ...others] = await enclave.takeAll()
-  if (sealed === undefined || others.length > 0) throw new Error('expected one completion in the log')
+  if (sealed === undefined || others.length > 0)
+    throw new Error('expected one completion in the log')
   return { ...sealed, completion: JSON.parse(sealed.response) as Completion }
 }
 
@@ -88,7 +94,8 @@ type Completion = {
   }[]
 }
 
-const receiptOf = ({ receipt }: SealedCompletion) => parseReceipt(parseStrictJson(Buffer.from(receipt)))
+const receiptOf = ({ receipt }: SealedCompletion) =>
+  parseReceipt(parseStrictJson(Buffer.from(receipt)))
 const contentOf = ({ completion }: { readonly completion: Completion }) =>
   completion.choices[0]?.message.content
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
@@ -106,7 +113,11 @@ describe('a stream', () => {
     expect(chunks.map((chunk) => chunk.usage)).toEqual([null, null, null, null])
     expect(fault).toBe(null)
     const taken = await takeOne()
-    expect(sealed).toEqual({ notary: enclave.enclave.notary, index: taken.index, outcome: 'complete' })
+    expect(sealed).toEqual({
+      notary: enclave.enclave.notary,
+      index: taken.index,
+      outcome: 'complete',
+    })
     expect(contentOf(taken)).toBe('Hello')
     expect(taken.completion.usage).toEqual(usage)
   })
@@ -183,12 +194,17 @@ describe('a stream', () => {
     ],
     ['no blank line at the end', eventsOf(whole).trimEnd()],
     ['an event over several data lines', eventsOf(whole).replace('"choices"', '\ndata: "choices"')],
-    ['ids, retries and names', eventsOf(whole).replaceAll('data:', 'id: 1\nretry: 5\nevent: chunk\ndata:')],
+    [
+      'ids, retries and names',
+      eventsOf(whole).replaceAll('data:', 'id: 1\nretry: 5\nevent: chunk\ndata:'),
+    ],
     ['empty data', `data:\n\n${eventsOf(whole)}`],
   ])('is understood with %s', async (name, text) => {
     const bytes = Buffer.from(text)
     script = () =>
-      name.includes('each byte') ? streamOf(...[...bytes].map((byte) => Uint8Array.of(byte))) : streamOf(text)
+      name.includes('each byte')
+        ? streamOf(...[...bytes].map((byte) => Uint8Array.of(byte)))
+        : streamOf(text)
     expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
     expect(contentOf(await takeOne())).toBe('Hello')
   })
@@ -196,7 +212,11 @@ describe('a stream', () => {
   it('is complete without [DONE] when everything is finished, by length or by connection', async () => {
     script = () => streamOf(eventsOf(whole.slice(0, -1)))
     expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
-    script = () => [send(openHead('text/event-stream')), send(eventsOf(whole.slice(0, -2))), { kind: 'end' }]
+    script = () => [
+      send(openHead('text/event-stream')),
+      send(eventsOf(whole.slice(0, -2))),
+      { kind: 'end' },
+    ]
     expect((await enclave.stream(withUsage)).sealed?.outcome).toBe('complete')
   })
 
@@ -264,7 +284,9 @@ describe('a stream', () => {
       '{"choices":[{"index":0,"delta":{"content":"\\ude00\\u0000"},"logprobs":{"content":[{"logprob":-0},{"logprob":1.0}]},"finish_reason":"stop"}]}'
     script = () => streamOf(eventsOf([cut, rest, '[DONE]']))
     const { chunks } = await enclave.stream(question)
-    expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe('\uFFFD\uFFFD\u0000')
+    expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe(
+      '\uFFFD\uFFFD\u0000',
+    )
     const taken = await takeOne()
     expect(contentOf(taken)).toBe('\uFFFD\uFFFD\u0000')
     expect(taken.response).toContain('[{"logprob":0},{"logprob":1}]')
@@ -305,7 +327,12 @@ describe('a stream that fails before its first chunk', () => {
       502,
       'provider_error',
     ],
-    ['an error member', () => streamOf(eventsOf([{ error: { message: 'full' } }])), 502, 'provider_error'],
+    [
+      'an error member',
+      () => streamOf(eventsOf([{ error: { message: 'full' } }])),
+      502,
+      'provider_error',
+    ],
     ['no JSON', () => streamOf('data: {"choices\n\n'), 502, 'provider_error'],
     ['no object', () => streamOf('data: [1]\n\n'), 502, 'provider_error'],
     [
@@ -329,7 +356,12 @@ describe('a stream that fails before its first chunk', () => {
       502,
       'provider_error',
     ],
-    ['a lost connection', () => brokenStream(': hi\n\n', [{ kind: 'reset' }]), 502, 'provider_error'],
+    [
+      'a lost connection',
+      () => brokenStream(': hi\n\n', [{ kind: 'reset' }]),
+      502,
+      'provider_error',
+    ],
     [
       'a redirect',
       () => [send('HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n')],
@@ -383,7 +415,11 @@ describe('a stream that breaks off', () => {
       [send(chunked(eventsOf([chunkOf({ content: 'X', tool_calls: [1] })])))],
       'provider_error',
     ],
-    ['by an error', [send(chunked(eventsOf([{ error: { message: 'overloaded' } }])))], 'provider_error'],
+    [
+      'by an error',
+      [send(chunked(eventsOf([{ error: { message: 'overloaded' } }])))],
+      'provider_error',
+    ],
     ['by an error event', [send(chunked('event: error\ndata: overloaded\n\n'))], 'provider_error'],
     [
       'by too many bytes',
@@ -397,13 +433,25 @@ describe('a stream that breaks off', () => {
     expect(fault?.code).toBe(code)
     expect(text.indexOf('event: fault')).toBeLessThan(text.indexOf('event: sealed'))
     const taken = await takeOne()
-    expect(sealed).toEqual({ notary: enclave.enclave.notary, index: taken.index, outcome: 'upstream_error' })
+    expect(sealed).toEqual({
+      notary: enclave.enclave.notary,
+      index: taken.index,
+      outcome: 'upstream_error',
+    })
     expect(taken.completion.choices).toEqual([
-      { index: 0, message: expect.objectContaining({ content: 'Hel' }), logprobs: null, finish_reason: null },
+      {
+        index: 0,
+        message: expect.objectContaining({ content: 'Hel' }),
+        logprobs: null,
+        finish_reason: null,
+      },
     ])
     const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
     const { responseHash } = hashCompletion({ request: {}, response })
-    expect(receiptOf(taken)).toMatchObject({ outcome: 'upstream_error', response_hash: responseHash })
+    expect(receiptOf(taken)).toMatchObject({
+      outcome: 'upstream_error',
+      response_hash: responseHash,
+    })
   })
 
   it('in the packet of its last good chunk still passes that chunk on', async () => {
@@ -426,13 +474,24 @@ describe('a stream that readers could take in two ways', () => {
   const text = chunkOf({ content: 'Transfer nothing. ' })
 
   it.each<[string, readonly object[], string]>([
-    ['false between two texts', [text, chunkOf({ content: false }), chunkOf({ content: 'All.' })], 'type'],
-    ['content parts after text', [text, chunkOf({ content: [{ type: 'text', text: 'x' }] })], 'type'],
+    [
+      'false between two texts',
+      [text, chunkOf({ content: false }), chunkOf({ content: 'All.' })],
+      'type',
+    ],
+    [
+      'content parts after text',
+      [text, chunkOf({ content: [{ type: 'text', text: 'x' }] })],
+      'type',
+    ],
     ['content that is a number', [text, chunkOf({ content: 7 })], 'type'],
     ['a refusal that is an object', [text, chunkOf({ refusal: {} })], 'type'],
     [
       'another name of a call',
-      [calling({ id: 'a', function: { name: 'refund' } }), calling({ function: { name: 'charge' } })],
+      [
+        calling({ id: 'a', function: { name: 'refund' } }),
+        calling({ function: { name: 'charge' } }),
+      ],
       'second id or name',
     ],
     ['another id of a call', [calling({ id: 'a' }), calling({ id: 'b' })], 'second id or name'],
@@ -459,11 +518,16 @@ describe('a stream that readers could take in two ways', () => {
       [{ ...first, choices: [{ index: 1, delta: { content: ' not' } }] }],
       'wrong form',
     ],
-    ['a call of an index that no array holds', [calling({ index: 2 ** 53 - 1, id: 'a' })], 'wrong form'],
+    [
+      'a call of an index that no array holds',
+      [calling({ index: 2 ** 53 - 1, id: 'a' })],
+      'wrong form',
+    ],
     // The helper of openai 4 to 6 would show `x` before the text.
     ['__proto__ in a delta', [chunkOf(JSON.parse('{"__proto__":{"content":"x"}}'))], 'wrong form'],
   ])('is broken off: %s', async (_, chunks, message) => {
-    script = () => streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
+    script = () =>
+      streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
     const streamed = await enclave.stream(withUsage)
     expect(streamed.fault).toMatchObject({
       code: 'provider_error',
@@ -481,7 +545,10 @@ describe('a stream that readers could take in two ways', () => {
   })
 
   it('loses the message that a chunk claims to be whole, which some readers show', async () => {
-    const claimed = choiceWith({ message: { role: 'assistant', content: 'claimed' }, finish_reason: 'stop' })
+    const claimed = choiceWith({
+      message: { role: 'assistant', content: 'claimed' },
+      finish_reason: 'stop',
+    })
     script = () => streamOf(eventsOf([first, text, claimed, '[DONE]']))
     const { text: given, sealed } = await enclave.stream(question)
     expect(sealed?.outcome).toBe('complete')
@@ -492,7 +559,9 @@ describe('a stream that readers could take in two ways', () => {
 
 describe('the last chunk of a stream', () => {
   const namesOf = (text: string) =>
-    text.split('\n\n').flatMap((event) => (event === '' ? [] : [/^event: (.*)/.exec(event)?.[1] ?? 'chunk']))
+    text
+      .split('\n\n')
+      .flatMap((event) => (event === '' ? [] : [/^event: (.*)/.exec(event)?.[1] ?? 'chunk']))
 
   it('is told apart, once it is known to be the last, and is in the stream hash', async () => {
     for (const [asked, count] of [
@@ -500,10 +569,18 @@ describe('the last chunk of a stream', () => {
       [withUsage, 4],
     ] as const) {
       const { text, chunks } = await enclave.stream(asked)
-      expect(namesOf(text)).toEqual([...Array.from({ length: count }, () => 'chunk'), 'last', 'sealed'])
+      expect(namesOf(text)).toEqual([
+        ...Array.from({ length: count }, () => 'chunk'),
+        'last',
+        'sealed',
+      ])
       const given = chunks as unknown as readonly JsonObject[]
       const taken = await takeOne()
-      expect(receiptOf(taken)).toMatchObject({ version: 2, stream_hash: hashChunks(given), encrypted: false })
+      expect(receiptOf(taken)).toMatchObject({
+        version: 2,
+        stream_hash: hashChunks(given),
+        encrypted: false,
+      })
     }
   })
 
@@ -520,7 +597,9 @@ describe('the last chunk of a stream', () => {
     expect(chunks.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' } }] })
     expect(fault?.code).toBe('provider_timeout')
     const { receipt } = await takeOne()
-    expect(JSON.parse(receipt).stream_hash).toBe(hashChunks(chunks as unknown as readonly JsonObject[]))
+    expect(JSON.parse(receipt).stream_hash).toBe(
+      hashChunks(chunks as unknown as readonly JsonObject[]),
+    )
   })
 
   it('is an empty one where the provider gave no finish_reason', async () => {
@@ -541,7 +620,9 @@ describe('a gateway that goes away', () => {
     script = () => brokenStream(text, then)
     const call = enclave.open({ stream: true, ...question })
     call.on('error', () => undefined)
-    await new Promise((resolve) => call.once('response', (response) => response.once('data', resolve)))
+    await new Promise((resolve) =>
+      call.once('response', (response) => response.once('data', resolve)),
+    )
     const left = performance.now()
     call.destroy()
     await provider.requests.at(-1)?.closed
@@ -554,7 +635,12 @@ describe('a gateway that goes away', () => {
     const taken = await takeOne()
     expect(receiptOf(taken).outcome).toBe('client_disconnected')
     expect(taken.completion.choices).toEqual([
-      { index: 0, message: expect.objectContaining({ content: 'Hel' }), logprobs: null, finish_reason: null },
+      {
+        index: 0,
+        message: expect.objectContaining({ content: 'Hel' }),
+        logprobs: null,
+        finish_reason: null,
+      },
     ])
   })
 
@@ -589,7 +675,9 @@ describe('a gateway that does not read', () => {
     }
     const call = enclave.open({ stream: true, ...question })
     call.on('error', () => undefined)
-    const response = await new Promise<NodeJS.ReadableStream>((resolve) => call.once('response', resolve))
+    const response = await new Promise<NodeJS.ReadableStream>((resolve) =>
+      call.once('response', resolve),
+    )
     response.pause()
     await provider.requests.at(-1)?.closed
     await sleep(20)
@@ -602,7 +690,10 @@ describe('a gateway that does not read', () => {
 
   it('for longer than the idle timeout, and then does, gets everything', async () => {
     script = () =>
-      streamOf(...Array.from({ length: 700 }, () => piece), eventsOf([chunkOf({}, 'stop'), '[DONE]']))
+      streamOf(
+        ...Array.from({ length: 700 }, () => piece),
+        eventsOf([chunkOf({}, 'stop'), '[DONE]']),
+      )
     const call = enclave.open({ stream: true, ...question })
     const response = await new Promise<import('node:http').IncomingMessage>((resolve) =>
       call.once('response', resolve),

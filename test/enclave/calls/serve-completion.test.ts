@@ -34,10 +34,20 @@ beforeAll(async () => {
   provider = await startHostileProvider({ answer: (request) => script(request) })
   enclave = await startTestEnclave({
     providers: [
-      { name: 'hostile', origin: provider.origin, path: '/v1/chat/completions', models: ['hostile'] },
+      {
+        name: 'hostile',
+        origin: provider.origin,
+        path: '/v1/chat/completions',
+        models: ['hostile'],
+      },
       { name: 'closed', origin: 'http://127.0.0.1:1', path: '/', models: ['closed'] },
     ],
-    limits: { firstByteTimeoutMs: 400, idleTimeoutMs: 300, answerTimeoutMs: 1500, answerBytesMax: 2 ** 20 },
+    limits: {
+      firstByteTimeoutMs: 400,
+      idleTimeoutMs: 300,
+      answerTimeoutMs: 1500,
+      answerBytesMax: 2 ** 20,
+    },
   })
 })
 
@@ -53,11 +63,13 @@ beforeEach(async () => {
 
 async function takeOne(): Promise<SealedCompletion> {
   const [sealed, ...others] = await enclave.takeAll()
-  if (sealed === undefined || others.length > 0) throw new Error('expected one completion in the log')
+  if (sealed === undefined || others.length > 0)
+    throw new Error('expected one completion in the log')
   return sealed
 }
 
-const receiptOf = ({ receipt }: SealedCompletion) => parseReceipt(parseStrictJson(Buffer.from(receipt)))
+const receiptOf = ({ receipt }: SealedCompletion) =>
+  parseReceipt(parseStrictJson(Buffer.from(receipt)))
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 describe('a completion', () => {
@@ -71,7 +83,10 @@ describe('a completion', () => {
     expect(json).toMatchObject({ notary: enclave.enclave.notary, outcome: 'complete' })
     const sealed = await takeOne()
     const { completion, ...hashes } = {
-      completion: { request: JSON.parse(body) as JsonObject, response: JSON.parse(answer) as JsonObject },
+      completion: {
+        request: JSON.parse(body) as JsonObject,
+        response: JSON.parse(answer) as JsonObject,
+      },
     }
     const { hash, requestHash, responseHash, canonicalRequest, canonicalResponse } =
       hashCompletion(completion)
@@ -97,7 +112,11 @@ describe('a completion', () => {
     expect(receipt.started_at).toBeGreaterThanOrEqual(before)
     expect(receipt.finished_at).toBeGreaterThanOrEqual(receipt.started_at)
     const publicKey = decodeHex(enclave.enclave.publicKey)
-    verifyCompletionSignature({ hash: decodeHex(hash), signature: decodeHex(sealed.signature), publicKey })
+    verifyCompletionSignature({
+      hash: decodeHex(hash),
+      signature: decodeHex(sealed.signature),
+      publicKey,
+    })
   })
 
   it('reaches the provider as the caller wrote it, with these headers and no others', async () => {
@@ -125,7 +144,12 @@ describe('a completion', () => {
 
   it('is the same wherever the provider’s bytes are split', async () => {
     const bytes = wholeAnswer({
-      body: JSON.stringify({ choices: [{ message: { content: 'é😀' } }], id: 'a', created: 1, model: 'm' }),
+      body: JSON.stringify({
+        choices: [{ message: { content: 'é😀' } }],
+        id: 'a',
+        created: 1,
+        model: 'm',
+      }),
     })
     const responses = new Set<string>()
     const pairs = [...splitEverywhere(bytes)].filter((_, index) => index % 3 === 0)
@@ -176,14 +200,21 @@ describe('the receipt of a call', () => {
   it('says how many times the log was asked for it, also when nothing came of the other times', async () => {
     const attemptOf = async () => receiptOf(await takeOne())
     await enclave.complete(nonced('a'))
-    expect(await attemptOf()).toMatchObject({ version: 2, attempt: 1, stream_hash: null, encrypted: false })
+    expect(await attemptOf()).toMatchObject({
+      version: 2,
+      attempt: 1,
+      stream_hash: null,
+      encrypted: false,
+    })
     await enclave.complete(nonced('b'))
     expect(await attemptOf()).toMatchObject({ attempt: 1 })
     script = () => [send('HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n')]
     await enclave.complete(nonced('a'))
     expect(await enclave.takeAll()).toEqual([])
     script = () => [ok(completionOf('Hello'))]
-    await enclave.complete(JSON.stringify({ affidavit: nonced('a').affidavit, user: null, ...question }))
+    await enclave.complete(
+      JSON.stringify({ affidavit: nonced('a').affidavit, user: null, ...question }),
+    )
     expect(await attemptOf()).toMatchObject({ attempt: 3 })
   })
 
@@ -228,7 +259,10 @@ describe('a call that cannot be made', () => {
   })
 
   it('does not reach a provider that does not listen', async () => {
-    const { json } = await enclave.complete({ ...question, model: 'closed' }, { provider: 'closed' })
+    const { json } = await enclave.complete(
+      { ...question, model: 'closed' },
+      { provider: 'closed' },
+    )
     expect(json).toMatchObject({ status: 502, code: 'provider_unreachable' })
     expect(json.message).toContain('ECONNREFUSED')
   })
@@ -260,9 +294,15 @@ describe('a provider that refuses', () => {
   it('is relayed although its reason never ends, or does not come', async () => {
     const head = 'HTTP/1.1 400 No\r\ncontent-length: 100000000\r\n\r\n'
     script = () => [send(head), { kind: 'repeat', bytes: Buffer.alloc(8192, 'x'), times: 100 }]
-    expect((await enclave.complete(question)).json).toMatchObject({ status: 400, code: 'provider_refused' })
+    expect((await enclave.complete(question)).json).toMatchObject({
+      status: 400,
+      code: 'provider_refused',
+    })
     script = () => [send(`${head}{"error"`), { kind: 'end' }]
-    expect((await enclave.complete(question)).json).toMatchObject({ status: 400, code: 'provider_refused' })
+    expect((await enclave.complete(question)).json).toMatchObject({
+      status: 400,
+      code: 'provider_refused',
+    })
   })
 })
 
@@ -276,7 +316,12 @@ describe('an answer that is no completion', () => {
     ],
     ['a 503', () => [ok('down', { status: 503 })], 502, 'provider_error'],
     ['a 204', () => [send('HTTP/1.1 204 No Content\r\n\r\n')], 502, 'provider_error'],
-    ['a 200 with an error', () => [ok('{"error":{"message":"overloaded"}}')], 502, 'provider_error'],
+    [
+      'a 200 with an error',
+      () => [ok('{"error":{"message":"overloaded"}}')],
+      502,
+      'provider_error',
+    ],
     ['a 200 with a page', () => [ok('<html>welcome</html>')], 502, 'provider_error'],
     [
       'a compressed body',
@@ -350,8 +395,13 @@ describe('an answer that is no completion', () => {
   it('is not followed when it is a redirect', async () => {
     const elsewhere = await startHostileProvider({ answer: () => [ok(completionOf('elsewhere'))] })
     for (const status of [301, 302, 307, 308]) {
-      script = () => [ok('', { status, headers: { location: `${elsewhere.origin}/v1/chat/completions` } })]
-      expect((await enclave.complete(question)).json).toMatchObject({ status: 502, code: 'provider_error' })
+      script = () => [
+        ok('', { status, headers: { location: `${elsewhere.origin}/v1/chat/completions` } }),
+      ]
+      expect((await enclave.complete(question)).json).toMatchObject({
+        status: 502,
+        code: 'provider_error',
+      })
     }
     expect(elsewhere.requests).toHaveLength(0)
     await elsewhere.close()
@@ -361,7 +411,10 @@ describe('an answer that is no completion', () => {
     await enclave.complete(question)
     const requests = provider.requests.length
     script = () => [{ kind: 'reset' }]
-    expect((await enclave.complete(question)).json).toMatchObject({ status: 502, code: 'provider_error' })
+    expect((await enclave.complete(question)).json).toMatchObject({
+      status: 502,
+      code: 'provider_error',
+    })
     await sleep(50)
     expect(provider.requests).toHaveLength(requests + 1)
   })
@@ -403,7 +456,10 @@ describe('a gateway that goes away', () => {
 describe('what the enclave logs', () => {
   it('has no request, answer or credential in it', async () => {
     script = () => [ok('{"error":{"message":"planted-answer"}}', { status: 500 })]
-    await enclave.complete({ ...question, user: 'planted-prompt' }, { credential: 'planted-credential' })
+    await enclave.complete(
+      { ...question, user: 'planted-prompt' },
+      { credential: 'planted-credential' },
+    )
     await enclave.complete('{"planted-prompt', { credential: 'planted-credential' })
     expect(enclave.logged.join('\n')).not.toContain('planted')
   })

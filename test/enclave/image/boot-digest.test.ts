@@ -7,7 +7,11 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { bootConfiguration, readConfig } from '../../../enclave/config.ts'
 import { BuildError } from '../../../enclave/image/build-error.ts'
-import { digestSettings, type ImageSettings, writeSettings } from '../../../enclave/image/settings.ts'
+import {
+  digestSettings,
+  type ImageSettings,
+  writeSettings,
+} from '../../../enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'boot-digest-'))
@@ -47,10 +51,13 @@ function bootFrom(settings: ImageSettings): string {
 }
 
 describe('digestSettings', () => {
-  it.each([false, true])('is of what the enclave states at boot, development %s', (isDevelopment) => {
-    const settings = { ...SETTINGS, isDevelopment }
-    expect(digestSettings(writeSettings(settings))).toBe(bootFrom(settings))
-  })
+  it.each([false, true])(
+    'is of what the enclave states at boot, development %s',
+    (isDevelopment) => {
+      const settings = { ...SETTINGS, isDevelopment }
+      expect(digestSettings(writeSettings(settings))).toBe(bootFrom(settings))
+    },
+  )
 
   it('differs with chain, contract, providers and CAs', () => {
     const others: readonly Partial<ImageSettings>[] = [

@@ -47,7 +47,8 @@ const opened = [
 ]
 const kernel = { cmdline: 'console=ttyS0', modules: [{ name: 'vsock', why: 'test' }] }
 const NONE = { kernel: null, initFile: null, nsmModuleFile: null }
-const collect = (options: object) => collectBootParts(root, { ...NONE, ...options }, { kernel, opened })
+const collect = (options: object) =>
+  collectBootParts(root, { ...NONE, ...options }, { kernel, opened })
 const read = (tree: FileTree, path: string) => {
   const entry = tree.get(path)
   return entry?.kind === 'file' ? Buffer.from(entry.data).toString() : null
@@ -84,7 +85,9 @@ describe('collectBootParts', () => {
   })
 
   it('refuses a file that is not there, and a command line of two lines', async () => {
-    await expect(collect({ initFile: join(root, 'gone') })).rejects.toMatchObject({ code: 'options' })
+    await expect(collect({ initFile: join(root, 'gone') })).rejects.toMatchObject({
+      code: 'options',
+    })
     const cmdlineFile = put('two', 'a\nb')
     await expect(collect({ kernel: { file: own.kernel, cmdlineFile } })).rejects.toMatchObject({
       code: 'options',

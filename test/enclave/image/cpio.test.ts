@@ -1,7 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeCpio } from '../../../enclave/image/cpio.ts'
-import { type FileTree, type TreeEntry, TreeError, textFile } from '../../../enclave/image/file-tree.ts'
+import {
+  type FileTree,
+  type TreeEntry,
+  TreeError,
+  textFile,
+} from '../../../enclave/image/file-tree.ts'
 import { readCpio } from './read-cpio.ts'
 
 const name = fc
@@ -17,7 +22,9 @@ const file = fc.record({
 const tree = fc
   .array(fc.tuple(path, file), { maxLength: 12 })
   .map((entries) =>
-    entries.filter(([one]) => !entries.some(([other]) => other !== one && other.startsWith(`${one}/`))),
+    entries.filter(
+      ([one]) => !entries.some(([other]) => other !== one && other.startsWith(`${one}/`)),
+    ),
   )
   .map((entries) => new Map<string, TreeEntry>(entries))
 
@@ -25,7 +32,9 @@ describe('encodeCpio', () => {
   it('keeps every file, its bytes and its mode', () => {
     fc.assert(
       fc.property(tree, (given) => {
-        const files = readCpio(encodeCpio(given)).filter(({ mode }) => (mode & 0o170000) === 0o100000)
+        const files = readCpio(encodeCpio(given)).filter(
+          ({ mode }) => (mode & 0o170000) === 0o100000,
+        )
         const read = new Map(
           files.map(({ path, mode, data }) => [path, { kind: 'file', mode: mode & 0o7777, data }]),
         )
@@ -52,9 +61,9 @@ describe('encodeCpio', () => {
         )
         const before = encodeCpio(given)
         expect(encodeCpio(new Map(given).set(chosen, { ...entry, data }))).not.toEqual(before)
-        expect(encodeCpio(new Map(given).set(chosen, { ...entry, mode: entry.mode ^ 0o111 }))).not.toEqual(
-          before,
-        )
+        expect(
+          encodeCpio(new Map(given).set(chosen, { ...entry, mode: entry.mode ^ 0o111 })),
+        ).not.toEqual(before)
       }),
     )
   })

@@ -82,14 +82,19 @@ describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpk
     const { folder, pinned } = makePackage()
     const open = (change: Partial<DebianPackage>) =>
       openDebianPackage({ ...pinned, ...change }, { folder, cache })
-    await expect(open({ sha256: '1'.repeat(64) })).rejects.toMatchObject({ code: 'package_altered' })
+    await expect(open({ sha256: '1'.repeat(64) })).rejects.toMatchObject({
+      code: 'package_altered',
+    })
     await expect(open({ size: pinned.size + 1 })).rejects.toMatchObject({ code: 'package_altered' })
     await expect(open({ version: '3' })).rejects.toMatchObject({ code: 'package_unavailable' })
   })
 
   it('refuses a package that lacks a file that is to be taken', async () => {
     const { folder, pinned } = makePackage()
-    const opening = openDebianPackage({ ...pinned, take: ['usr/bin/*', 'usr/lib/*.so'] }, { folder, cache })
+    const opening = openDebianPackage(
+      { ...pinned, take: ['usr/bin/*', 'usr/lib/*.so'] },
+      { folder, cache },
+    )
     await expect(opening).rejects.toMatchObject({
       code: 'package_incomplete',
       message: 'hello has no file usr/lib/*.so',

@@ -1,5 +1,13 @@
 import { execFile } from 'node:child_process'
-import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -50,7 +58,9 @@ describe('parseDependencies', () => {
 
   it('leaves the native add-on of cbor-x out, and every other platform of koffi', () => {
     const names = real.packages.map(({ name }) => name)
-    expect(names.filter((name) => /extract|koffi-/.test(name))).toEqual(['@koromix/koffi-linux-x64'])
+    expect(names.filter((name) => /extract|koffi-/.test(name))).toEqual([
+      '@koromix/koffi-linux-x64',
+    ])
   })
 
   it('refuses a list that lacks what a package depends on', () => {
@@ -71,7 +81,9 @@ describe('parseDependencies', () => {
       ...value,
       runtime: { ...value.runtime, version: '24.0.0' },
     }))
-    expect(() => parseDependencies(other, lock)).toThrow(expect.objectContaining({ code: 'pins_malformed' }))
+    expect(() => parseDependencies(other, lock)).toThrow(
+      expect.objectContaining({ code: 'pins_malformed' }),
+    )
   })
 
   it('refuses a package that the lock file lacks', () => {

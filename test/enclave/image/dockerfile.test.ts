@@ -8,7 +8,9 @@ const instructions = text.replaceAll('\\\n', ' ').split('\n')
 
 describe('the Dockerfile', () => {
   it('builds on nothing but what its arguments name, and gives none of them a default', () => {
-    const bases = instructions.filter((line) => line.startsWith('FROM ')).map((line) => line.split(' ')[1])
+    const bases = instructions
+      .filter((line) => line.startsWith('FROM '))
+      .map((line) => line.split(' ')[1])
     expect(bases.join(' ')).toMatch(/^\$\{BUILDER_IMAGE\} scratch$/)
     expect(instructions.filter((line) => /^ARG .*=/.test(line))).toEqual([])
     expect(text).not.toMatch(/sha256:[0-9a-f]{8}/)

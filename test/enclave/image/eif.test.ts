@@ -56,7 +56,12 @@ describe('encodeEif', () => {
   })
 
   it('has no byte that changes unnoticed: a checksum, a refusal, or another measurement', async () => {
-    const given = { kernel: Uint8Array.of(1, 2), cmdline: 'a', metadata: '{}', ramdisks: [Uint8Array.of(3)] }
+    const given = {
+      kernel: Uint8Array.of(1, 2),
+      cmdline: 'a',
+      metadata: '{}',
+      ramdisks: [Uint8Array.of(3)],
+    }
     const image = encodeEif({ ...given, signature: null })
     for (let index = 0; index < image.length; index++) {
       const changed = image.map((byte, position) => (position === index ? byte ^ 1 : byte))

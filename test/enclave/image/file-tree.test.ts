@@ -23,6 +23,8 @@ describe('mergeTrees', () => {
 
 describe('prefixTree', () => {
   it('puts a tree into a folder', () => {
-    expect([...prefixTree('rootfs/app', new Map([['a/b', textFile('')]])).keys()]).toEqual(['rootfs/app/a/b'])
+    expect([...prefixTree('rootfs/app', new Map([['a/b', textFile('')]])).keys()]).toEqual([
+      'rootfs/app/a/b',
+    ])
   })
 })

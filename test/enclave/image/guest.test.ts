@@ -23,7 +23,10 @@ describe.each(['boot-init', 'enclave-init'])('%s', (name) => {
     expect(await readFile(path, 'utf8')).toMatch(/^set -eu$/m)
   })
 
-  it.skipIf(!hasShellcheck)('has nothing that shellcheck objects to, where it is installed', async () => {
-    expect((await run('shellcheck', [path])).stdout).toBe('')
-  })
+  it.skipIf(!hasShellcheck)(
+    'has nothing that shellcheck objects to, where it is installed',
+    async () => {
+      expect((await run('shellcheck', [path])).stdout).toBe('')
+    },
+  )
 })

@@ -14,7 +14,9 @@ describe('compressGzip', () => {
   })
 
   it('gives these bytes wherever it runs', () => {
-    const text = Array.from({ length: 20_000 }, (_, index) => `${(index * 7919) % 10_007},`).join('')
+    const text = Array.from({ length: 20_000 }, (_, index) => `${(index * 7919) % 10_007},`).join(
+      '',
+    )
     const bytes = compressGzip(new TextEncoder().encode(text))
     expect(Buffer.from(bytes.subarray(0, 10)).toString('hex')).toBe('1f8b08000000000000ff')
     expect(createHash('sha256').update(bytes).digest('hex')).toBe(

@@ -49,7 +49,9 @@ describe('signImage', () => {
   it('is refused with any one of its last 300 bytes changed, all of them of the COSE signature', async () => {
     const image = encodeEif({ ...PARTS, signature })
     for (let index = image.length - 300; index < image.length; index++) {
-      const changed = repairCrc(image.map((byte, position) => (position === index ? byte ^ 1 : byte)))
+      const changed = repairCrc(
+        image.map((byte, position) => (position === index ? byte ^ 1 : byte)),
+      )
       await expect(measure(changed)).rejects.toThrow(EifError)
     }
   })
@@ -69,6 +71,8 @@ describe('openImageSigner', () => {
 
   it('quotes nothing of a key that it cannot read', () => {
     const key = ascii(new TextDecoder().decode(pem.key).replace(/[A-Z]/, '!'))
-    expect(() => openImageSigner({ ...pem, key })).toThrow(/^expected a PEM private key, not encrypted$/)
+    expect(() => openImageSigner({ ...pem, key })).toThrow(
+      /^expected a PEM private key, not encrypted$/,
+    )
   })
 })

@@ -21,7 +21,13 @@ const TREE: FileTree = new Map([
 describe('collectModules', () => {
   it('gives a module after all that it needs, each once', () => {
     const modules = collectModules(TREE, ['virtio_net', 'virtio'])
-    expect([...modules.keys()]).toEqual(['virtio_ring', 'virtio', 'failover', 'net_failover', 'virtio_net'])
+    expect([...modules.keys()]).toEqual([
+      'virtio_ring',
+      'virtio',
+      'failover',
+      'net_failover',
+      'virtio_net',
+    ])
   })
 
   it('refuses a module that the kernel package lacks, wanted or needed', () => {
@@ -33,8 +39,14 @@ describe('collectModules', () => {
 describe('layOutModules', () => {
   it('writes the order down beside the modules', () => {
     const tree = layOutModules(collectModules(TREE, ['virtio']))
-    expect([...tree.keys()]).toEqual(['modules/virtio_ring.ko', 'modules/virtio.ko', 'modules/order'])
+    expect([...tree.keys()]).toEqual([
+      'modules/virtio_ring.ko',
+      'modules/virtio.ko',
+      'modules/order',
+    ])
     const order = tree.get('modules/order')
-    expect(order?.kind === 'file' && Buffer.from(order.data).toString()).toBe('virtio_ring.ko\nvirtio.ko\n')
+    expect(order?.kind === 'file' && Buffer.from(order.data).toString()).toBe(
+      'virtio_ring.ko\nvirtio.ko\n',
+    )
   })
 })

@@ -12,7 +12,8 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }))
 
 const write = (path: string, source: string) => writeFileSync(join(root, 'enclave', path), source)
-const list = async () => (await listLoadedSources(root)).map((path) => path.slice('enclave/'.length))
+const list = async () =>
+  (await listLoadedSources(root)).map((path) => path.slice('enclave/'.length))
 
 describe('listLoadedSources', () => {
   it.each([

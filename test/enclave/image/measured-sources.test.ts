@@ -47,12 +47,18 @@ function listImported(main: string): readonly string[] {
   return [...found].toSorted()
 }
 
-/** Files of the project that Node.js read as modules, told by its own hooks in a process of enclave/main.ts. */
+/**
+ * Files of the project that Node.js read as modules, told by its own hooks in a process of
+ * enclave/main.ts.
+ */
 async function listLoaded(): Promise<readonly string[]> {
   const provider = await startHostileProvider({
     answer: () => [send(wholeAnswer({ body: JSON.stringify(completionOf('hello')) }))],
   })
-  const nsm = await serveSoftwareNsm({ socketPath: join(place, 'n'), rootFile: join(place, 'root.pem') })
+  const nsm = await serveSoftwareNsm({
+    socketPath: join(place, 'n'),
+    rootFile: join(place, 'root.pem'),
+  })
   const hooks = join(place, 'hooks.mjs')
   const list = join(place, 'loaded')
   writeFileSync(hooks, hooksThatWrite(list))
@@ -140,19 +146,26 @@ const application = (files: FileTree, settings = SETTINGS): FileTree =>
     settings: writeSettings(settings),
     init: textFile('init', 0o755),
   })
-/** What PCR2 is over, before it is compressed: gunzip gives it back, so that other bytes cannot be compressed to the same. */
+/**
+ * What PCR2 is over, before it is compressed: gunzip gives it back, so that other bytes cannot be
+ * compressed to the same.
+ */
 const digest = (files: FileTree) =>
   createHash('sha384')
     .update(encodeCpio(application(files)))
     .digest('hex')
 const measure = (tree: FileTree) => {
   const ramdisks = [Uint8Array.of(1), packRamdisk(tree).bytes]
-  return Buffer.from(measureParts({ kernel: Uint8Array.of(2), cmdline: 'c', ramdisks }).pcr2).toString('hex')
+  return Buffer.from(
+    measureParts({ kernel: Uint8Array.of(2), cmdline: 'c', ramdisks }).pcr2,
+  ).toString('hex')
 }
 const flip = (entry: TreeEntry): TreeEntry => {
   if (entry.kind !== 'file') throw new Error('expected a file')
   const data =
-    entry.data.length === 0 ? Uint8Array.of(0) : entry.data.map((byte, at) => (at === 0 ? byte ^ 1 : byte))
+    entry.data.length === 0
+      ? Uint8Array.of(0)
+      : entry.data.map((byte, at) => (at === 0 ? byte ^ 1 : byte))
   return { ...entry, data }
 }
 
@@ -170,7 +183,9 @@ describe('the measured sources', () => {
     const code = readdirSync(join(root, 'enclave'), { recursive: true, encoding: 'utf8' })
       .map((path) => `enclave/${path}`)
       .filter((path) => path.endsWith('.ts') && !path.startsWith('enclave/image/'))
-    expect([...sources.files.keys()].filter((path) => path.startsWith('enclave/'))).toEqual(code.toSorted())
+    expect([...sources.files.keys()].filter((path) => path.startsWith('enclave/'))).toEqual(
+      code.toSorted(),
+    )
   })
 
   it.each([
@@ -194,7 +209,9 @@ describe('the measured sources', () => {
       expect(digest(new Map(sources.files).set(path, flip(entry))), path).not.toBe(before)
   })
 
-  it('change PCR2 itself with a byte, a name, a mode, a new file and a setting', { timeout: 120_000 }, () => {
+  it('change PCR2 itself with a byte, a name, a mode, a new file and a setting', {
+    timeout: 120_000,
+  }, () => {
     const [path = '', entry] = [...sources.files].find(([name]) => name === 'enclave/main.ts') ?? []
     if (entry?.kind !== 'file') throw new Error('expected enclave/main.ts')
     const without = new Map([...sources.files].filter(([name]) => name !== path))

@@ -26,9 +26,21 @@ describe('parseImageOptions', () => {
   })
 
   it('takes a kernel with its command line, and a key with its certificate', () => {
-    const words = ['--kernel', 'k', '--cmdline-file', 'c', '--signing-key', 's', '--signing-certificate', 't']
+    const words = [
+      '--kernel',
+      'k',
+      '--cmdline-file',
+      'c',
+      '--signing-key',
+      's',
+      '--signing-certificate',
+      't',
+    ]
     expect(parseImageOptions([...REQUIRED, ...words])).toMatchObject({
-      options: { kernel: { file: 'k', cmdlineFile: 'c' }, signing: { keyFile: 's', certificateFile: 't' } },
+      options: {
+        kernel: { file: 'k', cmdlineFile: 'c' },
+        signing: { keyFile: 's', certificateFile: 't' },
+      },
     })
   })
 

@@ -9,12 +9,16 @@ export type ArchiveEntry = {
   readonly data: Uint8Array
 }
 
-/** Reads a cpio "newc" archive to its trailer, by the format's description and not by our writer. */
+/**
+ * Reads a cpio "newc" archive to its trailer, by the format's description and not by our writer.
+ */
 export function readCpio(bytes: Uint8Array): readonly ArchiveEntry[] {
-  const text = (start: number, end: number) => Buffer.from(bytes.subarray(start, end)).toString('latin1')
+  const text = (start: number, end: number) =>
+    Buffer.from(bytes.subarray(start, end)).toString('latin1')
   const entries: ArchiveEntry[] = []
   for (let at = 0; ; ) {
-    const field = (index: number) => Number.parseInt(text(at + 6 + 8 * index, at + 14 + 8 * index), 16)
+    const field = (index: number) =>
+      Number.parseInt(text(at + 6 + 8 * index, at + 14 + 8 * index), 16)
     if (text(at, at + 6) !== '070701') throw new Error(`no header at ${at}`)
     const name = at + 110
     const data = (name + field(11) + 3) & ~3

@@ -28,7 +28,9 @@ const image = (eifBytes: number): BuiltImage => ({
     kernelBytes: 9_000_000,
     boot: { files: 5, bytes: 2_000_000, compressedBytes: 1_000_000 },
     application: { files: 300, bytes: 140_000_000, compressedBytes: 50_000_000 },
-    dependencies: [{ kind: 'npm', name: 'koffi', version: '3', why: 'the ioctl', bytes: 1_100_000 }],
+    dependencies: [
+      { kind: 'npm', name: 'koffi', version: '3', why: 'the ioctl', bytes: 1_100_000 },
+    ],
     sources: { files: 150, bytes: 600_000, commit: 'ab' },
     warnings: ['beware'],
   },

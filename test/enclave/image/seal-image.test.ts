@@ -26,7 +26,10 @@ async function measure(image: Uint8Array) {
   const { measurements, metadata } = await measureEif({ sizeBytes: image.length, chunks })
   const { pcr0, pcr1, pcr2, pcr8 } = measurements
   const registers = { PCR0: encodeHex(pcr0), PCR1: encodeHex(pcr1), PCR2: encodeHex(pcr2) }
-  return { registers: pcr8 === null ? registers : { ...registers, PCR8: encodeHex(pcr8) }, metadata }
+  return {
+    registers: pcr8 === null ? registers : { ...registers, PCR8: encodeHex(pcr8) },
+    metadata,
+  }
 }
 
 describe('sealImage', () => {

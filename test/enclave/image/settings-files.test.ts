@@ -45,17 +45,23 @@ describe('writeSettings', () => {
       ['bridge', 'x', '10002', '10002'],
     ])
     // No member beside the user itself.
-    for (const line of textOf(files, 'etc/group').trim().split('\n')) expect(line).toMatch(/^\w+:x:\d+:$/)
+    for (const line of textOf(files, 'etc/group').trim().split('\n'))
+      expect(line).toMatch(/^\w+:x:\d+:$/)
     expect(configOf(files).socketMode).toBe(0o660)
   })
 
   it('changes nothing but enclave.env in a development image', () => {
-    const [production, development] = [SETTINGS, { ...SETTINGS, isDevelopment: true }].map(writeSettings)
+    const [production, development] = [SETTINGS, { ...SETTINGS, isDevelopment: true }].map(
+      writeSettings,
+    )
     const differing = [...(production ?? [])].filter(
       ([path, entry]) => JSON.stringify(entry) !== JSON.stringify(development?.get(path)),
     )
     expect(differing.map(([path]) => path)).toEqual(['etc/affidavit/enclave.env'])
-    expect(configOf(development ?? new Map())).toMatchObject({ isProduction: false, nsm: 'software' })
+    expect(configOf(development ?? new Map())).toMatchObject({
+      isProduction: false,
+      nsm: 'software',
+    })
   })
 
   it('leads the names of the providers, and no others, to bridges', () => {
@@ -69,7 +75,9 @@ describe('writeSettings', () => {
 describe('listBridges', () => {
   it('gives each host an address, and each host and port a vsock port', () => {
     const bridges = listBridges(
-      ['https://a.test', 'https://b.test:8443', 'https://a.test:444', 'https://a.test'].map(provider),
+      ['https://a.test', 'https://b.test:8443', 'https://a.test:444', 'https://a.test'].map(
+        provider,
+      ),
     )
     expect(bridges).toEqual([
       { host: 'a.test', address: '127.0.0.2', port: 443, vsockPort: 8002 },
@@ -79,8 +87,8 @@ describe('listBridges', () => {
   })
 
   it('bridges no provider on a loopback host', () => {
-    expect(listBridges(['http://127.0.0.1:80', 'https://localhost', 'https://[::1]'].map(provider))).toEqual(
-      [],
-    )
+    expect(
+      listBridges(['http://127.0.0.1:80', 'https://localhost', 'https://[::1]'].map(provider)),
+    ).toEqual([])
   })
 })

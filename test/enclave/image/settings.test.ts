@@ -23,7 +23,13 @@ const entryOf = (origin: string, name = 'one') => ({
 
 function read(table: unknown, { isDevelopment = false } = {}) {
   writeFileSync(providersFile, typeof table === 'string' ? table : JSON.stringify(table))
-  const options = { chainId: 1, contract: `0x${'ab'.repeat(20)}`, isDevelopment, providersFile, caFile }
+  const options = {
+    chainId: 1,
+    contract: `0x${'ab'.repeat(20)}`,
+    isDevelopment,
+    providersFile,
+    caFile,
+  }
   return readSettings(options, { node: textFile('', 0o755), cache: folder })
 }
 
@@ -51,7 +57,9 @@ describe('the settings of an image', () => {
 
   it('refuse in a development image what leaves the demonstration no room', async () => {
     const table = [entryOf('https://a.example', 'demo')]
-    await expect(read(table, { isDevelopment: true })).rejects.toThrow('room for an entry called demo')
+    await expect(read(table, { isDevelopment: true })).rejects.toThrow(
+      'room for an entry called demo',
+    )
     expect((await read(table)).providers).toHaveLength(1)
   })
 })

@@ -31,7 +31,11 @@ const pack = (format: string) =>
       },
     ),
   )
-const file = (text: string, mode = 0o644) => ({ kind: 'file', mode, data: new TextEncoder().encode(text) })
+const file = (text: string, mode = 0o644) => ({
+  kind: 'file',
+  mode,
+  data: new TextEncoder().encode(text),
+})
 
 describe('decodeTar', () => {
   it.each(['gnu', 'pax'])(
@@ -57,7 +61,9 @@ describe('decodeTar', () => {
   it('refuses an archive that ends within an entry, and one with a changed header', () => {
     const archive = pack('gnu')
     expect(() => decodeTar(archive.subarray(0, 514))).toThrow(BuildError)
-    expect(() => decodeTar(archive.map((byte, at) => (at === 3 ? byte ^ 1 : byte)))).toThrow('checksum')
+    expect(() => decodeTar(archive.map((byte, at) => (at === 3 ? byte ^ 1 : byte)))).toThrow(
+      'checksum',
+    )
   })
 
   it('throws nothing but its own error, whatever it is given', () => {

@@ -10,7 +10,8 @@ afterAll(() => rmSync(place, { recursive: true, force: true }))
 
 let root: string
 let count = 0
-const git = (...words: readonly string[]) => execFileSync('git', words, { cwd: root, encoding: 'utf8' })
+const git = (...words: readonly string[]) =>
+  execFileSync('git', words, { cwd: root, encoding: 'utf8' })
 const write = (path: string, text: string) => writeFileSync(join(root, path), text)
 const read = async () => {
   const { files, ...rest } = await readTrackedSources(root)
@@ -31,7 +32,12 @@ beforeEach(() => {
   git('config', 'user.name', 'Tester')
   git('config', 'user.email', 'tester@example.com')
   copyFileSync(join(import.meta.dirname, '../../../.gitattributes'), join(root, '.gitattributes'))
-  for (const path of ['attestation/a.ts', 'enclave/idle.ts', 'src/api/app.ts', 'enclave/image/build.ts'])
+  for (const path of [
+    'attestation/a.ts',
+    'enclave/idle.ts',
+    'src/api/app.ts',
+    'enclave/image/build.ts',
+  ])
     write(path, `// ${path}\n`)
   write('enclave/main.ts', MAIN)
   for (const path of ['package.json', 'package-lock.json']) write(path, '{}\n')
@@ -85,7 +91,10 @@ describe('the sources of an image', () => {
   it('are named with a file that was moved, by its new name, beside the file that imports it', async () => {
     git('mv', 'attestation/a.ts', 'attestation/moved.ts')
     write('enclave/main.ts', MAIN.replace('a.ts', 'moved.ts'))
-    expect((await read()).uncommitted.toSorted()).toEqual(['attestation/moved.ts', 'enclave/main.ts'])
+    expect((await read()).uncommitted.toSorted()).toEqual([
+      'attestation/moved.ts',
+      'enclave/main.ts',
+    ])
   })
 
   it('refuse a file that is imported and is not there, and one behind a link', async () => {
@@ -104,7 +113,8 @@ describe('the sources of an image', () => {
 
   it('are of the same commit where git is told to show signatures', async () => {
     const unsigned = git('cat-file', 'commit', 'HEAD')
-    const signature = 'gpgsig -----BEGIN PGP SIGNATURE-----\n \n none\n -----END PGP SIGNATURE-----\n'
+    const signature =
+      'gpgsig -----BEGIN PGP SIGNATURE-----\n \n none\n -----END PGP SIGNATURE-----\n'
     const signed = execFileSync('git', ['hash-object', '-t', 'commit', '-w', '--stdin'], {
       cwd: root,
       input: unsigned.replace('\n\n', `\n${signature}\n`),

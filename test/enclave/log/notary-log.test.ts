@@ -11,7 +11,11 @@ import { Space } from '../../../enclave/log/space.ts'
 import type { PullReply } from '../../../enclave/protocol/messages.ts'
 
 const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
-const documents = ['d0', 'd1'].map((digest) => ({ digest, base64: `base64 of ${digest}`, leafNotAfterMs: 0 }))
+const documents = ['d0', 'd1'].map((digest) => ({
+  digest,
+  base64: `base64 of ${digest}`,
+  leafNotAfterMs: 0,
+}))
 const all = { max: 1000, known_document: null }
 
 let account: Account
@@ -24,7 +28,10 @@ function makeLog() {
   return { space, log: new NotaryLog({ account, domain, space }) }
 }
 
-function append(log: NotaryLog, options: { readonly bytes?: number; readonly document?: number } = {}): void {
+function append(
+  log: NotaryLog,
+  options: { readonly bytes?: number; readonly document?: number } = {},
+): void {
   const index = log.size
   const receipt = `receipt ${index}`
   const document = documents[options.document ?? 0]
@@ -47,31 +54,42 @@ const indexesOf = ({ completions }: PullReply) => completions.map(({ index }) =>
 
 /** Checks a reply's head against the leaves from the very first on. */
 function expectHead(reply: PullReply, size: number): void {
-  const leaves = Array.from({ length: size }, (_, index) => hashLeaf(encodeUtf8(`receipt ${index}`)))
+  const leaves = Array.from({ length: size }, (_, index) =>
+    hashLeaf(encodeUtf8(`receipt ${index}`)),
+  )
   const root = rootOf(appendLeaves(emptyEdge, leaves).edge)
   expect(reply.head?.size).toBe(size)
   expect(decodeHex(reply.head?.root ?? '')).toEqual(root)
   const signature = decodeHex(reply.head?.signature ?? '')
-  expect(verifyTreeHead({ domain, head: { size, root }, signature, notary: account.notary }).size).toBe(size)
+  expect(
+    verifyTreeHead({ domain, head: { size, root }, signature, notary: account.notary }).size,
+  ).toBe(size)
 }
 
 describe('NotaryLog', () => {
   it('has a head of all leaves, whatever of them was handed over or acknowledged', () => {
     fc.assert(
-      fc.property(fc.array(fc.constantFrom('append', 'pull', 'acknowledge'), { maxLength: 60 }), (steps) => {
-        const { log } = makeLog()
-        let given = 0
-        for (const step of steps) {
-          if (step === 'append') append(log)
-          else if (step === 'pull') given = log.pull({ from: log.acknowledged, ...all }).completions.length
-          else log.acknowledge(log.acknowledged + Math.min(given, log.size - log.acknowledged))
-          if (step === 'acknowledge') given = 0
-          const leaves = Array.from({ length: log.size }, (_, index) =>
-            hashLeaf(encodeUtf8(`receipt ${index}`)),
-          )
-          expect(log.head()).toEqual({ size: log.size, root: rootOf(appendLeaves(emptyEdge, leaves).edge) })
-        }
-      }),
+      fc.property(
+        fc.array(fc.constantFrom('append', 'pull', 'acknowledge'), { maxLength: 60 }),
+        (steps) => {
+          const { log } = makeLog()
+          let given = 0
+          for (const step of steps) {
+            if (step === 'append') append(log)
+            else if (step === 'pull')
+              given = log.pull({ from: log.acknowledged, ...all }).completions.length
+            else log.acknowledge(log.acknowledged + Math.min(given, log.size - log.acknowledged))
+            if (step === 'acknowledge') given = 0
+            const leaves = Array.from({ length: log.size }, (_, index) =>
+              hashLeaf(encodeUtf8(`receipt ${index}`)),
+            )
+            expect(log.head()).toEqual({
+              size: log.size,
+              root: rootOf(appendLeaves(emptyEdge, leaves).edge),
+            })
+          }
+        },
+      ),
     )
   })
 
@@ -149,8 +167,13 @@ describe('NotaryLog', () => {
     const { log } = makeLog()
     append(log)
     append(log, { document: 1 })
-    expect(log.pull({ from: 0, ...all }).documents).toEqual({ d0: 'base64 of d0', d1: 'base64 of d1' })
-    expect(log.pull({ from: 0, max: 9, known_document: 'd0' }).documents).toEqual({ d1: 'base64 of d1' })
+    expect(log.pull({ from: 0, ...all }).documents).toEqual({
+      d0: 'base64 of d0',
+      d1: 'base64 of d1',
+    })
+    expect(log.pull({ from: 0, max: 9, known_document: 'd0' }).documents).toEqual({
+      d1: 'base64 of d1',
+    })
     expect(log.pull({ from: 0, max: 1, known_document: 'd0' }).documents).toEqual({})
   })
 
@@ -168,7 +191,14 @@ describe('NotaryLog', () => {
   it('refuses a leaf out of order', () => {
     const { log } = makeLog()
     append(log)
-    const completion = { index: 0, request: '', response: '', receipt: '', signature: '', context: '' }
+    const completion = {
+      index: 0,
+      request: '',
+      response: '',
+      receipt: '',
+      signature: '',
+      context: '',
+    }
     const [document] = documents
     if (document === undefined) throw new Error('no document')
     expect(() => log.append({ completion, leafHash: new Uint8Array(32), document })).toThrow(
@@ -191,7 +221,8 @@ describe('NotaryLog', () => {
         const { log } = makeLog()
         const stored: string[] = []
         for (const action of steps) {
-          if (action.kind === 'append') for (let count = 0; count < action.count; count++) append(log)
+          if (action.kind === 'append')
+            for (let count = 0; count < action.count; count++) append(log)
           else {
             const reply = log.pull({ from: stored.length, max: action.max, known_document: null })
             if (reply.head) expectHead(reply, stored.length + reply.completions.length)

@@ -14,7 +14,14 @@ const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"
 const finished: FinishedCompletion = {
   canonicalRequest,
   requestDigest: createHash('sha256').update(canonicalRequest).digest(),
-  response: { id: 'x', model: 'made', choices: [], hash: 'forged', log: 'forged', note: '\u0000😀' },
+  response: {
+    id: 'x',
+    model: 'made',
+    choices: [],
+    hash: 'forged',
+    log: 'forged',
+    note: '\u0000😀',
+  },
   streamHash: hex('stream'),
   attempt: 3,
   forwardedHash: hex('forwarded'),
@@ -76,7 +83,9 @@ describe('sealCompletion', () => {
     })
     const signature = decodeHex(sealed?.signature ?? '')
     const { publicKey } = notary.account
-    expect(() => verifyCompletionSignature({ hash: decodeHex(hash), signature, publicKey })).not.toThrow()
+    expect(() =>
+      verifyCompletionSignature({ hash: decodeHex(hash), signature, publicKey }),
+    ).not.toThrow()
   })
 
   it('gives the same hash and another leaf to the same completion made twice', async () => {
@@ -84,7 +93,9 @@ describe('sealCompletion', () => {
     const notices = [sealCompletion(notary, finished), sealCompletion(notary, finished)]
     expect(notices.map(({ index }) => index)).toEqual([0, 1])
     const { completions } = notary.log.pull({ from: 0, max: 2, known_document: null })
-    const [first, second] = completions.map(({ receipt }) => JSON.parse(receipt) as { readonly hash: string })
+    const [first, second] = completions.map(
+      ({ receipt }) => JSON.parse(receipt) as { readonly hash: string },
+    )
     expect(second?.hash).toBe(first?.hash)
     expect(completions[0]?.receipt).not.toBe(completions[1]?.receipt)
   })
@@ -93,7 +104,9 @@ describe('sealCompletion', () => {
     const notary = await makeNotary()
     sealCompletion(notary, { ...finished, response: { model: 7 } })
     const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
-    expect(JSON.parse(sealed?.receipt ?? '')).toMatchObject({ model: { requested: 'm', returned: null } })
+    expect(JSON.parse(sealed?.receipt ?? '')).toMatchObject({
+      model: { requested: 'm', returned: null },
+    })
   })
 
   it('appends nothing when the completion cannot be represented', async () => {

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { ANSWER_ROOM_BYTES, type Reservation, SMALL_CALL_BYTES, Space } from '../../../enclave/log/space.ts'
+import {
+  ANSWER_ROOM_BYTES,
+  type Reservation,
+  SMALL_CALL_BYTES,
+  Space,
+} from '../../../enclave/log/space.ts'
 
 function reserve(space: Space, bytes = 0): Reservation {
   return space.reserve(bytes) ?? expect.unreachable()

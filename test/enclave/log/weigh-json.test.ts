@@ -30,7 +30,8 @@ describe('weighAssembly', () => {
     }
     const { size, bytes } = weighAssembly(kept)
     expect(size).toEqual({ containers: 6, members: 6, items: 4 })
-    const units = 'members'.length + 'choices'.length + 'last'.length + 'id'.length + 'list'.length + 3
+    const units =
+      'members'.length + 'choices'.length + 'last'.length + 'id'.length + 'list'.length + 3
     const { bytes: unitBytes } = weighAssembly('x')
     expect(bytes - weighJson('', size)).toBe(units * unitBytes)
   })

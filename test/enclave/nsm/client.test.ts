@@ -7,7 +7,9 @@ const DOCUMENT: NsmResponse = { kind: 'Attestation', document: Uint8Array.of(1) 
 const RANDOM: NsmResponse = { kind: 'GetRandom', random: new Uint8Array(256) }
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
-/** A transport that answers each request with the next of `answers` after a turn of the event loop. */
+/**
+ * A transport that answers each request with the next of `answers` after a turn of the event loop.
+ */
 function scripted(
   answers: NsmResponse[],
 ): NsmTransport & { running: number; most: number; kinds: string[]; closed: number } {
@@ -43,7 +45,10 @@ describe('createNsmClient', () => {
   })
 
   it('goes on after a call that failed', async () => {
-    const nsm = createNsmClient('device', scripted([{ kind: 'Error', code: 'InputTooLarge' }, DOCUMENT]))
+    const nsm = createNsmClient(
+      'device',
+      scripted([{ kind: 'Error', code: 'InputTooLarge' }, DOCUMENT]),
+    )
     const first = nsm.attest(NO_INPUT)
     const second = nsm.attest(NO_INPUT)
     await expect(first).rejects.toMatchObject({ name: 'NsmError', code: 'InputTooLarge' })
@@ -67,7 +72,10 @@ describe('createNsmClient', () => {
   })
 
   it('refuses GetRandom answers of no bytes, which would never end', async () => {
-    const nsm = createNsmClient('device', scripted([{ kind: 'GetRandom', random: new Uint8Array() }]))
+    const nsm = createNsmClient(
+      'device',
+      scripted([{ kind: 'GetRandom', random: new Uint8Array() }]),
+    )
     await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
   })
 
@@ -80,9 +88,11 @@ describe('createNsmClient', () => {
   it('refuses a request beyond 4096 bytes before the module sees it', async () => {
     const transport = scripted([])
     const nsm = createNsmClient('device', transport)
-    await expect(nsm.attest({ ...NO_INPUT, userData: new Uint8Array(4096) })).rejects.toMatchObject({
-      code: 'InputTooLarge',
-    })
+    await expect(nsm.attest({ ...NO_INPUT, userData: new Uint8Array(4096) })).rejects.toMatchObject(
+      {
+        code: 'InputTooLarge',
+      },
+    )
     expect(transport.kinds).toEqual([])
   })
 

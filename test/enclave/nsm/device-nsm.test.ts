@@ -26,13 +26,18 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-/** Reads and writes the memory of this process at an address, as the kernel does with what ioctl(2) is given. */
+/**
+ * Reads and writes the memory of this process at an address, as the kernel does with what ioctl(2)
+ * is given.
+ */
 const memory = (address: bigint, length: number) => new Uint8Array(koffi.view(address, length))
 
 type Message = { request: Uint8Array; response: Uint8Array; setLength: (length: bigint) => void }
 
 /** A kernel that follows the pointers of struct nsm_raw and hands what it finds to `answer`. */
-function fakeKernel(answer: (message: Message, call: IoctlCall) => number | Promise<number>): NativeCalls {
+function fakeKernel(
+  answer: (message: Message, call: IoctlCall) => number | Promise<number>,
+): NativeCalls {
   return {
     addressOf: native.addressOf,
     ioctl: async (call) => {
@@ -71,7 +76,9 @@ describe('the device', () => {
     const nsm = await openDeviceNsm(device, await moduleBehindKernel(seen))
     expect(nsm.kind).toBe('device')
     expect(await nsm.random(300)).toHaveLength(300)
-    expect((await nsm.attest({ ...NO_INPUT, userData: new Uint8Array(1024) })).length).toBeGreaterThan(4000)
+    expect(
+      (await nsm.attest({ ...NO_INPUT, userData: new Uint8Array(1024) })).length,
+    ).toBeGreaterThan(4000)
     await expect(nsm.attest({ ...NO_INPUT, publicKey: new Uint8Array() })).rejects.toMatchObject({
       code: 'InvalidArgument',
     })

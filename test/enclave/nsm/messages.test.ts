@@ -2,7 +2,11 @@ import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeResponse, encodeRequest, NsmError } from '../../../enclave/nsm/nsm.ts'
-import { NSM_WIRE_ERRORS, type NsmRequest, type NsmResponse } from '../../../enclave/protocol/nsm-wire.ts'
+import {
+  NSM_WIRE_ERRORS,
+  type NsmRequest,
+  type NsmResponse,
+} from '../../../enclave/protocol/nsm-wire.ts'
 import { decodeRequest, encodeResponse } from '../../../src/local/nsm/security-module.ts'
 
 const file = new URL('../../vectors/nsm/wire.json', import.meta.url)
@@ -26,7 +30,10 @@ const REQUESTS: Record<string, NsmRequest> = {
 
 const RESPONSES: Record<string, NsmResponse> = {
   ...Object.fromEntries(
-    NSM_WIRE_ERRORS.map((code) => [`resp Error ${code}`, { kind: 'Error', code } satisfies NsmResponse]),
+    NSM_WIRE_ERRORS.map((code) => [
+      `resp Error ${code}`,
+      { kind: 'Error', code } satisfies NsmResponse,
+    ]),
   ),
 }
 
@@ -75,7 +82,11 @@ describe('decodeRequest', () => {
     ['a trailing byte', '6947657452616e646f6d00', 'InvalidOperation'],
     ['a number', '05', 'InvalidOperation'],
     ['two calls in one map', 'a26147f66148f6', 'InvalidOperation'],
-    ['user data that is text', 'a16b4174746573746174696f6ea169757365725f646174616161', 'InvalidArgument'],
+    [
+      'user data that is text',
+      'a16b4174746573746174696f6ea169757365725f646174616161',
+      'InvalidArgument',
+    ],
     ['an attestation without members', '6b4174746573746174696f6e', 'InvalidArgument'],
   ])('refuses %s', (_, bytes, code) => {
     expect(() => decodeRequest(unhex(bytes))).toThrow(expect.objectContaining({ code }))
@@ -107,7 +118,10 @@ describe('decodeRequest', () => {
 
 describe('decodeResponse', () => {
   it('takes an error name it does not know as InternalError', () => {
-    expect(decodeResponse(unhex('a1654572726f7263466f6f'))).toEqual({ kind: 'Error', code: 'InternalError' })
+    expect(decodeResponse(unhex('a1654572726f7263466f6f'))).toEqual({
+      kind: 'Error',
+      code: 'InternalError',
+    })
   })
 
   it('reads maps of indefinite length, which newer modules write elsewhere', () => {

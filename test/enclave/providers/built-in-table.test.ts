@@ -5,7 +5,9 @@ import { parseProviderTable } from '../../../enclave/providers/parse-table.ts'
 
 describe('the built-in provider table', () => {
   it('would be accepted as a provider file', () => {
-    expect(parseProviderTable(Buffer.from(JSON.stringify(BUILT_IN_PROVIDERS)))).toEqual(BUILT_IN_PROVIDERS)
+    expect(parseProviderTable(Buffer.from(JSON.stringify(BUILT_IN_PROVIDERS)))).toEqual(
+      BUILT_IN_PROVIDERS,
+    )
   })
 
   it('is https throughout', () => {
@@ -55,17 +57,23 @@ describe('the built-in provider table', () => {
     expect(chooseProvider(BUILT_IN_PROVIDERS, model)?.name).toBe(provider)
   })
 
-  it.each(['', 'demo/echo', 'no-such-model', 'GPT-4o', 'evil/gpt-4o', 'o11', 'https://example.com/gpt-4o'])(
-    'sends %j nowhere',
-    (model) => {
-      expect(chooseProvider(BUILT_IN_PROVIDERS, model)).toBe(null)
-    },
-  )
+  it.each([
+    '',
+    'demo/echo',
+    'no-such-model',
+    'GPT-4o',
+    'evil/gpt-4o',
+    'o11',
+    'https://example.com/gpt-4o',
+  ])('sends %j nowhere', (model) => {
+    expect(chooseProvider(BUILT_IN_PROVIDERS, model)).toBe(null)
+  })
 
   it('has no pattern that an earlier provider makes useless', () => {
     const useless = BUILT_IN_PROVIDERS.flatMap(({ name, models }) =>
       models.filter(
-        (pattern) => chooseProvider(BUILT_IN_PROVIDERS, pattern.replaceAll('*', 'x'))?.name !== name,
+        (pattern) =>
+          chooseProvider(BUILT_IN_PROVIDERS, pattern.replaceAll('*', 'x'))?.name !== name,
       ),
     )
     expect(useless).toEqual([])

@@ -1,7 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { parseOrigin, parseProviderTable } from '../../../enclave/providers/parse-table.ts'
 
-const entry = { name: 'a', origin: 'https://a.example', path: '/v1/chat/completions', models: ['a-*'] }
+const entry = {
+  name: 'a',
+  origin: 'https://a.example',
+  path: '/v1/chat/completions',
+  models: ['a-*'],
+}
 const parse = (table: unknown) => parseProviderTable(Buffer.from(JSON.stringify(table)))
 const invalidTable = expect.objectContaining({ code: 'invalid_provider_table' })
 
@@ -14,7 +19,10 @@ describe('parseProviderTable', () => {
   it.each([
     ['no array', entry],
     ['no entry', []],
-    ['too many entries', Array.from({ length: 65 }, (_, index) => ({ ...entry, name: `a${index}` }))],
+    [
+      'too many entries',
+      Array.from({ length: 65 }, (_, index) => ({ ...entry, name: `a${index}` })),
+    ],
     ['an entry that is no object', [[]]],
     ['a name twice', [entry, { ...entry, origin: 'https://b.example' }]],
     ['an unknown member', [{ ...entry, headers: {} }]],

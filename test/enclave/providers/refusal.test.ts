@@ -11,7 +11,9 @@ const refuse = (body: string, headers = {}) =>
 
 describe('parseRefusal', () => {
   it('gives the provider’s status, message, code and whole seconds of retry-after', () => {
-    expect(refuse('{"error":{"message":"slow down","code":"rate_limit"}}', { 'retry-after': '20' })).toEqual({
+    expect(
+      refuse('{"error":{"message":"slow down","code":"rate_limit"}}', { 'retry-after': '20' }),
+    ).toEqual({
       code: 'provider_refused',
       status: 429,
       message: 'slow down',
@@ -42,13 +44,21 @@ describe('parseRefusal', () => {
 describe('describeProviderError', () => {
   it.each([
     ['OpenAI’s', { error: { message: 'm', type: 't', code: null } }, { message: 'm', code: 't' }],
-    ['Anthropic’s', { type: 'error', error: { type: 't', message: 'm' } }, { message: 'm', code: 't' }],
+    [
+      'Anthropic’s',
+      { type: 'error', error: { type: 't', message: 'm' } },
+      { message: 'm', code: 't' },
+    ],
     [
       'Google’s',
       [{ error: { code: 400, message: 'm', status: 'INVALID' } }],
       { message: 'm', code: 'INVALID' },
     ],
-    ['Mistral’s', { object: 'error', message: 'm', type: 't', code: '3' }, { message: 'm', code: '3' }],
+    [
+      'Mistral’s',
+      { object: 'error', message: 'm', type: 't', code: '3' },
+      { message: 'm', code: '3' },
+    ],
     ['xAI’s', { code: 'c', error: 'm' }, { message: 'm', code: 'c' }],
     ['FastAPI’s', { detail: 'm' }, { message: 'm', code: null }],
   ])('reads %s form', (_, body, expected) => {

@@ -11,9 +11,17 @@ import {
   type Transport,
 } from '../../../enclave/providers/transport.ts'
 import { bundledCas } from '../../../enclave/providers/trusted-cas.ts'
-import { createAuthority, type TestAuthority, type TestCertificate } from '../../support/certificates.ts'
+import {
+  createAuthority,
+  type TestAuthority,
+  type TestCertificate,
+} from '../../support/certificates.ts'
 import { send, wholeAnswer } from '../../support/hostile-answers.ts'
-import { type HostileProvider, type Step, startHostileProvider } from '../../support/hostile-provider.ts'
+import {
+  type HostileProvider,
+  type Step,
+  startHostileProvider,
+} from '../../support/hostile-provider.ts'
 
 const HOUR_MS = 3_600_000
 let authority: TestAuthority
@@ -117,7 +125,10 @@ describe('over TLS', () => {
   })
 
   it.each<[string, () => Promise<TestCertificate>]>([
-    ['of an unknown authority', async () => (await createAuthority()).issue({ hosts: ['127.0.0.1'] })],
+    [
+      'of an unknown authority',
+      async () => (await createAuthority()).issue({ hosts: ['127.0.0.1'] }),
+    ],
     ['for another host', () => authority.issue({ hosts: ['other.example', '127.0.0.2'] })],
     [
       'that expired',
@@ -149,11 +160,15 @@ describe('over TLS', () => {
 
   it('does not trust a private authority by default', async () => {
     const provider = await startProvider(certificate)
-    expect(await codeOf(ask(makeTransport(bundledCas().pem), provider.origin))).toBe('provider_unreachable')
+    expect(await codeOf(ask(makeTransport(bundledCas().pem), provider.origin))).toBe(
+      'provider_unreachable',
+    )
   })
 
   it('verifies although the environment says not to', async () => {
-    const provider = await startProvider(await (await createAuthority()).issue({ hosts: ['127.0.0.1'] }))
+    const provider = await startProvider(
+      await (await createAuthority()).issue({ hosts: ['127.0.0.1'] }),
+    )
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
     try {
       expect(await codeOf(ask(makeTransport(), provider.origin))).toBe('provider_unreachable')
@@ -189,7 +204,9 @@ describe('over TLS', () => {
     const server = createServer((socket) =>
       socket.on('error', () => undefined).end('HTTP/1.1 200 OK\r\n\r\n'),
     )
-    expect(await codeOf(ask(makeTransport(), `https://${await listen(server)}`))).toBe('provider_unreachable')
+    expect(await codeOf(ask(makeTransport(), `https://${await listen(server)}`))).toBe(
+      'provider_unreachable',
+    )
   })
 })
 
@@ -205,7 +222,9 @@ describe('a connection', () => {
     const silent = createServer(() => undefined)
     const origin = `https://${await listen(silent)}`
     const started = performance.now()
-    expect(await codeOf(ask(makeTransport(authority.certificate, 150), origin))).toBe('provider_timeout')
+    expect(await codeOf(ask(makeTransport(authority.certificate, 150), origin))).toBe(
+      'provider_timeout',
+    )
     expect(performance.now() - started).toBeLessThan(1000)
   })
 

@@ -23,18 +23,23 @@ describe('trusted CAs', () => {
   it.each([
     ['nothing', ''],
     ['no PEM', 'certificates'],
-    ['a certificate that cannot be read', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'],
+    [
+      'a certificate that cannot be read',
+      '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n',
+    ],
     ['a key', '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n'],
   ])('refuse %s', (_, text) => {
-    expect(() => parseCas(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'invalid_ca_file' }))
+    expect(() => parseCas(Buffer.from(text))).toThrow(
+      expect.objectContaining({ code: 'invalid_ca_file' }),
+    )
   })
 
   it('refuse a file with one that cannot be read among others', async () => {
     const { certificate } = await createAuthority()
     const broken = `${certificate}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n`
     expect(() => parseCas(Buffer.from(broken))).toThrow('number 2')
-    expect(() => parseCas(Buffer.from(certificate.replace('-----END CERTIFICATE-----', '')))).toThrow(
-      'nothing else',
-    )
+    expect(() =>
+      parseCas(Buffer.from(certificate.replace('-----END CERTIFICATE-----', ''))),
+    ).toThrow('nothing else')
   })
 })

@@ -1,9 +1,16 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventParser, EventTooLargeError, type ServerEvent } from '../../../enclave/stream/event-parser.ts'
+import {
+  EventParser,
+  EventTooLargeError,
+  type ServerEvent,
+} from '../../../enclave/stream/event-parser.ts'
 
 /** Gives all events of the packets, the end included. */
-function parseAll(packets: readonly (string | Uint8Array)[], eventBytesMax?: number): readonly ServerEvent[] {
+function parseAll(
+  packets: readonly (string | Uint8Array)[],
+  eventBytesMax?: number,
+): readonly ServerEvent[] {
   const parser = new EventParser(eventBytesMax === undefined ? {} : { eventBytesMax })
   const events = packets.flatMap((packet) => parser.push(Buffer.from(packet)))
   return [...events, ...parser.end()]
@@ -21,7 +28,9 @@ describe('EventParser', () => {
     ['CRLF', '\r\n'],
     ['CR', '\r'],
   ])('takes %s as a line break', (_, lineBreak) => {
-    const text = ['event: error', 'data: one', 'data: two', '', 'data: three', '', ''].join(lineBreak)
+    const text = ['event: error', 'data: one', 'data: two', '', 'data: three', '', ''].join(
+      lineBreak,
+    )
     expect(parseAll([text])).toEqual([{ event: 'error', data: 'one\ntwo' }, data('three')])
   })
 
@@ -30,13 +39,17 @@ describe('EventParser', () => {
   })
 
   it('skips comments, ids, retries, unknown fields and blank lines without data', () => {
-    expect(parseAll([': ping\n\nid: 7\nretry: 10\nfoo: bar\n\n\n\ndata: a\n: in between\n\n'])).toEqual([
-      data('a'),
-    ])
+    expect(
+      parseAll([': ping\n\nid: 7\nretry: 10\nfoo: bar\n\n\n\ndata: a\n: in between\n\n']),
+    ).toEqual([data('a')])
   })
 
   it('takes one blank after the colon away, and a field without colon as empty', () => {
-    expect(parseAll(['data:  two\n\ndata:none\n\ndata\n\n'])).toEqual([data(' two'), data('none'), data('')])
+    expect(parseAll(['data:  two\n\ndata:none\n\ndata\n\n'])).toEqual([
+      data(' two'),
+      data('none'),
+      data(''),
+    ])
   })
 
   it('drops a byte order mark at the beginning only', () => {
@@ -64,7 +77,11 @@ describe('EventParser', () => {
     expect(whole).toHaveLength(3)
     for (let first = 0; first <= text.length; first++)
       for (let second = first; second <= Math.min(text.length, first + 3); second++) {
-        const packets = [text.subarray(0, first), text.subarray(first, second), text.subarray(second)]
+        const packets = [
+          text.subarray(0, first),
+          text.subarray(first, second),
+          text.subarray(second),
+        ]
         expect(parseAll(packets)).toEqual(whole)
       }
     expect(parseAll([...text].map((byte) => Uint8Array.of(byte)))).toEqual(whole)
@@ -78,7 +95,9 @@ describe('EventParser', () => {
     const lineBreak = fc.constantFrom('\n', '\r\n', '\r')
     fc.assert(
       fc.property(events, lineBreak, fc.array(fc.nat(40)), (lists, end, sizes) => {
-        const text = lists.map((lines) => lines.map((item) => `data: ${item}${end}`).join('') + end).join('')
+        const text = lists
+          .map((lines) => lines.map((item) => `data: ${item}${end}`).join('') + end)
+          .join('')
         const bytes = Buffer.from(text)
         const packets: Uint8Array[] = []
         let position = 0

@@ -1,6 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { addChunk, assembleCompletion, emptyAssembly } from '../../../attestation/assemble-completion.ts'
+import {
+  addChunk,
+  assembleCompletion,
+  emptyAssembly,
+} from '../../../attestation/assemble-completion.ts'
 import { hashCompletion, PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
@@ -62,9 +66,20 @@ function relay(chunks: readonly JsonObject[], on: StreamTerms = terms) {
   return { given: visible === null ? accepted : [...accepted, visible], hidden }
 }
 
-function chunk(delta: JsonObject | null, more: JsonObject = {}, choice: JsonObject = {}): JsonObject {
+function chunk(
+  delta: JsonObject | null,
+  more: JsonObject = {},
+  choice: JsonObject = {},
+): JsonObject {
   const choices = delta === null ? [] : [{ index: 0, delta, ...choice }]
-  return { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 5, model: 'made', choices, ...more }
+  return {
+    id: 'chatcmpl-1',
+    object: 'chat.completion.chunk',
+    created: 5,
+    model: 'made',
+    choices,
+    ...more,
+  }
 }
 
 const deltasOf = (chunks: readonly JsonObject[]) =>
@@ -76,7 +91,10 @@ describe('the first chunk of a choice', () => {
       chunk({ role: 'assistant', content: '', refusal: null }),
       chunk({ content: 'Hi' }),
     ])
-    expect(deltasOf(given)).toEqual([{ role: 'assistant', content: '', refusal: null }, { content: 'Hi' }])
+    expect(deltasOf(given)).toEqual([
+      { role: 'assistant', content: '', refusal: null },
+      { content: 'Hi' },
+    ])
   })
 
   it.each<[string, JsonObject, JsonObject]>([
@@ -127,9 +145,18 @@ describe('the first chunk of a choice', () => {
   })
 
   it('does not carry a finish_reason or logprobs', () => {
-    const { given } = run([chunk({ content: '' }, {}, { finish_reason: 'stop', logprobs: { content: [] } })])
+    const { given } = run([
+      chunk({ content: '' }, {}, { finish_reason: 'stop', logprobs: { content: [] } }),
+    ])
     expect(given.map(({ choices }) => choices)).toEqual([
-      [{ index: 0, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
+      [
+        {
+          index: 0,
+          delta: { role: 'assistant', content: '' },
+          logprobs: null,
+          finish_reason: null,
+        },
+      ],
       [{ index: 0, delta: { content: '' }, logprobs: { content: [] }, finish_reason: 'stop' }],
     ])
   })
@@ -141,9 +168,9 @@ describe('every chunk', () => {
       chunk({ content: 'a' }, { id: 'one', created: 1, model: 'm1' }),
       chunk({ content: 'b' }, { id: 'two', created: 2, model: 'm2' }),
     ])
-    expect(new Set(given.map(({ id, created, model }) => JSON.stringify([id, created, model])))).toEqual(
-      new Set(['["one",1,"m1"]']),
-    )
+    expect(
+      new Set(given.map(({ id, created, model }) => JSON.stringify([id, created, model]))),
+    ).toEqual(new Set(['["one",1,"m1"]']))
   })
 
   it('has the fallback when the provider states none, also when it does later', () => {
@@ -206,7 +233,11 @@ describe('every chunk', () => {
   it('has none of the members that only the gateway may speak', () => {
     const forged = Object.fromEntries(PROOF_MEMBERS.map((name) => [name, 'forged']))
     const { given } = run(
-      [chunk(null, forged), chunk({ content: 'a' }, forged), chunk(null, { usage: { a: 1 }, ...forged })],
+      [
+        chunk(null, forged),
+        chunk({ content: 'a' }, forged),
+        chunk(null, { usage: { a: 1 }, ...forged }),
+      ],
       withUsage,
     )
     expect(given).toHaveLength(3)
@@ -224,7 +255,10 @@ describe('chunks without choices', () => {
   })
 
   it('are not given to a caller who did not ask for usage', () => {
-    const { given, hidden } = run([chunk({ content: 'a' }), chunk(null, { usage: { total_tokens: 3 } })])
+    const { given, hidden } = run([
+      chunk({ content: 'a' }),
+      chunk(null, { usage: { total_tokens: 3 } }),
+    ])
     expect(given).toHaveLength(2)
     expect(hidden).toMatchObject({ choices: [], usage: { total_tokens: 3 } })
   })
@@ -244,7 +278,10 @@ describe('usage', () => {
   it.each<[string, readonly JsonObject[]]>([
     [
       'in the last chunk with a choice',
-      [chunk({ content: 'a' }), chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' })],
+      [
+        chunk({ content: 'a' }),
+        chunk({}, { usage: { total_tokens: 3 } }, { finish_reason: 'stop' }),
+      ],
     ],
     [
       'in each chunk, growing',
@@ -255,7 +292,10 @@ describe('usage', () => {
     ],
     [
       'twice',
-      [chunk({ content: 'a' }, { usage: { total_tokens: 3 } }), chunk(null, { usage: { total_tokens: 3 } })],
+      [
+        chunk({ content: 'a' }, { usage: { total_tokens: 3 } }),
+        chunk(null, { usage: { total_tokens: 3 } }),
+      ],
     ],
   ])('that the provider states %s becomes one last chunk', (_, chunks) => {
     const { given } = run(chunks, withUsage)
@@ -269,23 +309,36 @@ describe('usage', () => {
 })
 
 describe('a stream without [DONE]', () => {
-  const done = (index: number): JsonObject => ({ choices: [{ index, delta: {}, finish_reason: 'stop' }] })
+  const done = (index: number): JsonObject => ({
+    choices: [{ index, delta: {}, finish_reason: 'stop' }],
+  })
 
   it('is finished when all choices asked for have a finish_reason', () => {
     expect(isFinished(terms, run([done(0)]).state)).toBe(true)
-    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)], three).state)).toBe(true)
+    expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)], three).state)).toBe(
+      true,
+    )
   })
 
   it('is not finished without choices, with an open choice, or with one that never began', () => {
     expect(isFinished(terms, NO_CHUNKS)).toBe(false)
-    expect(isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }], three).state)).toBe(false)
+    expect(
+      isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }], three).state),
+    ).toBe(false)
     expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0)]).state)).toBe(false)
   })
 })
 
 describe('a provider of Azure', () => {
   it('opens with a chunk of no time, which is not taken for the time of all', () => {
-    const opening = { id: '', object: '', created: 0, model: '', choices: [], prompt_filter_results: [] }
+    const opening = {
+      id: '',
+      object: '',
+      created: 0,
+      model: '',
+      choices: [],
+      prompt_filter_results: [],
+    }
     const { given } = run([opening, { ...chunk({ content: 'a' }), created: 1_700_000_001 }])
     expect(given.map(({ created }) => created)).toEqual([1_700_000_001, 1_700_000_001])
   })
@@ -293,7 +346,9 @@ describe('a provider of Azure', () => {
 
 describe('logprobs that are no object, as from Together', () => {
   it.each([-0.01, [], 'x'])('are null: %j', (logprobs) => {
-    const { given } = run([{ ...chunk({}), choices: [{ index: 0, delta: { content: 'a' }, logprobs }] }])
+    const { given } = run([
+      { ...chunk({}), choices: [{ index: 0, delta: { content: 'a' }, logprobs }] },
+    ])
     expect(given.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' }, logprobs: null }] })
   })
 })
@@ -325,7 +380,9 @@ describe('chunks of the wrong form', () => {
     ],
     [
       'more members without choices than the limit',
-      Object.fromEntries(Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => [`x${index}`, 1])),
+      Object.fromEntries(
+        Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => [`x${index}`, 1]),
+      ),
     ],
     ['a finish_reason that is no text', { choices: [{ delta: {}, finish_reason: 1 }] }],
   ])('are refused: %s', (_, wrong) => {
@@ -335,7 +392,9 @@ describe('chunks of the wrong form', () => {
   })
 
   it('are refused: members without choices that add up to more than the limit', () => {
-    const chunks = Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => ({ [`x${index}`]: 1 }))
+    const chunks = Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => ({
+      [`x${index}`]: 1,
+    }))
     expect(() => run(chunks)).toThrow('at most')
     expect(() => run(chunks.slice(1))).not.toThrow()
   })
@@ -389,7 +448,10 @@ describe('a caller who kept the chunks', () => {
       index: fc.nat(2),
       delta,
       logprobs: nullable(
-        fc.record({ content: nullable(fc.array(token, { maxLength: 2 })), refusal: fc.constant(null) }),
+        fc.record({
+          content: nullable(fc.array(token, { maxLength: 2 })),
+          refusal: fc.constant(null),
+        }),
       ),
       finish_reason: nullable(fc.constantFrom('stop', 'length', 'tool_calls', '')),
       stop_reason: nullable(fc.integer()),
@@ -421,7 +483,9 @@ describe('a caller who kept the chunks', () => {
         const recorded = assembleCompletion(hidden === null ? given : [...given, hidden])
         const overTheWire = JSON.parse(JSON.stringify(given)) as readonly JsonObject[]
         const recomputed = hashCompletion({ request, response: assembleCompletion(overTheWire) })
-        expect(recomputed.responseHash).toBe(hashCompletion({ request, response: recorded }).responseHash)
+        expect(recomputed.responseHash).toBe(
+          hashCompletion({ request, response: recorded }).responseHash,
+        )
         expect(hidden).toBe(null)
       }),
       { numRuns: 500 },
@@ -433,7 +497,9 @@ describe('a caller who kept the chunks', () => {
       fc.property(stream, (chunks) => {
         const { given, hidden } = relay(chunks)
         fc.pre(given.length > 0)
-        const { usage: _, ...recorded } = assembleCompletion(hidden === null ? given : [...given, hidden])
+        const { usage: _, ...recorded } = assembleCompletion(
+          hidden === null ? given : [...given, hidden],
+        )
         expect(assembleCompletion(given)).toEqual(recorded)
       }),
       { numRuns: 300 },

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { addChunk, emptyAssembly, finishAssembly } from '../../../attestation/assemble-completion.ts'
+import {
+  addChunk,
+  emptyAssembly,
+  finishAssembly,
+} from '../../../attestation/assemble-completion.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { type CallAliases, settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
 
@@ -64,23 +68,40 @@ describe('settleDeltas', () => {
       { index: 0, function: { arguments: 'x' } },
       { index: 0, function: { arguments: 'x' } },
     ])
-    expect(message).toMatchObject({ tool_calls: [{ id: 'a', function: { name: 'f', arguments: 'xxx' } }] })
+    expect(message).toMatchObject({
+      tool_calls: [{ id: 'a', function: { name: 'f', arguments: 'xxx' } }],
+    })
   })
 
   it('leaves out ids, types and names that are empty', () => {
     const { given, message } = settle([
       { tool_calls: [{ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }] },
-      { tool_calls: [{ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '}' } }] },
+      {
+        tool_calls: [
+          { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '}' } },
+        ],
+      },
     ])
     expect(callsIn(given)[0]).toEqual({ index: 0, function: { arguments: '{' } })
-    expect(message).toMatchObject({ tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{}' } }] })
+    expect(message).toMatchObject({
+      tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{}' } }],
+    })
   })
 
   it('numbers calls that came without index and id, as from Gemini, each name a call of its own', () => {
-    const call = (city: string) => ({ id: '', type: 'function', function: { name: 'f', arguments: city } })
-    const { message } = settle([{ tool_calls: [call('"a"'), call('"b"')] }, { tool_calls: [call('"c"')] }])
+    const call = (city: string) => ({
+      id: '',
+      type: 'function',
+      function: { name: 'f', arguments: city },
+    })
+    const { message } = settle([
+      { tool_calls: [call('"a"'), call('"b"')] },
+      { tool_calls: [call('"c"')] },
+    ])
     expect(message).toMatchObject({
-      tool_calls: ['"a"', '"b"', '"c"'].map((city) => ({ function: { name: 'f', arguments: city } })),
+      tool_calls: ['"a"', '"b"', '"c"'].map((city) => ({
+        function: { name: 'f', arguments: city },
+      })),
     })
   })
 

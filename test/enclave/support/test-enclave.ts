@@ -45,7 +45,9 @@ export type StreamAnswer = {
 export type ChunkShape = {
   readonly id: string
   readonly usage: object | null
-  readonly choices: readonly { readonly delta: { readonly role?: string; readonly content?: string } }[]
+  readonly choices: readonly {
+    readonly delta: { readonly role?: string; readonly content?: string }
+  }[]
 }
 
 /** An enclave in this process, over a real socket, and a gateway that talks to it. */
@@ -160,7 +162,8 @@ function makeGateway({
     pull,
     get,
     identity,
-    complete: (body: string | object, call?: Partial<CompletionCall>) => readAnswer(open(body, call)),
+    complete: (body: string | object, call?: Partial<CompletionCall>) =>
+      readAnswer(open(body, call)),
     stream: async (body: object, call?: Partial<CompletionCall>) =>
       readStream(await readAnswer(open({ stream: true, ...body }, call))),
     takeAll: async () => {
@@ -190,5 +193,11 @@ function readStream({ status, text }: Answer): StreamAnswer {
   const named = (name: string) =>
     events.filter(({ event }) => event === name).map(({ data }) => JSON.parse(data))
   const fault = status === 200 ? (named('fault')[0] ?? null) : JSON.parse(text)
-  return { status, text, chunks: [...named(''), ...named('last')], fault, sealed: named('sealed')[0] ?? null }
+  return {
+    status,
+    text,
+    chunks: [...named(''), ...named('last')],
+    fault,
+    sealed: named('sealed')[0] ?? null,
+  }
 }

@@ -50,7 +50,9 @@ describe.each([
     expect(answer.finishReason).toBe('stop')
     expect(answer.usage.totalTokens).toBeGreaterThan(10)
     const kept = await findKept(service, prompt)
-    expect(kept?.response.usage.total_tokens).toBe(isVerified ? answer.usage.totalTokens : undefined)
+    expect(kept?.response.usage.total_tokens).toBe(
+      isVerified ? answer.usage.totalTokens : undefined,
+    )
   })
 
   it('streams the same text in many parts, with the same usage', async () => {
@@ -68,10 +70,17 @@ describe.each([
 
   it('calls a tool, runs it, and answers with what it said', async () => {
     const prompt = ask('get_weather({"city":"Oslo"})')
-    const question = { model: model(), prompt, tools: { get_weather: weather }, stopWhen: isStepCount(3) }
+    const question = {
+      model: model(),
+      prompt,
+      tools: { get_weather: weather },
+      stopWhen: isStepCount(3),
+    }
     const answer = await generateText({ ...question, maxRetries: 0 })
     expect(answer.steps.map(({ finishReason }) => finishReason)).toEqual(['tool-calls', 'stop'])
-    expect(answer.steps[0]?.toolResults).toMatchObject([{ input: { city: 'Oslo' }, output: 'rain in Oslo' }])
+    expect(answer.steps[0]?.toolResults).toMatchObject([
+      { input: { city: 'Oslo' }, output: 'rain in Oslo' },
+    ])
     expect(answer.text).toBe('[demonstration] The tool answered: rain in Oslo')
     const stream = streamText({ ...question, maxRetries: 0 })
     expect(await stream.text).toBe(answer.text)
@@ -79,16 +88,27 @@ describe.each([
   })
 
   it('calls the tool that it is told to, with arguments that fit its schema', async () => {
-    const count = tool({ inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }) })
+    const count = tool({
+      inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
+    })
     const answer = await generateText({
-      ...{ model: model(), prompt: ask('measure'), tools: { count, get_weather: weather }, maxRetries: 0 },
+      ...{
+        model: model(),
+        prompt: ask('measure'),
+        tools: { count, get_weather: weather },
+        maxRetries: 0,
+      },
       toolChoice: { type: 'tool', toolName: 'count' },
     })
     expect(answer.toolCalls).toMatchObject([{ toolName: 'count', input: { to: 3, unit: 'cm' } }])
   })
 
   it('gives an object of the schema, streamed or not', async () => {
-    const schema = z.object({ name: z.string().max(4), born: z.iso.date(), tags: z.array(z.string()).min(2) })
+    const schema = z.object({
+      name: z.string().max(4),
+      born: z.iso.date(),
+      tags: z.array(z.string()).min(2),
+    })
     const request = {
       model: model(),
       prompt: ask('a person'),
@@ -109,15 +129,16 @@ describe.each([
     }
     const prompt = ask('refused')
     const wrongKey = openProvider(path, 'wrong')('demo/echo')
-    expect(await refusalOf(generateText({ model: wrongKey, prompt, maxRetries: 0 }))).toEqual([401, false])
-    expect(await refusalOf(generateText({ model: model('nobodys'), prompt, maxRetries: 0 }))).toEqual([
-      404,
+    expect(await refusalOf(generateText({ model: wrongKey, prompt, maxRetries: 0 }))).toEqual([
+      401,
       false,
     ])
-    expect(await refusalOf(generateText({ model: model(), prompt, temperature: 3, maxRetries: 0 }))).toEqual([
-      422,
-      false,
-    ])
+    expect(
+      await refusalOf(generateText({ model: model('nobodys'), prompt, maxRetries: 0 })),
+    ).toEqual([404, false])
+    expect(
+      await refusalOf(generateText({ model: model(), prompt, temperature: 3, maxRetries: 0 })),
+    ).toEqual([422, false])
     expect(await findKept(service, prompt)).toBeNull()
   })
 })
@@ -125,7 +146,11 @@ describe.each([
 describe('the ai package, for what has no conversation', () => {
   it('embeds many values, each into the vector that it has alone', async () => {
     const model = openProvider('/v1').embeddingModel('demo/embedding')
-    const { embeddings, usage } = await embedMany({ model, values: ['a whale', 'taxes'], maxRetries: 0 })
+    const { embeddings, usage } = await embedMany({
+      model,
+      values: ['a whale', 'taxes'],
+      maxRetries: 0,
+    })
     const { embeddings: alone } = await embedMany({ model, values: ['taxes'], maxRetries: 0 })
     expect(embeddings.map(({ length }) => length)).toEqual([256, 256])
     expect(embeddings[1]).toEqual(alone[0])

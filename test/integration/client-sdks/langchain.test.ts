@@ -23,7 +23,11 @@ describe.each([
   ['/v1/verified', true],
 ])('ChatOpenAI, pointed at %s', (path, isVerified) => {
   const open = (
-    options: { readonly model?: string; readonly apiKey?: string; readonly temperature?: number } = {},
+    options: {
+      readonly model?: string
+      readonly apiKey?: string
+      readonly temperature?: number
+    } = {},
   ) =>
     new ChatOpenAI({
       ...{ model: 'demo/echo', apiKey: service.apiKey, maxRetries: 0, ...options },
@@ -36,7 +40,10 @@ describe.each([
     const prompt = ask('a whole text')
     const answer = await open().invoke(prompt)
     expect(answer.content).toBe(`[demonstration] You said: ${prompt}`)
-    expect(answer.response_metadata).toMatchObject({ finish_reason: 'stop', model_name: 'demo/echo' })
+    expect(answer.response_metadata).toMatchObject({
+      finish_reason: 'stop',
+      model_name: 'demo/echo',
+    })
     expect(answer.usage_metadata?.total_tokens).toBeGreaterThan(10)
     const kept = await findKept(service, prompt)
     expect(kept?.response.usage.total_tokens).toBe(

@@ -34,9 +34,9 @@ describe.each([
   it.each(['/v1', '/v1/verified'])('at %s shows what is wrong with a request', async (path) => {
     const text = await shown(ask(path, { temperature: 7, n: 0 }))
     expect(text).toContain('422 body.n: Input should be greater than or equal to 1 (and 1 more')
-    expect(await shown(open(path).chat.completions.create({ model: 'talks', messages: [] }))).toContain(
-      '422 body.messages:',
-    )
+    expect(
+      await shown(open(path).chat.completions.create({ model: 'talks', messages: [] })),
+    ).toContain('422 body.messages:')
   })
 
   it('shows the message of every other refusal, with type and param', async () => {
@@ -45,17 +45,25 @@ describe.each([
       () => null,
       (fault: unknown) => fault,
     )
-    expect(error).toMatchObject({ code: 'unsupported_model', param: 'model', type: 'invalid_request_error' })
-    expect(await shown(open('/v1', 'wrong').chat.completions.create({ model: 'talks', messages }))).toContain(
-      '401 ',
-    )
-    expect(await shown(open('/v1/verified').embeddings.create({ model: 'e', input: 'x' }))).toContain(
-      '404 There is nothing at this path. There is /v1/verified/chat/completions',
-    )
+    expect(error).toMatchObject({
+      code: 'unsupported_model',
+      param: 'model',
+      type: 'invalid_request_error',
+    })
+    expect(
+      await shown(open('/v1', 'wrong').chat.completions.create({ model: 'talks', messages })),
+    ).toContain('401 ')
+    expect(
+      await shown(open('/v1/verified').embeddings.create({ model: 'e', input: 'x' })),
+    ).toContain('404 There is nothing at this path. There is /v1/verified/chat/completions')
   })
 
   it('shows the message of an error event', async () => {
-    const stream = await open('/v1').chat.completions.create({ model: 'breaks', messages, stream: true })
+    const stream = await open('/v1').chat.completions.create({
+      model: 'breaks',
+      messages,
+      stream: true,
+    })
     const read = async () => {
       for await (const _ of stream);
     }
@@ -64,8 +72,13 @@ describe.each([
 
   it('finds a choice in each chunk of a stream', async () => {
     let text = ''
-    const stream = await open('/v1').chat.completions.create({ model: 'talks', messages, stream: true })
-    for await (const chunk of stream) text += chunk.choices[0]?.delta.content ?? expect.fail('no choice')
+    const stream = await open('/v1').chat.completions.create({
+      model: 'talks',
+      messages,
+      stream: true,
+    })
+    for await (const chunk of stream)
+      text += chunk.choices[0]?.delta.content ?? expect.fail('no choice')
     expect(text).toContain('Hello from')
   })
 })
@@ -74,8 +87,16 @@ describe('@langchain/openai 0.3', () => {
   it.each(['/v1', '/v1/verified'])('at %s shows what is wrong with a request', async (path) => {
     const configuration = { baseURL: stage.gateway.url + path }
     const model = new ChatOpenAI({
-      ...{ model: 'talks', apiKey: stage.gateway.key, temperature: 7, maxRetries: 0, configuration },
+      ...{
+        model: 'talks',
+        apiKey: stage.gateway.key,
+        temperature: 7,
+        maxRetries: 0,
+        configuration,
+      },
     })
-    expect(await shown(model.invoke('hello'))).toContain('422 body.temperature: Input should be less')
+    expect(await shown(model.invoke('hello'))).toContain(
+      '422 body.temperature: Input should be less',
+    )
   })
 })

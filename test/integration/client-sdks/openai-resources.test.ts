@@ -36,7 +36,12 @@ afterAll(async () => {
 })
 
 function open(options: ConstructorParameters<typeof OpenAI>[0] = {}): OpenAI {
-  return new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.apiKey, maxRetries: 0, ...options })
+  return new OpenAI({
+    baseURL: `${service.url}/v1`,
+    apiKey: service.apiKey,
+    maxRetries: 0,
+    ...options,
+  })
 }
 
 describe('embeddings of the openai package', () => {
@@ -58,7 +63,9 @@ describe('embeddings of the openai package', () => {
     const [plain] = (await client.embeddings.create(request)).data
     const [coded] = (await client.embeddings.create({ ...request, encoding_format: 'base64' })).data
     const bytes = Buffer.from(String(coded?.embedding), 'base64')
-    expect(Array.from({ length: 256 }, (_, index) => bytes.readFloatLE(index * 4))).toEqual(plain?.embedding)
+    expect(Array.from({ length: 256 }, (_, index) => bytes.readFloatLE(index * 4))).toEqual(
+      plain?.embedding,
+    )
   })
 
   it('are as short as asked for, and refused for what cannot be one', async () => {
@@ -78,13 +85,18 @@ describe('images of the openai package', () => {
 
   it('are generated, inline or at an address that needs no key, and edited', async () => {
     const made = await client.images.generate({ ...inline, n: 2 })
-    const pictures = (made.data ?? []).map(({ b64_json: text }) => Buffer.from(text ?? '', 'base64'))
+    const pictures = (made.data ?? []).map(({ b64_json: text }) =>
+      Buffer.from(text ?? '', 'base64'),
+    )
     const small = { type: 'png', width: 256, height: 256 }
     expect(pictures.map(readImageFacts)).toEqual([small, small])
     const image = await toFile(pictures[0] ?? Buffer.of(), 'whale.png', { type: 'image/png' })
     const { data } = await client.images.edit({ ...drawing, image, n: 2 })
     const edited = await Promise.all((data ?? []).map(async ({ url }) => fetch(url ?? '')))
-    expect(edited.map((reply) => reply.headers.get('content-type'))).toEqual(['image/png', 'image/png'])
+    expect(edited.map((reply) => reply.headers.get('content-type'))).toEqual([
+      'image/png',
+      'image/png',
+    ])
     const bytes = await Promise.all(edited.map((reply) => reply.bytes()))
     expect(bytes.map(readImageFacts)).toEqual([small, small])
     expect(bytes).not.toContainEqual(new Uint8Array(pictures[0] ?? []))
@@ -112,7 +124,10 @@ describe('models of the openai package', () => {
   })
 
   it('are found one by one', async () => {
-    expect(await client.models.retrieve('demo/echo')).toMatchObject({ id: 'demo/echo', owned_by: 'nodes' })
+    expect(await client.models.retrieve('demo/echo')).toMatchObject({
+      id: 'demo/echo',
+      owned_by: 'nodes',
+    })
     await expect(client.models.retrieve('demo/nothing')).rejects.toThrow(OpenAI.NotFoundError)
   })
 })
@@ -123,7 +138,10 @@ describe.each(['/v1', '/v1/verified'])('limits, as the openai package sees them 
     calls++
     return fetch(input, init)
   }
-  const scarce = { model: 'demo/lorem', messages: [{ role: 'user' as const, content: 'Write 2 words' }] }
+  const scarce = {
+    model: 'demo/lorem',
+    messages: [{ role: 'user' as const, content: 'Write 2 words' }],
+  }
 
   it('a call that no waiting can let through is tried once', async () => {
     calls = 0

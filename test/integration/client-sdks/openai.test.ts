@@ -5,7 +5,8 @@ import { z } from 'zod'
 import { findKept } from '../../support/kept-completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
-// Plain and verified calls, aborts and lists are also in ../openai-sdk.test.ts and ../plain-chat.test.ts.
+// Plain and verified calls, aborts and lists are also in ../openai-sdk.test.ts and
+// ../plain-chat.test.ts.
 
 let service: SharedAffidavit
 beforeAll(async () => {
@@ -37,11 +38,16 @@ describe.each([
     model,
     messages: [{ role: 'user' as const, content: `${text} through ${path}` }],
   })
-  const isKept = async (text: string) => (await findKept(service, `${text} through ${path}`)) !== null
+  const isKept = async (text: string) =>
+    (await findKept(service, `${text} through ${path}`)) !== null
 
   it('completes; the answer has the id of its request', async () => {
-    const { data, request_id: id } = await open().chat.completions.create(ask('a whole text')).withResponse()
-    expect(data.choices[0]?.message.content).toBe(`[demonstration] You said: a whole text through ${path}`)
+    const { data, request_id: id } = await open()
+      .chat.completions.create(ask('a whole text'))
+      .withResponse()
+    expect(data.choices[0]?.message.content).toBe(
+      `[demonstration] You said: a whole text through ${path}`,
+    )
     expect(data.object).toBe('chat.completion')
     expect(id).toMatch(/^[\w.:-]{1,128}$/)
     expect(data).toHaveProperty('_request_id', id)
@@ -62,7 +68,12 @@ describe.each([
     const request = { ...ask('get_weather({"city":"Oslo"})'), tools }
     const runner = open().chat.completions.runTools(request)
     expect(await runner.finalContent()).toBe('[demonstration] The tool answered: rain in Oslo')
-    expect(runner.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool', 'assistant'])
+    expect(runner.messages.map(({ role }) => role)).toEqual([
+      'user',
+      'assistant',
+      'tool',
+      'assistant',
+    ])
     const streaming = open().chat.completions.runTools({ ...request, stream: true })
     expect(await streaming.finalContent()).toBe('[demonstration] The tool answered: rain in Oslo')
   })
@@ -93,7 +104,9 @@ describe.each([
       client.chat.completions.create({ ...ask('refused'), ...request })
     await expect(create(open({ apiKey: 'wrong' }), {})).rejects.toThrow(OpenAI.AuthenticationError)
     await expect(create(open(), { model: 'nobodys' })).rejects.toThrow(OpenAI.NotFoundError)
-    await expect(create(open(), { model: 'nobodys' })).rejects.toMatchObject({ code: 'unsupported_model' })
+    await expect(create(open(), { model: 'nobodys' })).rejects.toMatchObject({
+      code: 'unsupported_model',
+    })
     await expect(create(open(), { messages: [] })).rejects.toThrow(OpenAI.UnprocessableEntityError)
     const streamed = create(open(), { stream: true, temperature: 3 })
     await expect(streamed).rejects.toThrow(OpenAI.UnprocessableEntityError)
@@ -111,7 +124,9 @@ describe.each([
     }
     const client = open({ maxRetries: 1, fetch: losesFirst })
     const headers = { 'Idempotency-Key': `lost:${path}` }
-    const { data, response } = await client.chat.completions.create(ask('lost'), { headers }).withResponse()
+    const { data, response } = await client.chat.completions
+      .create(ask('lost'), { headers })
+      .withResponse()
     expect(calls).toBe(2)
     expect(response.headers.get('idempotent-replayed')).toBe('true')
     expect((await open().chat.completions.create(ask('lost'), { headers })).id).toBe(data.id)
@@ -123,7 +138,9 @@ describe.each([
     const headers = { 'Idempotency-Key': `at-once:${path}` }
     const request = ask('at once', 'demo/lorem')
     const answers = await Promise.all(
-      Array.from({ length: 4 }, () => open({ maxRetries: 5 }).chat.completions.create(request, { headers })),
+      Array.from({ length: 4 }, () =>
+        open({ maxRetries: 5 }).chat.completions.create(request, { headers }),
+      ),
     )
     expect(new Set(answers.map(({ id }) => id)).size).toBe(1)
   })

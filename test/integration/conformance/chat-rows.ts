@@ -99,7 +99,10 @@ export const CHAT_ROWS: readonly FieldRow[] = [
       ...refuseAt(['type'], 'literal_error', { ...TOOL, type: 'tool' }),
       ...refuseAt(['function'], 'missing', { type: 'function' }),
       ...refuseAt(['function', 'name'], 'missing', { type: 'function', function: {} }),
-      ...refuseAt(['function', 'name'], 'string_too_short', { type: 'function', function: { name: '' } }),
+      ...refuseAt(['function', 'name'], 'string_too_short', {
+        type: 'function',
+        function: { name: '' },
+      }),
     ],
     beside: { tools: [TOOL] },
   },

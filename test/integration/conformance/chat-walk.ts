@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import type { ApiReply } from '../../support/documented-api.ts'
 import { CHAT, TOOL } from './chat-rows.ts'
-import { CHAT_PATHS, DASHBOARD_CHAT, PLAIN_CHAT, VERIFIED_CHAT, VERIFIED_RECORD } from './endpoints.ts'
+import {
+  CHAT_PATHS,
+  DASHBOARD_CHAT,
+  PLAIN_CHAT,
+  VERIFIED_CHAT,
+  VERIFIED_RECORD,
+} from './endpoints.ts'
 import { missingFields } from './missing-fields.ts'
 import { envelopeOf, expectFields, expectRefusal } from './reply-checks.ts'
 import {
@@ -16,7 +22,10 @@ import { AWAY_MODEL, SCARCE_MODEL, type Stage } from './stage.ts'
 type Chunk = {
   readonly id: string
   readonly choices: readonly object[]
-  /** Not there in the proof of a caller who asked for it, whose SDK would take null over what came before. */
+  /**
+   * Not there in the proof of a caller who asked for it, whose SDK would take null over what came
+   * before.
+   */
   readonly usage?: object | null
 }
 
@@ -55,7 +64,9 @@ export function walkChat(stage: () => Stage): void {
     it('have log probabilities when they are asked for, of as many tokens as are asked for', async () => {
       const reply = await stage().post(path, { ...CHAT, logprobs: true, top_logprobs: 2 })
       expectFields(reply, LOGPROB_FIELDS)
-      const { choices } = reply.value as { readonly choices: readonly { readonly logprobs: Logprobs }[] }
+      const { choices } = reply.value as {
+        readonly choices: readonly { readonly logprobs: Logprobs }[]
+      }
       const counts = choices[0]?.logprobs.content.map(({ top_logprobs }) => top_logprobs.length)
       expect(new Set(counts)).toEqual(new Set([2]))
     })
@@ -81,7 +92,9 @@ export function walkChat(stage: () => Stage): void {
       expect(saying.length).toBeGreaterThan(2)
       expect(saying.flatMap((chunk) => missingFields(chunk, CHUNK_FIELDS))).toEqual([])
       expect(saying[0]?.choices[0]).toMatchObject({ delta: { role: 'assistant', content: '' } })
-      expect(saying.at(-1)?.choices).toMatchObject([{ delta: { content: '' }, finish_reason: 'stop' }])
+      expect(saying.at(-1)?.choices).toMatchObject([
+        { delta: { content: '' }, finish_reason: 'stop' },
+      ])
       expect(chunks.filter(({ usage }) => usage !== null)).toEqual([])
     })
 
@@ -140,6 +153,8 @@ export function walkChat(stage: () => Stage): void {
 
 /** Fields as they are in a record's response, without those that begin with one of `others`. */
 function inResponse(wanted: Readonly<Record<string, string>>, others: readonly string[]) {
-  const kept = Object.entries(wanted).filter(([field]) => !others.some((other) => field.startsWith(other)))
+  const kept = Object.entries(wanted).filter(
+    ([field]) => !others.some((other) => field.startsWith(other)),
+  )
   return Object.fromEntries(kept.map(([field, type]) => [`response.${field}`, type]))
 }

@@ -30,14 +30,18 @@ export type KnownFacts = {
 export type FieldPlace = 'body' | 'query' | 'path'
 
 /** A request by its members: those of the body, and texts of its parameters. */
-export type EndpointRequest = Partial<Readonly<Record<FieldPlace, Readonly<Record<string, unknown>>>>>
+export type EndpointRequest = Partial<
+  Readonly<Record<FieldPlace, Readonly<Record<string, unknown>>>>
+>
 
 /** An endpoint of the interface's part 4. */
 export type Endpoint = {
   readonly method: 'GET' | 'POST' | 'PUT'
   readonly path: string
   readonly isKeyed: boolean
-  /** What its key has to be for; null for whatever it is for. This service's own (part 5, rule 6). */
+  /**
+   * What its key has to be for; null for whatever it is for. This service's own (part 5, rule 6).
+   */
   readonly scope: 'inference' | 'nodes' | null
   /** Section of the interface with the fields; `facts` where that says "not shown". */
   readonly section: string
@@ -132,7 +136,13 @@ export const ENDPOINTS: readonly Endpoint[] = [
     rows: () => ({ body: SEARCH_ROWS }),
     reply: fields.SEARCH_FIELDS,
   },
-  { ...ofNodes, path: '/v1/node/info', section: '2.7', ...nodeQuery, reply: fields.NODE_INFO_FIELDS },
+  {
+    ...ofNodes,
+    path: '/v1/node/info',
+    section: '2.7',
+    ...nodeQuery,
+    reply: fields.NODE_INFO_FIELDS,
+  },
   {
     ...ofNodes,
     method: 'POST',
@@ -142,7 +152,13 @@ export const ENDPOINTS: readonly Endpoint[] = [
     rows: () => ({ body: NODE_INFO_ROWS }),
     reply: fields.DONE_FIELDS,
   },
-  { ...ofNodes, path: '/v1/node/stats', section: '2.7', ...nodeQuery, reply: fields.NODE_STATS_FIELDS },
+  {
+    ...ofNodes,
+    path: '/v1/node/stats',
+    section: '2.7',
+    ...nodeQuery,
+    reply: fields.NODE_STATS_FIELDS,
+  },
   {
     ...ofNodes,
     path: '/v1/node/benchmark',
@@ -156,7 +172,9 @@ export const ENDPOINTS: readonly Endpoint[] = [
     method: 'POST',
     path: '/v1/node/benchmark',
     section: 'facts',
-    request: ({ idleNode }) => ({ body: { node_id: idleNode, model_name: 'm', tokens_per_second: 5 } }),
+    request: ({ idleNode }) => ({
+      body: { node_id: idleNode, model_name: 'm', tokens_per_second: 5 },
+    }),
     rows: () => ({ body: BENCHMARK_ROWS }),
     reply: fields.DONE_FIELDS,
   },
@@ -179,7 +197,12 @@ export const ENDPOINTS: readonly Endpoint[] = [
     rows: () => ({ body: UPDATE_NODE_ROWS }),
     reply: fields.UPDATED_NODE_FIELDS,
   },
-  { ...ofNodes, path: '/v1/dashboard/nodes', section: '2.7, facts', reply: fields.NODE_LIST_FIELDS },
+  {
+    ...ofNodes,
+    path: '/v1/dashboard/nodes',
+    section: '2.7, facts',
+    reply: fields.NODE_LIST_FIELDS,
+  },
   { ...get, path: '/v1/dashboard/rate-limits', section: 'facts', reply: fields.RATE_LIMIT_FIELDS },
   { ...get, path: '/v1/models', isKeyed: false, section: 'facts', reply: fields.MODEL_FIELDS },
   { ...get, path: '/', isKeyed: false, section: '2.8', reply: fields.INFORMATION_FIELDS },

@@ -1,4 +1,7 @@
-/** A value that is refused with a 422, one fault of which is at `[place, field, ...at]` and of this type. */
+/**
+ * A value that is refused with a 422, one fault of which is at `[place, field, ...at]` and of this
+ * type.
+ */
 export type Rejection = {
   readonly value: unknown
   readonly type: string
@@ -44,7 +47,10 @@ export const NO_TEXT = refuse('string_type', 5, true, [], {})
 export const NO_NUMBER = refuse('float_type', '1', true, [], {})
 
 /** What is no integer. */
-export const NO_INTEGER = [...refuse('int_from_float', 1.5), ...refuse('int_type', '1', true, [], {})]
+export const NO_INTEGER = [
+  ...refuse('int_from_float', 1.5),
+  ...refuse('int_type', '1', true, [], {}),
+]
 
 /** What is no boolean. */
 export const NO_BOOLEAN = refuse('bool_type', 'true', 1, [], {})
@@ -84,7 +90,10 @@ export function numberRow(
   }
 }
 
-/** An integer that may be left out, from `min` to `max`, both allowed; without `max` up to what a double holds exactly. */
+/**
+ * An integer that may be left out, from `min` to `max`, both allowed; without `max` up to what a
+ * double holds exactly.
+ */
 export function integerRow(
   field: string,
   { min, max }: { readonly min: number; readonly max?: number },

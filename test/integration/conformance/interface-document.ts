@@ -6,7 +6,10 @@ const file = join(import.meta.dirname, '../../../../shared/interface.md')
 /** Whether the interface's document, which is not part of this repository, is there. */
 export const hasInterface = existsSync(file)
 
-/** Cells of the rows of a section's first table, without its head. Throws when there is no such section. */
+/**
+ * Cells of the rows of a section's first table, without its head. Throws when there is no such
+ * section.
+ */
 export function tableOf(heading: string): readonly (readonly string[])[] {
   const [, section] = readFileSync(file, 'utf8').split(`\n${heading}`)
   if (section === undefined) throw new TypeError(`the interface has no ${heading}`)

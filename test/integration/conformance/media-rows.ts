@@ -37,11 +37,16 @@ const noWord = (...texts: readonly string[]) => refuse('literal_error', ...texts
 export const EDIT_ROWS: readonly FieldRow[] = [
   {
     field: 'image',
-    accepts: [pngOf(1), jpegOf(8_192, 1), webpOf('VP8X', 8, 8)].map((bytes) => new Uint8Array(bytes)),
+    accepts: [pngOf(1), jpegOf(8_192, 1), webpOf('VP8X', 8, 8)].map(
+      (bytes) => new Uint8Array(bytes),
+    ),
     rejects: [
       ...refuse('missing', undefined),
       ...beyondSchema([
-        ...refuse('image_type', ...['GIF89a', '', '<svg/>'].map((text) => new TextEncoder().encode(text))),
+        ...refuse(
+          'image_type',
+          ...['GIF89a', '', '<svg/>'].map((text) => new TextEncoder().encode(text)),
+        ),
         ...refuse('image_size', new Uint8Array(jpegOf(8_193, 1))),
       ]),
     ],

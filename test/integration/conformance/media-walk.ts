@@ -37,12 +37,20 @@ export function walkMedia(stage: () => Stage): void {
       const request = { ...GENERATION, n: 2, size: `${edge}x${edge}`, response_format: 'b64_json' }
       const images = imagesOf((await stage().post(GENERATIONS, request)).value)
       expect(images.map(({ url }) => url)).toEqual([null, null])
-      const facts = images.map(({ b64_json }) => readImageFacts(Buffer.from(b64_json ?? '', 'base64')))
-      expect(facts).toEqual(Array.from({ length: 2 }, () => ({ type: 'png', width: edge, height: edge })))
+      const facts = images.map(({ b64_json }) =>
+        readImageFacts(Buffer.from(b64_json ?? '', 'base64')),
+      )
+      expect(facts).toEqual(
+        Array.from({ length: 2 }, () => ({ type: 'png', width: edge, height: edge })),
+      )
     })
 
     it('part 4, rule 4: are edited with a form, not with JSON', async () => {
-      expectRefusal(await stage().post('/v1/images/edits', GENERATION), 415, 'unsupported_media_type')
+      expectRefusal(
+        await stage().post('/v1/images/edits', GENERATION),
+        415,
+        'unsupported_media_type',
+      )
     })
   })
 
@@ -60,7 +68,11 @@ export function walkMedia(stage: () => Stage): void {
       expect(data).toHaveLength(2)
       expect(floats.value).toMatchObject({
         object: 'list',
-        data: data.map((one, index) => ({ object: 'embedding', index, embedding: decode(one.embedding) })),
+        data: data.map((one, index) => ({
+          object: 'embedding',
+          index,
+          embedding: decode(one.embedding),
+        })),
       })
     })
 
@@ -73,7 +85,9 @@ export function walkMedia(stage: () => Stage): void {
       ] as const) {
         const { value } = await stage().post(path, { ...EMBEDDING, input })
         const indexes = (value as { readonly data: readonly { readonly index: number }[] }).data
-        expect(indexes.map(({ index }) => index)).toEqual(Array.from({ length: count }, (_, index) => index))
+        expect(indexes.map(({ index }) => index)).toEqual(
+          Array.from({ length: count }, (_, index) => index),
+        )
       }
     })
   })
@@ -84,7 +98,10 @@ export function walkMedia(stage: () => Stage): void {
     [10, 10],
   ])('facts: a search with max_results %s gives %d', async (max_results, count) => {
     const { value } = await stage().post('/v1/tool/search', { ...SEARCH, max_results })
-    const results = Array.from({ length: count }, (_, index) => ({ title: 't', position: index + 1 }))
+    const results = Array.from({ length: count }, (_, index) => ({
+      title: 't',
+      position: index + 1,
+    }))
     expect(value).toMatchObject({ results })
   })
 }

@@ -8,7 +8,10 @@ const PARTS = [
   { type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } },
 ]
 
-/** Interface, 2.1: content, role, name and function_call of each message, and what a role cannot do without. */
+/**
+ * Interface, 2.1: content, role, name and function_call of each message, and what a role cannot do
+ * without.
+ */
 export const MESSAGES_ROW: FieldRow = {
   field: 'messages',
   accepts: [
@@ -18,7 +21,11 @@ export const MESSAGES_ROW: FieldRow = {
       { role: 'assistant', content: null, function_call: CALL },
       { role: 'function', name: 'f', content: '1' },
     ],
-    [HI, { role: 'assistant', tool_calls: [TOOL_CALL] }, { role: 'tool', tool_call_id: 'c', content: '1' }],
+    [
+      HI,
+      { role: 'assistant', tool_calls: [TOOL_CALL] },
+      { role: 'tool', tool_call_id: 'c', content: '1' },
+    ],
     [{ ...HI, name: 'me' }],
     [{ ...HI, name: null, function_call: null }],
     [{ role: 'user', content: PARTS }],
@@ -32,12 +39,18 @@ export const MESSAGES_ROW: FieldRow = {
     ...refuseAt([1, 'role'], 'missing', [HI, { content: 'hi' }]),
     ...refuseAt([0, 'role'], 'literal_error', [{ ...HI, role: 'king' }], [{ ...HI, role: null }]),
     ...refuseAt([0, 'content'], 'string_type', [{ ...HI, content: 5 }], [{ ...HI, content: {} }]),
-    ...refuseAt([0, 'content', 0, 'type'], 'literal_error', [{ ...HI, content: [{ type: 'smell' }] }]),
+    ...refuseAt([0, 'content', 0, 'type'], 'literal_error', [
+      { ...HI, content: [{ type: 'smell' }] },
+    ]),
     ...refuseAt([0, 'content', 0, 'text'], 'missing', [{ ...HI, content: [{ type: 'text' }] }]),
     ...refuseAt([0, 'name'], 'string_type', [{ ...HI, name: 5 }]),
     ...refuseAt([0, 'function_call'], 'dict_type', [{ ...HI, function_call: 'f' }]),
-    ...refuseAt([0, 'function_call', 'arguments'], 'missing', [{ ...HI, function_call: { name: 'f' } }]),
-    ...refuseAt([0, 'function_call', 'name'], 'missing', [{ ...HI, function_call: { arguments: '' } }]),
+    ...refuseAt([0, 'function_call', 'arguments'], 'missing', [
+      { ...HI, function_call: { name: 'f' } },
+    ]),
+    ...refuseAt([0, 'function_call', 'name'], 'missing', [
+      { ...HI, function_call: { arguments: '' } },
+    ]),
     ...refuseAt([0, 'tool_calls', 0, 'type'], 'literal_error', [
       { role: 'assistant', tool_calls: [{ ...TOOL_CALL, type: 'tool' }] },
     ]),

@@ -1,7 +1,13 @@
-/** Members that the interface says a reply has, and the types each may have. `[]` stands for each item of an array. */
+/**
+ * Members that the interface says a reply has, and the types each may have. `[]` stands for each
+ * item of an array.
+ */
 export type ReplyFields = Readonly<Record<string, string>>
 
-/** What of `fields` a reply does not have, or has of another type. An array that should have items has at least one. */
+/**
+ * What of `fields` a reply does not have, or has of another type. An array that should have items
+ * has at least one.
+ */
 export function missingFields(reply: unknown, fields: ReplyFields): readonly string[] {
   return Object.entries(fields).flatMap(([field, types]) => {
     const found = valuesAt(reply, field.split('.'))

@@ -17,7 +17,10 @@ export function walkNodes(stage: () => Stage): void {
   describe('2.7: a new node', () => {
     it('has an id of five words', async () => {
       const { value } = await stage().post('/v1/dashboard/node', { node_name: 'my node' })
-      expect(value).toEqual({ response: 'OK', node_id: expect.stringMatching(/^[a-z]+(_[a-z]+){4}$/) })
+      expect(value).toEqual({
+        response: 'OK',
+        node_id: expect.stringMatching(/^[a-z]+(_[a-z]+){4}$/),
+      })
     })
 
     it('has served nothing, and nothing is known of its hardware', async () => {
@@ -37,7 +40,11 @@ export function walkNodes(stage: () => Stage): void {
     })
 
     it('takes no benchmark before its hardware is reported (facts)', async () => {
-      const body = { node_id: await create(stage(), 'new node'), model_name: 'm', tokens_per_second: 1 }
+      const body = {
+        node_id: await create(stage(), 'new node'),
+        model_name: 'm',
+        tokens_per_second: 1,
+      }
       expectRefusal(await stage().post('/v1/node/benchmark', body), 404, 'not_found')
     })
   })

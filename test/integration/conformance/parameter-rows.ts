@@ -3,7 +3,10 @@ import { beyondSchema, type FieldRow, refuse } from './field-row.ts'
 const UUID = '00000000-0000-4000-8000-000000000000'
 const REPEATED = ['1', '2']
 
-/** Interface, part 4 (rule 1) and part 8: query of the history list; the default of filter is this service's own. That a cursor is a record's own is tried with records. */
+/**
+ * Interface, part 4 (rule 1) and part 8: query of the history list; the default of filter is this
+ * service's own. That a cursor is a record's own is tried with records.
+ */
 export const HISTORY_ROWS: readonly FieldRow[] = [
   {
     field: 'limit',

@@ -8,7 +8,10 @@ import { RECORD_FIELDS } from './reply-fields.ts'
 import type { Stage } from './stage.ts'
 import { eachOf } from './walk-fields.ts'
 
-type Page = { readonly completions: readonly { readonly id: string }[]; readonly cursor: string | null }
+type Page = {
+  readonly completions: readonly { readonly id: string }[]
+  readonly cursor: string | null
+}
 
 /** Interface, 2.3, 2.4, parts 4 and 5: verified completions and what is stored of them. */
 export function walkRecords(stage: () => Stage): void {
@@ -21,7 +24,15 @@ export function walkRecords(stage: () => Stage): void {
       const record = await api.call({ method: 'GET', path: VERIFIED_RECORD, target })
       const { hash, public_key, signature, attestation, tx_hash, receipt, log, ...response } = made
       expect(hash).toMatch(/^[0-9a-f]{64}$/)
-      expect(record.value).toMatchObject({ hash, public_key, signature, attestation, tx_hash, receipt, log })
+      expect(record.value).toMatchObject({
+        hash,
+        public_key,
+        signature,
+        attestation,
+        tx_hash,
+        receipt,
+        log,
+      })
       expect(record.value).toMatchObject({ request, response })
     })
 
@@ -33,7 +44,9 @@ export function walkRecords(stage: () => Stage): void {
         value as { readonly request: Readonly<Record<string, unknown>> }
       ).request
       expect(model).toBe(CHAT.model)
-      expect(messages).toEqual(CHAT.messages.map((one) => ({ ...one, name: null, function_call: null })))
+      expect(messages).toEqual(
+        CHAT.messages.map((one) => ({ ...one, name: null, function_call: null })),
+      )
       const unset = CHAT_ROWS.map(({ field }) => field).filter((field) => !(field in CHAT))
       expect(others).toEqual(Object.fromEntries(unset.map((field) => [field, null])))
     })
@@ -80,9 +93,9 @@ export function walkRecords(stage: () => Stage): void {
       const hashesOf = async (filter: string) => {
         const target = `${VERIFIED_CHAT}?limit=1${filter}`
         const { value } = await api.call({ method: 'GET', path: VERIFIED_CHAT, target, key })
-        return (value as { readonly completions: readonly { readonly hash: string }[] }).completions.map(
-          ({ hash }) => hash,
-        )
+        return (
+          value as { readonly completions: readonly { readonly hash: string }[] }
+        ).completions.map(({ hash }) => hash)
       }
       expect(await hashesOf('')).toEqual([])
       expect(await hashesOf('&filter=mine')).toEqual([])
@@ -99,13 +112,22 @@ export function walkRecords(stage: () => Stage): void {
       })
 
     it('is taken with and without Bearer', async () => {
-      for (const credential of ['Bearer sk-own', 'bearer sk-own', 'sk-own', `Bearer ${'x'.repeat(4_096)}`])
+      for (const credential of [
+        'Bearer sk-own',
+        'bearer sk-own',
+        'sk-own',
+        `Bearer ${'x'.repeat(4_096)}`,
+      ])
         expect((await callWith(credential)).status).toBe(200)
     })
 
     it('is refused when it can be no credential', async () => {
       for (const credential of ['Bearer two words', 'Bearer', '', 'x'.repeat(4_097), 'Bearer é'])
-        expectFault(await callWith(credential), ['header', 'fine-tune-authorization'], 'value_error')
+        expectFault(
+          await callWith(credential),
+          ['header', 'fine-tune-authorization'],
+          'value_error',
+        )
     })
 
     it('does not replace the key (part 5)', async () => {

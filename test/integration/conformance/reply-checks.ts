@@ -8,7 +8,11 @@ export function expectFields({ status, value }: ApiReply, wanted: ReplyFields): 
 }
 
 /** Expects an answer with the error envelope (interface, part 7) and nothing else. */
-export function expectRefusal(reply: Pick<ApiReply, 'status' | 'value'>, status: number, code: string): void {
+export function expectRefusal(
+  reply: Pick<ApiReply, 'status' | 'value'>,
+  status: number,
+  code: string,
+): void {
   expect(reply).toMatchObject({ status, value: envelopeOf(status, code) })
   expect(Object.keys(reply.value as object).toSorted()).toEqual(['error', 'response'])
 }
@@ -22,7 +26,14 @@ export function envelopeOf(status: number, code: string) {
 }
 
 /** Expects a 422 whose only fault is at `loc`. */
-export function expectFault({ status, value }: ApiReply, loc: readonly unknown[], type: string): void {
+export function expectFault(
+  { status, value }: ApiReply,
+  loc: readonly unknown[],
+  type: string,
+): void {
   const error = { message: expect.any(String), code: 'validation_failed' }
-  expect([status, value]).toMatchObject([422, { detail: [{ loc, type, msg: expect.any(String) }], error }])
+  expect([status, value]).toMatchObject([
+    422,
+    { detail: [{ loc, type, msg: expect.any(String) }], error },
+  ])
 }

@@ -71,12 +71,28 @@ export const VERIFIED_FIELDS: ReplyFields = { ...COMPLETION_FIELDS, ...PROOF_FIE
 
 /** Interface, 2.4: the echo of a request. What it did not set is null. */
 const ECHO_FIELDS: ReplyFields = {
-  ...{ model: 'string', 'messages[].content': 'string or array or null', 'messages[].role': 'string' },
+  ...{
+    model: 'string',
+    'messages[].content': 'string or array or null',
+    'messages[].role': 'string',
+  },
   ...{ 'messages[].function_call': 'object or null', 'messages[].name': 'string or null' },
-  ...{ frequency_penalty: 'number or null', logit_bias: 'object or null', logprobs: 'boolean or null' },
+  ...{
+    frequency_penalty: 'number or null',
+    logit_bias: 'object or null',
+    logprobs: 'boolean or null',
+  },
   ...{ top_logprobs: 'integer or null', max_tokens: 'integer or null', n: 'integer or null' },
-  ...{ presence_penalty: 'number or null', response_format: 'object or null', seed: 'integer or null' },
-  ...{ stop: 'string or array or null', stream: 'boolean or null', stream_options: 'object or null' },
+  ...{
+    presence_penalty: 'number or null',
+    response_format: 'object or null',
+    seed: 'integer or null',
+  },
+  ...{
+    stop: 'string or array or null',
+    stream: 'boolean or null',
+    stream_options: 'object or null',
+  },
   ...{ temperature: 'number or null', top_p: 'number or null', tools: 'array or null' },
   ...{ tool_choice: 'string or object or null', user: 'string or null' },
 }
@@ -84,7 +100,9 @@ const ECHO_FIELDS: ReplyFields = {
 /** Interface, 2.4: the record of a completion. */
 export const RECORD_FIELDS: ReplyFields = {
   id: 'string',
-  ...Object.fromEntries(Object.entries(ECHO_FIELDS).map(([field, type]) => [`request.${field}`, type])),
+  ...Object.fromEntries(
+    Object.entries(ECHO_FIELDS).map(([field, type]) => [`request.${field}`, type]),
+  ),
   ...Object.fromEntries(
     Object.entries(COMPLETION_FIELDS).map(([field, type]) => [`response.${field}`, type]),
   ),
@@ -127,7 +145,10 @@ export const NODE_INFO_FIELDS: ReplyFields = {
 export const NODE_LIST_FIELDS: ReplyFields = {
   response: 'string',
   ...Object.fromEntries(
-    Object.keys(NODE_INFO_FIELDS).map((field) => [`nodes[].${field}`, `${NODE_INFO_FIELDS[field]} or null`]),
+    Object.keys(NODE_INFO_FIELDS).map((field) => [
+      `nodes[].${field}`,
+      `${NODE_INFO_FIELDS[field]} or null`,
+    ]),
   ),
   ...{ 'nodes[].total_uptime_seconds': 'integer or null', 'nodes[].requests_served': 'integer' },
   ...{ 'nodes[].requests_served_day': 'integer', 'nodes[].is_archived': 'boolean' },
@@ -137,7 +158,11 @@ export const NODE_LIST_FIELDS: ReplyFields = {
 
 /** Interface, 2.7: what a node that served calls did. */
 export const NODE_STATS_FIELDS: ReplyFields = {
-  ...{ requests_served: 'integer', requests_served_day: 'integer', average_time_to_first_token: 'number' },
+  ...{
+    requests_served: 'integer',
+    requests_served_day: 'integer',
+    average_time_to_first_token: 'number',
+  },
   ...{
     benchmark_tokens_per_second: 'number',
     benchmark_model_name: 'string',
@@ -152,7 +177,12 @@ export const NODE_STATS_FIELDS: ReplyFields = {
 
 /** Interface, 2.6. */
 export const EMBEDDING_FIELDS: ReplyFields = {
-  ...{ data: 'array', 'data[].embedding': 'array', 'data[].index': 'integer', 'data[].object': 'string' },
+  ...{
+    data: 'array',
+    'data[].embedding': 'array',
+    'data[].index': 'integer',
+    'data[].object': 'string',
+  },
   ...{ model: 'string', object: 'string', usage: 'object' },
 }
 
@@ -192,19 +222,31 @@ export const DONE_FIELDS: ReplyFields = { response: 'string' }
 export const MODEL_FIELDS: ReplyFields = {
   ...{ object: 'string', data: 'array', 'data[].id': 'string', 'data[].name': 'string' },
   ...{ 'data[].object': 'string', 'data[].created': 'integer', 'data[].owned_by': 'string' },
-  ...{ 'data[].context_length': 'integer or null', 'data[].max_completion_tokens': 'integer or null' },
+  ...{
+    'data[].context_length': 'integer or null',
+    'data[].max_completion_tokens': 'integer or null',
+  },
   ...{ 'data[].pricing.prompt': 'string', 'data[].pricing.completion': 'string' },
   ...{ 'data[].pricing.image': 'string', 'data[].pricing.request': 'string' },
 }
 
 /** Facts: rate limits. */
 export const RATE_LIMIT_FIELDS: ReplyFields = {
-  ...{ usage_tier_name: 'string', usage_tier_description: 'string', credits_balance: 'string or null' },
+  ...{
+    usage_tier_name: 'string',
+    usage_tier_description: 'string',
+    credits_balance: 'string or null',
+  },
   ...{ 'usages[].model': 'string', 'usages[].full_model': 'string' },
   'usages[].price_per_million_tokens': 'string or null',
   ...Object.fromEntries(
     [
-      ...['max_requests_per_day', 'max_requests_per_minute', 'max_tokens_per_day', 'max_tokens_per_minute'],
+      ...[
+        'max_requests_per_day',
+        'max_requests_per_minute',
+        'max_tokens_per_day',
+        'max_tokens_per_minute',
+      ],
       ...['requests_left_day', 'tokens_left_day'],
     ].map((field) => [`usages[].${field}`, 'integer or null']),
   ),

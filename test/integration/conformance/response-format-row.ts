@@ -9,7 +9,11 @@ const withSchema = (members: object) => ({
 })
 
 /** Refuses a member of the object of a JSON schema. */
-const refuseMember = (member: string, type: string, ...values: readonly unknown[]): readonly Rejection[] =>
+const refuseMember = (
+  member: string,
+  type: string,
+  ...values: readonly unknown[]
+): readonly Rejection[] =>
   refuseAt(['json_schema', member], type, ...values.map((value) => withSchema({ [member]: value })))
 
 /** Interface, 2.1, and the object of a JSON schema of 2.4 and part 8. */
@@ -17,9 +21,12 @@ export const RESPONSE_FORMAT_ROW: FieldRow = {
   field: 'response_format',
   accepts: [
     ...[undefined, null, { type: 'text' }, { type: 'json_object' }, withSchema({})],
-    ...[{ name: NAME_OF_64 }, { name: 'n' }, { schema: null }, { description: 'd', strict: true }].map(
-      withSchema,
-    ),
+    ...[
+      { name: NAME_OF_64 },
+      { name: 'n' },
+      { schema: null },
+      { description: 'd', strict: true },
+    ].map(withSchema),
     withSchema({ description: null, strict: null }),
     withSchema({ strict: false }),
   ],
@@ -31,7 +38,16 @@ export const RESPONSE_FORMAT_ROW: FieldRow = {
     ...refuseAt(['json_schema'], 'dict_type', { type: 'json_schema', json_schema: 'x' }),
     ...refuseMember('name', 'missing', undefined),
     ...refuseMember('name', 'string_type', null, 5),
-    ...refuseMember('name', 'string_pattern_mismatch', '', `${NAME_OF_64}x`, 'a b', 'é', 'a.b', 'n\n'),
+    ...refuseMember(
+      'name',
+      'string_pattern_mismatch',
+      '',
+      `${NAME_OF_64}x`,
+      'a b',
+      'é',
+      'a.b',
+      'n\n',
+    ),
     ...refuseMember('schema', 'missing', undefined),
     ...refuseMember('schema', 'dict_type', 'object', []),
     ...refuseMember('description', 'string_type', 5),

@@ -3,7 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, vi } from 'vitest'
 import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
-import { type ApiReply, type DocumentedApi, openDocumentedApi } from '../../support/documented-api.ts'
+import {
+  type ApiReply,
+  type DocumentedApi,
+  openDocumentedApi,
+} from '../../support/documented-api.ts'
 import { createMeasuredNode, createNode } from '../../support/register-node.ts'
 import { startScriptedEndpoint } from '../../support/scripted-endpoint.ts'
 import { connectScriptedNode } from '../../support/scripted-node.ts'
@@ -58,7 +62,9 @@ export async function openStage(): Promise<Stage> {
   const tiersFile = join(folder, 'tiers.json')
   await writeFile(tiersFile, JSON.stringify(TIERS))
   const item = { title: 't', url: 'https://example.com', content: 'c' }
-  const search = await startScriptedEndpoint(() => ({ results: Array.from({ length: 12 }, () => item) }))
+  const search = await startScriptedEndpoint(() => ({
+    results: Array.from({ length: 12 }, () => item),
+  }))
   const service = await startAffidavit({
     logLevel: 'warn',
     variables: {

@@ -3,10 +3,17 @@ import type { Endpoint, EndpointRequest, FieldPlace, KnownFacts } from './endpoi
 import type { FieldRow, Rejection } from './field-row.ts'
 
 /** What is walked, and what is known of it. */
-export type Walked = { readonly api: DocumentedApi; readonly known: KnownFacts; readonly endpoint: Endpoint }
+export type Walked = {
+  readonly api: DocumentedApi
+  readonly known: KnownFacts
+  readonly endpoint: Endpoint
+}
 
 /** The call that an endpoint's request amounts to. */
-export function callOf(endpoint: Endpoint, { body, query = {}, path = {} }: EndpointRequest): ApiCall {
+export function callOf(
+  endpoint: Endpoint,
+  { body, query = {}, path = {} }: EndpointRequest,
+): ApiCall {
   const parameters = new URLSearchParams()
   for (const [name, value] of Object.entries(query))
     for (const text of [value].flat()) if (text !== undefined) parameters.append(name, String(text))
@@ -21,7 +28,10 @@ export function callOf(endpoint: Endpoint, { body, query = {}, path = {} }: Endp
   }
 }
 
-/** Every field of an endpoint with every value of its rows: what of it is not taken, or not refused, as it should be, in words. */
+/**
+ * Every field of an endpoint with every value of its rows: what of it is not taken, or not refused,
+ * as it should be, in words.
+ */
 export async function walkFields(walked: Walked): Promise<readonly string[]> {
   const { endpoint, known } = walked
   const trials = Object.entries(endpoint.rows?.(known) ?? {}).flatMap(([place, rows]) =>
@@ -62,7 +72,10 @@ function trialsOf(place: FieldPlace, row: FieldRow): readonly Trial[] {
   ]
 }
 
-async function tryValue({ api, known, endpoint }: Walked, trial: Trial): Promise<readonly string[]> {
+async function tryValue(
+  { api, known, endpoint }: Walked,
+  trial: Trial,
+): Promise<readonly string[]> {
   const { place, row, value, rejection } = trial
   const base = endpoint.request?.(known) ?? {}
   const request = { ...base, [place]: { ...base[place], ...row.beside, [row.field]: value } }
@@ -72,7 +85,9 @@ async function tryValue({ api, known, endpoint }: Walked, trial: Trial): Promise
   const isAsExpected = rejection === null ? status === 200 : isRefusal(reply, trial, rejection)
   return [
     ...(isAsExpected ? [] : [`→ ${status} ${textOf(reply)}`]),
-    ...(isAllowed === isToBeAllowed ? [] : [`is ${isAllowed ? 'allowed' : 'forbidden'} by the document`]),
+    ...(isAllowed === isToBeAllowed
+      ? []
+      : [`is ${isAllowed ? 'allowed' : 'forbidden'} by the document`]),
   ]
 }
 
@@ -85,7 +100,10 @@ function isDocumented(
   return api.allowsBody(endpoint, endpoint.isForm ? body : JSON.parse(JSON.stringify(body)))
 }
 
-/** Whether it is a 422 (interface, part 7), all of whose faults are of the field, and one of which is the one expected. */
+/**
+ * Whether it is a 422 (interface, part 7), all of whose faults are of the field, and one of which
+ * is the one expected.
+ */
 function isRefusal(reply: unknown, { place, row }: Trial, { at, type }: Rejection): boolean {
   const { detail = [] } = reply as { readonly detail?: readonly Fault[] }
   const wanted = JSON.stringify([place, row.field, ...at])

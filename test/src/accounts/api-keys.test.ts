@@ -247,7 +247,9 @@ describe('API keys', () => {
   it('are made for an account by its id, if there is one', async () => {
     const { apiKeys } = setUp()
     const { id } = await apiKeys.openAccount('acme')
-    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { accountName: 'acme' } })
+    expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({
+      key: { accountName: 'acme' },
+    })
     expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBe('unknown_account')
   })
 

@@ -51,7 +51,9 @@ function streamChunks(): void {
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     for (const chunk of CHUNKS.slice(0, -1)) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
     response.write(namedEvent('last', CHUNKS.at(-1) ?? {}))
-    response.end(namedEvent('sealed', seal(assembleCompletion([...CHUNKS, USAGE_CHUNK]), 'complete', CHUNKS)))
+    response.end(
+      namedEvent('sealed', seal(assembleCompletion([...CHUNKS, USAGE_CHUNK]), 'complete', CHUNKS)),
+    )
   })
 }
 
@@ -71,7 +73,9 @@ describe('a verified completion with an Idempotency-Key', () => {
   it('is made once for 32 callers at once', async () => {
     const key = newKey()
     const before = gateway.enclave.calls.length
-    const outcomes = await Promise.all(Array.from({ length: 32 }, async () => outcomeOf(await post(key))))
+    const outcomes = await Promise.all(
+      Array.from({ length: 32 }, async () => outcomeOf(await post(key))),
+    )
     const made = outcomes.filter(([status]) => status === 200)
     const waiting = outcomes.filter(([status]) => status === 409)
     expect(made.length).toBeGreaterThan(0)
@@ -116,8 +120,14 @@ describe('a verified completion with an Idempotency-Key', () => {
 
   it('is the account’s own', async () => {
     const key = newKey()
-    const first = (await (await post(key)).json()) as { readonly hash: string; readonly tx_hash: string }
-    const { text: other } = await gateway.keys.create({ accountName: 'idempotent others', name: 'k' })
+    const first = (await (await post(key)).json()) as {
+      readonly hash: string
+      readonly tx_hash: string
+    }
+    const { text: other } = await gateway.keys.create({
+      accountName: 'idempotent others',
+      name: 'k',
+    })
     const theirs = await postChat({ ...gateway, key: other }, CHAT_REQUEST, {
       headers: { 'idempotency-key': key },
     })
@@ -141,7 +151,10 @@ describe('a verified completion with an Idempotency-Key', () => {
       abort.abort()
       await left
       // The enclave had its answer just before the connection closed.
-      send(response, seal({ id: 'x', object: 'chat.completion', created: 1, model: 'm', choices: [] }))
+      send(
+        response,
+        seal({ id: 'x', object: 'chat.completion', created: 1, model: 'm', choices: [] }),
+      )
       sealed()
     })
     await postChat(gateway, CHAT_REQUEST, {
@@ -220,20 +233,25 @@ describe('a verified completion with an Idempotency-Key', () => {
     const key = newKey()
     const user = crypto.randomUUID()
     for (let call = 0; call < 3; call++) await post(key, { ...CHAT_REQUEST, user })
-    const { completions } = (await (await getPath(gateway, `${VERIFIED_PATH}?limit=1000`)).json()) as {
+    const { completions } = (await (
+      await getPath(gateway, `${VERIFIED_PATH}?limit=1000`)
+    ).json()) as {
       readonly completions: readonly { readonly request: { readonly user: string | null } }[]
     }
     expect(completions.filter(({ request }) => request.user === user)).toHaveLength(1)
   })
 
-  it.each(['', ' ', 'two words', 'x'.repeat(256), 'ü'])('is refused with the key %j', async (key) => {
-    const before = gateway.enclave.calls.length
-    const reply = await postChat(gateway, CHAT_REQUEST, {
-      headers: { 'idempotency-key': Buffer.from(key).toString('latin1') },
-    })
-    expect(await outcomeOf(reply)).toEqual([422, ['header.idempotency-key']])
-    expect(gateway.enclave.calls).toHaveLength(before)
-  })
+  it.each(['', ' ', 'two words', 'x'.repeat(256), 'ü'])(
+    'is refused with the key %j',
+    async (key) => {
+      const before = gateway.enclave.calls.length
+      const reply = await postChat(gateway, CHAT_REQUEST, {
+        headers: { 'idempotency-key': Buffer.from(key).toString('latin1') },
+      })
+      expect(await outcomeOf(reply)).toEqual([422, ['header.idempotency-key']])
+      expect(gateway.enclave.calls).toHaveLength(before)
+    },
+  )
 
   it('takes a key of 255 characters', async () => {
     expect((await post('~'.repeat(255 - 36) + crypto.randomUUID())).status).toBe(200)

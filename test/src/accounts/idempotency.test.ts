@@ -7,7 +7,10 @@ import {
   RETENTION_SECONDS,
   SETTLE_SECONDS,
 } from '../../../src/accounts/idempotency.ts'
-import { createIdempotencyStore, type IdempotencyStore } from '../../../src/accounts/idempotency-store.ts'
+import {
+  createIdempotencyStore,
+  type IdempotencyStore,
+} from '../../../src/accounts/idempotency-store.ts'
 import { createProcessesStore } from '../../../src/accounts/processes-store.ts'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
@@ -35,7 +38,10 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Gateways on one database, with one clock; `records` are what is committed, `sealed` what will be with the next look. */
+  /**
+   * Gateways on one database, with one clock; `records` are what is committed, `sealed` what will
+   * be with the next look.
+   */
   function setUp() {
     const clock = { at: START }
     const store = createIdempotencyStore(database, () => clock.at)
@@ -76,7 +82,8 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       return { claim, abort, lose }
     }
 
-    const recordOf = (outcome: StoredRecord['outcome'] = 'complete') => ({ outcome }) as StoredRecord
+    const recordOf = (outcome: StoredRecord['outcome'] = 'complete') =>
+      ({ outcome }) as StoredRecord
     return { clock, store, records, sealed, enclave, openGateway, recordOf }
   }
 
@@ -156,7 +163,10 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     const first = openClaim(await claim())
     await first.fail(new CallerLeftError())
     clock.at += SETTLE_SECONDS - 1
-    await expect(claim()).rejects.toMatchObject({ code: 'idempotency_in_progress', retryAfterSeconds: 1 })
+    await expect(claim()).rejects.toMatchObject({
+      code: 'idempotency_in_progress',
+      retryAfterSeconds: 1,
+    })
     clock.at += 1
     expect(openClaim(await claim()).callId).not.toBe(first.callId)
   })

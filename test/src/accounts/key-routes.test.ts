@@ -34,7 +34,9 @@ const send = ({ url, key }: Caller, method: string, path: string, body?: unknown
 const read = async (reply: Promise<Response>) =>
   (await (await reply).json()) as Readonly<Record<string, unknown>>
 const listOf = async (caller: Caller, query = '') =>
-  (await read(getPath(caller, KEYS_PATH + query))).keys as readonly Readonly<Record<string, unknown>>[]
+  (await read(getPath(caller, KEYS_PATH + query))).keys as readonly Readonly<
+    Record<string, unknown>
+  >[]
 const nowSeconds = () => Math.floor(Date.now() / 1000)
 
 describe('keys of a dashboard', () => {
@@ -62,21 +64,29 @@ describe('keys of a dashboard', () => {
 
   it('are ended by their account, and stop within a second', async () => {
     const caller = await makeCaller(['inference'])
-    const made = await read(send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }))
+    const made = await read(
+      send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }),
+    )
     const other = { ...caller, key: String(made.key) }
     expect((await getPath(other, VERIFIED_PATH)).status).toBe(200)
     const revoked = await read(send(caller, 'DELETE', `${KEYS_PATH}/${made.id}`))
     expect(revoked).toMatchObject({ id: made.id, revoked_at: expect.any(Number) })
     expect(revoked).not.toHaveProperty('key')
     await new Promise((resolve) => setTimeout(resolve, 1000))
-    expect(await outcomeOf(await getPath(other, VERIFIED_PATH))).toEqual([401, 'invalid_credentials'])
+    expect(await outcomeOf(await getPath(other, VERIFIED_PATH))).toEqual([
+      401,
+      'invalid_credentials',
+    ])
   })
 
   it('end by themselves when their time is over', async () => {
     const caller = await makeCaller(['inference'], nowSeconds() + 2)
     expect((await getPath(caller, VERIFIED_PATH)).status).toBe(200)
     await new Promise((resolve) => setTimeout(resolve, 2000))
-    expect(await outcomeOf(await getPath(caller, VERIFIED_PATH))).toEqual([401, 'invalid_credentials'])
+    expect(await outcomeOf(await getPath(caller, VERIFIED_PATH))).toEqual([
+      401,
+      'invalid_credentials',
+    ])
   })
 
   it('of other accounts are out of sight', async () => {
@@ -86,12 +96,14 @@ describe('keys of a dashboard', () => {
       404,
       'not_found',
     ])
-    expect(await outcomeOf(await getPath(caller, `${KEYS_PATH}?account_id=${other.accountId}`))).toEqual([
+    expect(
+      await outcomeOf(await getPath(caller, `${KEYS_PATH}?account_id=${other.accountId}`)),
+    ).toEqual([403, 'insufficient_scope'])
+    const body = { name: 'theirs', scopes: ['inference'], account_id: other.accountId }
+    expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([
       403,
       'insufficient_scope',
     ])
-    const body = { name: 'theirs', scopes: ['inference'], account_id: other.accountId }
-    expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([403, 'insufficient_scope'])
     expect(await listOf(other)).toMatchObject([{ id: other.id, revoked_at: null }])
   })
 
@@ -114,7 +126,10 @@ describe('keys of a dashboard', () => {
     expect(made).toMatchObject({ account_id: other.accountId, scopes: ['history:all'] })
     expect((await send(admin, 'DELETE', `${KEYS_PATH}/${other.id}`)).status).toBe(200)
     const nowhere = { name: 'x', account_id: crypto.randomUUID() }
-    expect(await outcomeOf(await send(admin, 'POST', KEYS_PATH, nowhere))).toEqual([422, ['body.account_id']])
+    expect(await outcomeOf(await send(admin, 'POST', KEYS_PATH, nowhere))).toEqual([
+      422,
+      ['body.account_id'],
+    ])
   })
 
   it('cannot do more, nor live longer, than the key that makes them', async () => {
@@ -122,7 +137,11 @@ describe('keys of a dashboard', () => {
     for (const scopes of [['nodes'], ['admin'], ['inference', 'history:all']])
       expect(
         await outcomeOf(
-          await send(caller, 'POST', KEYS_PATH, { name: 'x', scopes, expires_at: nowSeconds() + 60 }),
+          await send(caller, 'POST', KEYS_PATH, {
+            name: 'x',
+            scopes,
+            expires_at: nowSeconds() + 60,
+          }),
         ),
       ).toEqual([403, 'insufficient_scope'])
     for (const expires of [{}, { expires_at: null }, { expires_at: nowSeconds() + 7200 }])
@@ -137,7 +156,9 @@ describe('keys of a dashboard', () => {
 
   it('are not ended by one that can do less', async () => {
     const owner = await makeCaller(['inference', 'nodes'])
-    const made = await read(send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }))
+    const made = await read(
+      send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }),
+    )
     const machine = { ...owner, key: String(made.key) }
     expect(await outcomeOf(await send(machine, 'DELETE', `${KEYS_PATH}/${owner.id}`))).toEqual([
       403,
@@ -188,7 +209,10 @@ describe('a key without the scope', () => {
   ] as const)('%s is refused %s %s', async (scope, method, path) => {
     const caller = await makeCaller([scope])
     const body = method === 'POST' ? CHAT_REQUEST : undefined
-    expect(await outcomeOf(await send(caller, method, path, body))).toEqual([403, 'insufficient_scope'])
+    expect(await outcomeOf(await send(caller, method, path, body))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
   })
 
   it('is any one’s for its own limits, keys and the network', async () => {

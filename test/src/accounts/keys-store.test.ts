@@ -55,7 +55,9 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     const account = await openAccount()
     const key = makeKey(account.id)
     await keys.addKey(key)
-    await expect(keys.addKey({ ...makeKey(account.id), id: key.id })).rejects.toMatchObject({ code: '23505' })
+    await expect(keys.addKey({ ...makeKey(account.id), id: key.id })).rejects.toMatchObject({
+      code: '23505',
+    })
   })
 
   it('revokes a key for good, and keeps the time of the first revocation', async () => {
@@ -108,7 +110,8 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
   it('counts the keys of an account that are not over, or not for long', async () => {
     const [account, other] = [await openAccount(), await openAccount()]
     const [revoked, forGood] = [makeKey(account.id), { ...makeKey(account.id), expiresAt: null }]
-    for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)]) await keys.addKey(key)
+    for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)])
+      await keys.addKey(key)
     await keys.revokeKey(revoked.id, 300, account.id)
     expect(await keys.countKeys(account.id, 300)).toBe(3)
     expect(await keys.countKeys(account.id, 301)).toBe(2)
@@ -141,7 +144,9 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     await keys.setTier(account?.name ?? '', 'gold')
     const idsOf = (listed: readonly { readonly id: string }[]) => listed.map(({ id }) => id)
     expect(idsOf(await keys.listKeys(account?.id ?? ''))).toEqual(idsOf(made))
-    expect(idsOf(await keys.listKeys(null)).filter((id) => idsOf(made).includes(id))).toEqual(idsOf(made))
+    expect(idsOf(await keys.listKeys(null)).filter((id) => idsOf(made).includes(id))).toEqual(
+      idsOf(made),
+    )
     expect(idsOf(await keys.listAccounts()).slice(-12)).toEqual(idsOf(accounts))
   })
 })

@@ -6,7 +6,10 @@ import { createLogger } from '../../../src/observability/logger.ts'
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 
-/** Processes in memory, whose database can be away, or take them for dead; the real store has tests of its own. */
+/**
+ * Processes in memory, whose database can be away, or take them for dead; the real store has tests
+ * of its own.
+ */
 function setUp() {
   const state = { isAway: false, isDead: false }
   const asked: string[] = []

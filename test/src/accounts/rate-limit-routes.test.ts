@@ -42,11 +42,18 @@ beforeAll(async () => {
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 beforeEach(() => gateway.enclave.setScript(answerWhole({ usage: usage(100) })))
 
-const usage = (total: number) => ({ prompt_tokens: 1, completion_tokens: total - 1, total_tokens: total })
+const usage = (total: number) => ({
+  prompt_tokens: 1,
+  completion_tokens: total - 1,
+  total_tokens: total,
+})
 
 /** A caller of an account that has used nothing. */
 async function makeCaller() {
-  const { text, key } = await gateway.keys.create({ accountName: `a ${crypto.randomUUID()}`, name: 'k' })
+  const { text, key } = await gateway.keys.create({
+    accountName: `a ${crypto.randomUUID()}`,
+    name: 'k',
+  })
   const caller = { url: gateway.url, key: text }
   const report = async (name: string) => {
     const { usages } = (await (await getPath(caller, '/v1/dashboard/rate-limits')).json()) as {
@@ -54,10 +61,19 @@ async function makeCaller() {
     }
     return usages.find(({ model }) => model === name)
   }
-  return { caller, key, report, post: (request: object) => postChat(caller, { ...CHAT_REQUEST, ...request }) }
+  return {
+    caller,
+    key,
+    report,
+    post: (request: object) => postChat(caller, { ...CHAT_REQUEST, ...request }),
+  }
 }
 
-const PATHS = ['/v1/verified/chat/completions', '/v1/chat/completions', '/v1/dashboard/chat/completions']
+const PATHS = [
+  '/v1/verified/chat/completions',
+  '/v1/chat/completions',
+  '/v1/dashboard/chat/completions',
+]
 
 describe('limits', () => {
   it('never let one request too many through, with 64 parallel callers', async () => {
@@ -92,7 +108,10 @@ describe('limits', () => {
     expect(refused.status).toBe(429)
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0)
     // The limit of the day ends in hours; no SDK waits for so long.
-    const resetSeconds = Number.parseInt(refused.headers.get('x-ratelimit-reset-requests') ?? '', 10)
+    const resetSeconds = Number.parseInt(
+      refused.headers.get('x-ratelimit-reset-requests') ?? '',
+      10,
+    )
     expect(refused.headers.get('retry-after')).toBe(String(Math.min(resetSeconds, 59)))
     expect(refused.headers.get('retry-after-ms')).toBe(String(Math.min(resetSeconds, 59) * 1000))
     expect(refused.headers.get('x-ratelimit-remaining-requests')).toBe('0')
@@ -152,14 +171,19 @@ describe('limits', () => {
       answerWhole({ usage: { ...usage(100), total_tokens: -1_000_000, prompt_tokens: -5 } }),
     )
     await post({ model: 'demo/tokens', max_tokens: 10 })
-    const { tokens_used_day: used } = (await report('tokens')) as unknown as { tokens_used_day: number }
+    const { tokens_used_day: used } = (await report('tokens')) as unknown as {
+      tokens_used_day: number
+    }
     expect(used).toBeGreaterThan(0)
   })
 
   it('are not consumed by what fails validation or authentication', async () => {
     const { caller, post, report } = await makeCaller()
     expect((await post({ model: 'demo/few', temperature: 9 })).status).toBe(422)
-    const wrong = { ...caller, key: `${caller.key.slice(0, -1)}${caller.key.endsWith('A') ? 'E' : 'A'}` }
+    const wrong = {
+      ...caller,
+      key: `${caller.key.slice(0, -1)}${caller.key.endsWith('A') ? 'E' : 'A'}`,
+    }
     expect((await postChat(wrong, { ...CHAT_REQUEST, model: 'demo/few' })).status).toBe(401)
     expect(await report('few')).toMatchObject({ requests_used_day: 0 })
   })

@@ -37,7 +37,11 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     const accountId = crypto.randomUUID()
     const processId = crypto.randomUUID()
     let batch = 0
-    const bucketOf = (limits: Partial<Limits>, estimates: readonly number[], group = 'all'): LimitBucket => ({
+    const bucketOf = (
+      limits: Partial<Limits>,
+      estimates: readonly number[],
+      group = 'all',
+    ): LimitBucket => ({
       accountId,
       group,
       limits: { ...NONE, ...limits },
@@ -46,7 +50,12 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     })
     const take = async (limits: Partial<Limits>, ...estimates: number[]) => {
       const buckets = [bucketOf(limits, estimates)]
-      const { outcomes } = await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch: null, buckets })
+      const { outcomes } = await store.step({
+        processId,
+        leaseSeconds: LEASE_SECONDS,
+        batch: null,
+        buckets,
+      })
       return outcomes[0]?.map(({ isAdmitted }) => isAdmitted)
     }
     const settle = async (settlement: Partial<Settlement>, number?: number) => {
@@ -104,7 +113,12 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
       other.bucketOf({ requestsPerMinute: 2 }, [0, 0, 0], 'b'),
       bucketOf({ requestsPerMinute: 3 }, [0, 0], 'a'),
     ]
-    const { outcomes } = await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch: null, buckets })
+    const { outcomes } = await store.step({
+      processId,
+      leaseSeconds: LEASE_SECONDS,
+      batch: null,
+      buckets,
+    })
     expect(outcomes.map((list) => list.map(({ isAdmitted }) => isAdmitted))).toEqual([
       [true, false],
       [true, true, false],

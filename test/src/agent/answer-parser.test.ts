@@ -1,6 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type AnswerChunk, AnswerParser, EventTooLargeError } from '../../../src/agent/answer-parser.ts'
+import {
+  type AnswerChunk,
+  AnswerParser,
+  EventTooLargeError,
+} from '../../../src/agent/answer-parser.ts'
 import { BackendError, readBackendError } from '../../../src/agent/backend-error.ts'
 import { encodeChunk } from '../../../src/nodes/protocol/frames.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
@@ -27,7 +31,9 @@ function parse(packet: Uint8Array): {
 async function read(...events: readonly (object | string)[]): Promise<readonly unknown[]> {
   const { chunks, fault } = parse(streamOf(events))
   if (fault !== null) throw fault
-  expect(chunks.map(({ text: written }) => JSON.parse(written))).toEqual(chunks.map(({ chunk }) => chunk))
+  expect(chunks.map(({ text: written }) => JSON.parse(written))).toEqual(
+    chunks.map(({ chunk }) => chunk),
+  )
   return chunks.map(({ chunk }) => chunk)
 }
 
@@ -91,7 +97,10 @@ describe('AnswerParser', () => {
   ])('gives what came in the same packet before %s', (_, end, fault) => {
     const packet = Buffer.concat([streamOf([textChunk('a'), textChunk('b')]), Buffer.from(end)])
     const step = parse(packet)
-    expect(step.chunks.slice(0, 2).map(({ chunk }) => chunk)).toEqual([textChunk('a'), textChunk('b')])
+    expect(step.chunks.slice(0, 2).map(({ chunk }) => chunk)).toEqual([
+      textChunk('a'),
+      textChunk('b'),
+    ])
     expect(step.chunks).toHaveLength(end.includes('"c"') ? 3 : 2)
     expect(step.fault).toBeInstanceOf(fault)
   })
@@ -103,7 +112,10 @@ describe('a frame that carries what a backend wrote', () => {
   it.each([
     ['members that come twice', '{"choices":[],"choices":[{"index":0,"delta":{}}],"status":3}'],
     ['lines of its own', '{"choices":\r\ndata: [{"index":0,\ndata: "delta":{}}]\ndata: }'],
-    ['separators and lone surrogates', '{"choices":[{"index":0,"delta":{"content":"\u2028\\ud800\u0085"}}]}'],
+    [
+      'separators and lone surrogates',
+      '{"choices":[{"index":0,"delta":{"content":"\u2028\\ud800\u0085"}}]}',
+    ],
     ['blanks around it', ' \t{"choices":[{"index":0,"delta":{}}]}\t '],
     ['numbers beyond all bounds', '{"choices":[{"index":0,"delta":{"x":1e999,"y":-0}}]}'],
     ['a member called __proto__', '{"__proto__":{"status":3},"choices":[{"index":0,"delta":{}}]}'],
@@ -132,7 +144,19 @@ describe('a frame that carries what a backend wrote', () => {
 
   it('is one object whatever the bytes of a stream are', () => {
     const piece = fc.constantFrom(
-      ...['data: ', '{"choices":[{"index":0', ',"delta":{}', '}]', '}', '{', '"', '\\', '\n', '\n\n', '\r'],
+      ...[
+        'data: ',
+        '{"choices":[{"index":0',
+        ',"delta":{}',
+        '}]',
+        '}',
+        '{',
+        '"',
+        '\\',
+        '\n',
+        '\n\n',
+        '\r',
+      ],
       ...[',"usage":{}', ',"status":3', 'null', '\u2028', '\ufeff', ' ', '[DONE]', '[', ']', ','],
       'data: {"choices":[{"index":0,"delta":{}}]}\n\n',
     )

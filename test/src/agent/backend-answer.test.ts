@@ -3,7 +3,11 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type BackendAnswer, openAnswer, WAITING_BYTES_MAX } from '../../../src/agent/backend-answer.ts'
+import {
+  type BackendAnswer,
+  openAnswer,
+  WAITING_BYTES_MAX,
+} from '../../../src/agent/backend-answer.ts'
 
 const started: { readonly server: Server; readonly pool: Pool }[] = []
 afterEach(async () => {
@@ -36,7 +40,8 @@ async function start(answer: (response: ServerResponse) => void, connections = 1
 
 async function readAll(answer: BackendAnswer): Promise<number> {
   let bytes = 0
-  for (let packet = await answer.next(); packet !== null; packet = await answer.next()) bytes += packet.length
+  for (let packet = await answer.next(); packet !== null; packet = await answer.next())
+    bytes += packet.length
   return bytes
 }
 

@@ -48,7 +48,12 @@ async function read(
 describe('createBackend', () => {
   it('streams with usage, whatever the request says, and changes nothing else', async () => {
     const { server, backend } = await start(answerWith('a', 'b'))
-    const request = { ...REQUEST, stream: false, stream_options: { include_usage: false, x: 1 }, other: [1] }
+    const request = {
+      ...REQUEST,
+      stream: false,
+      stream_options: { include_usage: false, x: 1 },
+      other: [1],
+    }
     expect(await read(backend, NEVER, request)).toEqual([
       textChunk('a'),
       textChunk('b'),
@@ -74,12 +79,15 @@ describe('createBackend', () => {
     expect(server.left()).toBe(0)
   })
 
-  it.each([400, 401, 403, 404, 409, 422, 429, 500])('tells status %d of a refusal', async (status) => {
-    const { backend } = await start((response) => {
-      response.writeHead(status).end(JSON.stringify({ error: { message: 'no', type: 'x' } }))
-    })
-    await expect(read(backend)).rejects.toMatchObject({ message: 'no', statusCode: status })
-  })
+  it.each([400, 401, 403, 404, 409, 422, 429, 500])(
+    'tells status %d of a refusal',
+    async (status) => {
+      const { backend } = await start((response) => {
+        response.writeHead(status).end(JSON.stringify({ error: { message: 'no', type: 'x' } }))
+      })
+      await expect(read(backend)).rejects.toMatchObject({ message: 'no', statusCode: status })
+    },
+  )
 
   it.each([302, 307, 308])('follows no redirect (%d)', async (status) => {
     const elsewhere = await startScriptedBackend(answerWith('elsewhere'))
@@ -120,7 +128,9 @@ describe('createBackend', () => {
       { headTimeoutMs: 100, idleTimeoutMs: 100 },
     )
     await expect(read(backend)).rejects.toThrow('UND_ERR_HEADERS_TIMEOUT')
-    await expect(read(backend, NEVER, { ...REQUEST, user: 'late' })).rejects.toThrow('UND_ERR_BODY_TIMEOUT')
+    await expect(read(backend, NEVER, { ...REQUEST, user: 'late' })).rejects.toThrow(
+      'UND_ERR_BODY_TIMEOUT',
+    )
     await expect.poll(() => server.open()).toBe(0)
   })
 
@@ -172,7 +182,9 @@ describe('createBackend', () => {
 
   it('refuses a certificate that nobody vouches for', async () => {
     const { certificate, key } = await (await createAuthority()).issue({ hosts: ['127.0.0.1'] })
-    const server = createSecureServer({ cert: certificate, key }, (_, reply) => reply.end('{"data":[]}'))
+    const server = createSecureServer({ cert: certificate, key }, (_, reply) =>
+      reply.end('{"data":[]}'),
+    )
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo

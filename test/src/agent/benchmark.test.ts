@@ -14,16 +14,31 @@ function answerChunk(chunk: object): AnswerChunk {
   return { chunk: chunk as JsonObject, text: JSON.stringify(chunk) }
 }
 
-/** A model that takes `tokenMs` for a token, sends `perChunk` tokens in each chunk, and counts in usage. */
-function modelOf({ tokenMs, perChunk = 1 }: { readonly tokenMs: number; readonly perChunk?: number }) {
+/**
+ * A model that takes `tokenMs` for a token, sends `perChunk` tokens in each chunk, and counts in
+ * usage.
+ */
+function modelOf({
+  tokenMs,
+  perChunk = 1,
+}: {
+  readonly tokenMs: number
+  readonly perChunk?: number
+}) {
   const counts = { running: 0, most: 0, requests: [] as JsonObject[] }
-  async function* streamChat(request: JsonObject, stop: AbortSignal): AsyncGenerator<readonly AnswerChunk[]> {
+  async function* streamChat(
+    request: JsonObject,
+    stop: AbortSignal,
+  ): AsyncGenerator<readonly AnswerChunk[]> {
     counts.requests.push(request)
     counts.running += 1
     counts.most = Math.max(counts.most, counts.running)
     try {
       yield [
-        answerChunk({ ...textChunk(''), choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] }),
+        answerChunk({
+          ...textChunk(''),
+          choices: [{ index: 0, delta: { role: 'assistant', content: '' } }],
+        }),
       ]
       const tokens = Number(request.max_tokens)
       for (let sent = 0; sent < tokens; sent += perChunk) {
@@ -45,27 +60,26 @@ describe('runBenchmark', () => {
     const plan = { durationMs: 1_000, concurrency: 4 }
     const onProgress = (progress: BenchmarkProgress) => seen.push(progress)
     const { single, total } = await runBenchmark(backend, 'm', { plan, now, signal, onProgress })
-    // 200 tokens per second at most: timers are never early, and often a millisecond late. The first chunk counts one token.
+    // 200 tokens per second at most: timers are never early, and often a millisecond late. The
+    // first chunk counts one token.
     expect(single).toBeGreaterThan(80)
     expect(single).toBeLessThan(240)
     expect(total).toBeGreaterThan(single * 2.5)
     expect(total).toBeLessThan(single * 5)
     expect(counts.most).toBe(4)
     expect(counts.running).toBe(0)
-    expect(seen.map(({ part }) => part).filter((part, index, all) => part !== all[index - 1])).toEqual([
-      'warming up',
-      'one request',
-      'many requests',
-    ])
+    expect(
+      seen.map(({ part }) => part).filter((part, index, all) => part !== all[index - 1]),
+    ).toEqual(['warming up', 'one request', 'many requests'])
     expect(seen.at(-1)?.done).toBe(1)
   })
 
   it('asks for answers short enough to end in time', async () => {
     const { backend, counts } = modelOf({ tokenMs: 2 })
     await runBenchmark(backend, 'm', { plan: { durationMs: 300, concurrency: 1 }, now, signal })
-    expect(counts.requests.every(({ max_tokens: most }) => Number(most) >= 16 && Number(most) <= 64)).toBe(
-      true,
-    )
+    expect(
+      counts.requests.every(({ max_tokens: most }) => Number(most) >= 16 && Number(most) <= 64),
+    ).toBe(true)
   })
 
   it('does not tell more than gateways take', async () => {
@@ -86,13 +100,18 @@ describe('runBenchmark', () => {
     async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
       yield chunks.map(answerChunk)
     }
-    const run = runBenchmark({ streamChat }, 'm', { plan: { durationMs: 10, concurrency: 1 }, now, signal })
+    const run = runBenchmark({ streamChat }, 'm', {
+      plan: { durationMs: 10, concurrency: 1 },
+      now,
+      signal,
+    })
     await expect(run).rejects.toThrow(BackendError)
     await expect(run).rejects.toThrow(message)
   })
 
   it('counts reasoning as tokens, and role and empty texts as none', async () => {
-    const chunk = (delta: object) => answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
+    const chunk = (delta: object) =>
+      answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
     const times = [0, 100, 200, 300, 1_000]
     let time = 0
     async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {

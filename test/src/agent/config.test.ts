@@ -26,9 +26,14 @@ describe('readAgentConfig', () => {
   it('asks for the server of a node that makes images, and for one model', () => {
     const draws = { ...GIVEN, NODE_TYPE: 'DIFFUSION' }
     const full = { ...draws, BACKEND_URL: 'http://127.0.0.1:7860', NODE_MODELS: 'sd' }
-    expect(readAgentConfig({}, full)).toMatchObject({ nodeType: 'DIFFUSION', backend: { models: ['sd'] } })
+    expect(readAgentConfig({}, full)).toMatchObject({
+      nodeType: 'DIFFUSION',
+      backend: { models: ['sd'] },
+    })
     expect(() => readAgentConfig({}, draws)).toThrow('BACKEND_URL: expected')
-    expect(() => readAgentConfig({ NODE_MODELS: 'a,b' }, full)).toThrow('NODE_MODELS: expected one model')
+    expect(() => readAgentConfig({ NODE_MODELS: 'a,b' }, full)).toThrow(
+      'NODE_MODELS: expected one model',
+    )
     expect(() => readAgentConfig({ NODE_TYPE: 'SOUND' }, full)).toThrow('NODE_TYPE: expected')
     // Other commands need neither.
     expect(readNodeAccess({}, draws)).toMatchObject({ nodeId: 'a_b_c_d_e' })
@@ -54,7 +59,8 @@ describe('readAgentConfig', () => {
     }
     const read = () => readAgentConfig({}, faulty)
     expect(read).toThrow(ConfigurationError)
-    for (const name of [...Object.keys(faulty), 'NODE_ID']) expect(read).toThrow(`${name}: expected`)
+    for (const name of [...Object.keys(faulty), 'NODE_ID'])
+      expect(read).toThrow(`${name}: expected`)
     expect(read).not.toThrow('hush')
   })
 

@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { EventParser, EventTooLargeError } from '../../../src/agent/answer-parser.ts'
 
 /** Gives the data of all events of the packets, the end included. */
-function parseAll(packets: readonly (string | Uint8Array)[], eventBytesMax?: number): readonly string[] {
+function parseAll(
+  packets: readonly (string | Uint8Array)[],
+  eventBytesMax?: number,
+): readonly string[] {
   const parser = new EventParser(eventBytesMax === undefined ? {} : { eventBytesMax })
   const events = packets.flatMap((packet) => parser.push(Buffer.from(packet)))
   return [...events, ...parser.end()]
@@ -73,7 +76,9 @@ describe('EventParser', () => {
   it('leaves the events that came before one over the limit', () => {
     const events: string[] = []
     const packet = Buffer.from(`data: a\n\ndata: b\n\ndata: ${'x'.repeat(95)}`)
-    expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(EventTooLargeError)
+    expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(
+      EventTooLargeError,
+    )
     expect(events).toEqual(['a', 'b'])
   })
 })

@@ -8,7 +8,10 @@ import { ApiError } from '../../../src/api/errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 const lines: string[] = []
-const log = createLogger({ level: 'info', destination: { write: (line: string) => void lines.push(line) } })
+const log = createLogger({
+  level: 'info',
+  destination: { write: (line: string) => void lines.push(line) },
+})
 const app = new Koa<RequestState>()
 app.use(answerErrors({ now: () => performance.now(), log }))
 app.use((context) => {
@@ -21,7 +24,8 @@ beforeAll(async () => {
 })
 afterAll(() => void server.close())
 
-const get = (path: string) => fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
+const get = (path: string) =>
+  fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
 
 it('says nothing of a fault of ours outside, and logs it', async () => {
   const reply = await get('/ours')

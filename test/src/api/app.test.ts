@@ -20,7 +20,10 @@ describe('the public routes', () => {
   it('GET / says what this is', async () => {
     const reply = await fetch(`${gateway.url}/`)
     expect(reply.status).toBe(200)
-    expect(await reply.json()).toEqual({ title: expect.any(String), description: expect.any(String) })
+    expect(await reply.json()).toEqual({
+      title: expect.any(String),
+      description: expect.any(String),
+    })
   })
 
   it('GET /v1/attestation gives the current document, or a fresh one over the nonce', async () => {
@@ -129,7 +132,10 @@ describe('every answer', () => {
 })
 
 describe('close', () => {
-  /** A gateway in which a call of `body` is under way, whose enclave goes on with `script` when it is told. */
+  /**
+   * A gateway in which a call of `body` is under way, whose enclave goes on with `script` when it
+   * is told.
+   */
   async function callUnderWay(script: CompletionScript, body: object = CHAT_REQUEST) {
     const closing = await startGateway({ settings: { shutdownGraceMs: 1000 } })
     const goOn = Promise.withResolvers<void>()
@@ -155,7 +161,9 @@ describe('close', () => {
     const closed = closing.app.close()
     await idle.closed
     busy.write('\r\n')
-    expect(await busy.closed).toMatch(/^HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/)
+    expect(await busy.closed).toMatch(
+      /^HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/,
+    )
     await expect(fetch(`${closing.url}/`)).rejects.toThrow()
     goOn.resolve()
     expect((await reply).status).toBe(200)
@@ -197,9 +205,11 @@ it(
   async () => {
     const other = await startGateway()
     await other.app.close()
-    await expect(other.app.listen({ host: '127.0.0.1', port: gateway.port })).rejects.toMatchObject({
-      code: 'EADDRINUSE',
-    })
+    await expect(other.app.listen({ host: '127.0.0.1', port: gateway.port })).rejects.toMatchObject(
+      {
+        code: 'EADDRINUSE',
+      },
+    )
     await other.stop().catch(() => {})
   },
   GATEWAY_HOOK_TIMEOUT_MS,
@@ -247,21 +257,27 @@ describe('while Postgres is away', () => {
 
   const PATHS = ['/v1/log', VERIFIED_PATH, '/v1/dashboard/keys', '/v1/network/stats']
 
-  it.each(PATHS)('%s answers 503, when to try again, and says nothing else outside', async (path) => {
-    // Connections of the pool may still be about to break: what a query on them meets is told alike.
-    for (let times = 0; times < 3; times++) {
-      const reply = await getPath({ ...away, key: FIXED_KEY }, path)
-      expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '1'])
-      const { error } = JSON.parse(await reply.text())
-      expect(error.code).toBe('not_ready')
-      expect(error.message).not.toMatch(/ECONN|terminated|127\.0\.0\.1/)
-    }
-    expect(away.logLines.join()).toContain('ECONNREFUSED')
-  })
+  it.each(PATHS)(
+    '%s answers 503, when to try again, and says nothing else outside',
+    async (path) => {
+      // Connections of the pool may still be about to break: what a query on them meets is told
+      // alike.
+      for (let times = 0; times < 3; times++) {
+        const reply = await getPath({ ...away, key: FIXED_KEY }, path)
+        expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '1'])
+        const { error } = JSON.parse(await reply.text())
+        expect(error.code).toBe('not_ready')
+        expect(error.message).not.toMatch(/ECONN|terminated|127\.0\.0\.1/)
+      }
+      expect(away.logLines.join()).toContain('ECONNREFUSED')
+    },
+  )
 
   it('the log has the cause, and no unexpected error', () => {
     expect(away.logLines.join()).not.toContain('unexpected error')
-    const causes = away.logLines.map((line) => JSON.parse(line).err).filter((err) => err !== undefined)
+    const causes = away.logLines
+      .map((line) => JSON.parse(line).err)
+      .filter((err) => err !== undefined)
     expect(causes).toContainEqual(
       expect.objectContaining({
         type: 'DatabaseAwayError',
@@ -274,7 +290,8 @@ describe('while Postgres is away', () => {
     'calls are served again when it is back',
     async () => {
       await own.restart()
-      for (const path of PATHS) expect((await getPath({ ...away, key: FIXED_KEY }, path)).status).toBe(200)
+      for (const path of PATHS)
+        expect((await getPath({ ...away, key: FIXED_KEY }, path)).status).toBe(200)
     },
     GATEWAY_HOOK_TIMEOUT_MS,
   )

@@ -6,9 +6,16 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CONTROL_FILE, type ServedOperations } from '../../../src/api/control-operations.ts'
-import { CONTROL_BODY_BYTES_MAX, openControl, openControlAt } from '../../../src/api/control-server.ts'
+import {
+  CONTROL_BODY_BYTES_MAX,
+  openControl,
+  openControlAt,
+} from '../../../src/api/control-server.ts'
 import { ControlError, connectToGateway } from '../../../src/cli/operations.ts'
-import { createEnclaveOperations, type EndpointDescription } from '../../../src/enclaves/enclave-pool.ts'
+import {
+  createEnclaveOperations,
+  type EndpointDescription,
+} from '../../../src/enclaves/enclave-pool.ts'
 import { makePrivateFolder, type PrivateFolder } from '../../../src/storage/data-folder.ts'
 
 const described = {
@@ -126,7 +133,9 @@ describe('the control socket', () => {
     const gateway = await connectToGateway('/nowhere', path)
     expect(await gateway?.keys.list()).toEqual([described])
     await gateway?.close()
-    await expect(openControlAt(operations, path)).rejects.toThrow(`CONTROL_SOCKET ${path} is in use`)
+    await expect(openControlAt(operations, path)).rejects.toThrow(
+      `CONTROL_SOCKET ${path} is in use`,
+    )
     await closeFirst()
     // As a killed process leaves it.
     const stale = createServer().listen(path)
@@ -137,7 +146,9 @@ describe('the control socket', () => {
     await (await openControlAt(operations, path))()
     await writeFile(path, 'a file')
     await expect(openControlAt(operations, path)).rejects.toThrow('is in use')
-    await expect(openControlAt(operations, join(path, 'x'))).rejects.toThrow('cannot be listened on')
+    await expect(openControlAt(operations, join(path, 'x'))).rejects.toThrow(
+      'cannot be listened on',
+    )
   })
 
   it('says that something failed, and not what', async () => {

@@ -18,7 +18,11 @@ afterAll(async () => {
   await Promise.all([some.stop(), none.stop(), all.stop()])
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
-function preflight(gateway: TestGateway, path: string, headers: Record<string, string>): Promise<Response> {
+function preflight(
+  gateway: TestGateway,
+  path: string,
+  headers: Record<string, string>,
+): Promise<Response> {
   return fetch(gateway.url + path, {
     method: 'OPTIONS',
     headers: { 'access-control-request-method': 'POST', ...headers },
@@ -58,7 +62,11 @@ describe('with configured origins', () => {
     'HTTPS://APP.EXAMPLE',
   ])('scripts of %s may not', async (origin) => {
     const reply = await fetch(`${some.url}/`, { headers: { origin } })
-    expect([reply.status, corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([200, [], 'origin'])
+    expect([reply.status, corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([
+      200,
+      [],
+      'origin',
+    ])
     expect(corsHeadersOf(await preflight(some, VERIFIED_PATH, { origin }))).toEqual([])
   })
 
@@ -79,7 +87,11 @@ describe('with configured origins', () => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.end(`data: {"choices":[]}\n\n${namedEvent('sealed', seal({ choices: [] }))}`)
     })
-    const reply = await postChat(some, { ...CHAT_REQUEST, stream: true }, { headers: { origin: APP } })
+    const reply = await postChat(
+      some,
+      { ...CHAT_REQUEST, stream: true },
+      { headers: { origin: APP } },
+    )
     expect(await reply.text()).toContain('[DONE]')
     expect(reply.headers.get('access-control-allow-origin')).toBe(APP)
   })
@@ -99,13 +111,19 @@ describe('with configured origins', () => {
   it.each(['x y', 'x,,y', `x${'y'.repeat(REQUESTED_HEADERS_LENGTH_MAX)}`])(
     'a preflight that asks for the headers %j is given none',
     async (asked) => {
-      const reply = await preflight(some, '/', { origin: APP, 'access-control-request-headers': asked })
+      const reply = await preflight(some, '/', {
+        origin: APP,
+        'access-control-request-headers': asked,
+      })
       expect(reply.headers.get('access-control-allow-headers')).toBeNull()
     },
   )
 
   it('a preflight to a path that is none fails', async () => {
-    expect(await outcomeOf(await preflight(some, '/nothing', { origin: APP }))).toEqual([404, 'not_found'])
+    expect(await outcomeOf(await preflight(some, '/nothing', { origin: APP }))).toEqual([
+      404,
+      'not_found',
+    ])
   })
 })
 

@@ -55,10 +55,13 @@ describe('errorReply', () => {
     // The SDKs of versions 4 and 5 take a minute for none.
     [60, '59', '59000'],
     [86_400, '59', '59000'],
-  ])('tells a wait of %i s in both headers, and never a longer one than SDKs honour', (wait, seconds, ms) => {
-    const error = new ApiError('rate_limit_exceeded', 'm', { retryAfterSeconds: wait })
-    expect(errorReply(error).headers).toEqual({ 'retry-after': seconds, 'retry-after-ms': ms })
-  })
+  ])(
+    'tells a wait of %i s in both headers, and never a longer one than SDKs honour',
+    (wait, seconds, ms) => {
+      const error = new ApiError('rate_limit_exceeded', 'm', { retryAfterSeconds: wait })
+      expect(errorReply(error).headers).toEqual({ 'retry-after': seconds, 'retry-after-ms': ms })
+    },
+  )
 
   it.each([new Error('the database password is hunter2'), 'hunter2', null, undefined])(
     'says nothing of what is not ours: %s',
@@ -73,7 +76,10 @@ describe('errorReply', () => {
   it('tells that the database is away, when to try again, and not where it is', () => {
     const error = new DatabaseAwayError('connect ECONNREFUSED 10.0.0.7:5432')
     const reply = errorReply(error)
-    expect([reply.status, reply.headers]).toEqual([503, { 'retry-after': '1', 'retry-after-ms': '1000' }])
+    expect([reply.status, reply.headers]).toEqual([
+      503,
+      { 'retry-after': '1', 'retry-after-ms': '1000' },
+    ])
     expect(reply.body).not.toContain('10.0.0.7')
     expect(asApiError(error)).toMatchObject({ code: 'not_ready', cause: error })
   })
@@ -83,7 +89,9 @@ describe('errorReply', () => {
       'retry-after': '1',
       'retry-after-ms': '1000',
     })
-    expect(errorReply(new ApiError('commit_delayed', 'm')).headers).toEqual({ 'x-should-retry': 'false' })
+    expect(errorReply(new ApiError('commit_delayed', 'm')).headers).toEqual({
+      'x-should-retry': 'false',
+    })
     expect(errorReply(new ApiError('invalid_credentials', 'm')).headers).toEqual({
       'www-authenticate': 'Bearer',
     })

@@ -9,14 +9,19 @@ import { streamEvents } from '../../../src/api/event-stream.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 const FAULTS: Readonly<Record<string, unknown>> = {
-  '/ours': new ApiError('not_ready', 'Come back later', { cause: new Error('connect ECONNREFUSED') }),
+  '/ours': new ApiError('not_ready', 'Come back later', {
+    cause: new Error('connect ECONNREFUSED'),
+  }),
   '/plain': new ApiError('shutting_down', 'This instance is shutting down'),
   '/unexpected': new TypeError('secret internals'),
 }
 
 const lines: string[] = []
 const failures: (CallFailure | null)[] = []
-const log = createLogger({ level: 'info', destination: { write: (line: string) => void lines.push(line) } })
+const log = createLogger({
+  level: 'info',
+  destination: { write: (line: string) => void lines.push(line) },
+})
 const router = new Router<RequestState>()
 router.get('/:fault', (context) =>
   streamEvents(context, { keepAliveMs: 1_000, now: Date.now, log }, async (writer) => {

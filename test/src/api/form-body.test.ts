@@ -2,7 +2,12 @@ import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ValidationError } from '../../../src/api/errors.ts'
-import { boundaryOf, PART_HEADERS_BYTES_MAX, PARTS_MAX, parseForm } from '../../../src/api/form-body.ts'
+import {
+  boundaryOf,
+  PART_HEADERS_BYTES_MAX,
+  PARTS_MAX,
+  parseForm,
+} from '../../../src/api/form-body.ts'
 
 const parse = (text: string | Buffer, boundary = 'b') =>
   parseForm(typeof text === 'string' ? Buffer.from(text, 'latin1') : text, boundary)
@@ -51,7 +56,9 @@ describe('boundaryOf', () => {
 describe('parseForm', () => {
   it('gives the parts as they are, line breaks and near boundaries in them included', async () => {
     const body = `${part('a', 'one')}${part('b', '\r\n--\r\n--c--\r\n')}--b--\r\nepilogue`
-    expect((await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()])).toEqual([
+    expect(
+      (await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()]),
+    ).toEqual([
       ['a', 'one'],
       ['b', '\r\n--\r\n--c--\r\n'],
     ])
@@ -74,7 +81,9 @@ describe('parseForm', () => {
   })
 
   it('gives an empty part, and no parts at all', async () => {
-    expect(await parse(`${part('a', '')}--b--`)).toMatchObject([{ name: 'a', bytes: Buffer.alloc(0) }])
+    expect(await parse(`${part('a', '')}--b--`)).toMatchObject([
+      { name: 'a', bytes: Buffer.alloc(0) },
+    ])
     expect(await parse('--b--')).toEqual([])
   })
 
@@ -86,7 +95,10 @@ describe('parseForm', () => {
     ['--bx\r\n', 'a line break after each boundary'],
     [part('a', 'x'), 'ends with its boundary'],
     [`--b\r\nContent-Disposition: form-data; name="a"\r\n--b--`, 'bytes of headers in each part'],
-    [`--b\r\nX: ${'a'.repeat(PART_HEADERS_BYTES_MAX)}\r\n\r\nx\r\n--b--`, 'bytes of headers in each part'],
+    [
+      `--b\r\nX: ${'a'.repeat(PART_HEADERS_BYTES_MAX)}\r\n\r\nx\r\n--b--`,
+      'bytes of headers in each part',
+    ],
     ['--b\r\nContent-Type: text/plain\r\n\r\nx\r\n--b--', 'a name for each part'],
     ['--b\r\nContent-Disposition: attachment; name="a"\r\n\r\nx\r\n--b--', 'a name for each part'],
     ['--b\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n--b--', 'headers in UTF-8'],
@@ -101,7 +113,10 @@ describe('parseForm', () => {
 
   it('gives what comes in slices as it is: bytes of every kind, near boundaries at every place', async () => {
     const near = Buffer.from(`\r\n--${'x'.repeat(60)}`)
-    const bytes = Buffer.concat([randomBytes(200_001), ...Array.from({ length: 4_000 }, () => near)])
+    const bytes = Buffer.concat([
+      randomBytes(200_001),
+      ...Array.from({ length: 4_000 }, () => near),
+    ])
     const head = Buffer.from('--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n')
     const rest = Buffer.from(`\r\n${part('c', 'd')}--b--`)
     const parts = await parse(Buffer.concat([head, bytes, rest]))
@@ -119,7 +134,9 @@ describe('parseForm', () => {
 
   it('takes blanks after a boundary', async () => {
     const body = `${part('a', 'one').replace('--b', '--b \t')}${part('b', 'two').replace('--b', '--b ')}--b--`
-    expect((await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()])).toEqual([
+    expect(
+      (await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()]),
+    ).toEqual([
       ['a', 'one'],
       ['b', 'two'],
     ])
@@ -161,7 +178,10 @@ describe('parseForm', () => {
 
   it.each([
     ['carriage returns', Buffer.alloc(25 * 1024 * 1024, '\r')],
-    ['near boundaries without anything between them', Buffer.from('\r\n--bounda'.repeat(2_600_000))],
+    [
+      'near boundaries without anything between them',
+      Buffer.from('\r\n--bounda'.repeat(2_600_000)),
+    ],
   ])('refuses 25 MiB of %s, which would keep it busy, at once', async (_, bytes) => {
     const form = formOf(bytes)
     const startedAt = cpuMs()

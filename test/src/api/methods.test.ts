@@ -40,14 +40,20 @@ describe('every path', () => {
   it('answers OPTIONS with its methods and no body', async () => {
     for (const [path, methods] of methodsByPath()) {
       const reply = await fetch(gateway.url + examplePath(path), { method: 'OPTIONS' })
-      expect([path, reply.status, allowOf(reply), await reply.text()]).toEqual([path, 200, methods, ''])
+      expect([path, reply.status, allowOf(reply), await reply.text()]).toEqual([
+        path,
+        200,
+        methods,
+        '',
+      ])
     }
   })
 
   it.each(['PROPFIND', 'TRACE', 'QUERY', 'MKCOL'])(
     'answers %s, which no path has, with 501',
     async (method) => {
-      for (const path of methodsByPath().keys()) expect(await statusOf(method, examplePath(path))).toBe(501)
+      for (const path of methodsByPath().keys())
+        expect(await statusOf(method, examplePath(path))).toBe(501)
     },
   )
 
@@ -75,12 +81,20 @@ describe('every path', () => {
 })
 
 describe('what is no path', () => {
-  it.each(['*', '/%', '/%zz', '/v1/log/%zz', '/v1/log/%00', '//', '/..', '/v1//models', 'http://x/nothing'])(
-    'answers %s in the envelope, without a fault of ours',
-    async (path) => {
-      for (const method of ['GET', 'OPTIONS', 'POST']) expect(await statusOf(method, path)).toBeLessThan(500)
-    },
-  )
+  it.each([
+    '*',
+    '/%',
+    '/%zz',
+    '/v1/log/%zz',
+    '/v1/log/%00',
+    '//',
+    '/..',
+    '/v1//models',
+    'http://x/nothing',
+  ])('answers %s in the envelope, without a fault of ours', async (path) => {
+    for (const method of ['GET', 'OPTIONS', 'POST'])
+      expect(await statusOf(method, path)).toBeLessThan(500)
+  })
 })
 
 /** For methods and targets that fetch does not send. */

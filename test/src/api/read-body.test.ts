@@ -7,7 +7,8 @@ import { CallerLeftError } from '../../../src/api/errors.ts'
 import { readJsonBody } from '../../../src/api/read-body.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
-const HEAD = 'POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n'
+const HEAD =
+  'POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n'
 
 /** Reads the body of one request, whose caller sent `sent` and left before the reading began. */
 async function readLate(sent: string): Promise<Buffer> {

@@ -15,7 +15,12 @@ import { chatRequest } from '../../../src/chat/chat-request.ts'
 import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
 import { nodeInfo } from '../../../src/nodes/protocol/registration.ts'
 
-const ajv = new Ajv2020({ strict: true, allowUnionTypes: true, strictTypes: false, strictRequired: false })
+const ajv = new Ajv2020({
+  strict: true,
+  allowUnionTypes: true,
+  strictTypes: false,
+  strictRequired: false,
+})
 
 const BOUNDED = z.looseObject({
   size: requiredInteger({ min: 0, max: 9 }),
@@ -29,7 +34,15 @@ const CHAT_BASE = { model: 'm', messages: [{ role: 'user', content: 'hi' }] }
 const EMBEDDING_BASE = { model: 'm', input: 'x' }
 const KEY_BASE = { name: 'k' }
 const NODE_BASE = {
-  ...{ node_id: 'n', gpu_model: null, vram: null, gpu_count: null, cpu_model: 'c', cpu_count: 1, ram: 1 },
+  ...{
+    node_id: 'n',
+    gpu_model: null,
+    vram: null,
+    gpu_count: null,
+    cpu_model: 'c',
+    cpu_count: 1,
+    ram: 1,
+  },
   ...{ network_download_speed: 1.5, network_upload_speed: null, operating_system: 'o' },
 }
 
@@ -83,7 +96,10 @@ const VALUES = [
     { type: 'json_schema' },
     { type: 'x' },
   ],
-  ...[{ type: 'function', function: { name: 'f' } }, [{ type: 'function', function: { name: '' } }]],
+  ...[
+    { type: 'function', function: { name: 'f' } },
+    [{ type: 'function', function: { name: '' } }],
+  ],
   ...[
     [{ role: 'user' }],
     [{ role: 'user', content: [{ type: 'text', text: 'a' }] }],
@@ -116,7 +132,8 @@ describe('what is documented is what is validated', () => {
         const { success, error } = schema.safeParse(changed)
         // What JSON Schema could say of two members together is said in words instead.
         const isTogether =
-          error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ?? false
+          error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ??
+          false
         if (isTogether) continue
         refusals += success ? 0 : 1
         expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
@@ -125,7 +142,8 @@ describe('what is documented is what is validated', () => {
   })
 
   /** With the depth of the member. */
-  const TOGETHER = /Only to be set when|^[2-9] Field required|name each scope once|white space alone/
+  const TOGETHER =
+    /Only to be set when|^[2-9] Field required|name each scope once|white space alone/
 })
 
 describe('jsonSchemaOf', () => {

@@ -43,7 +43,12 @@ describe('createHttpServer', () => {
       400,
       'malformed_request',
     ],
-    ['a line break in a header', 'GET / HTTP/1.1\r\nhost: x\r\na: b\nc: d\r\n\r\n', 400, 'malformed_request'],
+    [
+      'a line break in a header',
+      'GET / HTTP/1.1\r\nhost: x\r\na: b\nc: d\r\n\r\n',
+      400,
+      'malformed_request',
+    ],
     [
       'too many headers',
       `GET / HTTP/1.1\r\nhost: x\r\na: ${'x'.repeat(HEADER_BYTES_MAX)}\r\n\r\n`,
@@ -104,7 +109,9 @@ describe('createHttpServer', () => {
 
   it('leaves it to the reader of a body to say 100 Continue', async () => {
     const connection = await start((_, response) => void response.writeHead(413).end('no'))
-    connection.write('POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n')
+    connection.write(
+      'POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n',
+    )
     const text = await connection.until(/no/)
     expect(text).toMatch(/^HTTP\/1.1 413/)
   })

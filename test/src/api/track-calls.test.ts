@@ -25,7 +25,8 @@ async function lineOf(
   return read() ?? {}
 }
 
-const post = (body: unknown) => (headers: Record<string, string>) => postChat(gateway, body, { headers })
+const post = (body: unknown) => (headers: Record<string, string>) =>
+  postChat(gateway, body, { headers })
 
 describe('the log line of a call', () => {
   it('has no error where there was none', async () => {
@@ -36,7 +37,9 @@ describe('the log line of a call', () => {
   })
 
   it('has the code of the error that the caller was told, and not its message', async () => {
-    const line = await lineOf('no-key', (headers) => fetch(gateway.url + VERIFIED_PATH, { headers }))
+    const line = await lineOf('no-key', (headers) =>
+      fetch(gateway.url + VERIFIED_PATH, { headers }),
+    )
     expect(line).toMatchObject({ level: 'info', status: 401, error: 'authorization_missing' })
     const message = 'the provider says marmalade'
     gateway.enclave.setScript(answerFault({ status: 409, code: 'provider_refused', message }))
@@ -57,7 +60,9 @@ describe('the log line of a call', () => {
   })
 
   it('is a warning from status 500 up', async () => {
-    gateway.enclave.setScript(answerFault({ status: 504, code: 'provider_timeout', message: 'late' }))
+    gateway.enclave.setScript(
+      answerFault({ status: 504, code: 'provider_timeout', message: 'late' }),
+    )
     const line = await lineOf('late', post(CHAT_REQUEST))
     expect(line).toMatchObject({ level: 'warn', status: 504, error: 'provider_timeout' })
   })
@@ -81,7 +86,9 @@ describe('the log line of a call', () => {
     })
     const abort = new AbortController()
     const line = await lineOf('left', async (headers) => {
-      const reply = postChat(gateway, CHAT_REQUEST, { headers, signal: abort.signal }).catch(() => null)
+      const reply = postChat(gateway, CHAT_REQUEST, { headers, signal: abort.signal }).catch(
+        () => null,
+      )
       await arrived.promise
       abort.abort()
       await reply
@@ -110,9 +117,16 @@ describe('the log line of a call', () => {
   it('of a probe that failed is a warning, with its code', async () => {
     await gateway.committer.stop()
     await expect
-      .poll(async () => (await getPath(gateway, '/readyz')).status, { timeout: 8_000, interval: 200 })
+      .poll(async () => (await getPath(gateway, '/readyz')).status, {
+        timeout: 8_000,
+        interval: 200,
+      })
       .toBe(503)
     const probe = (headers: Record<string, string>) => fetch(`${gateway.url}/readyz`, { headers })
-    expect(await lineOf('probe', probe)).toMatchObject({ level: 'warn', status: 503, error: 'not_ready' })
+    expect(await lineOf('probe', probe)).toMatchObject({
+      level: 'warn',
+      status: 503,
+      error: 'not_ready',
+    })
   })
 })

@@ -2,7 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BlockProof } from '../../../src/chain/anchor-blocks-store.ts'
-import { type AnchorBlocksStore, createAnchorBlocksStore } from '../../../src/chain/anchor-blocks-store.ts'
+import {
+  type AnchorBlocksStore,
+  createAnchorBlocksStore,
+} from '../../../src/chain/anchor-blocks-store.ts'
 import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
@@ -26,7 +29,10 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Anchors of one relayer, each in the block of its number; the blocks' numbers are above all that were before. */
+  /**
+   * Anchors of one relayer, each in the block of its number; the blocks' numbers are above all that
+   * were before.
+   */
   async function storeMined(places: readonly { readonly number: number; readonly hash: string }[]) {
     const log = makeLog()
     const { stored } = await storeCommits(
@@ -35,7 +41,9 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
       places.map(() => [{}]),
     )
     const move = (nonce: number, number: number, blockHash: string) =>
-      anchors.markMined(log.relayer, [{ nonce, blockNumber: number, blockHash, succeeded: true, gasUsed: 1 }])
+      anchors.markMined(log.relayer, [
+        { nonce, blockNumber: number, blockHash, succeeded: true, gasUsed: 1 },
+      ])
     for (const [nonce, { number, hash }] of places.entries()) await move(nonce, number, hash)
     const confirm = () => anchors.markConfirmed(log.relayer, places.length)
     return { ...log, txHashes: stored.map(({ anchor }) => anchor.hash), stored, move, confirm }
@@ -46,7 +54,9 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     ...at,
     header: new Uint8Array(randomBytes(600)),
     transactionIndex: 7,
-    transactionProof: [randomBytes(532), randomBytes(1), randomBytes(60)].map((node) => new Uint8Array(node)),
+    transactionProof: [randomBytes(532), randomBytes(1), randomBytes(60)].map(
+      (node) => new Uint8Array(node),
+    ),
     receiptProof: [new Uint8Array(randomBytes(300))],
   })
   const plain = (proof: BlockProof | null | undefined) =>
@@ -79,7 +89,10 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     await anchors.markMined(log.relayer, [
       { nonce: 0, blockNumber: 1, blockHash: randomHex(32), succeeded: false, gasUsed: 1 },
     ])
-    expect(await blocks.findAnchor(stored[0]?.anchor.hash ?? '')).toMatchObject({ block: null, proof: null })
+    expect(await blocks.findAnchor(stored[0]?.anchor.hash ?? '')).toMatchObject({
+      block: null,
+      proof: null,
+    })
   })
 
   it('keeps proofs byte for byte, again with the same outcome', async () => {
@@ -120,7 +133,10 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     expect(await blocks.nextUnproven(chainId, earlier)).toEqual(after)
     await blocks.save([{ relayer, nonce: 0, proof: proofOf(after) }])
     expect(await blocks.nextUnproven(chainId, earlier)).toBeNull()
-    expect(await blocks.findAnchor(txHash)).toMatchObject({ block: after, proof: { hash: after.hash } })
+    expect(await blocks.findAnchor(txHash)).toMatchObject({
+      block: after,
+      proof: { hash: after.hash },
+    })
   })
 
   it('finds the blocks that wait, by number, of confirmed anchors and of one chain', async () => {

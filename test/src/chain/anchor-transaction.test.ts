@@ -21,7 +21,11 @@ const ANCHOR = {
 
 describe('signAnchorTransaction', () => {
   it('gives what an ethers wallet signs', async () => {
-    const data = CONTRACT.encodeFunctionData('anchor', [12, ANCHOR.head.root, ANCHOR.head.signature])
+    const data = CONTRACT.encodeFunctionData('anchor', [
+      12,
+      ANCHOR.head.root,
+      ANCHOR.head.signature,
+    ])
     const expected = await RELAYER.signTransaction({
       type: 2,
       chainId: 31_337,
@@ -32,7 +36,10 @@ describe('signAnchorTransaction', () => {
       maxPriorityFeePerGas: 1_000_000_000n,
       data,
     })
-    expect(signAnchorTransaction(ANCHOR)).toEqual({ raw: expected, hash: Transaction.from(expected).hash })
+    expect(signAnchorTransaction(ANCHOR)).toEqual({
+      raw: expected,
+      hash: Transaction.from(expected).hash,
+    })
   })
 
   it('gives the same bytes for the same anchor, and another hash when anything differs', () => {

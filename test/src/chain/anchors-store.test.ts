@@ -128,7 +128,10 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     await anchors.markMined(relayer, [minedAt(0), minedAt(1), minedAt(2, false), minedAt(3)])
     await anchors.markConfirmed(relayer, 1)
     await anchors.markLost(relayer, 1)
-    expect(await statesOf(relayer)).toEqual([['confirmed', 100], ...Array(4).fill(['pending', null])])
+    expect(await statesOf(relayer)).toEqual([
+      ['confirmed', 100],
+      ...Array(4).fill(['pending', null]),
+    ])
   })
 
   it('finds the lowest anchor that is pending or mined', async () => {

@@ -1,7 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBlockHeader } from '../../../attestation/evidence/block.ts'
 import { verifyTrieProof } from '../../../attestation/evidence/trie.ts'
-import { type AnchorBlocksStore, createAnchorBlocksStore } from '../../../src/chain/anchor-blocks-store.ts'
+import {
+  type AnchorBlocksStore,
+  createAnchorBlocksStore,
+} from '../../../src/chain/anchor-blocks-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import {
   type BlockKeeper,
@@ -50,12 +53,18 @@ describe('block keeper over a real chain and database', () => {
     chainId++
     const commits = createCommitsStore(database)
     const anchors = createAnchorsStore(database)
-    const nonce = Number(await chain.rpc.call('eth_getTransactionCount', [await relayerOf(), 'latest']))
+    const nonce = Number(
+      await chain.rpc.call('eth_getTransactionCount', [await relayerOf(), 'latest']),
+    )
     const signed = await signAnchors(chain, { count: ANCHORS, nonce })
     const log = { ...makeLog(), relayer: signed[0]?.relayer ?? '' }
     await commits.raiseNonce(log.relayer, nonce)
     expect(await commits.nextNonce(log.relayer)).toBe(nonce)
-    let state = await commits.openLog({ ...log, ...OPENING, domain: { ...OPENING.domain, chainId } })
+    let state = await commits.openLog({
+      ...log,
+      ...OPENING,
+      domain: { ...OPENING.domain, chainId },
+    })
     for (const [at, { raw, txHash }] of signed.entries()) {
       const commit = buildCommit({ log, state, nonce: nonce + at, records: [{}] })
       await commits.commit({ ...commit, anchor: { ...commit.anchor, raw, hash: txHash } })
@@ -64,7 +73,10 @@ describe('block keeper over a real chain and database', () => {
       if (at % 2 === 1) await chain.rpc.call('evm_mine', [])
     }
     for (const { txHash, nonce } of signed) {
-      const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [txHash])) as Record<string, string>
+      const receipt = (await chain.rpc.call('eth_getTransactionReceipt', [txHash])) as Record<
+        string,
+        string
+      >
       const { blockNumber, blockHash = '' } = receipt
       await anchors.markMined(log.relayer, [
         { nonce, blockNumber: Number(blockNumber), blockHash, succeeded: true, gasUsed: 1 },
@@ -93,7 +105,14 @@ describe('block keeper over a real chain and database', () => {
     }
     const proofs = createBlockProofs({ blocks, fetchBlock: fetchNoting })
     const { log, lines } = recordLog()
-    const times = { pauseMs: 1, idleMs: 20, backoffMinMs: 5, backoffMaxMs: 20, retryMs: 100, busyMs: 5 }
+    const times = {
+      pauseMs: 1,
+      idleMs: 20,
+      backoffMinMs: 5,
+      backoffMaxMs: 20,
+      retryMs: 100,
+      busyMs: 5,
+    }
     const keeper: BlockKeeper = createBlockKeeper({
       blocks,
       proofs,
@@ -111,7 +130,9 @@ describe('block keeper over a real chain and database', () => {
   }
 
   const proofsStored = async () =>
-    (await Promise.all(txHashes.map((hash) => blocks.findAnchor(hash)))).filter((found) => found?.proof)
+    (await Promise.all(txHashes.map((hash) => blocks.findAnchor(hash)))).filter(
+      (found) => found?.proof,
+    )
   const allStored = async () => (await proofsStored()).length === ANCHORS
 
   it('reads each block once and stores a proof of every anchor in it', async () => {
@@ -125,7 +146,11 @@ describe('block keeper over a real chain and database', () => {
       const { transactionsRoot, receiptsRoot, hash } = decodeBlockHeader(proof.header)
       expect(hash).toBe(found?.block?.hash)
       const place = { index: proof.transactionIndex }
-      const raw = verifyTrieProof({ ...place, root: transactionsRoot, nodes: proof.transactionProof })
+      const raw = verifyTrieProof({
+        ...place,
+        root: transactionsRoot,
+        nodes: proof.transactionProof,
+      })
       expect(`0x${Buffer.from(raw).toString('hex')}`).toBe(found?.raw)
       verifyTrieProof({ ...place, root: receiptsRoot, nodes: proof.receiptProof })
     }
@@ -175,7 +200,9 @@ describe('block keeper over a real chain and database', () => {
     const failing: AnchorBlocksStore = {
       ...blocks,
       nextUnproven: (...query) =>
-        failures-- > 0 ? Promise.reject(new Error('connection terminated')) : blocks.nextUnproven(...query),
+        failures-- > 0
+          ? Promise.reject(new Error('connection terminated'))
+          : blocks.nextUnproven(...query),
     }
     startKeeper(readFrom(chain.rpc), { blocks: failing })
     await until('all proofs are stored', allStored)
@@ -220,7 +247,10 @@ describe('block keeper over a real chain and database', () => {
       },
     })
     const { hash = '' } = (await blocks.nextUnproven(chainId, null)) ?? {}
-    const unknown = Array.from({ length: BLOCKS_WAITING_MAX }, (_, at) => `0x${String(at).padStart(64, '0')}`)
+    const unknown = Array.from(
+      { length: BLOCKS_WAITING_MAX },
+      (_, at) => `0x${String(at).padStart(64, '0')}`,
+    )
     const [one, other, ...rest] = [hash, hash, ...unknown].map((each) => proofs.prove(each))
     expect(other).toBe(one)
     expect((await one)?.size).toBe(2)

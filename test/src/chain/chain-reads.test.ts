@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { countTransactions, createRecentBlocks, type RecentBlock } from '../../../src/chain/chain-reads.ts'
+import {
+  countTransactions,
+  createRecentBlocks,
+  type RecentBlock,
+} from '../../../src/chain/chain-reads.ts'
 import { createRpc, type Rpc } from '../../../src/chain/rpc.ts'
 import { startTestChain, type TestChain } from '../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../support/chain-proxy.ts'
@@ -19,7 +23,11 @@ afterAll(async () => {
   await chain.dispose()
 })
 
-function fetchRecentBlock(rpc: Rpc, confirmations: number, signal?: AbortSignal): Promise<RecentBlock> {
+function fetchRecentBlock(
+  rpc: Rpc,
+  confirmations: number,
+  signal?: AbortSignal,
+): Promise<RecentBlock> {
   return createRecentBlocks({ rpc, contract: chain.contract, confirmations })(signal)
 }
 
@@ -43,7 +51,11 @@ describe('createRecentBlocks', () => {
   })
 
   it('gives a block with all its confirmations once the contract is known to be older than the states', async () => {
-    const fetchBlock = createRecentBlocks({ rpc: chain.rpc, contract: chain.contract, confirmations: 90 })
+    const fetchBlock = createRecentBlocks({
+      rpc: chain.rpc,
+      contract: chain.contract,
+      confirmations: 90,
+    })
     await chain.rpc.call('anvil_mine', ['0x50'])
     const newest = Number(await chain.rpc.call('eth_blockNumber', []))
     expect((await fetchBlock()).number).toBe(newest - 60)
@@ -55,7 +67,9 @@ describe('createRecentBlocks', () => {
     await chain.rpc.call('anvil_mine', ['0x20'])
     const newest = Number(await chain.rpc.call('eth_blockNumber', []))
     for (const confirmations of [0, 1, 12]) {
-      expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual(await blockAt(newest - confirmations))
+      expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual(
+        await blockAt(newest - confirmations),
+      )
     }
   })
 

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { findFork, findNewestPlaced, isOnChain, PAGE_ROWS } from '../../../src/chain/fork-detection.ts'
+import {
+  findFork,
+  findNewestPlaced,
+  isOnChain,
+  PAGE_ROWS,
+} from '../../../src/chain/fork-detection.ts'
 import type { Rpc, RpcCall } from '../../../src/chain/rpc.ts'
 import { createMemoryAnchors, type MemoryAnchors } from '../../support/memory-anchors.ts'
 
@@ -12,7 +17,10 @@ function blockHash(number: number, side: number): string {
   return `0x${side}${number.toString(16).padStart(63, '0')}`
 }
 
-/** Anchors of which `placed` were seen in blocks of side 0, three to a block; the others are pending. */
+/**
+ * Anchors of which `placed` were seen in blocks of side 0, three to a block; the others are
+ * pending.
+ */
 async function storeAnchors(isPlaced: (nonce: number) => boolean): Promise<MemoryAnchors> {
   const anchors = createMemoryAnchors()
   const nonces = Array.from({ length: COUNT }, (_, nonce) => nonce)
@@ -29,7 +37,10 @@ async function storeAnchors(isPlaced: (nonce: number) => boolean): Promise<Memor
 function forkedChain(fork: number, height = COUNT): Rpc {
   const reply = ({ params: [number] }: RpcCall) => {
     const at = Number(number)
-    return { kind: 'result', value: at < height ? { hash: blockHash(at, at < fork ? 0 : 1) } : null } as const
+    return {
+      kind: 'result',
+      value: at < height ? { hash: blockHash(at, at < fork ? 0 : 1) } : null,
+    } as const
   }
   return {
     call: () => Promise.reject(new Error('not asked for')),
@@ -62,10 +73,13 @@ describe('findFork', () => {
 })
 
 describe('findNewestPlaced', () => {
-  it.each([0, 199, 200, COUNT - 1])('finds anchor %i when it is the last with a block', async (last) => {
-    const anchors = await storeAnchors((nonce) => nonce <= last)
-    expect((await findNewestPlaced(anchors, RELAYER, COUNT))?.nonce).toBe(last)
-  })
+  it.each([0, 199, 200, COUNT - 1])(
+    'finds anchor %i when it is the last with a block',
+    async (last) => {
+      const anchors = await storeAnchors((nonce) => nonce <= last)
+      expect((await findNewestPlaced(anchors, RELAYER, COUNT))?.nonce).toBe(last)
+    },
+  )
 
   it('looks under the given nonce alone', async () => {
     const anchors = await storeAnchors(() => true)

@@ -11,7 +11,11 @@ import { changeReplies } from '../../support/change-replies.ts'
 
 const OTHER = new Wallet(`0x${'6e'.repeat(32)}`)
 const ANCHORS = 20
-const FEES = { gasLimit: 200_000, maxFeePerGas: 500_000_000_000n, maxPriorityFeePerGas: 1_000_000_000n }
+const FEES = {
+  gasLimit: 200_000,
+  maxFeePerGas: 500_000_000_000n,
+  maxPriorityFeePerGas: 1_000_000_000n,
+}
 
 /** As JSON-RPC gives them. */
 type Members = Readonly<Record<string, unknown>>
@@ -33,7 +37,9 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     for (const raw of [...others, ...anchors.map((anchor) => anchor.raw)])
       await chain.rpc.call('eth_sendRawTransaction', [raw])
     await chain.rpc.call('evm_mine', [])
-    const block = (await chain.rpc.call('eth_getBlockByNumber', ['latest', false])) as { hash: string }
+    const block = (await chain.rpc.call('eth_getBlockByNumber', ['latest', false])) as {
+      hash: string
+    }
     hash = block.hash
   }, 30_000)
   afterAll(() => chain.dispose())
@@ -48,7 +54,8 @@ describe('a block of a real local chain, with anchors and transactions of all ty
       .then((block) => block.transactionHashes.map((txHash) => proveTransaction(block, txHash)))
       .then(
         () => 'fine',
-        (error) => (error instanceof BlockUnreadable || error instanceof RpcError ? error.code : error),
+        (error) =>
+          error instanceof BlockUnreadable || error instanceof RpcError ? error.code : error,
       )
 
   it('is read as the bytes that were sent, and hash to what the chain names', async () => {
@@ -68,7 +75,11 @@ describe('a block of a real local chain, with anchors and transactions of all ty
       const proof = proveTransaction(block, txHash)
       const { transactionsRoot, receiptsRoot } = decodeBlockHeader(proof.header)
       expect(proof).toMatchObject({ hash, number: block.number, transactionIndex: index })
-      const transaction = verifyTrieProof({ root: transactionsRoot, index, nodes: proof.transactionProof })
+      const transaction = verifyTrieProof({
+        root: transactionsRoot,
+        index,
+        nodes: proof.transactionProof,
+      })
       expect(keccak256(transaction)).toBe(txHash)
       const receipt = verifyTrieProof({ root: receiptsRoot, index, nodes: proof.receiptProof })
       expect(receipt).toEqual(block.receipts[index])
@@ -82,7 +93,10 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     const withoutRaw = changeReplies(chain.rpc, { eth_getRawTransactionByHash: 'refused' })
     expect(await read(withoutRaw)).toEqual(whole)
     const strangeTypes = changeReplies(chain.rpc, {
-      eth_getBlockByHash: (block: Block) => ({ ...block, transactions: block.transactions.map(hideFields) }),
+      eth_getBlockByHash: (block: Block) => ({
+        ...block,
+        transactions: block.transactions.map(hideFields),
+      }),
     })
     expect(await read(strangeTypes)).toEqual(whole)
   })
@@ -149,7 +163,10 @@ describe('a block of a real local chain, with anchors and transactions of all ty
   })
 })
 
-/** Raw transactions of another account: all types that a mined block has without blobs, and one that makes a contract. */
+/**
+ * Raw transactions of another account: all types that a mined block has without blobs, and one that
+ * makes a contract.
+ */
 async function signOthers({ chainId, contract }: TestChain): Promise<readonly string[]> {
   const { address } = OTHER
   const { maxFeePerGas, ...rest } = FEES

@@ -78,9 +78,15 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     expect(again).toMatchObject({ relayer: other, nonce: 7, head: { size: lost.head.size } })
     await reanchors.replace({ relayer: other, nonce: 7 }, second)
     const record = await createRecordsStore(database).findByIndex(log.notary, 0)
-    expect(record).toMatchObject({ txHash: lost.anchor.hash, reanchored: [first.hash, second.hash] })
+    expect(record).toMatchObject({
+      txHash: lost.anchor.hash,
+      reanchored: [first.hash, second.hash],
+    })
     const blocks = createAnchorBlocksStore(database)
-    expect(await blocks.findAnchor(lost.anchor.hash)).toMatchObject({ txHash: second.hash, block: null })
+    expect(await blocks.findAnchor(lost.anchor.hash)).toMatchObject({
+      txHash: second.hash,
+      block: null,
+    })
     const logs = createLogsStore(database)
     const heads = async () =>
       (await logs.listHeads({ logId, afterSize: null, limit: 10 })).map(({ anchor }) => anchor)
@@ -107,7 +113,9 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     const taken = { relayer: log.relayer, nonce: 0 }
     await expect(reanchors.replace(taken, replacementOf(other, 6))).rejects.toThrow(CommitRaceLost)
     await reanchors.replace(taken, replacementOf(other, 7))
-    await expect(reanchors.replace(taken, replacementOf(log.relayer, 2))).rejects.toThrow(CommitRaceLost)
+    await expect(reanchors.replace(taken, replacementOf(log.relayer, 2))).rejects.toThrow(
+      CommitRaceLost,
+    )
     expect([await commits.nextNonce(other), await commits.nextNonce(log.relayer)]).toEqual([8, 2])
   })
 
@@ -122,7 +130,10 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
       { nonce: 0, blockNumber: 9, blockHash, succeeded: true, gasUsed: 1 },
     ])
     await anchors.markTaken(log.relayer, [0, 1])
-    expect((await anchors.listFrom(log.relayer, 0, 9)).map(({ state }) => state)).toEqual(['mined', 'taken'])
+    expect((await anchors.listFrom(log.relayer, 0, 9)).map(({ state }) => state)).toEqual([
+      'mined',
+      'taken',
+    ])
   })
 
   it('count as waiting until they are replaced; then their replacement does', async () => {
@@ -135,7 +146,10 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
         unconfirmed,
       ])
     expect(await counts()).toEqual([[log.relayer, 2, 2]])
-    await createReanchorsStore(database).replace({ relayer: log.relayer, nonce: 0 }, replacementOf(other, 7))
+    await createReanchorsStore(database).replace(
+      { relayer: log.relayer, nonce: 0 },
+      replacementOf(other, 7),
+    )
     expect((await counts()).toSorted()).toEqual(
       [
         [log.relayer, 1, 1],
@@ -143,7 +157,9 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
       ].toSorted(),
     )
     expect(await relayers.listBacklogs(1)).toEqual([])
-    expect((await relayers.list()).map(({ address, nextNonce }) => [address, nextNonce]).toSorted()).toEqual(
+    expect(
+      (await relayers.list()).map(({ address, nextNonce }) => [address, nextNonce]).toSorted(),
+    ).toEqual(
       [
         [log.relayer, 2],
         [other, 8],

@@ -1,11 +1,18 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createRelayerNonces, NONCES_SKIPPED_MAX, NonceUnknown } from '../../../src/chain/relayer-nonces.ts'
+import {
+  createRelayerNonces,
+  NONCES_SKIPPED_MAX,
+  NonceUnknown,
+} from '../../../src/chain/relayer-nonces.ts'
 
 const ADDRESS = `0x${'01'.repeat(20)}`
 
 /** A database that counts the nonces that commits took. */
-function startDatabase(next: number | null, countTransactions: () => Promise<number> = async () => 40) {
+function startDatabase(
+  next: number | null,
+  countTransactions: () => Promise<number> = async () => 40,
+) {
   const database = { next, reads: 0 }
   const commits = {
     nextNonce: async () => {
@@ -35,7 +42,9 @@ describe('createRelayerNonces', () => {
         return nonce
       })
     expect([await commit(), await commit(), database.reads]).toEqual([70, 71, 1])
-    await expect(nonces.use(() => Promise.reject(new Error('unknown outcome')))).rejects.toThrow('outcome')
+    await expect(nonces.use(() => Promise.reject(new Error('unknown outcome')))).rejects.toThrow(
+      'outcome',
+    )
     // Another gateway took one meanwhile.
     database.next = 90
     expect([await commit(), database.reads]).toEqual([90, 2])
@@ -61,7 +70,9 @@ describe('createRelayerNonces', () => {
   it('gives out none at the start while the chain is away', async () => {
     const { nonces } = startDatabase(7, async () => Promise.reject(new Error('away')))
     await expect(nonces.refresh()).rejects.toThrow(NonceUnknown)
-    await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(/before the first anchor/)
+    await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(
+      /before the first anchor/,
+    )
   })
 
   it('gives out more while the chain is away later, but not when the database has less than it had', async () => {
@@ -123,7 +134,9 @@ describe('createRelayerNonces', () => {
   })
 
   it('gives each commit a nonce of its own, without a gap, whatever fails and however many ask at once', async () => {
-    const fates = fc.array(fc.constantFrom('done', 'failed', 'done but reported failed'), { maxLength: 30 })
+    const fates = fc.array(fc.constantFrom('done', 'failed', 'done but reported failed'), {
+      maxLength: 30,
+    })
     await fc.assert(
       fc.asyncProperty(fates, async (given) => {
         const { database, nonces } = startDatabase(0, async () => 0)

@@ -28,7 +28,13 @@ describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
 
     const anchors = createAnchorsStore(database)
     const blockHash = `0x${'1'.repeat(64)}`
-    const mined = [0, 1].map((nonce) => ({ nonce, blockNumber: 9, blockHash, succeeded: true, gasUsed: 1 }))
+    const mined = [0, 1].map((nonce) => ({
+      nonce,
+      blockNumber: 9,
+      blockHash,
+      succeeded: true,
+      gasUsed: 1,
+    }))
     await anchors.markMined(log.relayer, mined)
     expect((await read()).unconfirmed).toBe(4)
     await anchors.markConfirmed(log.relayer, 0)

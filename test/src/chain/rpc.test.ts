@@ -57,7 +57,9 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
 
 describe('call', () => {
   it('gives the result', async () => {
-    const client = await serve(([call], outgoing) => json(outgoing, { jsonrpc: '2.0', id: 0, result: call }))
+    const client = await serve(([call], outgoing) =>
+      json(outgoing, { jsonrpc: '2.0', id: 0, result: call }),
+    )
     expect(await client.call('eth_test', ['0x1', true])).toMatchObject({
       method: 'eth_test',
       params: ['0x1', true],
@@ -65,7 +67,9 @@ describe('call', () => {
   })
 
   it('gives a null result as null', async () => {
-    const client = await serve((_, outgoing) => json(outgoing, { jsonrpc: '2.0', id: 0, result: null }))
+    const client = await serve((_, outgoing) =>
+      json(outgoing, { jsonrpc: '2.0', id: 0, result: null }),
+    )
     expect(await client.call('eth_test', [])).toBeNull()
   })
 
@@ -73,7 +77,10 @@ describe('call', () => {
     const error = { code: -32000, message: `no ${'x'.repeat(10_000)}` }
     const client = await serve((_, outgoing) => json(outgoing, { jsonrpc: '2.0', id: 0, error }))
     const thrown = await client.call('eth_test', []).catch((reason: RpcError) => reason)
-    expect(thrown).toMatchObject({ code: 'refused', message: expect.stringMatching(/^eth_test: no x{197}$/) })
+    expect(thrown).toMatchObject({
+      code: 'refused',
+      message: expect.stringMatching(/^eth_test: no x{197}$/),
+    })
   })
 
   it('sends path, query and credentials of the URL, and names none of them in an error', async () => {
@@ -206,7 +213,11 @@ describe('an endpoint that misbehaves', () => {
   it('throws the caller’s reason when the caller gives up', async () => {
     const client = await serve(() => undefined)
     const reason = new Error('given up')
-    const call = client.call('eth_test', [], AbortSignal.any([AbortSignal.timeout(5_000), abortWith(reason)]))
+    const call = client.call(
+      'eth_test',
+      [],
+      AbortSignal.any([AbortSignal.timeout(5_000), abortWith(reason)]),
+    )
     await expect(call).rejects.toBe(reason)
   })
 })

@@ -5,7 +5,8 @@ import { chatRequest } from '../../../src/chat/chat-request.ts'
 
 const user = { role: 'user', content: 'hello' }
 const minimal = { model: 'demo/echo', messages: [user] }
-const encode = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
+const encode = (value: unknown) =>
+  Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
 
 function faultsOf(value: unknown): readonly FaultDetail[] {
   try {
@@ -19,7 +20,8 @@ function faultsOf(value: unknown): readonly FaultDetail[] {
 
 const faultsWith = (members: object) => faultsOf({ ...minimal, ...members })
 const faultsOfMessage = (message: unknown) => faultsWith({ messages: [message] })
-const locAndType = (faults: readonly FaultDetail[]) => faults.map(({ loc, type }) => [loc.join('.'), type])
+const locAndType = (faults: readonly FaultDetail[]) =>
+  faults.map(({ loc, type }) => [loc.join('.'), type])
 
 describe('parseChatRequest accepts', () => {
   it('a minimal request', () => {
@@ -59,7 +61,13 @@ describe('parseChatRequest accepts', () => {
       'top_p',
     )
     optional.push('tools', 'tool_choice', 'user')
-    const message = { ...user, name: null, function_call: null, tool_calls: null, tool_call_id: null }
+    const message = {
+      ...user,
+      name: null,
+      function_call: null,
+      tool_calls: null,
+      tool_call_id: null,
+    }
     expect(faultsWith(Object.fromEntries(optional.map((name) => [name, null])))).toEqual([])
     expect(faultsOfMessage(message)).toEqual([])
   })
@@ -87,7 +95,12 @@ describe('parseChatRequest accepts', () => {
     { stream: false, stream_options: null },
     { tools: [{ type: 'function', function: { name: 'f' } }] },
     {
-      tools: [{ type: 'function', function: { name: 'f', description: 'd', parameters: {}, strict: true } }],
+      tools: [
+        {
+          type: 'function',
+          function: { name: 'f', description: 'd', parameters: {}, strict: true },
+        },
+      ],
     },
     { tool_choice: 'none' },
     { tool_choice: 'auto' },
@@ -116,7 +129,10 @@ describe('parseChatRequest accepts', () => {
     { role: 'function', content: null, name: 'f' },
     { role: 'user', content: [{ type: 'text', text: 't' }], name: 'n', unknown: 1 },
     { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:x', detail: 'low' } }] },
-    { role: 'user', content: [{ type: 'input_audio', input_audio: { data: 'AA==', format: 'wav' } }] },
+    {
+      role: 'user',
+      content: [{ type: 'input_audio', input_audio: { data: 'AA==', format: 'wav' } }],
+    },
     { role: 'user', content: [{ type: 'file', file: { file_id: 'f' } }] },
     { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
   ])('the message %j', (message) => expect(faultsOfMessage(message)).toEqual([]))
@@ -182,7 +198,11 @@ describe('parseChatRequest refuses', () => {
     [{ stream: 'true' }, 'stream', 'bool_type'],
     [{ stream_options: {} }, 'stream_options', 'value_error'],
     [{ stream: true, stream_options: [] }, 'stream_options', 'dict_type'],
-    [{ stream: true, stream_options: { include_usage: 1 } }, 'stream_options.include_usage', 'bool_type'],
+    [
+      { stream: true, stream_options: { include_usage: 1 } },
+      'stream_options.include_usage',
+      'bool_type',
+    ],
     [{ tools: {} }, 'tools', 'list_type'],
     [{ tools: [{ type: 'custom', function: { name: 'f' } }] }, 'tools.0.type', 'literal_error'],
     [{ tools: [{ type: 'function' }] }, 'tools.0.function', 'missing'],
@@ -195,16 +215,28 @@ describe('parseChatRequest refuses', () => {
     [{ response_format: { type: 'xml' } }, 'response_format.type', 'literal_error'],
     [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema', 'missing'],
     [format({ schema: {} }), 'response_format.json_schema.name', 'missing'],
-    [format({ name: 'a b', schema: {} }), 'response_format.json_schema.name', 'string_pattern_mismatch'],
+    [
+      format({ name: 'a b', schema: {} }),
+      'response_format.json_schema.name',
+      'string_pattern_mismatch',
+    ],
     [
       format({ name: 'x'.repeat(65), schema: {} }),
       'response_format.json_schema.name',
       'string_pattern_mismatch',
     ],
-    [format({ name: 'a\n', schema: {} }), 'response_format.json_schema.name', 'string_pattern_mismatch'],
+    [
+      format({ name: 'a\n', schema: {} }),
+      'response_format.json_schema.name',
+      'string_pattern_mismatch',
+    ],
     [format({ name: 'a' }), 'response_format.json_schema.schema', 'missing'],
     [format({ name: 'a', schema: [] }), 'response_format.json_schema.schema', 'dict_type'],
-    [format({ name: 'a', schema: {}, strict: 'yes' }), 'response_format.json_schema.strict', 'bool_type'],
+    [
+      format({ name: 'a', schema: {}, strict: 'yes' }),
+      'response_format.json_schema.strict',
+      'bool_type',
+    ],
     [{ user: 5 }, 'user', 'string_type'],
   ])('%j at %s', (members, loc, type) =>
     expect(locAndType(faultsWith(members))).toEqual([[`body.${loc}`, type]]),
@@ -222,11 +254,23 @@ describe('parseChatRequest refuses', () => {
     [{ role: 'user', content: [{ text: 'x' }] }, 'content.0.type', 'missing'],
     [{ role: 'user', content: [{ type: 'video' }] }, 'content.0.type', 'literal_error'],
     [{ role: 'user', content: [{ type: 'text' }] }, 'content.0.text', 'missing'],
-    [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }, 'content.0.image_url.url', 'missing'],
+    [
+      { role: 'user', content: [{ type: 'image_url', image_url: {} }] },
+      'content.0.image_url.url',
+      'missing',
+    ],
     [{ role: 'user', content: 'x', name: 5 }, 'name', 'string_type'],
     [{ role: 'assistant', function_call: { name: 'f' } }, 'function_call.arguments', 'missing'],
-    [{ role: 'assistant', tool_calls: [{ ...call('f'), type: 'x' }] }, 'tool_calls.0.type', 'literal_error'],
-    [{ role: 'assistant', tool_calls: [{ ...call('f'), id: 1 }] }, 'tool_calls.0.id', 'string_type'],
+    [
+      { role: 'assistant', tool_calls: [{ ...call('f'), type: 'x' }] },
+      'tool_calls.0.type',
+      'literal_error',
+    ],
+    [
+      { role: 'assistant', tool_calls: [{ ...call('f'), id: 1 }] },
+      'tool_calls.0.id',
+      'string_type',
+    ],
   ])('the message %j at %s', (message, loc, type) =>
     expect(locAndType(faultsOfMessage(message))).toEqual([[`body.messages.0.${loc}`, type]]),
   )
@@ -243,7 +287,9 @@ describe('parseChatRequest refuses', () => {
   )
 
   it('bytes that are no UTF-8', () => {
-    expect(() => validateBody(chatRequest, Uint8Array.of(0x22, 0xff, 0x22))).toThrow(ValidationError)
+    expect(() => validateBody(chatRequest, Uint8Array.of(0x22, 0xff, 0x22))).toThrow(
+      ValidationError,
+    )
   })
 
   it('nearly a million faults with a bounded answer, in bounded time', () => {

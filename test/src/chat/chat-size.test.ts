@@ -5,12 +5,18 @@ import { chatRequest } from '../../../src/chat/chat-request.ts'
 import { estimateChatTokens, estimatePromptTokens } from '../../../src/chat/token-estimates.ts'
 
 const sizeOf = (request: object) =>
-  validateBody(chatRequest, new TextEncoder().encode(JSON.stringify({ model: 'm', ...request }))).size
+  validateBody(chatRequest, new TextEncoder().encode(JSON.stringify({ model: 'm', ...request })))
+    .size
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
 describe('the size of a chat request', () => {
   it('counts the bytes of all texts', () => {
-    expect(sizeOf(user('hello'))).toMatchObject({ messages: 1, promptBytes: 5, attachments: 0, choices: 1 })
+    expect(sizeOf(user('hello'))).toMatchObject({
+      messages: 1,
+      promptBytes: 5,
+      attachments: 0,
+      choices: 1,
+    })
     expect(sizeOf(user('grüß 😀')).promptBytes).toBe(11)
     expect(sizeOf(user([{ type: 'text', text: 'abc' }])).promptBytes).toBe(3)
     const called = { role: 'assistant', function_call: { name: 'f', arguments: '{}' } }
@@ -32,7 +38,9 @@ describe('the size of a chat request', () => {
 
   it('takes the newer name of the longest answer before the older', () => {
     expect(sizeOf({ ...user('a'), max_tokens: 5 }).answerTokensMax).toBe(5)
-    expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(7)
+    expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(
+      7,
+    )
     expect(sizeOf({ ...user('a'), max_tokens: null }).answerTokensMax).toBeNull()
     expect(sizeOf({ ...user('a'), max_completion_tokens: 'many' }).answerTokensMax).toBeNull()
   })
@@ -47,7 +55,9 @@ describe('the estimate of a chat request', () => {
 
   it('is a whole number within bounds, whatever is asked for', () => {
     for (const most of [1.5, 1e308, Number.MAX_SAFE_INTEGER]) {
-      const estimate = estimateChatTokens(sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }))
+      const estimate = estimateChatTokens(
+        sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }),
+      )
       expect(Number.isSafeInteger(estimate)).toBe(true)
       expect(estimate).toBeLessThanOrEqual(ESTIMATE_MAX)
     }

@@ -51,9 +51,13 @@ it('lists of the configured models those that a provider serves, each once', asy
 })
 
 it('lists so many models of nodes and no more, since nodes name them as they like and nobody needs a key', async () => {
-  nodes.setModels(Array.from({ length: NODE_MODELS_LISTED_MAX + 1 }, (_, number) => `made-up-${number}`))
+  nodes.setModels(
+    Array.from({ length: NODE_MODELS_LISTED_MAX + 1 }, (_, number) => `made-up-${number}`),
+  )
   const listed = await list()
-  expect(listed.filter(({ owned_by: owner }) => owner === 'nodes')).toHaveLength(NODE_MODELS_LISTED_MAX)
+  expect(listed.filter(({ owned_by: owner }) => owner === 'nodes')).toHaveLength(
+    NODE_MODELS_LISTED_MAX,
+  )
 })
 
 it('lists ids of the provider table in full, and no patterns', async () => {
@@ -73,7 +77,10 @@ it('lists the models of nodes while the enclave is away', async () => {
 it('gives one model by its id, with a slash in it too', async () => {
   nodes.setModels(['some/llama'])
   const reply = await fetch(`${gateway.url}/v1/models/${encodeURIComponent('some/llama')}`)
-  expect([reply.status, await reply.json()]).toMatchObject([200, { id: 'some/llama', owned_by: 'nodes' }])
+  expect([reply.status, await reply.json()]).toMatchObject([
+    200,
+    { id: 'some/llama', owned_by: 'nodes' },
+  ])
   const missing = await fetch(`${gateway.url}/v1/models/gpt-other`)
   expect([missing.status, await missing.json()]).toMatchObject([
     404,

@@ -76,7 +76,11 @@ describe('the chunks a caller gets', () => {
   })
 
   it('have texts only as fingerprint and tier', () => {
-    const odd: JsonObject = { ...nodeChunk({}, 'stop'), system_fingerprint: { a: 1 }, service_tier: 'x' }
+    const odd: JsonObject = {
+      ...nodeChunk({}, 'stop'),
+      system_fingerprint: { a: 1 },
+      service_tier: 'x',
+    }
     const [chunk] = readAll([odd])
     expect(chunk).not.toHaveProperty('system_fingerprint')
     expect(chunk).toMatchObject({ service_tier: 'x' })
@@ -103,13 +107,13 @@ describe('the chunks a caller gets', () => {
       choices: [0, 1].map((index) => ({ index, delta, finish_reason: reason })),
     })
     const chunks = readAll([both({ content: 'a' }), both({}, 'length')], 2)
-    expect(chunks.map((chunk) => (chunk.choices as readonly JsonObject[]).map(({ index }) => index))).toEqual(
-      [
-        [0, 1],
-        [0, 1],
-        [0, 1],
-      ],
-    )
+    expect(
+      chunks.map((chunk) => (chunk.choices as readonly JsonObject[]).map(({ index }) => index)),
+    ).toEqual([
+      [0, 1],
+      [0, 1],
+      [0, 1],
+    ])
   })
 
   it.each([
@@ -126,7 +130,9 @@ describe('the chunks a caller gets', () => {
 
   it('have whole log probabilities', () => {
     const given = {
-      content: [{ token: 'a', logprob: -0.5, id: 7, top_logprobs: [{ token: 'a', logprob: -0.5 }] }],
+      content: [
+        { token: 'a', logprob: -0.5, id: 7, top_logprobs: [{ token: 'a', logprob: -0.5 }] },
+      ],
     }
     const [, chunk] = readAll([
       withChoice({ delta: { content: 'a' }, logprobs: given, finish_reason: 'stop' }),
@@ -182,7 +188,11 @@ describe('tool calls', () => {
       call({ index: second ?? null, id: 'b', function: { name: 'f' } }),
       call({ index: second ?? null, function: { arguments: '{}' } }),
     )
-    expect(calls).toEqual([begun(0, 'a'), begun(1, 'b'), { index: 1, function: { arguments: '{}' } }])
+    expect(calls).toEqual([
+      begun(0, 'a'),
+      begun(1, 'b'),
+      { index: 1, function: { arguments: '{}' } },
+    ])
   })
 
   it('get an id when the node gives none', () => {
@@ -208,7 +218,10 @@ describe('tool calls', () => {
     ['that are no objects', ['f']],
     ['without a name', [{ index: 0, id: 'a', function: { arguments: '{}' } }]],
     ['of another type', [{ index: 0, id: 'a', type: 'custom', function: { name: 'f' } }]],
-    ['whose arguments are no text', [{ index: 0, id: 'a', function: { name: 'f', arguments: {} } }]],
+    [
+      'whose arguments are no text',
+      [{ index: 0, id: 'a', function: { name: 'f', arguments: {} } }],
+    ],
     ['with an index below 0', [{ index: -1, id: 'a', function: { name: 'f' } }]],
     [
       'without end',
@@ -227,7 +240,10 @@ describe('a node is refused', () => {
   it.each<[string, readonly JsonObject[]]>([
     ['that is done without a choice', []],
     ['that is done before its choice is', [nodeChunk({ content: 'a' })]],
-    ['that gives a choice nobody asked for', [{ choices: [{ index: 1, delta: {}, finish_reason: 'stop' }] }]],
+    [
+      'that gives a choice nobody asked for',
+      [{ choices: [{ index: 1, delta: {}, finish_reason: 'stop' }] }],
+    ],
     ['that gives a choice without an index', [{ choices: [{ delta: {}, finish_reason: 'stop' }] }]],
     ['that goes on after the end', [...HELLO, nodeChunk({ content: 'more' })]],
     ['that ends twice', [...HELLO, nodeChunk({}, 'stop')]],
@@ -244,7 +260,10 @@ describe('a node is refused', () => {
     ],
     ['whose chunk is an error', [{ error: { message: 'out of memory' } }, ...HELLO]],
     ['whose logprobs are no object', [withChoice({ logprobs: 'a', finish_reason: 'stop' })]],
-    ['whose logprobs are no list', [withChoice({ logprobs: { content: 'a' }, finish_reason: 'stop' })]],
+    [
+      'whose logprobs are no list',
+      [withChoice({ logprobs: { content: 'a' }, finish_reason: 'stop' })],
+    ],
     [
       'whose logprobs have no token',
       [withChoice({ logprobs: { content: [{ logprob: 0 }] }, finish_reason: 'stop' })],
@@ -278,7 +297,10 @@ describe('a node is refused', () => {
     ],
     [
       'that sends ever more members without a choice',
-      Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, number) => ({ choices: [], [`m${number}`]: 1 })),
+      Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, number) => ({
+        choices: [],
+        [`m${number}`]: 1,
+      })),
     ],
   ])('%s', (_, chunks) => {
     expect(() => readAll(chunks)).toThrow(FormatError)

@@ -53,7 +53,10 @@ const choice = fc.record(
     index: fc.integer({ min: 0, max: 2 }),
     delta,
     finish_reason: fc.constantFrom(null, 'stop', 'length', 'tool_calls'),
-    logprobs: fc.oneof(fc.constant(null), fc.record({ content: fc.array(logprob, { maxLength: 2 }) })),
+    logprobs: fc.oneof(
+      fc.constant(null),
+      fc.record({ content: fc.array(logprob, { maxLength: 2 }) }),
+    ),
     stop_reason: fc.oneof(fc.constant(null), text),
   },
   { requiredKeys: ['index', 'delta'] },
@@ -107,8 +110,16 @@ describe('chunks of a replayed stream', () => {
         choices: [{ ...base, finish_reason: null, delta: { role: 'assistant', content: '' } }],
         usage: null,
       },
-      { ...head, choices: [{ ...base, finish_reason: null, delta: { content: 'hi' } }], usage: null },
-      { ...head, choices: [{ ...base, finish_reason: 'stop', delta: { content: '' } }], usage: null },
+      {
+        ...head,
+        choices: [{ ...base, finish_reason: null, delta: { content: 'hi' } }],
+        usage: null,
+      },
+      {
+        ...head,
+        choices: [{ ...base, finish_reason: 'stop', delta: { content: '' } }],
+        usage: null,
+      },
     ])
     expect(usage).toEqual({ ...head, choices: [], usage: { total_tokens: 3 } })
   })

@@ -28,7 +28,10 @@ beforeEach(() => nodes.setScript(() => chunksOf(...HELLO)))
 const STREAM = { ...CHAT_REQUEST, stream: true }
 const newest = () => nodes.calls.at(-1)
 
-function post(body: unknown, { path = PATHS[0], ...init }: RequestInit & { readonly path?: string } = {}) {
+function post(
+  body: unknown,
+  { path = PATHS[0], ...init }: RequestInit & { readonly path?: string } = {},
+) {
   return fetch(gateway.url + path, {
     method: 'POST',
     body: typeof body === 'string' ? body : JSON.stringify(body),
@@ -37,17 +40,23 @@ function post(body: unknown, { path = PATHS[0], ...init }: RequestInit & { reado
   })
 }
 
-const answer = async (body: unknown): Promise<JsonObject> => (await (await post(body)).json()) as JsonObject
+const answer = async (body: unknown): Promise<JsonObject> =>
+  (await (await post(body)).json()) as JsonObject
 const streamText = async (body: unknown = STREAM) => (await post(body)).text()
 
 /** JSON of the data lines, without `[DONE]`. */
 function dataOf(text: string): readonly JsonObject[] {
-  const lines = text.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+  const lines = text
+    .split('\n')
+    .filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
   return lines.map((line) => JSON.parse(line.slice('data: '.length)))
 }
 
 /** Chunks that begin, and then wait for the call to be aborted. */
-async function* stalled({ signal }: NodeCall, ...chunks: readonly JsonObject[]): AsyncGenerator<JsonObject> {
+async function* stalled(
+  { signal }: NodeCall,
+  ...chunks: readonly JsonObject[]
+): AsyncGenerator<JsonObject> {
   yield* chunks
   await untilAborted(signal)
 }
@@ -59,8 +68,10 @@ function untilAborted(signal: AbortSignal): Promise<never> {
   })
 }
 
-const failing = (code: DispatchCode, details: ConstructorParameters<typeof DispatchError>[2] = {}) =>
-  new DispatchError(code, 'words of ours', details)
+const failing = (
+  code: DispatchCode,
+  details: ConstructorParameters<typeof DispatchError>[2] = {},
+) => new DispatchError(code, 'words of ours', details)
 
 describe.each(PATHS)('POST %s', (path) => {
   it('gives the completion that the chunks amount to', async () => {
@@ -105,7 +116,8 @@ describe.each(PATHS)('POST %s', (path) => {
       choice({ content: '' }, 'stop'),
     ])
     expect(
-      new Set(chunks.map(({ id, created, model, object }) => `${id} ${created} ${model} ${object}`)).size,
+      new Set(chunks.map(({ id, created, model, object }) => `${id} ${created} ${model} ${object}`))
+        .size,
     ).toBe(1)
     expect(chunks.every(({ usage }) => usage === null)).toBe(true)
   })
@@ -119,7 +131,10 @@ describe.each(PATHS)('POST %s', (path) => {
       422,
       ['body.temperature'],
     ])
-    expect(await outcomeOf(await post('{"model":"a","model":"b"}', { path }))).toEqual([422, ['body.model']])
+    expect(await outcomeOf(await post('{"model":"a","model":"b"}', { path }))).toEqual([
+      422,
+      ['body.model'],
+    ])
   })
 })
 
@@ -188,10 +203,13 @@ describe('a fault before the answer', () => {
     ['unsupported_model', 404, 'unsupported_model'],
     ['request_too_large', 413, 'payload_too_large'],
     ['stopping', 503, 'shutting_down'],
-  ])('%s is an answer with its status also to who asked for a stream', async (code, status, told) => {
-    nodes.setScript(() => Promise.reject(failing(code)))
-    expect(await outcomeOf(await post(STREAM))).toEqual([status, told])
-  })
+  ])(
+    '%s is an answer with its status also to who asked for a stream',
+    async (code, status, told) => {
+      nodes.setScript(() => Promise.reject(failing(code)))
+      expect(await outcomeOf(await post(STREAM))).toEqual([status, told])
+    },
+  )
 
   it.each([
     [400, 400, 'node_refused'],
@@ -273,7 +291,11 @@ describe('a caller who leaves', () => {
   it.each([
     ['while the call is queued', CHAT_REQUEST, (call: NodeCall) => untilAborted(call.signal)],
     ['while a streamed call is queued', STREAM, (call: NodeCall) => untilAborted(call.signal)],
-    ['during an answer', CHAT_REQUEST, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
+    [
+      'during an answer',
+      CHAT_REQUEST,
+      (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' })),
+    ],
     ['in mid-stream', STREAM, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
   ])('%s cancels the call', async (_, body, script) => {
     const arrived = Promise.withResolvers<NodeCall>()
@@ -348,7 +370,8 @@ describe('a stream', () => {
 })
 
 describe('the official SDK', () => {
-  const client = () => new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
+  const client = () =>
+    new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
   const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
 
   it('reads answers, streams and their usage', async () => {

@@ -4,7 +4,8 @@ import { PARSED_LENGTH_MAX, usedTokensOf } from '../../../src/chat/token-estimat
 
 const used = (usage: unknown) => usedTokensOf(JSON.stringify({ choices: [], usage }), 10)
 /** Prompt of 10, and a token for 4 characters. */
-const estimated = (usage: unknown) => 10 + Math.ceil(JSON.stringify({ choices: [], usage }).length / 4)
+const estimated = (usage: unknown) =>
+  10 + Math.ceil(JSON.stringify({ choices: [], usage }).length / 4)
 
 describe('the usage of a completion', () => {
   it('is the total that it states', () => {
@@ -30,7 +31,10 @@ describe('the usage of a completion', () => {
   })
 
   it('is estimated for a completion that is too long to be parsed for it', () => {
-    const long = JSON.stringify({ choices: ['x'.repeat(PARSED_LENGTH_MAX)], usage: { total_tokens: 1 } })
+    const long = JSON.stringify({
+      choices: ['x'.repeat(PARSED_LENGTH_MAX)],
+      usage: { total_tokens: 1 },
+    })
     expect(usedTokensOf(long, 10)).toBe(10 + Math.ceil(long.length / 4))
   })
 })

@@ -7,7 +7,10 @@ import {
   readBundlePolicy,
 } from '../../../src/cli/expected-evidence.ts'
 import type { AttestationOptions, BundleOptions } from '../../../src/cli/options.ts'
-import { readExpectedReleases, readReleaseTrust } from '../../../src/cli/release/accepted-releases.ts'
+import {
+  readExpectedReleases,
+  readReleaseTrust,
+} from '../../../src/cli/release/accepted-releases.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
   pcr: new Map([[0, new Uint8Array(48).fill(1)]]),

@@ -43,9 +43,9 @@ describe('readSource', () => {
     await writeFile(join(folder, 'a'), 'from a file')
     answer = (_, response) => response.end('from a URL')
     expect(await textOf(join(folder, 'a'))).toBe('from a file')
-    expect(await textOf('-', { stdin: Readable.from([Buffer.from('from '), Buffer.from('stdin')]) })).toBe(
-      'from stdin',
-    )
+    expect(
+      await textOf('-', { stdin: Readable.from([Buffer.from('from '), Buffer.from('stdin')]) }),
+    ).toBe('from stdin')
     expect(await textOf(`${origin}/record`)).toBe('from a URL')
   })
 
@@ -73,7 +73,8 @@ describe('readSource', () => {
   })
 
   it('tells the message of the error envelope, without its control characters', async () => {
-    answer = (_, response) => response.writeHead(404).end('{"error":{"message":"not \\u001b[31mhere"}}')
+    answer = (_, response) =>
+      response.writeHead(404).end('{"error":{"message":"not \\u001b[31mhere"}}')
     expect((await refusalOf(origin)).message).toMatch(/answered 404: not \\u\{1b\}\[31mhere$/)
   })
 

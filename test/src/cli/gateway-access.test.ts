@@ -11,7 +11,11 @@ const HASH = 'ab'.repeat(32)
 const ASKS_FOR_KEY = 'Expected the header Authorization: Bearer <API_KEY>'
 
 /** A server that refuses whoever has no key, and remembers what it was sent. */
-type Host = { readonly origin: string; readonly port: number; readonly sent: (string | undefined)[] }
+type Host = {
+  readonly origin: string
+  readonly port: number
+  readonly sent: (string | undefined)[]
+}
 
 const servers: Server[] = []
 let gateway: Host
@@ -86,7 +90,9 @@ describe("the environment's key", () => {
   it('is sent nowhere else when AFFIDAVIT_URL is not set: its default counts', async () => {
     const { stderr } = await run(['verify', `${stranger.origin}/x`], { AFFIDAVIT_URL: '' })
     expect(stranger.sent).toEqual([undefined])
-    expect(stderr).toContain('is for http://127.0.0.1:3000, the default of AFFIDAVIT_URL, and not for')
+    expect(stderr).toContain(
+      'is for http://127.0.0.1:3000, the default of AFFIDAVIT_URL, and not for',
+    )
   })
 
   it('is not sent across a redirect of the gateway, nor is the one of --key', async () => {
@@ -114,7 +120,9 @@ describe('a key that is asked for', () => {
   it('is explained to whoever sits at a command line', async () => {
     for (const words of commandsAt(stranger.origin)) {
       const { stdout, stderr } = await run(words, { AFFIDAVIT_API_KEY: '' })
-      expect(stdout + stderr).toContain(`${ASKS_FOR_KEY} (--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL)`)
+      expect(stdout + stderr).toContain(
+        `${ASKS_FOR_KEY} (--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL)`,
+      )
     }
   })
 
@@ -150,7 +158,9 @@ describe('chooseKey', () => {
 
   it('gives the option for any URL, without a look at the environment', () => {
     const given = { apiKey: 'afd_given', isWithheld: false, keyHint: null }
-    expect(chooseKey('https://evil.example', { key: 'afd_given' }, { AFFIDAVIT_URL: 'x' })).toEqual(given)
+    expect(chooseKey('https://evil.example', { key: 'afd_given' }, { AFFIDAVIT_URL: 'x' })).toEqual(
+      given,
+    )
   })
 })
 

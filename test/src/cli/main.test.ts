@@ -13,7 +13,9 @@ describe('the command line', () => {
   })
 
   it('prints the version of the package', async () => {
-    const { version } = JSON.parse(await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'))
+    const { version } = JSON.parse(
+      await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'),
+    )
     expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
   })
 
@@ -28,7 +30,10 @@ describe('the command line', () => {
       'a measurement given twice',
       ['verify', '-', ...['--pcr', `0=${'00'.repeat(48)}`], ...['--pcr', `0=${'00'.repeat(48)}`]],
     ],
-    ['both kinds of expectation', ['verify', '-', '--any-measurement', '--pcr', `0=${'00'.repeat(48)}`]],
+    [
+      'both kinds of expectation',
+      ['verify', '-', '--any-measurement', '--pcr', `0=${'00'.repeat(48)}`],
+    ],
     ['a name with control characters', ['keys', 'create', '--name', 'a\u001bb']],
     ['a shell that is not known', ['completions', 'tcsh']],
   ])('exits 2 for %s, with a hint and no stack', async (_, words) => {
@@ -52,7 +57,9 @@ describe('the command line', () => {
   })
 
   it('prints one JSON object when asked to', async () => {
-    const run = await runCli(['verify', '-', '--json'], { input: '{"request":{},"response":{},"hash":"x"}' })
+    const run = await runCli(['verify', '-', '--json'], {
+      input: '{"request":{},"response":{},"hash":"x"}',
+    })
     expect(run.code).toBe(1)
     expect(JSON.parse(run.stdout)).toMatchObject({
       ok: false,

@@ -12,18 +12,22 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 describe('readFileChunks', () => {
-  it.each([0, 1, FILE_CHUNK_BYTES - 1, FILE_CHUNK_BYTES, FILE_CHUNK_BYTES + 1, 5 * FILE_CHUNK_BYTES + 7])(
-    'gives the %d bytes of a file',
-    async (length) => {
-      const path = join(folder, String(length))
-      const bytes = randomBytes(length)
-      await writeFile(path, bytes)
-      await using file = await open(path)
-      const copies: Uint8Array[] = []
-      for await (const chunk of readFileChunks(file)) copies.push(chunk.slice())
-      expect(Buffer.concat(copies).equals(bytes)).toBe(true)
-    },
-  )
+  it.each([
+    0,
+    1,
+    FILE_CHUNK_BYTES - 1,
+    FILE_CHUNK_BYTES,
+    FILE_CHUNK_BYTES + 1,
+    5 * FILE_CHUNK_BYTES + 7,
+  ])('gives the %d bytes of a file', async (length) => {
+    const path = join(folder, String(length))
+    const bytes = randomBytes(length)
+    await writeFile(path, bytes)
+    await using file = await open(path)
+    const copies: Uint8Array[] = []
+    for await (const chunk of readFileChunks(file)) copies.push(chunk.slice())
+    expect(Buffer.concat(copies).equals(bytes)).toBe(true)
+  })
 
   it('gives chunks in two pieces of memory only, whatever the size of the file', async () => {
     const path = join(folder, 'memory')

@@ -26,9 +26,14 @@ function namesOf(readme: string): readonly string[] {
 describe('the commands', () => {
   it('are those of the README, each with a line that tells what it does', async () => {
     const program = createProgram()
-    expect([...namesBelow(program)].sort()).toEqual([...namesOf(await readFile(README, 'utf8'))].sort())
+    expect([...namesBelow(program)].sort()).toEqual(
+      [...namesOf(await readFile(README, 'utf8'))].sort(),
+    )
     const told = program.commands.flatMap((one) => [one, ...one.commands])
     for (const command of told)
-      expect([command.name(), command.description()]).toEqual([command.name(), expect.stringMatching(/\w/)])
+      expect([command.name(), command.description()]).toEqual([
+        command.name(),
+        expect.stringMatching(/\w/),
+      ])
   })
 })

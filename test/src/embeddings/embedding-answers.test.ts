@@ -8,7 +8,9 @@ const read = (answer: unknown, encodingFormat: 'float' | 'base64') =>
 describe('readEmbeddings', () => {
   it('gives the largest and smallest numbers of a float32 as they are', () => {
     const largest = 3.4028234663852886e38
-    const base64 = JSON.parse(read(answerOf(largest, -largest, 1.401298464324817e-45, -0), 'base64') ?? '')
+    const base64 = JSON.parse(
+      read(answerOf(largest, -largest, 1.401298464324817e-45, -0), 'base64') ?? '',
+    )
     const bytes = Buffer.from(base64, 'base64')
     expect([0, 4, 8, 12].map((at) => bytes.readFloatLE(at))).toEqual([
       largest,
@@ -20,7 +22,9 @@ describe('readEmbeddings', () => {
 
   it('makes no infinity of a number that is too large for a float32', () => {
     expect(read(answerOf(1e39), 'float')).toBe('[1e+39]')
-    expect(() => read(answerOf(0, 1e39), 'base64')).toThrow('expected numbers that a float32 can hold')
+    expect(() => read(answerOf(0, 1e39), 'base64')).toThrow(
+      'expected numbers that a float32 can hold',
+    )
   })
 
   it.each(['f38=', 'AAAAAAA', 'AADAfw==', 'AACA/w==', '', 'AAAA AAA', '-_-_-_'])(

@@ -73,7 +73,12 @@ function post(body: unknown, init: RequestInit = {}): Promise<Response> {
 
 const request = { model: 'demo/embedding', input: 'hello world' }
 const vector = (index: number, embedding: unknown) => ({ object: 'embedding', index, embedding })
-const answerOf = (...data: readonly unknown[]) => ({ object: 'list', data, model: 'other', usage: {} })
+const answerOf = (...data: readonly unknown[]) => ({
+  object: 'list',
+  data,
+  model: 'other',
+  usage: {},
+})
 
 describe('POST /v1/embeddings', () => {
   it('answers in the form of the interface, and sends the operator’s key alone', async () => {
@@ -176,10 +181,9 @@ describe('POST /v1/embeddings', () => {
       422,
       ['body.input'],
     ])
-    expect(await outcomeOf(await post({ model: 'tiny', input: ['a', 'tiktoken is great!'] }))).toEqual([
-      422,
-      ['body.input.1'],
-    ])
+    expect(
+      await outcomeOf(await post({ model: 'tiny', input: ['a', 'tiktoken is great!'] })),
+    ).toEqual([422, ['body.input.1']])
     expect(upstream.requests.length).toBe(before)
   })
 
@@ -202,10 +206,13 @@ describe('POST /v1/embeddings', () => {
   })
 
   it('needs a key, and a model that somebody serves', async () => {
-    expect(await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } }))).toEqual(
-      [401, 'authorization_missing'],
-    )
-    expect(await outcomeOf(await post({ ...request, model: 'gpt-4' }))).toEqual([404, 'unsupported_model'])
+    expect(
+      await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
+    ).toEqual([401, 'authorization_missing'])
+    expect(await outcomeOf(await post({ ...request, model: 'gpt-4' }))).toEqual([
+      404,
+      'unsupported_model',
+    ])
   })
 
   it('is listed with its models', async () => {
@@ -219,7 +226,12 @@ describe('POST /v1/embeddings', () => {
 
 describe('an endpoint that fails', () => {
   it.each<[string, EndpointScript, number, string]>([
-    ['refuses', refuseWith(400, { error: { message: 'too odd', code: 'odd' } }), 400, 'provider_refused'],
+    [
+      'refuses',
+      refuseWith(400, { error: { message: 'too odd', code: 'odd' } }),
+      400,
+      'provider_refused',
+    ],
     [
       'rejects the operator’s key',
       refuseWith(401, { error: { message: OPERATOR_KEY } }),
@@ -245,7 +257,8 @@ describe('an endpoint that fails', () => {
     const reply = await post(request)
     const text = await reply.clone().text()
     expect(await outcomeOf(reply)).toEqual([status, code])
-    for (const hidden of [OPERATOR_KEY, 'internals', upstream.origin]) expect(text).not.toContain(hidden)
+    for (const hidden of [OPERATOR_KEY, 'internals', upstream.origin])
+      expect(text).not.toContain(hidden)
   })
 
   it('has its words, code and patience passed on where the request is at fault', async () => {

@@ -9,7 +9,8 @@ const never = new AbortController().signal
 const count = (text: string, max = 1_000_000) => counter.count(text, { max, signal: never })
 
 describe('a token counter', () => {
-  // Figures of OpenAI's own tiktoken, cl100k_base (openai-cookbook, How_to_count_tokens_with_tiktoken).
+  // Figures of OpenAI's own tiktoken, cl100k_base (openai-cookbook,
+  // How_to_count_tokens_with_tiktoken).
   it.each([
     ['', 0],
     ['tiktoken is great!', 6],
@@ -24,7 +25,10 @@ describe('a token counter', () => {
     const texts = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 200 }),
       fc.string({ unit: 'grapheme', maxLength: 200 }),
-      fc.string({ unit: fc.constantFrom('a', 'b', 'th', 'é', ' ', '\n', '\u{1f600}'), maxLength: 400 }),
+      fc.string({
+        unit: fc.constantFrom('a', 'b', 'th', 'é', ' ', '\n', '\u{1f600}'),
+        maxLength: 400,
+      }),
     )
     await fc.assert(
       fc.asyncProperty(texts, async (text) => {
@@ -35,7 +39,9 @@ describe('a token counter', () => {
   })
 
   it('counts the same again, and after more words than it remembers', async () => {
-    const words = Array.from({ length: 40_000 }, (_, index) => index.toString(36).replaceAll(/\d/g, 'é'))
+    const words = Array.from({ length: 40_000 }, (_, index) =>
+      index.toString(36).replaceAll(/\d/g, 'é'),
+    )
     const text = words.join(' ')
     const tokens = countTokens(text)
     expect([await count(text), await count(text)]).toEqual([tokens, tokens])
@@ -65,7 +71,9 @@ describe('a token counter', () => {
     const held = () => process.memoryUsage().arrayBuffers
     const before = held()
     const counting = Array.from({ length: 16 }, () =>
-      counter.count(word, { max: 1_000_000, signal: abort.signal }).catch((error: Error) => error.message),
+      counter
+        .count(word, { max: 1_000_000, signal: abort.signal })
+        .catch((error: Error) => error.message),
     )
     await new Promise((resolve) => setTimeout(resolve, 300))
     expect(held() - before).toBeLessThan(3 * 28 * word.length)
@@ -93,7 +101,10 @@ describe('a token counter', () => {
 
   it('stops when its caller leaves', async () => {
     const abort = new AbortController()
-    const counting = counter.count('ab'.repeat(512 * 1024), { max: 1_000_000, signal: abort.signal })
+    const counting = counter.count('ab'.repeat(512 * 1024), {
+      max: 1_000_000,
+      signal: abort.signal,
+    })
     setTimeout(() => abort.abort(new Error('left')), 20)
     await expect(counting).rejects.toThrow('left')
   })

@@ -6,7 +6,10 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
 import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts'
 import { signReleaseList } from '../../../attestation/release/verify-release.ts'
-import { type AcceptedReleases, openAcceptedReleases } from '../../../src/enclaves/accepted-releases.ts'
+import {
+  type AcceptedReleases,
+  openAcceptedReleases,
+} from '../../../src/enclaves/accepted-releases.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 
@@ -30,16 +33,23 @@ afterEach(async () => {
 
 const textOf = (issuedAt: string, names: readonly string[], secret = SECRET) =>
   JSON.stringify(
-    signReleaseList({ issued_at: issuedAt, releases: names.map((name) => entryNamed(name)) }, secret),
+    signReleaseList(
+      { issued_at: issuedAt, releases: names.map((name) => entryNamed(name)) },
+      secret,
+    ),
   )
 
 async function open(): Promise<AcceptedReleases> {
-  const log = createLogger({ level: 'info', destination: { write: (line) => void lines.push(line) } })
+  const log = createLogger({
+    level: 'info',
+    destination: { write: (line) => void lines.push(line) },
+  })
   opened = await openAcceptedReleases({ file, keys }, { log, pollMs: 20 })
   return opened
 }
 
-const versionsOf = (releases: AcceptedReleases) => releases.entries()?.map(({ release }) => release.version)
+const versionsOf = (releases: AcceptedReleases) =>
+  releases.entries()?.map(({ release }) => release.version)
 
 describe('openAcceptedReleases', () => {
   it('gives the releases of a list that a key signed', async () => {
@@ -75,11 +85,18 @@ describe('openAcceptedReleases', () => {
   it('keeps the list that there was when the next is older, broken or gone, and logs that', async () => {
     await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
     const releases = await open()
-    for (const text of [textOf('2026-01-01T00:00:00Z', ['02']), '{', `${await readFile(file, 'utf8')}x`]) {
+    for (const text of [
+      textOf('2026-01-01T00:00:00Z', ['02']),
+      '{',
+      `${await readFile(file, 'utf8')}x`,
+    ]) {
       lines = []
       await writeFile(file, text)
       await releases.reload()
-      expect([versionsOf(releases), lines.join()]).toEqual([['1.0.1'], expect.stringContaining('not read')])
+      expect([versionsOf(releases), lines.join()]).toEqual([
+        ['1.0.1'],
+        expect.stringContaining('not read'),
+      ])
     }
     await rm(file)
     await releases.reload()

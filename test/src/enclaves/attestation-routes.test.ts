@@ -9,7 +9,8 @@ function faultsOf(run: () => unknown) {
   try {
     run()
   } catch (error) {
-    if (error instanceof ValidationError) return error.detail.map(({ loc, type }) => [loc.join('.'), type])
+    if (error instanceof ValidationError)
+      return error.detail.map(({ loc, type }) => [loc.join('.'), type])
     throw error
   }
   return []
@@ -17,7 +18,9 @@ function faultsOf(run: () => unknown) {
 
 describe('the query of an attestation', () => {
   it.each(['ab'.repeat(16), `0x${'AB'.repeat(64)}`])('takes the nonce %s', (nonce) => {
-    expect(validate('query', attestationQuery, { nonce }).nonce).toBe(nonce.toLowerCase().replace('0x', ''))
+    expect(validate('query', attestationQuery, { nonce }).nonce).toBe(
+      nonce.toLowerCase().replace('0x', ''),
+    )
   })
 
   it.each([NOTARY, `0x${NOTARY.toUpperCase()}`])('takes the notary %s', (notary) => {

@@ -74,7 +74,9 @@ describe('createAttestations', () => {
     const gone = { status: 404, code: 'not_found' }
     await expect(start(['a']).attestations.attest(null, 'b')).rejects.toMatchObject(gone)
     // It was replaced while it was asked.
-    await expect(start(['b', 'b', 'b', 'a']).attestations.attest('n', 'a')).rejects.toMatchObject(gone)
+    await expect(start(['b', 'b', 'b', 'a']).attestations.attest('n', 'a')).rejects.toMatchObject(
+      gone,
+    )
   })
 
   it('gives up on an enclave that is replaced again and again', async () => {
@@ -85,7 +87,10 @@ describe('createAttestations', () => {
   it('bounds how many fresh ones are made, and only those', async () => {
     const { attestations, clock } = start(['a'])
     for (let count = 0; count < FRESH_BURST; count++) await attestations.attest('n')
-    await expect(attestations.attest('n')).rejects.toMatchObject({ status: 503, code: 'overloaded' })
+    await expect(attestations.attest('n')).rejects.toMatchObject({
+      status: 503,
+      code: 'overloaded',
+    })
     await expect(attestations.attest(null)).resolves.toBeDefined()
     clock.nowMs += 1000
     for (let count = 0; count < FRESH_PER_SECOND; count++) await attestations.attest('n')

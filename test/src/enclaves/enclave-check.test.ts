@@ -46,14 +46,21 @@ async function makeIdentity(): Promise<Identity> {
   const measurements = { pcr0: register, pcr1: register, pcr2: register }
   const nsm = await openSoftwareNsm({ rootFile: null, measurements, now: Date.now })
   const userData = digestBootConfiguration(identity.boot_configuration)
-  const document = await nsm.attest({ publicKey: decodeHex(identity.public_key), userData, nonce: null })
+  const document = await nsm.attest({
+    publicKey: decodeHex(identity.public_key),
+    userData,
+    nonce: null,
+  })
   nsm.close()
   return { ...identity, attestation: Buffer.from(document).toString('base64') }
 }
 
 function faultsOf(more: object = {}, isProduction = false): Promise<readonly string[]> {
   const boot_configuration = { ...identity.boot_configuration, ...more }
-  return findEnclaveFaults({ ...identity, boot_configuration }, { domain, isProduction, at: new Date() })
+  return findEnclaveFaults(
+    { ...identity, boot_configuration },
+    { domain, isProduction, at: new Date() },
+  )
 }
 
 const msOf = (text: string) => Date.parse(text)
@@ -69,7 +76,11 @@ describe('findEnclaveFaults', () => {
   })
 
   it('names another protocol, chain and contract together', async () => {
-    const faults = await faultsOf({ protocol_version: 99, chain_id: 8, contract: `0x${'cd'.repeat(20)}` })
+    const faults = await faultsOf({
+      protocol_version: 99,
+      chain_id: 8,
+      contract: `0x${'cd'.repeat(20)}`,
+    })
     expect(faults).toHaveLength(3)
     expect(faults.join()).toMatch(
       /protocol version of 1 and 2, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
@@ -87,9 +98,13 @@ describe('findEnclaveFaults', () => {
     const judge = (releases: readonly ReleaseEntry[]) =>
       findEnclaveFaults(bound, { domain, isProduction: false, releases, at: new Date() })
     expect(await judge([entryNamed('a1')])).toEqual([])
-    expect(await judge([entryNamed('a2')])).toEqual([expect.stringContaining('of an accepted release')])
+    expect(await judge([entryNamed('a2')])).toEqual([
+      expect.stringContaining('of an accepted release'),
+    ])
     const revoked = { at: '2026-01-01T00:00:00Z', reason: 'weak' }
-    expect(await judge([entryNamed('a1', { revoked })])).toEqual([expect.stringContaining('was revoked')])
+    expect(await judge([entryNamed('a1', { revoked })])).toEqual([
+      expect.stringContaining('was revoked'),
+    ])
   })
 
   it('takes no document of another key or configuration for that of an accepted release', async () => {
@@ -100,9 +115,13 @@ describe('findEnclaveFaults', () => {
       expect.stringContaining('the digest of its boot configuration'),
     ])
     const otherKey = { ...bound, public_key: `0x${'04'.repeat(65)}` }
-    expect(await findEnclaveFaults(otherKey, expected)).toEqual([expect.stringContaining('to carry its key')])
+    expect(await findEnclaveFaults(otherKey, expected)).toEqual([
+      expect.stringContaining('to carry its key'),
+    ])
     const broken = { ...bound, attestation: Buffer.from('no document').toString('base64') }
-    expect(await findEnclaveFaults(broken, expected)).toEqual([expect.stringContaining('enclave: expected')])
+    expect(await findEnclaveFaults(broken, expected)).toEqual([
+      expect.stringContaining('enclave: expected'),
+    ])
   })
 
   it('refuses providers in the clear in production, each by name', async () => {
@@ -145,7 +164,9 @@ describe('createEnclaveCheck', () => {
     releases = [entryNamed('a1')]
     expect(await check(bound)).toEqual([])
     clock.nowMs += 4 * 3_600_000
-    expect(await check(bound)).toEqual([expect.stringContaining('expected an attestation document')])
+    expect(await check(bound)).toEqual([
+      expect.stringContaining('expected an attestation document'),
+    ])
   })
 
   it('looks again, after a while, at a document that did not hold', async () => {
@@ -164,17 +185,22 @@ describe('createEnclaveCheck', () => {
   it.each([
     ['forward', 30 * 24 * 3_600_000],
     ['back', -30 * 24 * 3_600_000],
-  ])('refuses for no longer than that after the clock was set %s and right again', async (_, aheadMs) => {
-    const bound = await makeIdentity()
-    const clock = { nowMs: Date.now(), sinceStartMs: 0 }
-    const check = createCheckBy(clock)
-    expect(await check(bound)).toEqual([])
-    clock.nowMs += aheadMs
-    expect(await check(bound)).toEqual([expect.stringContaining('expected an attestation document')])
-    clock.nowMs -= aheadMs
-    clock.sinceStartMs += FAULT_AGE_MAX_MS
-    expect(await check(bound)).toEqual([])
-  })
+  ])(
+    'refuses for no longer than that after the clock was set %s and right again',
+    async (_, aheadMs) => {
+      const bound = await makeIdentity()
+      const clock = { nowMs: Date.now(), sinceStartMs: 0 }
+      const check = createCheckBy(clock)
+      expect(await check(bound)).toEqual([])
+      clock.nowMs += aheadMs
+      expect(await check(bound)).toEqual([
+        expect.stringContaining('expected an attestation document'),
+      ])
+      clock.nowMs -= aheadMs
+      clock.sinceStartMs += FAULT_AGE_MAX_MS
+      expect(await check(bound)).toEqual([])
+    },
+  )
 })
 
 describe('findReleaseFault', () => {
@@ -183,7 +209,9 @@ describe('findReleaseFault', () => {
   })
 
   it('names the image of an enclave that is of no release', () => {
-    expect(findReleaseFault(factsOf('bb'), [entryNamed('a1')], NOW)).toContain(`PCR0 ${'bb'.repeat(48)}`)
+    expect(findReleaseFault(factsOf('bb'), [entryNamed('a1')], NOW)).toContain(
+      `PCR0 ${'bb'.repeat(48)}`,
+    )
     expect(findReleaseFault(factsOf('bb'), [], NOW)).not.toBeNull()
   })
 

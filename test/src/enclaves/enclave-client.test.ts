@@ -27,7 +27,10 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
 })
 
-async function start(script: CompletionScript = answerWhole({}), options: { callsMax?: number } = {}) {
+async function start(
+  script: CompletionScript = answerWhole({}),
+  options: { callsMax?: number } = {},
+) {
   const enclave = await startScriptedEnclave({ script })
   const clock = { nowMs: 0 }
   const client = clientOf(enclave, { ...options, now: () => clock.nowMs })
@@ -105,13 +108,19 @@ describe('complete', () => {
       response.write('data: {"a":1}\n\n')
     })
     const answer = await client.complete(call, body, live())
-    // What an unheard error event does to a process would show in the test run as an uncaught exception.
+    // What an unheard error event does to a process would show in the test run as an uncaught
+    // exception.
     if (answer.kind === 'stream') for await (const _ of answer.events) break
     await enclave.calls[0]?.left
   })
 
   it('gives a fault as it is', async () => {
-    const fault = { status: 404, code: 'unsupported_model' as const, message: 'no', loc: ['body', 'model'] }
+    const fault = {
+      status: 404,
+      code: 'unsupported_model' as const,
+      message: 'no',
+      loc: ['body', 'model'],
+    }
     const { client } = await start(answerFault(fault))
     expect(await client.complete(call, body, live())).toEqual({ kind: 'fault', fault })
   })
@@ -133,20 +142,23 @@ describe('complete', () => {
         response.write('data: {"a":1}\n\n')
       },
     ],
-  ] satisfies [string, CompletionScript][])('ends the call at once when aborted %s', async (_, script) => {
-    const { enclave, client } = await start(script)
-    const abort = new AbortController()
-    const reason = new Error('the caller left')
-    const run = async () => {
-      const answer = await client.complete(call, body, abort.signal)
-      if (answer.kind === 'stream')
-        for await (const event of answer.events) if (event.kind === 'chunks') abort.abort(reason)
-    }
-    const failure = expect(run()).rejects.toBe(reason)
-    setTimeout(() => abort.abort(reason), 50)
-    await failure
-    await enclave.calls[0]?.left
-  })
+  ] satisfies [string, CompletionScript][])(
+    'ends the call at once when aborted %s',
+    async (_, script) => {
+      const { enclave, client } = await start(script)
+      const abort = new AbortController()
+      const reason = new Error('the caller left')
+      const run = async () => {
+        const answer = await client.complete(call, body, abort.signal)
+        if (answer.kind === 'stream')
+          for await (const event of answer.events) if (event.kind === 'chunks') abort.abort(reason)
+      }
+      const failure = expect(run()).rejects.toBe(reason)
+      setTimeout(() => abort.abort(reason), 50)
+      await failure
+      await enclave.calls[0]?.left
+    },
+  )
 
   it('does not begin a call that is aborted already', async () => {
     const { enclave, client } = await start()
@@ -167,7 +179,9 @@ describe('complete', () => {
 
   it('refuses an answer of more than it would hold', async () => {
     const { client } = await start(({ response }) => void response.end(Buffer.alloc(2 ** 20 + 1)))
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'reply_too_large' })
+    await expect(client.complete(call, body, live())).rejects.toMatchObject({
+      code: 'reply_too_large',
+    })
   })
 
   it('says that an enclave is unavailable that broke off, or does not listen', async () => {
@@ -175,7 +189,9 @@ describe('complete', () => {
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
     await enclave.stop()
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
-    await expect(clientOf({ socketPath: '/nowhere/enclave.sock' }).identity()).rejects.toMatchObject({
+    await expect(
+      clientOf({ socketPath: '/nowhere/enclave.sock' }).identity(),
+    ).rejects.toMatchObject({
       code: 'unavailable',
     })
   })
@@ -227,7 +243,10 @@ describe('pull', () => {
   it('gives what was sealed, with a head, and acknowledges with the next', async () => {
     const { enclave, client } = await start()
     await client.complete(call, body, live())
-    const reply = await client.pull({ from: 0, wait_ms: 1000, max: 10, known_document: null }, live())
+    const reply = await client.pull(
+      { from: 0, wait_ms: 1000, max: 10, known_document: null },
+      live(),
+    )
     expect(reply).toMatchObject({
       notary: enclave.notary,
       head: { size: 1 },
@@ -240,7 +259,10 @@ describe('pull', () => {
   it('waits in the enclave for as long as it is told, and no longer than its signal', async () => {
     const { client } = await start()
     const abort = new AbortController()
-    const pull = client.pull({ from: 0, wait_ms: 60_000, max: 10, known_document: null }, abort.signal)
+    const pull = client.pull(
+      { from: 0, wait_ms: 60_000, max: 10, known_document: null },
+      abort.signal,
+    )
     setTimeout(() => abort.abort(new Error('stopped')), 30)
     await expect(pull).rejects.toThrow('stopped')
   })
@@ -275,7 +297,10 @@ describe('attestHead', () => {
   })
 
   it('says that an enclave of an earlier build does not know the call', async () => {
-    const client = await startAnswering({ status: 404, code: 'invalid_call', message: 'no such path' }, 404)
+    const client = await startAnswering(
+      { status: 404, code: 'invalid_call', message: 'no such path' },
+      404,
+    )
     await expect(client.attestHead(hash, live())).rejects.toMatchObject({
       name: 'EnclaveError',
       code: 'refused',
@@ -296,7 +321,9 @@ describe('attestHead', () => {
 
   it('ends with the signal’s reason', async () => {
     const { client } = await start()
-    await expect(client.attestHead(hash, AbortSignal.abort(new Error('over')))).rejects.toThrow('over')
+    await expect(client.attestHead(hash, AbortSignal.abort(new Error('over')))).rejects.toThrow(
+      'over',
+    )
   })
 })
 
@@ -348,7 +375,9 @@ describe('a connection for completions', () => {
   })
 
   it('says that nothing was sent when nobody listens', async () => {
-    await expect(complete(clientExpecting({ socketPath: '/nowhere/enclave.sock' }))).rejects.toMatchObject({
+    await expect(
+      complete(clientExpecting({ socketPath: '/nowhere/enclave.sock' })),
+    ).rejects.toMatchObject({
       code: 'unavailable',
       wasSent: false,
     })
@@ -373,12 +402,18 @@ describe('a connection for completions', () => {
 
   it('fails when what listens is silent', async () => {
     const at = await listen(() => undefined)
-    await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code: 'timeout', wasSent: false })
+    await expect(complete(clientExpecting(at))).rejects.toMatchObject({
+      code: 'timeout',
+      wasSent: false,
+    })
   })
 })
 
 /** A client whose completions go only to the enclave of this notary. */
-function clientExpecting({ socketPath }: { readonly socketPath: string }, notary = () => ''): EnclaveClient {
+function clientExpecting(
+  { socketPath }: { readonly socketPath: string },
+  notary = () => '',
+): EnclaveClient {
   class ExpectingClient extends EnclaveClient {
     protected override isExpected(identity: Identity): boolean {
       return identity.notary === notary()
@@ -392,7 +427,9 @@ function clientExpecting({ socketPath }: { readonly socketPath: string }, notary
 const complete = (client: EnclaveClient) => client.complete(call, body, live())
 
 /** Something that does this to each connection. */
-async function listen(connected: (socket: Socket) => void): Promise<{ readonly socketPath: string }> {
+async function listen(
+  connected: (socket: Socket) => void,
+): Promise<{ readonly socketPath: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-connector-'))
   const socketPath = join(folder, 'enclave.sock')
   const server = createSocketServer((socket) => {

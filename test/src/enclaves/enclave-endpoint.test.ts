@@ -42,7 +42,10 @@ async function start(script: CompletionScript = answerWhole({})) {
   return { enclave, endpoint }
 }
 
-/** The same, with a call under way, and one beside it: a call that ended twice would end that one too. */
+/**
+ * The same, with a call under way, and one beside it: a call that ended twice would end that one
+ * too.
+ */
 async function startCall(script: CompletionScript, abort = new AbortController()) {
   const { enclave, endpoint } = await start(() => undefined)
   const beside = new AbortController()
@@ -85,9 +88,11 @@ describe('a call that is tracked', () => {
   it('ends with its failure, which is told', async () => {
     const { enclave, endpoint } = await start()
     await enclave.stop()
-    await expect(endpoint.complete(CALL, BODY, new AbortController().signal)).rejects.toMatchObject({
-      code: 'unavailable',
-    })
+    await expect(endpoint.complete(CALL, BODY, new AbortController().signal)).rejects.toMatchObject(
+      {
+        code: 'unavailable',
+      },
+    )
     expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
     expect(endpoint.lastError).toMatchObject({ code: 'unavailable', wasSent: false })
   })

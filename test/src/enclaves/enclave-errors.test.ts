@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/messages.ts'
-import { type ApiError, errorEnvelope, errorReply, ValidationError } from '../../../src/api/errors.ts'
+import {
+  type ApiError,
+  errorEnvelope,
+  errorReply,
+  ValidationError,
+} from '../../../src/api/errors.ts'
 import {
   callErrorOf,
   EnclaveError,
@@ -47,11 +52,17 @@ describe('callErrorOf', () => {
     expect(error).toBeInstanceOf(ValidationError)
     const { status, body } = errorReply(error)
     expect(status).toBe(422)
-    expect(JSON.parse(body).detail).toEqual([{ loc, msg: 'words of the enclave', type: 'value_error' }])
+    expect(JSON.parse(body).detail).toEqual([
+      { loc, msg: 'words of the enclave', type: 'value_error' },
+    ])
   })
 
   it("relays a provider's own refusal with its status, words, code and patience", () => {
-    const fault = faultOf('provider_refused', { status: 429, provider_code: 'quota', retry_after_seconds: 7 })
+    const fault = faultOf('provider_refused', {
+      status: 429,
+      provider_code: 'quota',
+      retry_after_seconds: 7,
+    })
     const reply = errorReply(callErrorOf(fault, true))
     expect(reply).toMatchObject({ status: 429, headers: { 'retry-after': '7' } })
     expect(JSON.parse(reply.body)).toEqual({
@@ -89,7 +100,9 @@ describe('callErrorOf', () => {
   })
 
   it('does not relay a status that is no client error', () => {
-    expect(callErrorOf(faultOf('provider_refused', { status: 302 }), false)).toMatchObject({ status: 502 })
+    expect(callErrorOf(faultOf('provider_refused', { status: 302 }), false)).toMatchObject({
+      status: 502,
+    })
   })
 })
 

@@ -92,7 +92,11 @@ function complete({
   notary = null as string | null,
   signal = new AbortController().signal,
 } = {}) {
-  const wanted = { model, notary, callFor: () => ({ context: '', provider: 'demo', credential: null }) }
+  const wanted = {
+    model,
+    notary,
+    callFor: () => ({ context: '', provider: 'demo', credential: null }),
+  }
   return enclaves.complete(wanted, BODY, signal)
 }
 
@@ -105,7 +109,8 @@ async function store(): Promise<string> {
   return notary
 }
 
-const stateOf = (name: string) => enclaves.list().find(({ socketPath }) => socketPath === pathOf(name))?.state
+const stateOf = (name: string) =>
+  enclaves.list().find(({ socketPath }) => socketPath === pathOf(name))?.state
 const awaitState = (name: string, state: string) =>
   expect.poll(() => stateOf(name), { timeout: 10_000, interval: 20 }).toBe(state)
 
@@ -131,13 +136,16 @@ describe('calls over several enclaves', () => {
     expect(enclaves.list().map(({ calls }) => calls)).toEqual([0, 0])
   })
 
-  it.each(['not_ready', 'too_busy', 'log_full'])('go to another enclave when one says %s', async (code) => {
-    const [one, two] = await openBoth()
-    one.setScript(refuseWith(code))
-    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
-    two.setScript(refuseWith(code))
-    expect(await complete()).toMatchObject({ kind: 'fault', fault: { code } })
-  })
+  it.each(['not_ready', 'too_busy', 'log_full'])(
+    'go to another enclave when one says %s',
+    async (code) => {
+      const [one, two] = await openBoth()
+      one.setScript(refuseWith(code))
+      for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+      two.setScript(refuseWith(code))
+      expect(await complete()).toMatchObject({ kind: 'fault', fault: { code } })
+    },
+  )
 
   it('are not tried again when they may have been begun', async () => {
     const [one, two] = await openBoth()
@@ -246,7 +254,9 @@ describe('draining', () => {
     await awaitState('one', 'drained')
     if (answer.kind !== 'sealed') throw new Error('expected a notice')
     const { notary, index } = answer.notice
-    expect(await committed.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({ index })
+    expect(await committed.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({
+      index,
+    })
     const drained = await (await enclaves.find(notary))?.identity()
     expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
   })
@@ -277,7 +287,9 @@ describe('draining', () => {
     const { notary, index } = sealed.notice
     const record = await committed.waitFor(notary, index, AbortSignal.timeout(1_000))
     expect(record.index).toBe(index)
-    await expect(committed.waitFor(notary, index + 1, AbortSignal.timeout(1_000))).rejects.toMatchObject({
+    await expect(
+      committed.waitFor(notary, index + 1, AbortSignal.timeout(1_000)),
+    ).rejects.toMatchObject({
       code: 'notary_gone',
     })
   })
@@ -286,7 +298,8 @@ describe('draining', () => {
     open('one')
     expect(enclaves.drain(pathOf('two'))).toBe('unknown')
     expect(await enclaves.remove(pathOf('two'))).toBe('unknown')
-    for (let at = 1; at < ENCLAVES_MAX; at++) expect(await enclaves.add(pathOf(`n${at}`))).toBe('done')
+    for (let at = 1; at < ENCLAVES_MAX; at++)
+      expect(await enclaves.add(pathOf(`n${at}`))).toBe('done')
     expect(await enclaves.add(pathOf('two'))).toBe('limit')
   })
 })

@@ -13,7 +13,10 @@ const fault = { status: 502, code: 'provider_error' as const, message: 'broke â€
 const chunks = 'data: {"a":"Ã©\\nevent: sealed"}\n\ndata: {"b":"data: x"}\n\n: ping\n\n'
 const sealed = namedEvent('sealed', notice)
 
-/** A body made of `parts`. `dump` reads on, as undici's does; `wasCut` tells whether the call was ended. */
+/**
+ * A body made of `parts`. `dump` reads on, as undici's does; `wasCut` tells whether the call was
+ * ended.
+ */
 function bodyOf(parts: readonly Uint8Array[]) {
   const stream = Readable.from(parts, { objectMode: false })
   let isRead = false
@@ -35,7 +38,9 @@ async function collect(parts: readonly Uint8Array[]) {
 }
 
 function textOf(events: readonly EnclaveEvent[]): string {
-  return Buffer.concat(events.flatMap((event) => (event.kind === 'chunks' ? [event.bytes] : []))).toString()
+  return Buffer.concat(
+    events.flatMap((event) => (event.kind === 'chunks' ? [event.bytes] : [])),
+  ).toString()
 }
 
 function splitAt(text: string, ...positions: readonly number[]) {
@@ -77,13 +82,18 @@ describe('readEnclaveEvents', () => {
     const stream = new Readable({ read() {} })
     const events = readEnclaveEvents(Object.assign(stream, { dump: async () => {} }))
     stream.push('data: {"a":1}\n\ndata: {"b"')
-    expect((await events.next()).value).toEqual({ kind: 'chunks', bytes: Buffer.from('data: {"a":1}\n\n') })
+    expect((await events.next()).value).toEqual({
+      kind: 'chunks',
+      bytes: Buffer.from('data: {"a":1}\n\n'),
+    })
     await events.return(undefined)
     expect(stream.destroyed).toBe(true)
   })
 
   it('ends after a fault that no seal follows', async () => {
-    expect(await collect([Buffer.from(namedEvent('fault', fault))])).toEqual([{ kind: 'fault', fault }])
+    expect(await collect([Buffer.from(namedEvent('fault', fault))])).toEqual([
+      { kind: 'fault', fault },
+    ])
   })
 
   it('leaves a sealed call alone, so that its connection is used again', async () => {

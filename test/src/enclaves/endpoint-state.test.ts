@@ -35,7 +35,10 @@ describe('an endpoint', () => {
     ['draining', [answered('a'), { kind: 'call_began' }, order('drain')]],
     ['unreachable', [answered('a'), order('drain'), { kind: 'lost' }]],
     ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }]],
-    ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, { kind: 'lost' }]],
+    [
+      'drained',
+      [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, { kind: 'lost' }],
+    ],
     ['drained', [order('drain')]],
     ['drained', [order('drain'), answered('a')]],
     ['usable', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, order('serve')]],
@@ -43,7 +46,10 @@ describe('an endpoint', () => {
     // Its release ended while it was in use.
     ['draining', [answered('a'), answered('a', false)]],
     ['refused', [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }]],
-    ['usable', [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }, answered('a')]],
+    [
+      'usable',
+      [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }, answered('a')],
+    ],
     // One that a gateway before this one used may hold what callers wait for.
     ['draining', [answered('a', false, true)]],
     // Another enclave restarted behind the same socket.
@@ -55,8 +61,12 @@ describe('an endpoint', () => {
 
   it('does not count as settled while a call runs, for another notary, or while it serves', () => {
     const settled: EndpointEvent = { kind: 'settled', notary: 'a' }
-    expect(stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(false)
-    expect(stateAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled).toBe(false)
+    expect(
+      stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled,
+    ).toBe(false)
+    expect(
+      stateAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled,
+    ).toBe(false)
     expect(stateAfter(answered('a'), settled).isSettled).toBe(false)
   })
 
@@ -93,7 +103,9 @@ const event: fc.Arbitrary<EndpointEvent> = fc.oneof(
   fc.record({ kind: fc.constant('settled' as const), notary }),
 )
 
-/** What the operator and the network last said of an endpoint, kept apart from the state machine. */
+/**
+ * What the operator and the network last said of an endpoint, kept apart from the state machine.
+ */
 function isServing(events: readonly EndpointEvent[]): boolean {
   const lastOrder = events.findLast(({ kind }) => kind === 'ordered')
   const lastContact = events.findLast(({ kind }) => kind === 'answered' || kind === 'lost')
@@ -184,7 +196,9 @@ describe('calls over endpoints', () => {
           const chosen = stage.play(one)
           if (chosen !== null) expect(stage.endpoints[chosen]?.calls).toBe(Math.min(...before) + 1)
           expect(stage.endpoints.map(({ calls }) => calls)).toEqual(
-            stage.endpoints.map((_, index) => stage.running.filter((endpoint) => endpoint === index).length),
+            stage.endpoints.map(
+              (_, index) => stage.running.filter((endpoint) => endpoint === index).length,
+            ),
           )
         }
         while (stage.running.length > 0) stage.end(0)
@@ -233,7 +247,9 @@ describe('calls over endpoints', () => {
     const nameOf = (...endpoints: readonly ReturnType<typeof endpoint>[]) =>
       chooseEndpoint(endpoints, ({ servesCall }) => servesCall)?.name ?? null
     expect(nameOf(endpoint('none', false, false), endpoint('both', true, true, 9))).toBe('both')
-    expect(nameOf(endpoint('serves', false, true), endpoint('commits', true, false))).toBe('commits')
+    expect(nameOf(endpoint('serves', false, true), endpoint('commits', true, false))).toBe(
+      'commits',
+    )
     expect(nameOf(endpoint('other', true, false), endpoint('serves', true, true, 9))).toBe('serves')
     expect(nameOf(endpoint('none', false, false))).toBe('none')
     expect(nameOf({ ...endpoint('lost', true, true), state: NEW_ENDPOINT })).toBeNull()

@@ -1,7 +1,11 @@
 import sharp from 'sharp'
 import { describe, expect, it } from 'vitest'
 import { FormatError } from '../../../attestation/errors.ts'
-import { type AskedImages, checkImages, DRAWN_EDGE_MAX } from '../../../src/images/checked-images.ts'
+import {
+  type AskedImages,
+  checkImages,
+  DRAWN_EDGE_MAX,
+} from '../../../src/images/checked-images.ts'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
 import { jpegOf, pngOf, webpOf } from '../../support/image-files.ts'
 
@@ -40,7 +44,11 @@ describe('checkImages', () => {
     ],
     ['half a PNG', [base64(PNG.subarray(0, PNG.length / 2))], 'png_chunks'],
     ['half a JPEG', [base64(jpegOf(256, 256).subarray(0, -2))], 'image_end'],
-    ['a JPEG and a page', [base64(Buffer.concat([jpegOf(256, 256), Buffer.from('<html>')]))], 'image_end'],
+    [
+      'a JPEG and a page',
+      [base64(Buffer.concat([jpegOf(256, 256), Buffer.from('<html>')]))],
+      'image_end',
+    ],
     ['half a WebP', [base64(webpOf('VP8X', 256, 256).subarray(0, -2))], 'image_end'],
   ])('rejects %s', async (_, images, code) => {
     expect(await codeOf(images)).toBe(code)

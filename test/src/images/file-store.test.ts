@@ -67,14 +67,19 @@ describe('a file store', () => {
     expect(await filesIn('contents')).toHaveLength(1)
   })
 
-  it.each(['', '..', '../contents/x', 'a'.repeat(64), 'A'.repeat(32), `${'a'.repeat(32)}\0`, '0'.repeat(32)])(
-    'finds nothing behind %j',
-    async (id) => {
-      const store = open()
-      await store.put({ bytes: some(10), ...PNG })
-      expect(await store.find(id)).toBeNull()
-    },
-  )
+  it.each([
+    '',
+    '..',
+    '../contents/x',
+    'a'.repeat(64),
+    'A'.repeat(32),
+    `${'a'.repeat(32)}\0`,
+    '0'.repeat(32),
+  ])('finds nothing behind %j', async (id) => {
+    const store = open()
+    await store.put({ bytes: some(10), ...PNG })
+    expect(await store.find(id)).toBeNull()
+  })
 
   it('does not find a content by its hash', async () => {
     const store = open()

@@ -28,7 +28,10 @@ describe('readImageFacts', () => {
     ['a PNG signature', pngOf(64).subarray(0, 20)],
     ['a JPEG without frame', Buffer.from([0xff, 0xd8, 0xff, 0xda, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0])],
     ['a JPEG with an empty segment', Buffer.from([0xff, 0xd8, 0xff, 0xe0, 0, 0, 0, 0, 0, 0, 0, 0])],
-    ['a JPEG of fill bytes', Buffer.concat([Buffer.from([0xff, 0xd8]), Buffer.alloc(100_000, 0xff)])],
+    [
+      'a JPEG of fill bytes',
+      Buffer.concat([Buffer.from([0xff, 0xd8]), Buffer.alloc(100_000, 0xff)]),
+    ],
     ['a sound', Buffer.from(webpOf('VP8X', 1, 1)).fill('WAVE', 8, 12)],
   ])('takes %s for no image', (_, bytes) => {
     expect(readImageFacts(bytes)).toBeNull()
@@ -37,7 +40,11 @@ describe('readImageFacts', () => {
   it('looks for a JPEG frame behind as many segments as are real, and no further', () => {
     const jpeg = jpegOf(640, 480)
     const behind = (count: number) =>
-      Buffer.concat([jpeg.subarray(0, 2), Buffer.from('ffe00002'.repeat(count), 'hex'), jpeg.subarray(2)])
+      Buffer.concat([
+        jpeg.subarray(0, 2),
+        Buffer.from('ffe00002'.repeat(count), 'hex'),
+        jpeg.subarray(2),
+      ])
     expect(readImageFacts(behind(JPEG_STEPS_MAX - 10))).toMatchObject({ width: 640 })
     expect(readImageFacts(behind(JPEG_STEPS_MAX))).toBeNull()
   })

@@ -18,7 +18,10 @@ const call: ImageCall = {
 }
 
 /** A source that gives its name for an image, or fails. */
-function source(name: string, more: Partial<ImageSource> & { readonly fails?: ErrorCode } = {}): ImageSource {
+function source(
+  name: string,
+  more: Partial<ImageSource> & { readonly fails?: ErrorCode } = {},
+): ImageSource {
   const { fails, ...rest } = more
   return {
     models: () => ['m'],
@@ -57,22 +60,33 @@ describe('a call for images', () => {
   it.each(['no_available_inference_nodes', 'node_error', 'node_timeout'] as const)(
     'goes to the next when the first fails with %s',
     async (code) => {
-      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe('endpoint')
-      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint', unknown))).toBe(code)
+      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(
+        'endpoint',
+      )
+      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint', unknown))).toBe(
+        code,
+      )
     },
   )
 
-  it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)('ends with %s', async (code) => {
-    expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
-  })
+  it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)(
+    'ends with %s',
+    async (code) => {
+      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
+    },
+  )
 
   it('is refused by who knows the model, when nobody serves it now', async () => {
     const fails = 'no_available_inference_nodes'
-    expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(fails)
+    expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(
+      fails,
+    )
   })
 
   it('is refused as unsupported when nobody knows the model', async () => {
-    expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe('unsupported_model')
+    expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe(
+      'unsupported_model',
+    )
     expect(await whoAnswers()).toBe('unsupported_model')
   })
 })

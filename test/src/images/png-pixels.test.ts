@@ -46,7 +46,8 @@ describe('checkPngPixels', () => {
     ['truecolour', header({}), 8 * (1 + 24)],
     ['truecolour of 16 bits with alpha', header({ bits: 16, colour: 6 }), 8 * (1 + 64)],
     ['a bit for each pixel', header({ width: 9, bits: 1, colour: 0 }), 8 * (1 + 2)],
-    // Adam7 of 5 by 3, worked out by hand from section 8.1: passes of 1x1, 1x1, 2x1 (second row of pass 3 is none), 1x1, 3x1, 2x2, 5x1.
+    // Adam7 of 5 by 3, worked out by hand from section 8.1: passes of 1x1, 1x1, 2x1 (second row of
+    // pass 3 is none), 1x1, 3x1, 2x2, 5x1.
     [
       'an interlaced one',
       header({ width: 5, height: 3, interlace: 1, colour: 0 }),
@@ -61,7 +62,9 @@ describe('checkPngPixels', () => {
   it('takes pixel data in several chunks, and chunks it does not know', async () => {
     const packed = deflateSync(Buffer.alloc(8 * 25))
     const parts = [packed.subarray(0, 5), packed.subarray(5)].map((part) => chunk('IDAT', part))
-    expect(await codeOf(png(header({}), chunk('tEXt', Buffer.from('a\0b')), ...parts, END))).toBe('whole')
+    expect(await codeOf(png(header({}), chunk('tEXt', Buffer.from('a\0b')), ...parts, END))).toBe(
+      'whole',
+    )
   })
 
   it.each([
@@ -72,7 +75,11 @@ describe('checkPngPixels', () => {
     ['that begins with its data', png(data(200), header({}), END), 'png_chunks'],
     ['with a byte of its pixels changed', withoutCrc(), 'png_crc'],
     ['without pixel data', png(header({}), END), 'png_pixels'],
-    ['whose pixel data is none', png(header({}), chunk('IDAT', Buffer.alloc(99, 7)), END), 'png_pixels'],
+    [
+      'whose pixel data is none',
+      png(header({}), chunk('IDAT', Buffer.alloc(99, 7)), END),
+      'png_pixels',
+    ],
     ['that unpacks to gigabytes', png(header({}), data(64 * 1024 * 1024), END), 'png_pixels'],
     ['of an unknown colour type', png(header({ colour: 5 }), data(200), END), 'png_header'],
     ['of an unknown depth', png(header({ bits: 7 }), data(200), END), 'png_header'],
@@ -89,11 +96,15 @@ describe('checkPngPixels', () => {
   it('rejects whichever bit is flipped after the signature, and throws nothing but its own error', async () => {
     const whole = pngOf(16)
     await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 8, max: whole.length - 1 }), fc.nat(7), async (at, bit) => {
-        const bytes = Buffer.from(whole)
-        bytes[at] = (bytes[at] ?? 0) ^ (1 << bit)
-        expect(await codeOf(bytes)).toMatch(/^png_/)
-      }),
+      fc.asyncProperty(
+        fc.integer({ min: 8, max: whole.length - 1 }),
+        fc.nat(7),
+        async (at, bit) => {
+          const bytes = Buffer.from(whole)
+          bytes[at] = (bytes[at] ?? 0) ^ (1 << bit)
+          expect(await codeOf(bytes)).toMatch(/^png_/)
+        },
+      ),
       { numRuns: 300 },
     )
   })

@@ -59,8 +59,18 @@ beforeAll(async () => {
   })
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
   const now = () => Date.now() + laterMs
-  const store = createFileStore({ folder, ttlMs: TTL_MS, bytesMax: 50_000_000, now, random: randomBytes })
-  const images = createImages({ sources: [createEndpointSource({ endpoint, models: MODELS })], store, now })
+  const store = createFileStore({
+    folder,
+    ttlMs: TTL_MS,
+    bytesMax: 50_000_000,
+    now,
+    random: randomBytes,
+  })
+  const images = createImages({
+    sources: [createEndpointSource({ endpoint, models: MODELS })],
+    store,
+    now,
+  })
   gateway = await startGateway({ upstream: { images } })
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.key, maxRetries: 0 })
 }, GATEWAY_HOOK_TIMEOUT_MS)
@@ -92,7 +102,11 @@ type Fields = Readonly<Record<string, string | Blob | undefined>>
 
 function edit(fields: Fields, init: RequestInit = {}): Promise<Response> {
   const form = new FormData()
-  for (const [name, value] of Object.entries({ image: new Blob([pngOf(32)]), ...request, ...fields }))
+  for (const [name, value] of Object.entries({
+    image: new Blob([pngOf(32)]),
+    ...request,
+    ...fields,
+  }))
     if (value !== undefined) form.append(name, value)
   return fetch(`${gateway.url}/v1/images/edits`, {
     method: 'POST',
@@ -144,7 +158,13 @@ describe('POST /v1/images/generations', () => {
     const seen = upstream.requests.at(-1)
     expect(seen).toMatchObject({ method: 'POST', url: '/v1/images/generations' })
     expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
-    expect(seen?.json).toEqual({ ...request, n: 1, response_format: 'b64_json', style: 'natural', user: 'u' })
+    expect(seen?.json).toEqual({
+      ...request,
+      n: 1,
+      response_format: 'b64_json',
+      style: 'natural',
+      user: 'u',
+    })
   })
 
   it('does not name a format to models that have one alone', async () => {
@@ -154,7 +174,11 @@ describe('POST /v1/images/generations', () => {
   })
 
   it('serves the official SDK, ten images in base64', async () => {
-    const { data = [] } = await client.images.generate({ ...request, n: 10, response_format: 'b64_json' })
+    const { data = [] } = await client.images.generate({
+      ...request,
+      n: 10,
+      response_format: 'b64_json',
+    })
     expect(data).toHaveLength(10)
     const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
     expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
@@ -163,7 +187,10 @@ describe('POST /v1/images/generations', () => {
   })
 
   it('passes a revised prompt on', async () => {
-    const made = { b64_json: jpegOf(64, 64).toString('base64'), revised_prompt: 'A red fox, at dawn' }
+    const made = {
+      b64_json: jpegOf(64, 64).toString('base64'),
+      revised_prompt: 'A red fox, at dawn',
+    }
     upstream.setScript(() => ({ created: 1, data: [made] }))
     const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
     expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
@@ -209,11 +236,16 @@ describe('an address of an image', () => {
     expect(await outcomeOf(await fetch(url))).toEqual([404, 'not_found'])
   })
 
-  it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])('is none with id %s', async (id) => {
-    const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, { headers: authorization() })
-    expect(reply.status).toBeGreaterThanOrEqual(400)
-    expect(reply.status).toBeLessThan(500)
-  })
+  it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])(
+    'is none with id %s',
+    async (id) => {
+      const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, {
+        headers: authorization(),
+      })
+      expect(reply.status).toBeGreaterThanOrEqual(400)
+      expect(reply.status).toBeLessThan(500)
+    },
+  )
 })
 
 describe('POST /v1/images/edits', () => {
@@ -224,18 +256,29 @@ describe('POST /v1/images/edits', () => {
     const { url, headers, body } = upstream.requests.at(-1) ?? expect.fail('expected a request')
     expect(url).toBe('/v1/images/edits')
     const type = headers['content-type'] ?? ''
-    const form = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData()
+    const form = await new Response(new Uint8Array(body), {
+      headers: { 'content-type': type },
+    }).formData()
     const sent = form.get('image')
     if (!(sent instanceof File)) expect.fail('expected a file')
     expect([sent.name, sent.type]).toEqual(['image.jpeg', 'image/jpeg'])
     expect(Buffer.from(await sent.arrayBuffer())).toEqual(jpegOf(640, 480))
     form.delete('image')
-    expect(Object.fromEntries(form)).toEqual({ ...request, n: '2', response_format: 'b64_json', user: 'u' })
+    expect(Object.fromEntries(form)).toEqual({
+      ...request,
+      n: '2',
+      response_format: 'b64_json',
+      user: 'u',
+    })
   })
 
   it('serves the official SDK', async () => {
     const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
-    const { data = [] } = await client.images.edit({ ...request, image, response_format: 'b64_json' })
+    const { data = [] } = await client.images.edit({
+      ...request,
+      image,
+      response_format: 'b64_json',
+    })
     expect(readImageFacts(Buffer.from(data[0]?.b64_json ?? '', 'base64'))?.type).toBe('png')
     const kept = await client.images.edit({ ...request, image, n: 2 })
     const replies = await Promise.all((kept.data ?? []).map(({ url }) => fetch(url ?? '')))
@@ -244,7 +287,11 @@ describe('POST /v1/images/edits', () => {
 
   it('takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
     const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
-    const { data = [] } = await client.images.edit({ ...request, image, response_format: 'b64_json' })
+    const { data = [] } = await client.images.edit({
+      ...request,
+      image,
+      response_format: 'b64_json',
+    })
     expect(data).toHaveLength(1)
     const two = new FormData()
     for (const [name, value] of Object.entries(request)) two.append(name, value)
@@ -295,7 +342,10 @@ describe('POST /v1/images/edits', () => {
   })
 
   it('takes an image of 25 MiB, and refuses one byte more', async () => {
-    const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(0, 25 * 1024 * 1024)
+    const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(
+      0,
+      25 * 1024 * 1024,
+    )
     expect((await edit({ image: new Blob([largest]) })).status).toBe(200)
     const larger = Buffer.concat([largest, Buffer.alloc(1)])
     expect(await faultsOf(await edit({ image: new Blob([larger]) }))).toEqual([
@@ -304,19 +354,28 @@ describe('POST /v1/images/edits', () => {
     ])
     const form = Buffer.alloc(EDIT_BYTES_MAX + 1)
     const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
-    expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([413, 'payload_too_large'])
+    expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([
+      413,
+      'payload_too_large',
+    ])
   })
 
   it('refuses what is no form', async () => {
     const send = (type: string, body: string, more: Record<string, string> = {}) =>
       edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
-    expect(await outcomeOf(await send('application/json', '{}'))).toEqual([415, 'unsupported_media_type'])
+    expect(await outcomeOf(await send('application/json', '{}'))).toEqual([
+      415,
+      'unsupported_media_type',
+    ])
     const form = 'multipart/form-data; boundary=b'
     expect(await outcomeOf(await send(form, '--b--', { 'content-encoding': 'gzip' }))).toEqual([
       415,
       'unsupported_media_type',
     ])
-    expect(await faultsOf(await send(form, 'no form'))).toEqual([422, [['body', 'multipart_invalid']]])
+    expect(await faultsOf(await send(form, 'no form'))).toEqual([
+      422,
+      [['body', 'multipart_invalid']],
+    ])
     expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
   })
 })
@@ -338,9 +397,24 @@ describe('an endpoint that fails', () => {
       'provider_credential_rejected',
     ],
     ['gives too few', () => ({ data: [] }), 502, 'provider_error'],
-    ['gives addresses', () => ({ data: [{ url: 'http://127.0.0.1:9/x.png' }] }), 502, 'provider_error'],
-    ['gives a page', () => ({ data: [{ b64_json: b64(Buffer.from('<script>')) }] }), 502, 'provider_error'],
-    ['gives too much', () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }), 502, 'answer_too_large'],
+    [
+      'gives addresses',
+      () => ({ data: [{ url: 'http://127.0.0.1:9/x.png' }] }),
+      502,
+      'provider_error',
+    ],
+    [
+      'gives a page',
+      () => ({ data: [{ b64_json: b64(Buffer.from('<script>')) }] }),
+      502,
+      'provider_error',
+    ],
+    [
+      'gives too much',
+      () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }),
+      502,
+      'answer_too_large',
+    ],
     ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
   ])('%s: the caller is told', async (_, script, status, code) => {
     upstream.setScript(script)
@@ -367,8 +441,11 @@ describe('an endpoint that fails', () => {
     upstream.setScript(() => ({ data: images }))
     const outcomes = []
     for (let call = 0; call < 5; call++) {
-      for (const image of images) image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
-      outcomes.push((await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1])
+      for (const image of images)
+        image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
+      outcomes.push(
+        (await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1],
+      )
     }
     expect(outcomes).toContain('image_store_full')
   })

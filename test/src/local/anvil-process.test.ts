@@ -10,6 +10,8 @@ describe('findAnvilBinary', () => {
   })
 
   it('says which platform has no build', async () => {
-    await expect(findAnvilBinary('freebsd', 'x64')).rejects.toThrow('anvil has no build for freebsd x64')
+    await expect(findAnvilBinary('freebsd', 'x64')).rejects.toThrow(
+      'anvil has no build for freebsd x64',
+    )
   })
 })

@@ -39,7 +39,10 @@ async function sendAnchors(chain: TestChain, count: number, nonce = 0): Promise<
 }
 
 /** Status of each transaction's receipt; null where the chain knows none. */
-async function statuses(chain: TestChain, hashes: readonly string[]): Promise<readonly (string | null)[]> {
+async function statuses(
+  chain: TestChain,
+  hashes: readonly string[],
+): Promise<readonly (string | null)[]> {
   const replies = await chain.rpc.batch(
     hashes.map((hash) => ({ method: 'eth_getTransactionReceipt', params: [hash] })),
   )
@@ -78,7 +81,9 @@ describe('a local chain', () => {
     const again = await start()
     expect(await statuses(again, hashes)).toEqual(hashes.map(() => '0x1'))
     expect(await again.rpc.call('eth_getTransactionReceipt', [hashes[29]])).toEqual(blocks)
-    expect(await again.rpc.call('eth_getTransactionByHash', [hashes[29]])).toMatchObject({ hash: hashes[29] })
+    expect(await again.rpc.call('eth_getTransactionByHash', [hashes[29]])).toMatchObject({
+      hash: hashes[29],
+    })
     await sendAnchors(again, 5, 30)
   })
 
@@ -134,7 +139,10 @@ describe('a local chain', () => {
     const again = await start({ log })
     expect(await code(again)).toBe(AFFIDAVIT.deployedBytecode)
     expect(lines).toContainEqual(
-      expect.objectContaining({ level: 'error', message: expect.stringContaining('refused its state') }),
+      expect.objectContaining({
+        level: 'error',
+        message: expect.stringContaining('refused its state'),
+      }),
     )
     expect(await readdir(join(folder, 'chain'))).toContain('state.refused.json')
     await sendAnchors(again, 3)

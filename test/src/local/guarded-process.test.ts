@@ -77,7 +77,9 @@ describe('a guarded process', () => {
   })
 
   it('ends when the process that started it is killed', async () => {
-    const module = JSON.stringify(join(import.meta.dirname, '../../../src/local/guarded-process.ts'))
+    const module = JSON.stringify(
+      join(import.meta.dirname, '../../../src/local/guarded-process.ts'),
+    )
     const script = `
       const { spawnGuarded } = await import(${module})
       const child = await spawnGuarded({ command: process.execPath, arguments: ['-e', '${FOREVER}'], environment: {}, output: 'inherit', graceMs: 0 })

@@ -42,7 +42,10 @@ afterEach(async () => {
 })
 
 async function start(): Promise<SupervisedProcess<AgentReady>> {
-  const log = createLogger({ level: 'debug', destination: { write: (line) => void lines.push(line) } })
+  const log = createLogger({
+    level: 'debug',
+    destination: { write: (line) => void lines.push(line) },
+  })
   const agent = await startNodeAgent(
     {
       gatewayUrl: gateway.url,
@@ -79,7 +82,9 @@ describe('startNodeAgent', () => {
     gateway.known.node = null
     const starting = start()
     await expect
-      .poll(() => gateway.calls.some(({ path }) => path === '/v1/dashboard/node'), { timeout: 5_000 })
+      .poll(() => gateway.calls.some(({ path }) => path === '/v1/dashboard/node'), {
+        timeout: 5_000,
+      })
       .toBe(true)
     gateway.known.node = kept
     await starting

@@ -24,7 +24,12 @@ const running: SupervisedProcess<Ready>[] = []
 const write = (level: string) => (members: Readonly<Record<string, unknown>>, message: string) => {
   lines.push({ level, members, message })
 }
-const log: Logger = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+const log: Logger = {
+  debug: write('debug'),
+  info: write('info'),
+  warn: write('warn'),
+  error: write('error'),
+}
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
@@ -72,7 +77,8 @@ describe('superviseProcess', () => {
   })
 
   it('gives the process only the variables of the plan', async () => {
-    const source = 'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
+    const source =
+      'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
     const { ready } = await supervise(source + LIVES)
     expect(ready.told).toBe('TOLD')
   })
@@ -83,10 +89,14 @@ describe('superviseProcess', () => {
     process.kill(first, 'SIGKILL')
     await expect.poll(() => supervised.pid(), { timeout: 5_000 }).not.toBe(first)
     await expect
-      .poll(() => lines.some(({ members }) => members.line === `after ${first}`), { timeout: 5_000 })
+      .poll(() => lines.some(({ members }) => members.line === `after ${first}`), {
+        timeout: 5_000,
+      })
       .toBe(true)
     expect(
-      lines.some(({ level, message }) => level === 'error' && message.includes('starting it again')),
+      lines.some(
+        ({ level, message }) => level === 'error' && message.includes('starting it again'),
+      ),
     ).toBe(true)
   })
 
@@ -112,11 +122,15 @@ describe('superviseProcess', () => {
 
   it('warns of no line that is for debugging', async () => {
     await supervise(`console.error('{"level":"debug","msg":"fine point"}'); ${READY} ${LIVES}`)
-    await expect.poll(() => lines.find(({ message }) => message === 'fine point')?.level).toBe('debug')
+    await expect
+      .poll(() => lines.find(({ message }) => message === 'fine point')?.level)
+      .toBe('debug')
   })
 
   it('keeps level and members of JSON log lines', async () => {
-    await supervise(`console.error('{"level":"warn","event":"odd","time":"x","size":3}'); ${READY} ${LIVES}`)
+    await supervise(
+      `console.error('{"level":"warn","event":"odd","time":"x","size":3}'); ${READY} ${LIVES}`,
+    )
     await expect
       .poll(() => lines)
       .toContainEqual({ level: 'warn', members: { process: 'child', size: 3 }, message: 'odd' })
@@ -124,7 +138,9 @@ describe('superviseProcess', () => {
 
   it('can be stopped while it waits to start the process again', async () => {
     const supervised = await supervise(`${READY} setTimeout(() => process.exit(1), 50);`)
-    await expect.poll(() => lines.some(({ message }) => message.includes('starting it again'))).toBe(true)
+    await expect
+      .poll(() => lines.some(({ message }) => message.includes('starting it again')))
+      .toBe(true)
     await supervised.stop()
     const count = lines.length
     await new Promise((resolve) => setTimeout(resolve, 500))

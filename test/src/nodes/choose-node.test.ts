@@ -87,7 +87,9 @@ describe('the index', () => {
       fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
         const { index, nodes } = indexed(8, { capacity: 1 })
         const joined = new Set(nodes)
-        const slots = new Map(nodes.map((node) => [node, null as ReturnType<typeof node.slots.acquire>]))
+        const slots = new Map(
+          nodes.map((node) => [node, null as ReturnType<typeof node.slots.acquire>]),
+        )
         for (const { node: number, what } of steps) {
           const node = nodes[number]
           if (node === undefined) continue

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { CLOSED_CIRCUIT, createCircuitMemory, REMEMBERED_MAX } from '../../../src/nodes/node-health.ts'
+import {
+  CLOSED_CIRCUIT,
+  createCircuitMemory,
+  REMEMBERED_MAX,
+} from '../../../src/nodes/node-health.ts'
 
 const OPEN = { kind: 'open', retryAtMs: 500, asideMs: 100 } as const
 

@@ -44,7 +44,8 @@ describe('a node that says it closes, and leaves the connection open,', () => {
     const lingering = await stage.connect({ nodeId: 'lingering' })
     await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
     sendClose(lingering)
-    for (let call = 0; call < 20; call++) expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
+    for (let call = 0; call < 20; call++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
     expect(lingering.calls).toHaveLength(0)
   })
 
@@ -101,7 +102,12 @@ function flood(raw: Socket): () => number {
 function dialDeaf(nodeId: string): Socket {
   const { hostname, port } = new URL(stage.url)
   const raw = connect(Number(port), hostname).on('error', () => {})
-  const headers = ['Host: x', 'Upgrade: websocket', 'Connection: Upgrade', 'Sec-WebSocket-Version: 13']
+  const headers = [
+    'Host: x',
+    'Upgrade: websocket',
+    'Connection: Upgrade',
+    'Sec-WebSocket-Version: 13',
+  ]
   const own = [`Authorization: Bearer ${TEST_KEY}`, `Node-Id: ${nodeId}`, `Model: ${MODEL}`]
   const key = `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`
   raw.write(`${['GET /v1/node/ws HTTP/1.1', ...headers, key, ...own].join('\r\n')}\r\n\r\n`)
@@ -118,16 +124,24 @@ describe('WebSocket pongs that nobody asked for', () => {
   it.each([
     ['was closed for them', false],
     ['may not connect', true],
-  ])('are not read of a node that %s, for as long as it does not agree to close', async (_, isArchived) => {
-    stage.registry.register({ nodeId: 'deaf', state: 'STOPPED', benchmarks: { [MODEL]: 50 }, isArchived })
-    const raw = dialDeaf('deaf')
-    await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
-    const taken = flood(raw)
-    await new Promise((resolve) => setTimeout(resolve, 500))
-    expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
-    const before = taken()
-    await new Promise((resolve) => setTimeout(resolve, 500))
-    expect(taken()).toBe(before)
-    raw.destroy()
-  })
+  ])(
+    'are not read of a node that %s, for as long as it does not agree to close',
+    async (_, isArchived) => {
+      stage.registry.register({
+        nodeId: 'deaf',
+        state: 'STOPPED',
+        benchmarks: { [MODEL]: 50 },
+        isArchived,
+      })
+      const raw = dialDeaf('deaf')
+      await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
+      const taken = flood(raw)
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
+      const before = taken()
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      expect(taken()).toBe(before)
+      raw.destroy()
+    },
+  )
 })

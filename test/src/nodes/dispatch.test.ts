@@ -47,7 +47,10 @@ describe('before the first token a node is replaced', () => {
     ['whose backend is busy', answerError(429)],
     ['that is lost', closing],
     ['that ends without an answer', ({ id }, node) => node.sendRun(id, { status: 2 })],
-    ['that sends what is no chunk', ({ id }, node) => node.sendRun(id, { chunk: { choices: 1 }, status: 1 })],
+    [
+      'that sends what is no chunk',
+      ({ id }, node) => node.sendRun(id, { chunk: { choices: 1 }, status: 1 }),
+    ],
     [
       'that sends a role and then nothing',
       ({ id }, node) => node.sendRun(id, { chunk: roleChunk(), status: 1 }),
@@ -112,7 +115,10 @@ describe('a node that blames the request', () => {
     await stage.close()
     stage = await openNodesStage({ refusalsMax: 3, failuresMax: 1 })
     const answer: AnswerScript = (call, node) =>
-      (call.chat_request.temperature === 0 ? answerWith('one two three') : answerError(500))(call, node)
+      (call.chat_request.temperature === 0 ? answerWith('one two three') : answerError(500))(
+        call,
+        node,
+      )
     const node = await stage.connect({ answer })
     for (let call = 0; call < 3; call++)
       await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed', status: 500 })
@@ -126,7 +132,10 @@ describe('a node whose backend is at its limit', () => {
   const busy =
     (retryAfter: unknown): AnswerScript =>
     ({ id }, node) =>
-      node.sendRun(id, { error: { status_code: 429, message: 'busy', retry_after: retryAfter }, status: 3 })
+      node.sendRun(id, {
+        error: { status_code: 429, message: 'busy', retry_after: retryAfter },
+        status: 3,
+      })
 
   it('is told as such, with the wait that it told, and has not failed', async () => {
     await stage.close()
@@ -138,10 +147,16 @@ describe('a node whose backend is at its limit', () => {
     expect(node.calls).toHaveLength(3)
   })
 
-  it.each([-1, 1.5, '17', null, undefined])('is told without a wait when it told %j', async (retryAfter) => {
-    await stage.connect({ answer: busy(retryAfter) })
-    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_busy', retryAfterSeconds: null })
-  })
+  it.each([-1, 1.5, '17', null, undefined])(
+    'is told without a wait when it told %j',
+    async (retryAfter) => {
+      await stage.connect({ answer: busy(retryAfter) })
+      await expect(stage.dispatch()).rejects.toMatchObject({
+        code: 'node_busy',
+        retryAfterSeconds: null,
+      })
+    },
+  )
 
   it('is left alone for that time while another has room, so that it cannot keep callers from it', async () => {
     const full = []
@@ -149,14 +164,18 @@ describe('a node whose backend is at its limit', () => {
     await stage.connect({ answer: answerWith('good') })
     await stage.dispatch().then(readAll, () => undefined)
     const before = full.map(({ calls }) => calls.length)
-    for (let call = 0; call < 3; call++) expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+    for (let call = 0; call < 3; call++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
     expect(full.map(({ calls }) => calls.length)).toEqual(before)
   })
 
   it('says more than one that fails after it', async () => {
     await stage.connect({ answer: busy(17) })
     await stage.connect({ answer: answerError(500) })
-    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_busy', retryAfterSeconds: 17 })
+    await expect(stage.dispatch()).rejects.toMatchObject({
+      code: 'node_busy',
+      retryAfterSeconds: 17,
+    })
   })
 })
 
@@ -205,7 +224,8 @@ describe('a request with pictures', () => {
   it('larger than the public client takes goes to a node that said it takes it, and to no other', async () => {
     const small = await stage.connect()
     const large = await stage.connect(LARGE)
-    for (let call = 0; call < 4; call++) await readAll(await stage.dispatch({ request: pictured(3_000_000) }))
+    for (let call = 0; call < 4; call++)
+      await readAll(await stage.dispatch({ request: pictured(3_000_000) }))
     expect([small.calls.length, large.calls.length]).toEqual([0, 4])
     await readAll(await stage.dispatch({ request: pictured(500_000) }))
     expect(small.calls.length + large.calls.length).toBe(5)
@@ -215,7 +235,10 @@ describe('a request with pictures', () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
     await stage.connect()
-    const large = await stage.connect({ ...LARGE, answer: inTurn(answerSilence(1), answerWith('seen')) })
+    const large = await stage.connect({
+      ...LARGE,
+      answer: inTurn(answerSilence(1), answerWith('seen')),
+    })
     const first = await stage.dispatch({ request: pictured(2_000_000) })
     const second = stage.dispatch({ request: pictured(2_000_000) })
     await eventually(() => stage.nodes.status().queued === 1, 'one waits')
@@ -257,7 +280,9 @@ describe('a PONG', () => {
     const node = await stage.connect({ answersControl: false })
     await eventually(() => node.controls.length > 0, 'it is pinged')
     const { protocol, data } = node.controls[0] ?? { protocol: '', data: {} }
-    const times = Array.from({ length: 2_000 }, (_, round) => (round % 3 === 0 ? null : 100 + round))
+    const times = Array.from({ length: 2_000 }, (_, round) =>
+      round % 3 === 0 ? null : 100 + round,
+    )
     node.send({ protocol, data: { ...data, message_type: 2, api_ping_time: times } })
     expect(textOf(await readAll(await stage.dispatch()))).toContain('Hello from')
   })
@@ -357,7 +382,9 @@ describe('a caller', () => {
 
   it('is told of a model that nobody has', async () => {
     await stage.connect()
-    await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({ code: 'unsupported_model' })
+    await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({
+      code: 'unsupported_model',
+    })
   })
 
   it('of a model that was offered before this process began may try again', async () => {
@@ -381,7 +408,9 @@ describe('a caller', () => {
     stage = await openNodesStage({ slots: 1, waitMs: 5_000, drainMs: 50 })
     await stage.connect({ answer: answerSilence() })
     const aborts = [new AbortController(), new AbortController()]
-    const calls = aborts.map(({ signal }) => stage.dispatch({ signal }).catch((error: unknown) => error))
+    const calls = aborts.map(({ signal }) =>
+      stage.dispatch({ signal }).catch((error: unknown) => error),
+    )
     await eventually(() => stage.nodes.status().queued === 1, 'one waits')
     for (const abort of aborts.toReversed()) abort.abort(new Error('left'))
     expect(await Promise.all(calls)).toMatchObject([{ message: 'left' }, { message: 'left' }])
@@ -407,7 +436,9 @@ describe('a caller', () => {
 
   it('who left before it began is told so', async () => {
     await stage.connect()
-    await expect(stage.dispatch({ signal: AbortSignal.abort(new Error('left')) })).rejects.toThrow('left')
+    await expect(stage.dispatch({ signal: AbortSignal.abort(new Error('left')) })).rejects.toThrow(
+      'left',
+    )
   })
 })
 
@@ -420,16 +451,22 @@ describe('the slot of a caller who left', () => {
     node.sendRun(id, { status: 2 })
   }
 
-  it.each(['by the signal', 'by leaving the iteration'])('%s is kept until the node is done', async (how) => {
-    await stage.connect({ answer: slow })
-    const abort = new AbortController()
-    const { batches } = await stage.dispatch({ signal: abort.signal })
-    if (how === 'by the signal') abort.abort(new Error('left'))
-    else for await (const _ of batches) break
-    expect(stage.nodes.status().slotsInUse).toBe(1)
-    await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
-    await eventually(() => stage.registry.served.length === 1, 'what the node served counts for it')
-  })
+  it.each(['by the signal', 'by leaving the iteration'])(
+    '%s is kept until the node is done',
+    async (how) => {
+      await stage.connect({ answer: slow })
+      const abort = new AbortController()
+      const { batches } = await stage.dispatch({ signal: abort.signal })
+      if (how === 'by the signal') abort.abort(new Error('left'))
+      else for await (const _ of batches) break
+      expect(stage.nodes.status().slotsInUse).toBe(1)
+      await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
+      await eventually(
+        () => stage.registry.served.length === 1,
+        'what the node served counts for it',
+      )
+    },
+  )
 
   it('is freed by the drain timeout when the node says nothing', async () => {
     await stage.connect({ answer: answerSilence(1) })
@@ -515,7 +552,8 @@ describe('a node that hangs up on its calls', () => {
   })
 
   it('and one that comes and goes without calls is not', async () => {
-    for (let count = 0; count < 5; count++) (await stage.connect({ nodeId: 'restless' })).socket.terminate()
+    for (let count = 0; count < 5; count++)
+      (await stage.connect({ nodeId: 'restless' })).socket.terminate()
     await stage.connect({ nodeId: 'restless' })
     expect(stage.nodes.status().serving).toBe(1)
   })
@@ -553,7 +591,9 @@ describe('capacity', () => {
     stage = await openNodesStage({ waitMs: 50, firstTokenMs: 1_000 })
     await stage.connect({ answer: answerSilence(), registered: { hardware: { vram } } })
     const abort = new AbortController()
-    const calls = Array.from({ length: 21 }, () => stage.dispatch({ signal: abort.signal }).catch(() => null))
+    const calls = Array.from({ length: 21 }, () =>
+      stage.dispatch({ signal: abort.signal }).catch(() => null),
+    )
     await eventually(() => stage.nodes.status().queued === 21 - capacity, 'the others wait')
     expect(stage.nodes.status().slotsInUse).toBe(capacity)
     abort.abort(new Error('left'))
@@ -581,7 +621,9 @@ describe('stop', () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 5_000, firstTokenMs: 5_000 })
     await stage.connect({ answer: answerSilence() })
-    const calls = [stage.dispatch(), stage.dispatch()].map((call) => call.catch((error: unknown) => error))
+    const calls = [stage.dispatch(), stage.dispatch()].map((call) =>
+      call.catch((error: unknown) => error),
+    )
     await eventually(() => stage.nodes.status().queued === 1, 'one waits')
     await stage.nodes.stop()
     expect(await Promise.all(calls)).toMatchObject([{ code: 'stopping' }, { code: 'stopping' }])

@@ -23,7 +23,13 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await stage.close()
-  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, imageBytes: 0, sockets: 0 })
+  expect(stage.nodes.status()).toMatchObject({
+    slotsInUse: 0,
+    runs: 0,
+    queued: 0,
+    imageBytes: 0,
+    sockets: 0,
+  })
 })
 
 const codeOf = (call: Promise<unknown>) =>
@@ -38,7 +44,9 @@ function rawSocket({ socket }: ScriptedNode): Socket {
   return raw
 }
 
-/** Head of an unfinished text frame of so many bytes, with a mask of nothing (RFC 6455 section 5.2). */
+/**
+ * Head of an unfinished text frame of so many bytes, with a mask of nothing (RFC 6455 section 5.2).
+ */
 function frameHead(bytes: number): Buffer {
   const head = Buffer.alloc(14)
   head.set([0x81, 0xff])
@@ -60,7 +68,10 @@ describe('a node that was asked nothing', () => {
     const raw = rawSocket(node)
     raw.write(frameHead(30 * MIB))
     raw.write(Buffer.alloc(2 * MIB, 0x61))
-    expect(await node.closed).toMatchObject({ code: 1008, reason: 'Frame is larger than what was asked for' })
+    expect(await node.closed).toMatchObject({
+      code: 1008,
+      reason: 'Frame is larger than what was asked for',
+    })
   })
 
   it('is closed for a frame over what any answer may have, by its head alone', async () => {
@@ -82,7 +93,9 @@ describe('a node that was asked for one image', () => {
     [
       'sends more than what was asked for can have',
       (_, node) =>
-        void rawSocket(node).write(Buffer.concat([frameHead(30 * MIB), Buffer.alloc(8 * MIB, 0x61)])),
+        void rawSocket(node).write(
+          Buffer.concat([frameHead(30 * MIB), Buffer.alloc(8 * MIB, 0x61)]),
+        ),
       'node_lost',
       1008,
     ],
@@ -159,11 +172,18 @@ describe('a node that was asked for one image', () => {
 describe('many nodes that all begin large answers', () => {
   it('are together kept to what was set aside', async () => {
     await stage.close()
-    stage = await openDrawingStage({ imageBytesMax: 12 * MIB, imageMs: 1_000, retriesMax: 0, waitMs: 100 })
+    stage = await openDrawingStage({
+      imageBytesMax: 12 * MIB,
+      imageMs: 1_000,
+      retriesMax: 0,
+      waitMs: 100,
+    })
     const half: DrawScript = (_, node) =>
       void rawSocket(node).write(Buffer.concat([frameHead(MIB), Buffer.alloc(MIB / 2)]))
     for (let index = 0; index < 8; index++) await stage.connectDrawer(half)
-    const codes = Promise.all(Array.from({ length: 16 }, () => codeOf(stage.draw({ size: '512x512' }))))
+    const codes = Promise.all(
+      Array.from({ length: 16 }, () => codeOf(stage.draw({ size: '512x512' }))),
+    )
     await eventually(() => stage.nodes.status().imageBytes > 0, 'some are asked')
     expect(stage.nodes.status().imageBytes).toBeLessThanOrEqual(12 * MIB)
     expect((await codes).filter((code) => code === 'no_nodes').length).toBe(14)

@@ -45,7 +45,11 @@ describe('a node is closed', () => {
     [1002, 'Unknown protocol', { protocol: '__proto__', data: {} }],
     [1002, 'Expected a protocol name and its data', { protocol: 'ping-pong' }],
     [1002, 'Expected a protocol name and its data', { protocol: 7, data: {} }],
-    [1002, 'Unknown protocol version', { protocol: 'ping-pong', data: { protocol_version: '2.0' } }],
+    [
+      1002,
+      'Unknown protocol version',
+      { protocol: 'ping-pong', data: { protocol_version: '2.0' } },
+    ],
     [1002, 'Expected a node_id', { protocol: 'ping-pong', data: { protocol_version: '1.0' } }],
     [
       1002,
@@ -93,7 +97,10 @@ describe('a node is closed', () => {
   })
 
   it.each([
-    ['frames of runs it does not have', { request_id: 'made-up', chunk: null, error: null, status: 2 }],
+    [
+      'frames of runs it does not have',
+      { request_id: 'made-up', chunk: null, error: null, status: 2 },
+    ],
     ['objects that mean nothing', { hello: 'world' }],
     ['pongs nobody asked for', pong('evil')],
     ['control frames of other nodes', pong('somebody-else')],
@@ -134,7 +141,13 @@ describe('a node is closed', () => {
 })
 
 function pong(nodeId: string) {
-  const data = { protocol_version: '1.0', message_type: 2, node_id: nodeId, nonce: 'x', api_ping_time: [1] }
+  const data = {
+    protocol_version: '1.0',
+    message_type: 2,
+    node_id: nodeId,
+    nonce: 'x',
+    api_ping_time: [1],
+  }
   return { protocol: 'ping-pong', data }
 }
 
@@ -164,7 +177,8 @@ describe('a node that answers wrongly', () => {
       await answerWith('twice')(call, node)
     }
     const node = await stage.connect({ answer })
-    for (let count = 0; count < 5; count++) expect(textOf(await readAll(await stage.dispatch()))).toBe('once')
+    for (let count = 0; count < 5; count++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('once')
     expect(stage.nodes.status()).toMatchObject({ connected: 1, slotsInUse: 0 })
     expect(node.calls).toHaveLength(5)
     await eventually(() => stage.registry.served.length === 5, 'counted once each')
@@ -251,7 +265,8 @@ describe('a node that lies about usage', () => {
   ])('is cut to what request and answer can hold: %d, %d', async (prompt, completion) => {
     await stage.connect({ answer: answerClaiming(prompt, completion) })
     const usage = (await readAll(await stage.dispatch())).at(-1)?.usage
-    // A request of 63 bytes plus 1,024; four letters of 3 bytes at most, two chunks that say something, and 16.
+    // A request of 63 bytes plus 1,024; four letters of 3 bytes at most, two chunks that say
+    // something, and 16.
     expect(usage).toMatchObject({
       prompt_tokens: Math.min(prompt, 1_087),
       completion_tokens: Math.min(completion, 30),
@@ -276,7 +291,9 @@ describe('a node that does not read or does not speak', () => {
   it('loses only what was on it', async () => {
     const silent = await stage.connect({ answer: answerSilence() })
     const good = await stage.connect({ answer: answerWith('good') })
-    const answers = await Promise.all(Array.from({ length: 10 }, async () => readAll(await stage.dispatch())))
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, async () => readAll(await stage.dispatch())),
+    )
     expect(answers.map(textOf)).toEqual(Array.from({ length: 10 }, () => 'good'))
     expect(good.calls).toHaveLength(10)
     expect(silent.calls.length).toBeLessThan(10)
@@ -287,7 +304,10 @@ describe('a node that does not read or does not speak', () => {
     stage = await openNodesStage({ sendBytesMax: 1_000_000, firstTokenMs: 3_000, waitMs: 50 })
     const node = await stage.connect()
     node.socket.pause()
-    const request = { model: 'model-a', messages: [{ role: 'user', content: 'x'.repeat(1_000_000) }] }
+    const request = {
+      model: 'model-a',
+      messages: [{ role: 'user', content: 'x'.repeat(1_000_000) }],
+    }
     const calls = Array.from({ length: 10 }, () =>
       stage.dispatch({ request }).catch((error: unknown) => error),
     )
@@ -343,7 +363,9 @@ describe('what is not prevented', () => {
       node.sendRun(id, { status: 2 })
     }
     await stage.connect({ answer })
-    expect((await readAll(await stage.dispatch())).at(-1)?.usage).toMatchObject({ completion_tokens: 20 })
+    expect((await readAll(await stage.dispatch())).at(-1)?.usage).toMatchObject({
+      completion_tokens: 20,
+    })
   })
 
   it('does not detect an answer that is made up', async () => {

@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { eventually, type NodesStage, openNodesStage, readAll, textOf } from '../../support/nodes-stage.ts'
+import {
+  eventually,
+  type NodesStage,
+  openNodesStage,
+  readAll,
+  textOf,
+} from '../../support/nodes-stage.ts'
 import { answerWith } from '../../support/scripted-node.ts'
 
 describe('a call on a node', () => {
@@ -11,11 +17,17 @@ describe('a call on a node', () => {
 
   it('is answered by a client that follows the public protocol', async () => {
     const node = await stage.connect({ nodeId: 'one', answer: answerWith('a b c') })
-    const answer = await stage.dispatch({ request: { model: 'model-a', messages: [], temperature: 0.5 } })
+    const answer = await stage.dispatch({
+      request: { model: 'model-a', messages: [], temperature: 0.5 },
+    })
     const chunks = await readAll(answer)
     expect(answer.nodeId).toBe('one')
     expect(textOf(chunks)).toBe('a b c')
-    expect(chunks.at(-1)?.usage).toEqual({ prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 })
+    expect(chunks.at(-1)?.usage).toEqual({
+      prompt_tokens: 9,
+      completion_tokens: 3,
+      total_tokens: 12,
+    })
     expect(node.calls).toEqual([
       {
         id: expect.stringMatching(/^[0-9a-f-]{36}$/),
@@ -56,7 +68,12 @@ describe('a call on a node', () => {
     await readAll(await stage.dispatch())
     await eventually(() => stage.registry.served.length === 1, 'stored')
     const [row] = stage.registry.served
-    expect(row).toMatchObject({ nodeId: 'one', model: 'model-a', promptTokens: 9, completionTokens: 3 })
+    expect(row).toMatchObject({
+      nodeId: 'one',
+      model: 'model-a',
+      promptTokens: 9,
+      completionTokens: 3,
+    })
     expect(row?.timeToFirstTokenMs).toBeGreaterThanOrEqual(0)
     expect(row?.timeToFirstTokenMs).toBeLessThan(1_000)
   })
@@ -75,7 +92,10 @@ describe('a connected node', () => {
       ...{ protocol_version: '1.0', message_type: 1, node_id: 'one', nonce: expect.any(String) },
       ...{ rtt: 0, ping_streak: 0, miss_streak: 0 },
     })
-    await eventually(() => pings.length > 0 && node.controls.at(-1)?.data.ping_streak !== 0, 'answered')
+    await eventually(
+      () => pings.length > 0 && node.controls.at(-1)?.data.ping_streak !== 0,
+      'answered',
+    )
     expect(stage.nodes.status().connected).toBe(1)
   })
 

@@ -22,7 +22,13 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   await stage.close()
-  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, queued: 0, imageBytes: 0, sockets: 0 })
+  expect(stage.nodes.status()).toMatchObject({
+    slotsInUse: 0,
+    runs: 0,
+    queued: 0,
+    imageBytes: 0,
+    sockets: 0,
+  })
 })
 
 const codeOf = (call: Promise<unknown>) =>
@@ -170,7 +176,10 @@ describe('a caller who leaves', () => {
 
   it('is told to a node that can cancel', async () => {
     const node = await leaving({ 'node-features': 'cancel' })
-    await eventually(() => node.controls.some(({ protocol }) => protocol === 'cancel'), 'it is told')
+    await eventually(
+      () => node.controls.some(({ protocol }) => protocol === 'cancel'),
+      'it is told',
+    )
     expect(node.controls.at(-1)?.data).toMatchObject({ request_id: framesFor(node)[0]?.request_id })
   })
 })
@@ -215,10 +224,15 @@ describe('a node that draws', () => {
     expect(drawn.length).toBeGreaterThan(1_500_000)
     await stage.close()
     stage = await openDrawingStage({ imageMs: 10_000 })
-    await stage.connectDrawer(drawAsPipeline(drawn), { registered: { state: null, benchmarks: {} } })
+    await stage.connectDrawer(drawAsPipeline(drawn), {
+      registered: { state: null, benchmarks: {} },
+    })
     await eventually(() => stage.nodes.images.serves(IMAGE_MODEL), 'it serves')
     const [made] = await stage.draw({ size: '256x256' })
-    expect(readImageFacts(made?.bytes ?? new Uint8Array())).toMatchObject({ width: 256, height: 256 })
+    expect(readImageFacts(made?.bytes ?? new Uint8Array())).toMatchObject({
+      width: 256,
+      height: 256,
+    })
   })
 
   it('is given none while what it draws is no image', async () => {

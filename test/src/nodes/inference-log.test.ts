@@ -7,7 +7,14 @@ const log = createLogger({ level: 'silent' })
 
 function row(id: number): Inference {
   return {
-    ...{ id: String(id), nodeId: 'n', accountId: null, model: 'm', timeToFirstTokenMs: 1, createdAt: 1 },
+    ...{
+      id: String(id),
+      nodeId: 'n',
+      accountId: null,
+      model: 'm',
+      timeToFirstTokenMs: 1,
+      createdAt: 1,
+    },
     ...{ promptTokens: 1, completionTokens: 1, totalTokens: 2 },
   }
 }
@@ -47,7 +54,11 @@ describe('the log of served runs', () => {
   })
 
   it('drops the oldest beyond its bound', () => {
-    const inferences = createInferenceLog({ log, inferencesMax: 100, sink: { add: async () => {} } })
+    const inferences = createInferenceLog({
+      log,
+      inferencesMax: 100,
+      sink: { add: async () => {} },
+    })
     for (let id = 0; id < 1_000; id++) inferences.note(row(id))
     expect(inferences.waiting()).toBeLessThanOrEqual(100)
     expect(inferences.waiting()).toBeGreaterThanOrEqual(90)

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { INFERENCE_AGE_MAX_SECONDS, startInferenceUpkeep } from '../../../src/nodes/inference-log.ts'
+import {
+  INFERENCE_AGE_MAX_SECONDS,
+  startInferenceUpkeep,
+} from '../../../src/nodes/inference-log.ts'
 
 const NOW_MS = 1_790_000_000_500
 

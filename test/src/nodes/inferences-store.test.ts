@@ -59,7 +59,11 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
 
   it('counts each id once, however often and with whom it is added', async () => {
     const nodeId = await createNode()
-    const [first, second, third] = [makeInference(nodeId), makeInference(nodeId), makeInference(nodeId)]
+    const [first, second, third] = [
+      makeInference(nodeId),
+      makeInference(nodeId),
+      makeInference(nodeId),
+    ]
     await inferences.add([first, second])
     await inferences.add([second, third])
     await Promise.all([inferences.add([third]), inferences.add([third])])
@@ -96,12 +100,16 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
 
   it('shows the last ten, newest first, those of one second in the order of their arrival', async () => {
     const nodeId = await createNode()
-    const later = Array.from({ length: 12 }, (_, index) => makeInference(nodeId, { totalTokens: index }))
+    const later = Array.from({ length: 12 }, (_, index) =>
+      makeInference(nodeId, { totalTokens: index }),
+    )
     await inferences.add(later)
     await inferences.add([makeInference(nodeId, { createdAt: NOW - 50, totalTokens: 99 })])
     const { completed } = await inferences.stats(nodeId, NOW)
     expect(completed).toHaveLength(COMPLETED_MAX)
-    expect(completed.map(({ totalTokens }) => totalTokens)).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2])
+    expect(completed.map(({ totalTokens }) => totalTokens)).toEqual([
+      11, 10, 9, 8, 7, 6, 5, 4, 3, 2,
+    ])
     expect(completed[0]).toEqual({
       model: "m 'ä'",
       promptTokens: 3,
@@ -118,7 +126,10 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     await inferences.add(times.map((createdAt) => makeInference(nodeId, { createdAt })))
     for (const now of [NOW, ...times.flatMap((at) => [at + DAY_SECONDS - 1, at + DAY_SECONDS])]) {
       const { requestsServedDay } = await inferences.stats(nodeId, now)
-      expect([now, requestsServedDay]).toEqual([now, times.filter((at) => at > now - DAY_SECONDS).length])
+      expect([now, requestsServedDay]).toEqual([
+        now,
+        times.filter((at) => at > now - DAY_SECONDS).length,
+      ])
     }
   })
 
@@ -128,7 +139,11 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
       makeInference(nodeId, { timeToFirstTokenMs, createdAt })
     await inferences.add([timed(null, NOW)])
     expect((await inferences.stats(nodeId, NOW)).averageTimeToFirstTokenMs).toBeNull()
-    await inferences.add([timed(100, NOW), timed(201, NOW - DAY_SECONDS + 1), timed(9999, NOW - DAY_SECONDS)])
+    await inferences.add([
+      timed(100, NOW),
+      timed(201, NOW - DAY_SECONDS + 1),
+      timed(9999, NOW - DAY_SECONDS),
+    ])
     expect((await inferences.stats(nodeId, NOW)).averageTimeToFirstTokenMs).toBe(150.5)
   })
 
@@ -158,7 +173,11 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     const own = createInferencesStore(await source.open())
     expect(await own.network(NOW)).toEqual({ inferencesDay: 0 })
     const minute = NOW - (NOW % 60)
-    await own.add([makeInference('a'), makeInference('b'), makeInference('b', { createdAt: minute - 1 })])
+    await own.add([
+      makeInference('a'),
+      makeInference('b'),
+      makeInference('b', { createdAt: minute - 1 }),
+    ])
     expect(await own.network(NOW)).toEqual({ inferencesDay: 3 })
     expect(await own.network(minute + DAY_SECONDS - 1)).toEqual({ inferencesDay: 2 })
     expect(await own.network(minute + DAY_SECONDS + 60)).toEqual({ inferencesDay: 0 })
@@ -179,7 +198,9 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
       return rows[0]?.count
     }
     expect([await rowsOf(quiet), await rowsOf(busy)]).toEqual([4, 10])
-    expect(await Promise.all([quiet, busy].map((nodeId) => inferences.stats(nodeId, NOW)))).toEqual(before)
+    expect(await Promise.all([quiet, busy].map((nodeId) => inferences.stats(nodeId, NOW)))).toEqual(
+      before,
+    )
     expect([await servedOf(quiet), await servedOf(busy)]).toEqual([4, 17])
     const { rows } = await sql<{ count: number }>`
       select count(*) from node_hours where hour_at < ${NOW - DAY_SECONDS - 3600}::bigint`.execute(
@@ -192,14 +213,18 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     const nodeId = await createNode()
     await inferences.add(Array.from({ length: 20 }, () => makeInference(nodeId)))
     await inferences.prune({ before: NOW + 1, now: NOW })
-    expect(await inferences.stats(nodeId, NOW + DAY_SECONDS - 1)).toMatchObject({ requestsServedDay: 20 })
+    expect(await inferences.stats(nodeId, NOW + DAY_SECONDS - 1)).toMatchObject({
+      requestsServedDay: 20,
+    })
   })
 
   it('reads whole hours from their sums, and completions from the end of an index', async () => {
     const nodeId = await createNode()
     const hours = Array.from({ length: 20 }, (_, hour) => NOW - hour * 3_600)
     for (const createdAt of hours)
-      await inferences.add(Array.from({ length: 1_000 }, () => makeInference(nodeId, { createdAt })))
+      await inferences.add(
+        Array.from({ length: 1_000 }, () => makeInference(nodeId, { createdAt })),
+      )
     await sql`delete from inferences where node_id = ${nodeId} and created_at < ${NOW}::bigint`.execute(
       database.queries,
     )

@@ -2,7 +2,12 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { Authenticate } from '../../../src/nodes/admit-node.ts'
 import { KEYS_CHECKED_MAX } from '../../../src/nodes/recheck.ts'
 import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
-import { eventually, type NodesStage, OTHER_ACCOUNT, openNodesStage } from '../../support/nodes-stage.ts'
+import {
+  eventually,
+  type NodesStage,
+  OTHER_ACCOUNT,
+  openNodesStage,
+} from '../../support/nodes-stage.ts'
 
 let stage: NodesStage
 afterEach(() => stage.close())
@@ -25,7 +30,10 @@ describe('a connected node', () => {
           key === 'old' && isOver ? later : { accountId: TEST_ACCOUNT, scopes: NODES },
       },
     )
-    const [first, second] = [await stage.connect({ key: 'old' }), await stage.connect({ key: 'old' })]
+    const [first, second] = [
+      await stage.connect({ key: 'old' }),
+      await stage.connect({ key: 'old' }),
+    ]
     await stage.connect({ key: 'new' })
     const startedAt = performance.now()
     isOver = true

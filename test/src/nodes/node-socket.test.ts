@@ -75,7 +75,10 @@ describe('a refused node is closed with 1008 and the reason', () => {
     ['No "Model" header provided', { Model: '  ' }],
     ['Model header is not a model id', { Model: 'x'.repeat(257) }],
     ['Model-Type header is neither LLM nor DIFFUSION', { 'Model-Type': 'VIDEO' }],
-    ['Node-Models header is not a list of at most 16 model ids', { 'Node-Models': 'm,'.repeat(17) }],
+    [
+      'Node-Models header is not a list of at most 16 model ids',
+      { 'Node-Models': 'm,'.repeat(17) },
+    ],
     ['Benchmarking is not completed', { Model: 'never-benchmarked' }],
     ['Node is not registered', { 'Node-Id': 'nobody' }],
   ] as const)('%s', async (reason, headers) => {
@@ -83,7 +86,10 @@ describe('a refused node is closed with 1008 and the reason', () => {
   })
 
   it('of another account, as if it did not exist', async () => {
-    expect(await closeOf({ key: OTHER_KEY })).toEqual({ code: 1008, reason: 'Node is not registered' })
+    expect(await closeOf({ key: OTHER_KEY })).toEqual({
+      code: 1008,
+      reason: 'Node is not registered',
+    })
   })
 
   it('that is archived', async () => {
@@ -91,15 +97,21 @@ describe('a refused node is closed with 1008 and the reason', () => {
     expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node is archived' })
   })
 
-  it.each(['STOPPED_DISABLED', 'RUNNING_DISABLED'] as const)('that is %s, which stays so', async (state) => {
-    stage.registry.change('known', { state })
-    expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node is disabled' })
-    expect(stage.registry.stateOf('known')).toBe(state)
-  })
+  it.each(['STOPPED_DISABLED', 'RUNNING_DISABLED'] as const)(
+    'that is %s, which stays so',
+    async (state) => {
+      stage.registry.change('known', { state })
+      expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node is disabled' })
+      expect(stage.registry.stateOf('known')).toBe(state)
+    },
+  )
 
   it('whose benchmark is below the minimum', async () => {
     stage.registry.register({ nodeId: 'slow', benchmarks: { [MODEL]: 0.9 } })
-    expect(await closeOf({ nodeId: 'slow' })).toEqual({ code: 1008, reason: 'Benchmarking is not completed' })
+    expect(await closeOf({ nodeId: 'slow' })).toEqual({
+      code: 1008,
+      reason: 'Benchmarking is not completed',
+    })
   })
 
   it('and holds nothing afterwards', async () => {
@@ -127,7 +139,9 @@ describe('a node that connects', () => {
     const node = await stage.connect({ nodeId: 'many', headers: { 'Node-Models': 'b, c, b' } })
     await readAll(await stage.dispatch({ model: 'b' }))
     expect(node.calls.map(({ model }) => model)).toEqual(['b'])
-    await expect(stage.dispatch({ model: 'c' })).rejects.toMatchObject({ code: 'unsupported_model' })
+    await expect(stage.dispatch({ model: 'c' })).rejects.toMatchObject({
+      code: 'unsupported_model',
+    })
     expect(stage.nodes.dispatcher.models()).toEqual([
       { model: 'b', nodes: 1 },
       { model: MODEL, nodes: 1 },
@@ -158,7 +172,10 @@ describe('a node that connects', () => {
 describe('a node id that is connected', () => {
   it('is refused a second time', async () => {
     await stage.connect({ nodeId: 'known' })
-    expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node with same node id already connected' })
+    expect(await closeOf({})).toEqual({
+      code: 1008,
+      reason: 'Node with same node id already connected',
+    })
     expect(stage.nodes.status().connected).toBe(1)
   })
 
@@ -200,7 +217,9 @@ describe('the door', () => {
         response.on('data', (part) => {
           text += part
         })
-        response.on('end', () => resolve({ status: response.statusCode, code: JSON.parse(text).error.code }))
+        response.on('end', () =>
+          resolve({ status: response.statusCode, code: JSON.parse(text).error.code }),
+        )
       }).end()
     })
     expect(status).toEqual({ status: 400, code: 'malformed_request' })
@@ -226,7 +245,10 @@ describe('the door', () => {
 
   it('destroys a handshake that takes too long', async () => {
     await stage.close()
-    stage = await openNodesStage({ handshakeTimeoutMs: 50 }, { authenticate: () => new Promise(() => {}) })
+    stage = await openNodesStage(
+      { handshakeTimeoutMs: 50 },
+      { authenticate: () => new Promise(() => {}) },
+    )
     expect(await refusalOf({})).toMatchObject({ code: 'ECONNRESET' })
   })
 

@@ -79,6 +79,7 @@ describe('statusText', () => {
 describe('isNodeState', () => {
   it('knows the states and nothing else', () => {
     expect(NODE_STATES.every(isNodeState)).toBe(true)
-    for (const text of ['', 'running', 'RUNNING ', 'toString']) expect(isNodeState(text)).toBe(false)
+    for (const text of ['', 'running', 'RUNNING ', 'toString'])
+      expect(isNodeState(text)).toBe(false)
   })
 })

@@ -119,7 +119,9 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     await nodes.saveBenchmark(older)
     await nodes.update({ ...old, name: null, isArchived: true })
     const listed = await nodes.list(accountId)
-    expect(listed.map(({ nodeId, isArchived, benchmark }) => [nodeId, isArchived, benchmark])).toEqual([
+    expect(
+      listed.map(({ nodeId, isArchived, benchmark }) => [nodeId, isArchived, benchmark]),
+    ).toEqual([
       [old.nodeId, true, { nodeId: old.nodeId, model: 'b', tokensPerSecond: 20, createdAt: 20 }],
       [young.nodeId, false, null],
     ])
@@ -156,9 +158,9 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     const foreign = { ...node, accountId: randomUUID() }
     expect(await nodes.saveHardware({ ...foreign, hardware: BARE_HARDWARE, at: 9 })).toBe(false)
     expect(await nodes.update({ ...foreign, name: 'mine', isArchived: true })).toBeNull()
-    expect(await nodes.saveBenchmark({ ...foreign, model: 'm', tokensPerSecond: 1, createdAt: 9 })).toBe(
-      'unknown_node',
-    )
+    expect(
+      await nodes.saveBenchmark({ ...foreign, model: 'm', tokensPerSecond: 1, createdAt: 9 }),
+    ).toBe('unknown_node')
     expect(await nodes.list(foreign.accountId)).toEqual([])
     expect(await nodes.find(node.nodeId)).toEqual(before)
   })
@@ -168,7 +170,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     const update = (name: string | null, isArchived: boolean | null) =>
       nodes.update({ ...node, name, isArchived })
     expect(await update(null, null)).toEqual({ isNameUpdated: false, isArchivalUpdated: false })
-    expect(await update(node.name, false)).toEqual({ isNameUpdated: false, isArchivalUpdated: false })
+    expect(await update(node.name, false)).toEqual({
+      isNameUpdated: false,
+      isArchivalUpdated: false,
+    })
     expect(await update('other', null)).toEqual({ isNameUpdated: true, isArchivalUpdated: false })
     expect(await update(null, true)).toEqual({ isNameUpdated: false, isArchivalUpdated: true })
     expect(await nodes.find(node.nodeId)).toMatchObject({ name: 'other', isArchived: true })
@@ -217,7 +222,8 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
 
   it('stores benchmarks of so many models and no more, but renews those it has', async () => {
     const node = await createWorkingNode()
-    const save = (model: string) => nodes.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
+    const save = (model: string) =>
+      nodes.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
     for (let index = 0; index < BENCHMARKS_PER_NODE_MAX; index++)
       expect(await save(`m${index}`)).toBe('saved')
     expect(await save('one more')).toBe('too_many')
@@ -249,7 +255,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       const { nodeId } = await createNode()
       await nodes.markConnected(nodeId, 5000, [])
       await nodes.markDisconnected(nodeId, 4000)
-      expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 0, connectedSince: null })
+      expect(await nodes.find(nodeId)).toMatchObject({
+        totalUptimeSeconds: 0,
+        connectedSince: null,
+      })
     })
 
     it('are refused for a node that is archived or unknown', async () => {
@@ -266,7 +275,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       await nodes.markSeen([seen.nodeId, back.nodeId, idle.nodeId, 'nobody'], 1060)
       await nodes.markSeen([seen.nodeId], 1030)
       await nodes.markConnected(back.nodeId, 2000, ['m'])
-      expect(await nodes.find(back.nodeId)).toMatchObject({ connectedSince: 2000, totalUptimeSeconds: 60 })
+      expect(await nodes.find(back.nodeId)).toMatchObject({
+        connectedSince: 2000,
+        totalUptimeSeconds: 60,
+      })
       await nodes.setState(seen.nodeId, 'RUNNING_DEGRADED')
       await nodes.setState(idle.nodeId, 'STOPPED_DISABLED')
       await nodes.markAllDisconnected()
@@ -276,7 +288,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
         state: 'STOPPED_DEGRADED',
         totalUptimeSeconds: 60,
       })
-      expect(await nodes.find(idle.nodeId)).toMatchObject({ lastSeenAt: null, state: 'STOPPED_DISABLED' })
+      expect(await nodes.find(idle.nodeId)).toMatchObject({
+        lastSeenAt: null,
+        state: 'STOPPED_DISABLED',
+      })
     })
   })
 
@@ -295,13 +310,21 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
   describe('the network', () => {
     it('is nobody when nobody is connected', async () => {
       const empty = createNodesStore(await source.open())
-      expect(await empty.network()).toEqual({ nodes: 0, connectedNodes: 0, tokensPerSecond: 0, models: [] })
+      expect(await empty.network()).toEqual({
+        nodes: 0,
+        connectedNodes: 0,
+        tokensPerSecond: 0,
+        models: [],
+      })
     })
 
     it('is its connected nodes, by their benchmarks of the models they serve', async () => {
       const own = createNodesStore(await source.open())
-      const benchmark = async (node: ReturnType<typeof makeNode>, model: string, tokensPerSecond: number) =>
-        own.saveBenchmark({ ...node, model, tokensPerSecond, createdAt: 1 })
+      const benchmark = async (
+        node: ReturnType<typeof makeNode>,
+        model: string,
+        tokensPerSecond: number,
+      ) => own.saveBenchmark({ ...node, model, tokensPerSecond, createdAt: 1 })
       const [first, second, away, archived] = [makeNode(), makeNode(), makeNode(), makeNode()]
       for (const node of [first, second, away, archived]) {
         await own.create(node)

@@ -34,7 +34,10 @@ describe('slots', () => {
 
   it('tell of every change once', () => {
     const told: string[] = []
-    const slots = createSlots(1, { onTaken: () => told.push('taken'), onFreed: () => told.push('freed') })
+    const slots = createSlots(1, {
+      onTaken: () => told.push('taken'),
+      onFreed: () => told.push('freed'),
+    })
     const slot = slots.acquire()
     expect(slots.acquire()).toBeNull()
     slot?.release()

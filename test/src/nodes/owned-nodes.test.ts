@@ -63,7 +63,9 @@ describe('a new node', () => {
     const { service, drawn } = createService(repeat(NODE_ID_TRIES, taken))
     const accountId = randomUUID()
     await service.create({ accountId, name: 'rig' })
-    await expect(service.create({ accountId, name: 'rig' })).rejects.toThrow('expected a new node id')
+    await expect(service.create({ accountId, name: 'rig' })).rejects.toThrow(
+      'expected a new node id',
+    )
     expect(drawn()).toBe(1 + NODE_ID_TRIES)
   })
 
@@ -83,7 +85,9 @@ describe('times', () => {
   it('are whole seconds, and no duration is below zero when the clock was set back', async () => {
     const accountId = randomUUID()
     const { service } = createService([randomBytes(10)])
-    const { node_id: nodeId } = (await service.create({ accountId, name: 'rig' })) as { node_id: string }
+    const { node_id: nodeId } = (await service.create({ accountId, name: 'rig' })) as {
+      node_id: string
+    }
     await createNodesStore(database).markConnected(nodeId, 1_790_000_500, ['m'])
     expect(await service.info({ nodeId, accountId })).toMatchObject({
       node_created_at: 1_790_000_000,

@@ -103,7 +103,9 @@ describe('frames in one packet', () => {
   it('of several calls go to their own callers', async () => {
     const asked: { readonly id: string; readonly node: ScriptedNode }[] = []
     await stage.connect({ answer: ({ id }, node) => void asked.push({ id, node }) })
-    const dispatched = [stage.dispatch(), stage.dispatch()].map(async (answer) => readAll(await answer))
+    const dispatched = [stage.dispatch(), stage.dispatch()].map(async (answer) =>
+      readAll(await answer),
+    )
     await eventually(() => asked.length === 2, 'asked')
     const [first, second] = asked
     if (first === undefined || second === undefined) throw new TypeError('expected two calls')
@@ -125,7 +127,11 @@ describe('frames in one packet', () => {
       running({ choices: [{ index, delta: piece, finish_reason: reason }] })
     const call = (text: string, begin: object = {}) => ({
       tool_calls: [
-        { index: 0, ...begin, function: { arguments: text, ...('id' in begin ? { name: 'f' } : {}) } },
+        {
+          index: 0,
+          ...begin,
+          function: { arguments: text, ...('id' in begin ? { name: 'f' } : {}) },
+        },
       ],
     })
     await stage.connect({
@@ -184,7 +190,8 @@ describe('a frame that is the end twice over', () => {
         node.sendRun(id, { chunk: usageChunk(1, 1), status: 2 })
       },
     })
-    for (let count = 0; count < 3; count++) expect(textOf(await readAll(await stage.dispatch()))).toBe('a')
+    for (let count = 0; count < 3; count++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('a')
     await eventually(() => stage.registry.served.length >= 3, 'stored')
     expect(stage.registry.served).toHaveLength(3)
   })

@@ -23,7 +23,11 @@ describe('a new node', () => {
     stage = await openNodesStage()
     const node = await stage.connect({ nodeId: 'new', registered: NEW })
     await eventually(() => stage.registry.stateOf('new') === 'RUNNING', 'verified')
-    expect(node.calls[0]?.chat_request).toMatchObject({ model: MODEL, stream: true, max_tokens: 64 })
+    expect(node.calls[0]?.chat_request).toMatchObject({
+      model: MODEL,
+      stream: true,
+      max_tokens: 64,
+    })
     expect(stage.registry.writes.slice(0, 3)).toEqual([
       `connected new ${MODEL}`,
       'state new RUNNING_BENCHMARKING',
@@ -38,7 +42,10 @@ describe('a new node', () => {
       await new Promise((resolve) => setTimeout(resolve, 50))
       return answerWith('one two')(call, node)
     }
-    const node = await stage.connect({ registered: NEW, answer: inTurn(slow, answerWith('answer')) })
+    const node = await stage.connect({
+      registered: NEW,
+      answer: inTurn(slow, answerWith('answer')),
+    })
     expect(stage.nodes.status().serving).toBe(0)
     await stage.dispatch().then(async ({ batches }) => {
       for await (const _ of batches);
@@ -107,7 +114,8 @@ describe('an idle node', () => {
 describe('probes', () => {
   it('are bounded', async () => {
     stage = await openNodesStage({ probesMax: 2, firstTokenMs: 5_000 })
-    for (let count = 0; count < 5; count++) await stage.connect({ registered: NEW, answer: answerSilence() })
+    for (let count = 0; count < 5; count++)
+      await stage.connect({ registered: NEW, answer: answerSilence() })
     await new Promise((resolve) => setTimeout(resolve, 60))
     expect(stage.nodes.status().probes).toBe(2)
   })

@@ -15,7 +15,11 @@ describe('a chunk', () => {
     ['a role alone, which is no text', { role: 'assistant', content: '' }, 0],
     ['nothing', {}, 0],
   ] as const)('with %s has so much of it', (_, delta, textLength) => {
-    expect(readChunk(chunkOf(delta), 32)).toMatchObject({ textLength, isToken: textLength > 0, finished: [] })
+    expect(readChunk(chunkOf(delta), 32)).toMatchObject({
+      textLength,
+      isToken: textLength > 0,
+      finished: [],
+    })
   })
 
   it('that finishes a choice is worth waiting for', () => {
@@ -60,7 +64,10 @@ describe('a chunk', () => {
       fc.constantFrom('index', 'delta', 'finish_reason', '__proto__'),
       fc.jsonValue(),
     )
-    const chunks = fc.record({ choices: fc.oneof(fc.jsonValue(), fc.array(members)), usage: fc.jsonValue() })
+    const chunks = fc.record({
+      choices: fc.oneof(fc.jsonValue(), fc.array(members)),
+      usage: fc.jsonValue(),
+    })
     fc.assert(
       fc.property(chunks, (chunk) => {
         const facts = readChunk(JSON.parse(JSON.stringify(chunk)) as JsonObject, 32)

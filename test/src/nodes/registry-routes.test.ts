@@ -21,7 +21,10 @@ const disconnected: string[] = []
 beforeAll(async () => {
   const disconnect = (nodeId: string) => disconnected.push(nodeId) > 0
   gateway = await startGateway({ nodes: { ...createScriptedDispatcher(), disconnect } })
-  stranger = { ...gateway, key: (await gateway.keys.create({ accountName: 'strangers', name: 'k' })).text }
+  stranger = {
+    ...gateway,
+    key: (await gateway.keys.create({ accountName: 'strangers', name: 'k' })).text,
+  }
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {
   await gateway.stop()
@@ -46,7 +49,9 @@ describe('POST /v1/dashboard/node', () => {
     const replies = await Promise.all(
       Array.from({ length: 20 }, () => post(NODE_PATH, { node_name: 'my node' })),
     )
-    const bodies = (await Promise.all(replies.map((reply) => reply.json()))) as { node_id: string }[]
+    const bodies = (await Promise.all(replies.map((reply) => reply.json()))) as {
+      node_id: string
+    }[]
     expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 200))
     expect(Object.keys(bodies[0] ?? {})).toEqual(['response', 'node_id'])
     expect(bodies[0]).toEqual({ response: 'OK', node_id: expect.stringMatching(NODE_ID_FORM) })
@@ -114,7 +119,9 @@ describe('PUT /v1/dashboard/node', () => {
     await put({ node_id: renamed, node_name: 'other', is_archived: false })
     await put({ node_id: archived, is_archived: true })
     await put({ node_id: archived, is_archived: false })
-    expect(disconnected.filter((nodeId) => [archived, renamed].includes(nodeId))).toEqual([archived])
+    expect(disconnected.filter((nodeId) => [archived, renamed].includes(nodeId))).toEqual([
+      archived,
+    ])
   })
 
   it('keeps an archived node from connecting until it is archived no more', async () => {
@@ -193,7 +200,9 @@ describe('node info', () => {
   const SPEEDS = ['network_download_speed', 'network_upload_speed']
   const TEXTS = ['gpu_model', 'cpu_model', 'operating_system', 'version']
   it.each([
-    ...INTEGERS.flatMap((member) => [-1, 1.5, '1', 1e13, true].map((value) => [member, value] as const)),
+    ...INTEGERS.flatMap((member) =>
+      [-1, 1.5, '1', 1e13, true].map((value) => [member, value] as const),
+    ),
     ...SPEEDS.flatMap((member) => [-0.1, '1', 1e10, [1]].map((value) => [member, value] as const)),
     ...TEXTS.flatMap((member) =>
       ['', 7, 'x'.repeat(257), 'a\u0000b', ' '].map((value) => [member, value] as const),
@@ -233,7 +242,11 @@ describe('a benchmark', () => {
   it('is given back as it was posted, the last of each model', async () => {
     const nodeId = await createMeasuredNode(gateway, [])
     for (const tokens_per_second of [80, 93.75]) {
-      const reply = await post(BENCHMARK_PATH, { node_id: nodeId, model_name: 'a/b c', tokens_per_second })
+      const reply = await post(BENCHMARK_PATH, {
+        node_id: nodeId,
+        model_name: 'a/b c',
+        tokens_per_second,
+      })
       expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
     }
     expect(await getJson(gateway, `${BENCHMARK_PATH}?node_id=${nodeId}&model=a%2Fb%20c`)).toEqual({
@@ -401,7 +414,10 @@ describe("another account's node", () => {
   it.each([
     ['GET info', (nodeId: string) => getPath(stranger, `${INFO_PATH}?node_id=${nodeId}`)],
     ['GET stats', (nodeId: string) => getPath(stranger, `${STATS_PATH}?node_id=${nodeId}`)],
-    ['GET benchmark', (nodeId: string) => getPath(stranger, `${BENCHMARK_PATH}?node_id=${nodeId}&model=m`)],
+    [
+      'GET benchmark',
+      (nodeId: string) => getPath(stranger, `${BENCHMARK_PATH}?node_id=${nodeId}&model=m`),
+    ],
     [
       'POST info',
       (nodeId: string) =>
@@ -419,7 +435,11 @@ describe("another account's node", () => {
     [
       'PUT',
       (nodeId: string) =>
-        sendBody(stranger, 'PUT', NODE_PATH, { node_id: nodeId, node_name: 'mine now', is_archived: true }),
+        sendBody(stranger, 'PUT', NODE_PATH, {
+          node_id: nodeId,
+          node_name: 'mine now',
+          is_archived: true,
+        }),
     ],
   ])('answers %s as one that is not there, and stays as it is', async (_, call) => {
     const nodeId = await createMeasuredNode(gateway, ['m'])
@@ -449,7 +469,10 @@ describe('every route of nodes', () => {
   it.each(routes)('%s %s tells a client without a valid key so, in JSON', async (method, path) => {
     const bare = await fetch(gateway.url + path, { method })
     expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
-    const wrong = await fetch(gateway.url + path, { method, headers: { authorization: 'Bearer nothing' } })
+    const wrong = await fetch(gateway.url + path, {
+      method,
+      headers: { authorization: 'Bearer nothing' },
+    })
     expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
   })
 

@@ -9,7 +9,12 @@ import {
   UNMEASURED,
 } from '../../../src/nodes/speed.ts'
 
-const run = { startedAtMs: 1_000, firstTokenAtMs: 1_200, lastTokenAtMs: 3_200, laterTextLength: 400 }
+const run = {
+  startedAtMs: 1_000,
+  firstTokenAtMs: 1_200,
+  lastTokenAtMs: 3_200,
+  laterTextLength: 400,
+}
 
 describe('a measurement', () => {
   it('begins with the first run', () => {
@@ -31,7 +36,9 @@ describe('a measurement', () => {
   })
 
   it('is finite for an answer in one burst', () => {
-    expect(tokensPerSecondOf({ ...run, lastTokenAtMs: run.firstTokenAtMs })).toBe(TOKENS_PER_SECOND_MAX)
+    expect(tokensPerSecondOf({ ...run, lastTokenAtMs: run.firstTokenAtMs })).toBe(
+      TOKENS_PER_SECOND_MAX,
+    )
   })
 
   it('gets worse when a caller left a node that was silent for longer than usual', () => {

@@ -23,7 +23,8 @@ describe('a usage claim', () => {
 
   it('has the sum as its total, whatever it says', () => {
     expect(
-      boundUsage({ prompt_tokens: 2, completion_tokens: 3, total_tokens: 900 }, EVIDENCE)?.total_tokens,
+      boundUsage({ prompt_tokens: 2, completion_tokens: 3, total_tokens: 900 }, EVIDENCE)
+        ?.total_tokens,
     ).toBe(5)
   })
 
@@ -64,7 +65,11 @@ describe('a usage claim', () => {
 describe('a prompt', () => {
   it.each([
     ['of text', [{ role: 'user', content: 'hello' }], PROMPT_TOKENS_EXTRA],
-    ['of parts of text', [{ role: 'user', content: [{ type: 'text', text: 'a' }] }], PROMPT_TOKENS_EXTRA],
+    [
+      'of parts of text',
+      [{ role: 'user', content: [{ type: 'text', text: 'a' }] }],
+      PROMPT_TOKENS_EXTRA,
+    ],
     [
       'with an image',
       [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }],

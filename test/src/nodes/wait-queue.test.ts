@@ -6,7 +6,11 @@ import { createWaitQueue } from '../../../src/nodes/wait-queue.ts'
 import { createFreeNode, type FreeNode } from '../../support/free-node.ts'
 
 const NOBODY = () => false
-const forever = { isExcluded: NOBODY, signal: new AbortController().signal, deadlineMs: Number.MAX_VALUE }
+const forever = {
+  isExcluded: NOBODY,
+  signal: new AbortController().signal,
+  deadlineMs: Number.MAX_VALUE,
+}
 const queueOf = (waitersMax = 100) => createWaitQueue<FreeNode>({ waitersMax })
 
 describe('a wait queue', () => {
@@ -64,7 +68,9 @@ describe('a wait queue', () => {
   it('refuses beyond its bound, by model', async () => {
     const queue = queueOf(1)
     const first = queue.enter({ ...forever, model: 'a' })
-    await expect(queue.enter({ ...forever, model: 'a' })).rejects.toMatchObject({ code: 'no_nodes' })
+    await expect(queue.enter({ ...forever, model: 'a' })).rejects.toMatchObject({
+      code: 'no_nodes',
+    })
     const other = queue.enter({ ...forever, model: 'b' })
     expect(queue.size()).toBe(2)
     queue.rejectAll(new DispatchError('stopping', 'stop'))

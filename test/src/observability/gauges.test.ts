@@ -1,9 +1,17 @@
 import { Registry } from 'prom-client'
 import { describe, expect, it, vi } from 'vitest'
-import { type GaugeSource, registerSources, SOURCE_TIMEOUT_MS } from '../../../src/observability/gauges.ts'
+import {
+  type GaugeSource,
+  registerSources,
+  SOURCE_TIMEOUT_MS,
+} from '../../../src/observability/gauges.ts'
 import { readMetrics } from '../../support/read-metrics.ts'
 
-const GAUGES = { depth: { help: 'Depth' }, size: { help: 'Size' }, things: { help: 'Things', label: 'kind' } }
+const GAUGES = {
+  depth: { help: 'Depth' },
+  size: { help: 'Size' },
+  things: { help: 'Things', label: 'kind' },
+}
 
 function open(read: GaugeSource['read']): () => Promise<Readonly<Record<string, number>>> {
   const registry = new Registry()

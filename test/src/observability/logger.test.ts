@@ -6,7 +6,10 @@ const PROMPT = 'the planted prompt: marmalade'
 
 function logging() {
   const lines: string[] = []
-  const log = createLogger({ level: 'debug', destination: { write: (line) => void lines.push(line) } })
+  const log = createLogger({
+    level: 'debug',
+    destination: { write: (line) => void lines.push(line) },
+  })
   return { log, lines }
 }
 
@@ -20,7 +23,13 @@ describe('createLogger', () => {
     { deep: { er: { messages: PROMPT, prompt: PROMPT, content: PROMPT } } },
     { note: `called with ${KEY}` },
     { err: new Error(`bad key ${KEY}`) },
-    { err: Object.assign(new Error('insert failed'), { query: 'insert', params: [PROMPT], detail: PROMPT }) },
+    {
+      err: Object.assign(new Error('insert failed'), {
+        query: 'insert',
+        params: [PROMPT],
+        detail: PROMPT,
+      }),
+    },
     { err: new Error('outer', { cause: Object.assign(new Error('inner'), { body: PROMPT }) }) },
   ])('writes neither a key nor a prompt of %j', (members) => {
     const { log, lines } = logging()
@@ -67,7 +76,10 @@ describe('createLogger', () => {
     const { log, lines } = logging()
     const cycle: Record<string, unknown> = {}
     cycle.self = cycle
-    log.info({ text: 'x'.repeat(1e6), list: Array(1e5).fill(1), bytes: new Uint8Array(1e5), cycle }, 'big')
+    log.info(
+      { text: 'x'.repeat(1e6), list: Array(1e5).fill(1), bytes: new Uint8Array(1e5), cycle },
+      'big',
+    )
     expect(lines[0]?.length).toBeLessThan(5000)
   })
 

@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type MetricsServer, startMetricsServer } from '../../../src/observability/metrics.ts'
 
-const METRICS = { contentType: 'text/plain; version=0.0.4; charset=utf-8', read: async () => 'one 1\n' }
+const METRICS = {
+  contentType: 'text/plain; version=0.0.4; charset=utf-8',
+  read: async () => 'one 1\n',
+}
 
 let server: MetricsServer
 beforeAll(async () => {

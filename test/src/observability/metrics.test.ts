@@ -18,7 +18,9 @@ const metrics = async () => readMetrics(await meter.registry.metrics())
 async function sumOf(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
   return (await metrics())
     .filter((sample) => sample.name === `affidavit_${name}`)
-    .filter((sample) => Object.entries(labels).every(([label, value]) => sample.labels[label] === value))
+    .filter((sample) =>
+      Object.entries(labels).every(([label, value]) => sample.labels[label] === value),
+    )
     .reduce((sum, { value }) => sum + value, 0)
 }
 
@@ -28,17 +30,21 @@ describe('a call', () => {
     const labels = { route: VERIFIED_PATH, method: 'POST', status: '200', end: 'whole' }
     await expect.poll(() => sumOf('calls_total', labels)).toBe(1)
     for (const phase of ['whole', 'head', 'authenticate', 'enclave', 'commit'])
-      expect([phase, await sumOf('call_duration_seconds_count', { route: VERIFIED_PATH, phase })]).toEqual([
+      expect([
         phase,
-        1,
-      ])
+        await sumOf('call_duration_seconds_count', { route: VERIFIED_PATH, phase }),
+      ]).toEqual([phase, 1])
     expect(await sumOf('calls_in_flight')).toBe(0)
   })
 
   it('on a node has the time until its first token', async () => {
     const route = '/v1/chat/completions'
     const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
-    await fetch(gateway.url + route, { method: 'POST', headers, body: JSON.stringify(CHAT_REQUEST) })
+    await fetch(gateway.url + route, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(CHAT_REQUEST),
+    })
     await expect.poll(() => sumOf('call_duration_seconds_count', { route, phase: 'node' })).toBe(1)
   })
 
@@ -94,7 +100,11 @@ describe('labels', () => {
   it('hold nothing that a caller sent: no path, no id, no method of its own', async () => {
     const seriesBefore = (await metrics()).length
     const secrets = ['marmalade', 'ab'.repeat(32)]
-    for (const path of [`/${secrets[0]}`, `${VERIFIED_PATH}/${secrets[1]}`, `/v1/models?x=${secrets[0]}`])
+    for (const path of [
+      `/${secrets[0]}`,
+      `${VERIFIED_PATH}/${secrets[1]}`,
+      `/v1/models?x=${secrets[0]}`,
+    ])
       await getPath(gateway, path)
     await fetch(`${gateway.url}/`, { method: 'MARMALADE' }).catch(() => null)
     await fetch(`${gateway.url}/`, { method: 'PROPFIND', headers: { 'x-request-id': 'marmalade' } })

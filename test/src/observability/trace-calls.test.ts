@@ -3,7 +3,11 @@ import { createLogger } from '../../../src/observability/logger.ts'
 import { openTraces, type Traces, traceCalls } from '../../../src/observability/traces.ts'
 import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { type CollectedSpan, type OtlpCollector, startOtlpCollector } from '../../support/otlp-collector.ts'
+import {
+  type CollectedSpan,
+  type OtlpCollector,
+  startOtlpCollector,
+} from '../../support/otlp-collector.ts'
 import { answerFault, answerWhole } from '../../support/scripted-enclave.ts'
 
 const STATUS_UNSET = 0
@@ -26,14 +30,19 @@ afterAll(async () => {
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 /** The spans of a call in a trace of its own: the server's, and the inference's. */
-async function spansOf(digit: string, body: object): Promise<readonly (CollectedSpan | undefined)[]> {
+async function spansOf(
+  digit: string,
+  body: object,
+): Promise<readonly (CollectedSpan | undefined)[]> {
   const traceId = digit.repeat(32)
   const headers = { traceparent: `00-${traceId}-${'1'.repeat(16)}-01` }
   await (await postChat(gateway, body, { headers })).text()
   const named = (start: string) =>
     collector.spans().find((span) => span.traceId === traceId && span.name.startsWith(start))
   const read = () => [named(`POST ${VERIFIED_PATH}`), named('chat')]
-  await expect.poll(() => read().every((span) => span !== undefined), { timeout: 15_000 }).toBe(true)
+  await expect
+    .poll(() => read().every((span) => span !== undefined), { timeout: 15_000 })
+    .toBe(true)
   return read()
 }
 
@@ -47,9 +56,14 @@ describe('spans of a call', () => {
   })
 
   it('that failed here have the code that the caller was told', async () => {
-    gateway.enclave.setScript(answerFault({ status: 504, code: 'provider_timeout', message: 'late' }))
+    gateway.enclave.setScript(
+      answerFault({ status: 504, code: 'provider_timeout', message: 'late' }),
+    )
     for (const span of await spansOf('b', CHAT_REQUEST))
-      expect(span).toMatchObject({ status: STATUS_ERROR, attributes: { 'error.type': 'provider_timeout' } })
+      expect(span).toMatchObject({
+        status: STATUS_ERROR,
+        attributes: { 'error.type': 'provider_timeout' },
+      })
   })
 
   it('whose stream ended with an error event have its code, though its status is 200', async () => {

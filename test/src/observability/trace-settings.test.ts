@@ -29,7 +29,9 @@ describe('settings of traces', () => {
   it.each(['novalue', 'a=b,', 'a=%zz', 'a=%0d%0ainjected', 'b ad=x', '=x'])(
     'refuse the headers %j',
     (list) => {
-      expect(() => read({ ...ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS: list })).toThrow('expected name=value')
+      expect(() => read({ ...ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS: list })).toThrow(
+        'expected name=value',
+      )
     },
   )
 

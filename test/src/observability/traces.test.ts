@@ -21,12 +21,15 @@ async function startCollector(answer: RequestListener): Promise<number> {
 }
 
 /**
- * What is logged when a span is sent to `origin`, behind credentials in the URL and in a header. `isSlow`: later than a process that
- * ends would wait for.
+ * What is logged when a span is sent to `origin`, behind credentials in the URL and in a header.
+ * `isSlow`: later than a process that ends would wait for.
  */
 async function linesFor(origin: string, { isSlow = false } = {}): Promise<readonly string[]> {
   const lines: string[] = []
-  const log = createLogger({ level: 'info', destination: { write: (line: string) => void lines.push(line) } })
+  const log = createLogger({
+    level: 'info',
+    destination: { write: (line: string) => void lines.push(line) },
+  })
   const url = origin.replace('//', '//someone:url-secret@').concat('/path-secret/v1/traces')
   const headers = { 'x-collector-key': 'header-secret' }
   const config = { url, headers, serviceName: 'tests', ratio: 1 }
@@ -51,7 +54,13 @@ it('tells where traces could not be sent to, and why, without any credential', a
   const origin = `http://127.0.0.1:${await freePort()}`
   const lines = await linesFor(origin)
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { level: 'warn', msg: 'traces could not be sent', spans: 1, endpoint: origin, error: 'ECONNREFUSED' },
+    {
+      level: 'warn',
+      msg: 'traces could not be sent',
+      spans: 1,
+      endpoint: origin,
+      error: 'ECONNREFUSED',
+    },
   ])
   expect(lines.join()).not.toMatch(/secret|someone/)
 }, 20_000)

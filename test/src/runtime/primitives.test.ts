@@ -10,7 +10,9 @@ describe('backOffMs', () => {
   const bounds = { minMs: 100, maxMs: 1_000 }
 
   it('doubles its bound from the least to the greatest', () => {
-    const pauses = [1, 2, 3, 4, 5, 6].map((failures) => backOffMs(failures, bounds, { jitter: 'none' }))
+    const pauses = [1, 2, 3, 4, 5, 6].map((failures) =>
+      backOffMs(failures, bounds, { jitter: 'none' }),
+    )
     expect(pauses).toEqual([100, 200, 400, 800, 1_000, 1_000])
   })
 
@@ -166,7 +168,11 @@ describe('createFaultLog', () => {
   it('is due for news, and again after its interval', () => {
     let now = 0
     const faults = createFaultLog(100, () => now)
-    expect([faults.isDue('one'), faults.isDue('one'), faults.isDue('two')]).toEqual([true, false, true])
+    expect([faults.isDue('one'), faults.isDue('one'), faults.isDue('two')]).toEqual([
+      true,
+      false,
+      true,
+    ])
     now = 99
     expect(faults.isDue('two')).toBe(false)
     now = 100

@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { flag, integer, oneOf, port, positiveNumber, secret, text, url } from '../../../src/runtime/fields.ts'
+import {
+  flag,
+  integer,
+  oneOf,
+  port,
+  positiveNumber,
+  secret,
+  text,
+  url,
+} from '../../../src/runtime/fields.ts'
 import { ConfigurationError, readSettings } from '../../../src/runtime/read-settings.ts'
 
 const schema = z.object({
@@ -63,7 +72,9 @@ describe('readSettings', () => {
     ['KEY', 'with blank'],
     ['KEY', 'line\nbreak'],
   ])('refuses %s = %j', (name, value) => {
-    expect(faultsOf({ [name]: value })).toEqual([expect.stringMatching(new RegExp(`^${name}: expected `))])
+    expect(faultsOf({ [name]: value })).toEqual([
+      expect.stringMatching(new RegExp(`^${name}: expected `)),
+    ])
   })
 
   it('reports all faults together', () => {

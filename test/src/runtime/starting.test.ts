@@ -32,7 +32,9 @@ describe('settleAll', () => {
 
   it('tells a failure once that two parts share', async () => {
     const failure = new Error('shared')
-    await expect(settleAll([Promise.reject(failure), Promise.reject(failure)])).rejects.toBe(failure)
+    await expect(settleAll([Promise.reject(failure), Promise.reject(failure)])).rejects.toBe(
+      failure,
+    )
   })
 })
 

@@ -27,19 +27,34 @@ afterAll(async () => {
   await server.stop()
 })
 
-async function search(name: SearchProviderName, script: EndpointScript, maxResults = 2): Promise<unknown> {
+async function search(
+  name: SearchProviderName,
+  script: EndpointScript,
+  maxResults = 2,
+): Promise<unknown> {
   server.setScript(script)
   const apiKey = name === 'searxng' ? '' : KEY
   const service = createWebSearch({ adapter: SEARCH_ADAPTERS[name], endpoint, apiKey })
   const { signal } = new AbortController()
-  const text = await service.search({ query: 'red & "fox"', maxResults, signal, reserve: () => undefined })
+  const text = await service.search({
+    query: 'red & "fox"',
+    maxResults,
+    signal,
+    reserve: () => undefined,
+  })
   return JSON.parse(text).results
 }
 
 const sent = () => {
   const { method, url, headers, body } = server.requests.at(-1) ?? expect.fail('expected a request')
   const { pathname, searchParams } = new URL(url, server.origin)
-  return { method, pathname, query: Object.fromEntries(searchParams), headers, body: body.toString('utf8') }
+  return {
+    method,
+    pathname,
+    query: Object.fromEntries(searchParams),
+    headers,
+    body: body.toString('utf8'),
+  }
 }
 
 /** Answers in the documented formats, with members that no adapter reads left in. */
@@ -56,7 +71,13 @@ const ANSWERS: Readonly<Record<SearchProviderName, unknown>> = {
         score: 4,
         category: 'general',
       },
-      { url: 'https://b.example/', title: 'B', content: 'of b', engine: 'mojeek', publishedDate: null },
+      {
+        url: 'https://b.example/',
+        title: 'B',
+        content: 'of b',
+        engine: 'mojeek',
+        publishedDate: null,
+      },
       { url: 'https://c.example/', title: 'C', content: 'of c' },
     ],
     answers: [],
@@ -97,9 +118,27 @@ const ANSWERS: Readonly<Record<SearchProviderName, unknown>> = {
     search_metadata: { id: '644b', status: 'Success' },
     search_information: { organic_results_state: 'Results for exact spelling' },
     organic_results: [
-      { position: 1, title: 'A', link: 'https://a.example/', displayed_link: 'a.example', snippet: 'of a' },
-      { position: 3, title: 'B', link: 'https://b.example/', displayed_link: 'b.example', snippet: 'of b' },
-      { position: 4, title: 'C', link: 'https://c.example/', displayed_link: 'c.example', snippet: 'of c' },
+      {
+        position: 1,
+        title: 'A',
+        link: 'https://a.example/',
+        displayed_link: 'a.example',
+        snippet: 'of a',
+      },
+      {
+        position: 3,
+        title: 'B',
+        link: 'https://b.example/',
+        displayed_link: 'b.example',
+        snippet: 'of b',
+      },
+      {
+        position: 4,
+        title: 'C',
+        link: 'https://c.example/',
+        displayed_link: 'c.example',
+        snippet: 'of c',
+      },
     ],
   },
 }
@@ -130,7 +169,10 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
   it.each([[null], [[]], ['text'], [{ results: 7, web: { results: 7 }, organic_results: 7 }]])(
     'takes %j for no answer',
     async (answer) => {
-      await expect(search(name, () => answer)).rejects.toMatchObject({ code: 'provider_error', status: 502 })
+      await expect(search(name, () => answer)).rejects.toMatchObject({
+        code: 'provider_error',
+        status: 502,
+      })
     },
   )
 
@@ -177,7 +219,11 @@ describe('what is sent', () => {
     await search('tavily', () => ANSWERS.tavily)
     const { method, pathname, headers, body } = sent()
     expect([method, pathname, headers.authorization]).toEqual(['POST', '/search', `Bearer ${KEY}`])
-    expect(JSON.parse(body)).toEqual({ query: 'red & "fox"', max_results: 2, search_depth: 'basic' })
+    expect(JSON.parse(body)).toEqual({
+      query: 'red & "fox"',
+      max_results: 2,
+      search_depth: 'basic',
+    })
   })
 
   it('to SerpApi is a query, with the key in it', async () => {

@@ -6,7 +6,12 @@ import {
   URL_LENGTH_MAX,
 } from '../../../src/search/results.ts'
 
-const item = (change: object = {}) => ({ title: 'T', url: 'https://a.example/', snippet: 'S', ...change })
+const item = (change: object = {}) => ({
+  title: 'T',
+  url: 'https://a.example/',
+  snippet: 'S',
+  ...change,
+})
 
 describe('normaliseResults', () => {
   it.each([
@@ -43,9 +48,9 @@ describe('normaliseResults', () => {
     )
     expect(found?.title).toBe('a [31m b c\ufffd')
     expect([...(found?.snippet ?? '')]).toHaveLength(SNIPPET_LENGTH_MAX)
-    expect([...(normaliseResults([item({ title: 'x'.repeat(5_000) })], 1)[0]?.title ?? '')]).toHaveLength(
-      TITLE_LENGTH_MAX,
-    )
+    expect([
+      ...(normaliseResults([item({ title: 'x'.repeat(5_000) })], 1)[0]?.title ?? ''),
+    ]).toHaveLength(TITLE_LENGTH_MAX)
   })
 
   it('has texts for what has none', () => {

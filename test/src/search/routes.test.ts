@@ -43,13 +43,19 @@ function post(body: unknown, init: RequestInit = {}, to = gateway): Promise<Resp
   })
 }
 
-const resultsOf = async (reply: Response) => ((await reply.json()) as { results: unknown[] }).results
+const resultsOf = async (reply: Response) =>
+  ((await reply.json()) as { results: unknown[] }).results
 
 describe('POST /v1/tool/search', () => {
   it('gives five results unless told otherwise', async () => {
     const results = await resultsOf(await post({ query: 'fox', max_results: null }))
     expect(results).toHaveLength(5)
-    expect(results[0]).toEqual({ title: 'T0', url: 'https://a.example/0', snippet: 'S', position: 1 })
+    expect(results[0]).toEqual({
+      title: 'T0',
+      url: 'https://a.example/0',
+      snippet: 'S',
+      position: 1,
+    })
   })
 
   it.each([1, 10])('gives %i when asked for', async (max_results) => {
@@ -77,15 +83,25 @@ describe('POST /v1/tool/search', () => {
   })
 
   it('takes no address and no credential from the caller', async () => {
-    const elsewhere = { url: 'http://127.0.0.1:9/', base_url: 'http://127.0.0.1:9/', api_key: 'mine' }
+    const elsewhere = {
+      url: 'http://127.0.0.1:9/',
+      base_url: 'http://127.0.0.1:9/',
+      api_key: 'mine',
+    }
     expect((await post({ query: 'fox', ...elsewhere })).status).toBe(200)
-    expect(provider.requests.at(-1)?.json).toEqual({ query: 'fox', max_results: 5, search_depth: 'basic' })
+    expect(provider.requests.at(-1)?.json).toEqual({
+      query: 'fox',
+      max_results: 5,
+      search_depth: 'basic',
+    })
     expect(provider.requests.at(-1)?.headers.authorization).toBe(`Bearer ${KEY}`)
   })
 
   it('needs a key, and a provider', async () => {
     expect(
-      await outcomeOf(await post({ query: 'fox' }, { headers: { 'content-type': 'application/json' } })),
+      await outcomeOf(
+        await post({ query: 'fox' }, { headers: { 'content-type': 'application/json' } }),
+      ),
     ).toEqual([401, 'authorization_missing'])
     const reply = await post({ query: 'fox' }, {}, bare)
     expect(reply.headers.get('x-should-retry')).toBe('false')
@@ -100,6 +116,7 @@ describe('POST /v1/tool/search', () => {
     abort.abort()
     await expect(calling).rejects.toThrow()
     await expect.poll(() => provider.left()).toBe(1)
-    for (const planted of ['planted-query', KEY]) expect(gateway.logLines.join()).not.toContain(planted)
+    for (const planted of ['planted-query', KEY])
+      expect(gateway.logLines.join()).not.toContain(planted)
   })
 })

@@ -36,7 +36,9 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
 
   it('fails rather than to give a bigint that a number cannot hold', async () => {
     const { queries } = await source.open()
-    await expect(sql`select 9007199254740993::bigint as whole`.execute(queries)).rejects.toThrow(RangeError)
+    await expect(sql`select 9007199254740993::bigint as whole`.execute(queries)).rejects.toThrow(
+      RangeError,
+    )
     expect((await sql`select 1 as whole`.execute(queries)).rows).toEqual([{ whole: 1 }])
   })
 
@@ -47,9 +49,13 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     await first.close()
     const second = await openDatabase(location)
     expect(await second.queries.selectFrom('relayers').selectAll().execute()).toHaveLength(1)
-    const { rows } = await sql`select name from kysely_migration order by name`.execute(second.queries)
+    const { rows } = await sql`select name from kysely_migration order by name`.execute(
+      second.queries,
+    )
     const files = await readdir(path.join(import.meta.dirname, '../../../src/storage/migrations'))
-    const names = files.filter((file) => file.endsWith('.ts')).map((file) => file.replace(/\.ts$/, ''))
+    const names = files
+      .filter((file) => file.endsWith('.ts'))
+      .map((file) => file.replace(/\.ts$/, ''))
     expect(rows).toEqual(names.toSorted().map((name) => ({ name })))
     await second.close()
   })

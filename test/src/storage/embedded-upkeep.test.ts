@@ -12,7 +12,9 @@ describe('upkeep of the embedded database', () => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Writes 160 MiB of log with upkeep of these limits, and gives where recovery would then begin. */
+  /**
+   * Writes 160 MiB of log with upkeep of these limits, and gives where recovery would then begin.
+   */
   async function bytesToRecover(walBytesMax: number): Promise<number> {
     const location = await source.locate()
     if (!('dataFolder' in location)) throw new Error('expected a folder')
@@ -24,7 +26,9 @@ describe('upkeep of the embedded database', () => {
     await sql`create table filler (text text)`.execute(queries)
     await sql`alter table filler alter column text set storage external`.execute(queries)
     for (let written = 0; written < 10; written++) {
-      await sql`insert into filler select repeat('x', 8000) from generate_series(1, 2000)`.execute(queries)
+      await sql`insert into filler select repeat('x', 8000) from generate_series(1, 2000)`.execute(
+        queries,
+      )
       await new Promise((resolve) => setTimeout(resolve, 40))
     }
     const { rows } = await sql<{ bytes: number }>`
@@ -53,7 +57,9 @@ describe('upkeep of the embedded database', () => {
         throw new Error(`failure ${calls}`)
       },
     }
-    const upkeep = startUpkeep(database, { intervalMs: 5, walBytesMax: 0 }, (error) => errors.push(error))
+    const upkeep = startUpkeep(database, { intervalMs: 5, walBytesMax: 0 }, (error) =>
+      errors.push(error),
+    )
     await expect.poll(() => errors.length).toBeGreaterThan(2)
     await upkeep.stop()
     const stoppedAt = calls

@@ -47,12 +47,17 @@ describe('lockFolder', () => {
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
   })
 
-  it.each([1, 2, 3, 4, 5])('lets exactly one of many contenders take over a stale lock, try %i', async () => {
-    await writeFile(lockFile(), await markOfKilledProcess())
-    const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => lockFolder(folder)))
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
-    expect(await readdir(folder)).toEqual(['lock.2'])
-  })
+  it.each([1, 2, 3, 4, 5])(
+    'lets exactly one of many contenders take over a stale lock, try %i',
+    async () => {
+      await writeFile(lockFile(), await markOfKilledProcess())
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: 20 }, () => lockFolder(folder)),
+      )
+      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+      expect(await readdir(folder)).toEqual(['lock.2'])
+    },
+  )
 
   it('takes over the lock of a process that was killed', async () => {
     await writeFile(lockFile(), await markOfKilledProcess())

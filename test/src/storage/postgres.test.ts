@@ -35,7 +35,10 @@ describe('a Postgres server', () => {
 
   it('keeps synchronous_commit on in every session, also where the database has it off', async () => {
     const url = await createTestDatabase()
-    await execute(url, `alter database ${new URL(url).pathname.slice(1)} set synchronous_commit = off`)
+    await execute(
+      url,
+      `alter database ${new URL(url).pathname.slice(1)} set synchronous_commit = off`,
+    )
     const database = await openDatabase({ url })
     for (const queries of [database.queries, database.commits]) {
       const { rows } = await sql`
@@ -54,7 +57,9 @@ describe('a Postgres server', () => {
   it('is refused when its encoding is not UTF8', async () => {
     const url = await createTestDatabase()
     await execute(url, `create database latin template template0 encoding 'LATIN1' locale 'C'`)
-    await expect(openDatabase({ url: url.replace(/[^/]*$/, 'latin') })).rejects.toThrow(DatabaseUnfit)
+    await expect(openDatabase({ url: url.replace(/[^/]*$/, 'latin') })).rejects.toThrow(
+      DatabaseUnfit,
+    )
   })
 
   it('is reported as unreachable when nothing listens', async () => {
@@ -66,7 +71,9 @@ describe('a Postgres server', () => {
     const url = await createTestDatabase()
     const heard: Error[] = []
     const database = await openDatabase({ url }, (error) => heard.push(error))
-    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(database.commits)
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
+      database.commits,
+    )
     // This one alone: of another's end nobody learns that this one ended too.
     await execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
     await expect.poll(() => heard.length).toBeGreaterThan(0)
@@ -94,12 +101,18 @@ describe('a Postgres server', () => {
   })
 
   it('is told to be away when it ends a session in mid-query', async () => {
-    const opened = await openPostgres(url, () => {}, { ...POSTGRES_LIMITS, commitConnectionsMax: 1 })
+    const opened = await openPostgres(url, () => {}, {
+      ...POSTGRES_LIMITS,
+      commitConnectionsMax: 1,
+    })
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(queries)
     const query = sql`select pg_sleep(20)`.execute(queries)
     const ended = execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
-    await expect(query).rejects.toMatchObject({ name: 'DatabaseAwayError', cause: { code: '57P01' } })
+    await expect(query).rejects.toMatchObject({
+      name: 'DatabaseAwayError',
+      cause: { code: '57P01' },
+    })
     await ended
     await queries.destroy()
     await opened.close()
@@ -108,7 +121,10 @@ describe('a Postgres server', () => {
   it('is told to be away when it takes no connection, whatever its reason', async () => {
     const closed = await createTestDatabase()
     const opened = await openPostgres(closed, () => {})
-    await execute(url, `alter database ${new URL(closed).pathname.slice(1)} allow_connections false`)
+    await execute(
+      url,
+      `alter database ${new URL(closed).pathname.slice(1)} allow_connections false`,
+    )
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await expect(sql`select 1`.execute(queries)).rejects.toThrow(DatabaseAwayError)
     await queries.destroy()
@@ -143,7 +159,10 @@ describe('a Postgres server', () => {
   })
 })
 
-/** A TCP proxy whose present connections can be made to carry nothing any more, as a lost route does. */
+/**
+ * A TCP proxy whose present connections can be made to carry nothing any more, as a lost route
+ * does.
+ */
 async function startSilencer(target: number) {
   const sockets: Socket[] = []
   let accepted = 0

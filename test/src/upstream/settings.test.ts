@@ -87,16 +87,26 @@ describe('the services that the gateway calls', () => {
       { SEARCH_PROVIDER: 'searxng', SEARCH_URL: 'http://a', SEARCH_API_KEY: 'k' },
       'SEARCH_API_KEY: unexpected',
     ],
-    [{ SEARCH_PROVIDER: 'google' }, 'SEARCH_PROVIDER: expected one of searxng, brave, tavily, serpapi'],
+    [
+      { SEARCH_PROVIDER: 'google' },
+      'SEARCH_PROVIDER: expected one of searxng, brave, tavily, serpapi',
+    ],
   ])('refuses %j alone', (given, fault) => {
-    expect(faultsOf({ ...given } as Record<string, string>)).toContainEqual(expect.stringContaining(fault))
+    expect(faultsOf({ ...given } as Record<string, string>)).toContainEqual(
+      expect.stringContaining(fault),
+    )
   })
 
   it('have variables that each say what they mean', () => {
-    const source = readFileSync(join(import.meta.dirname, '../../../src/upstream/settings.ts'), 'utf8')
+    const source = readFileSync(
+      join(import.meta.dirname, '../../../src/upstream/settings.ts'),
+      'utf8',
+    )
     const lines = source.slice(0, source.indexOf('type Settings')).split('\n')
     const fields = lines.filter((line) => /^ {2}[A-Z0-9_]+: /.test(line))
     expect(fields.length).toBeGreaterThan(8)
-    expect(fields.filter((field) => !lines[lines.indexOf(field) - 1]?.trim().endsWith('*/'))).toEqual([])
+    expect(
+      fields.filter((field) => !lines[lines.indexOf(field) - 1]?.trim().endsWith('*/')),
+    ).toEqual([])
   })
 })

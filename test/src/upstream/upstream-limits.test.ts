@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { assembleTiers, type CallKind, type LimitGroup } from '../../../src/accounts/limits/tiers.ts'
+import {
+  assembleTiers,
+  type CallKind,
+  type LimitGroup,
+} from '../../../src/accounts/limits/tiers.ts'
 import { loadCl100k } from '../../../src/embeddings/byte-pairs.ts'
 import { createEmbeddings } from '../../../src/embeddings/embeddings.ts'
 import { createTokenCounter } from '../../../src/embeddings/token-counter.ts'
@@ -11,7 +15,11 @@ import { createEndpoint, type Endpoint } from '../../../src/upstream/endpoint.ts
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { pngOf } from '../../support/image-files.ts'
-import { refuseWith, type ScriptedEndpoint, startScriptedEndpoint } from '../../support/scripted-endpoint.ts'
+import {
+  refuseWith,
+  type ScriptedEndpoint,
+  startScriptedEndpoint,
+} from '../../support/scripted-endpoint.ts'
 
 const group = (kind: CallKind, limits: Partial<LimitGroup['limits']>): LimitGroup => ({
   name: kind,

@@ -7,7 +7,14 @@ import {
 } from '../../../src/verified/boot-statements-store.ts'
 import { createCommitsStore } from '../../../src/verified/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { CREATED_AT, makeLog, OPENING, openLog, randomAddress, storeCommits } from './build-commit.ts'
+import {
+  CREATED_AT,
+  makeLog,
+  OPENING,
+  openLog,
+  randomAddress,
+  storeCommits,
+} from './build-commit.ts'
 
 describe.each(DATABASE_KINDS)('boot statements store on %s', (kind) => {
   let source: DatabaseSource

@@ -7,7 +7,10 @@ import { makeAccount } from '../../../enclave/account.ts'
 import { EnclaveClient } from '../../../src/enclaves/enclave-client.ts'
 import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
 import { createBootStatements } from '../../../src/verified/boot-statements.ts'
-import type { BootStatementsStore, StoredBootStatement } from '../../../src/verified/boot-statements-store.ts'
+import type {
+  BootStatementsStore,
+  StoredBootStatement,
+} from '../../../src/verified/boot-statements-store.ts'
 import { DOMAIN, startTestEnclave, type TestEnclave } from '../../enclave/support/test-enclave.ts'
 import { recordLog } from '../../support/chain.ts'
 
@@ -25,7 +28,9 @@ async function headOf(): Promise<BootHead> {
 }
 
 beforeEach(async () => {
-  const providers = [{ name: 'none', origin: 'http://127.0.0.1:1', path: '/chat', models: ['none'] }]
+  const providers = [
+    { name: 'none', origin: 'http://127.0.0.1:1', path: '/chat', models: ['none'] },
+  ]
   enclave = await startTestEnclave({ providers })
   const { socketPath } = enclave
   client = new EnclaveClient({ socketPath, callsMax: 1 })
@@ -66,7 +71,9 @@ describe('createBootStatements', () => {
     const identity = await client.identity()
     const refuse = (status: number, code: 'invalid_call' | 'not_ready') =>
       new EnclaveError('refused', 'refused', { status, code, message: '' })
-    await open().introduce(identity, { stateBoot: () => Promise.reject(refuse(404, 'invalid_call')) })
+    await open().introduce(identity, {
+      stateBoot: () => Promise.reject(refuse(404, 'invalid_call')),
+    })
     expect(kept).toEqual([])
     const boots = open()
     const away = { stateBoot: () => Promise.reject(refuse(503, 'not_ready')) }
@@ -77,9 +84,14 @@ describe('createBootStatements', () => {
 
   it('refuses a document that is over other heads', async () => {
     const swapping = {
-      stateBoot: async (shown: readonly BootHead[]) => ({ ...(await client.stateBoot(shown)), heads: [] }),
+      stateBoot: async (shown: readonly BootHead[]) => ({
+        ...(await client.stateBoot(shown)),
+        heads: [],
+      }),
     }
-    await expect(open().introduce(await client.identity(), swapping)).rejects.toThrow('over the heads')
+    await expect(open().introduce(await client.identity(), swapping)).rejects.toThrow(
+      'over the heads',
+    )
     expect(kept).toEqual([])
   })
 })

@@ -2,7 +2,12 @@ import { createHash, randomBytes } from 'node:crypto'
 import { encodeUtf8 } from '../../../attestation/bytes.ts'
 import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
-import type { Commit, CommitsStore, LogState, NewRecord } from '../../../src/verified/commits-store.ts'
+import type {
+  Commit,
+  CommitsStore,
+  LogState,
+  NewRecord,
+} from '../../../src/verified/commits-store.ts'
 
 export const CREATED_AT = 1_790_000_000
 
@@ -42,8 +47,17 @@ export type CommitParts = {
   readonly document?: Uint8Array
 }
 
-/** A commit that fits the state: true leaves, nodes and root; signatures and transactions are only as long as true ones. */
-export function buildCommit({ log, state, nonce, records, document = randomBytes(64) }: CommitParts): Commit {
+/**
+ * A commit that fits the state: true leaves, nodes and root; signatures and transactions are only
+ * as long as true ones.
+ */
+export function buildCommit({
+  log,
+  state,
+  nonce,
+  records,
+  document = randomBytes(64),
+}: CommitParts): Commit {
   const from = state.edge.size
   const digest = digestOf(document)
   const built = records.map(
@@ -72,7 +86,10 @@ export function stateAfter(state: LogState, commit: Commit): LogState {
   return { logId: state.logId, edge }
 }
 
-/** Stores commits one after the other, each of so many records, and gives the last state and all commits. */
+/**
+ * Stores commits one after the other, each of so many records, and gives the last state and all
+ * commits.
+ */
 export async function storeCommits(
   commits: CommitsStore,
   log: TestLog,

@@ -10,10 +10,16 @@ describe('call context', () => {
     expect(parseCallContext(encodeCallContext(keyed))).toEqual(keyed)
   })
 
-  it.each(['', '{', 'null', '7', '[]', '{}', '{"account_id":1,"request_id":"r"}', '{"account_id":"a"}'])(
-    'is null for a text it did not write: %s',
-    (text) => expect(parseCallContext(text)).toBeNull(),
-  )
+  it.each([
+    '',
+    '{',
+    'null',
+    '7',
+    '[]',
+    '{}',
+    '{"account_id":1,"request_id":"r"}',
+    '{"account_id":"a"}',
+  ])('is null for a text it did not write: %s', (text) => expect(parseCallContext(text)).toBeNull())
 
   it('refuses what the enclave would refuse', () => {
     expect(() => encodeCallContext({ ...context, requestId: 'x'.repeat(5000) })).toThrow(RangeError)

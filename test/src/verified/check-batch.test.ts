@@ -93,17 +93,37 @@ describe('checkBatch', () => {
       () => ({ ...reply, completions: reply.completions.toReversed() }),
       'wrong_index',
     ],
-    ['a completion less', () => ({ ...reply, completions: reply.completions.slice(0, 2) }), 'invalid_head'],
-    ['U+0000 in a text', () => withCompletion(0, { request: `${at(0).request}\0` }), 'unstorable_text'],
-    ['a lone surrogate in a text', () => withCompletion(2, { response: '"\ud800"' }), 'unstorable_text'],
+    [
+      'a completion less',
+      () => ({ ...reply, completions: reply.completions.slice(0, 2) }),
+      'invalid_head',
+    ],
+    [
+      'U+0000 in a text',
+      () => withCompletion(0, { request: `${at(0).request}\0` }),
+      'unstorable_text',
+    ],
+    [
+      'a lone surrogate in a text',
+      () => withCompletion(2, { response: '"\ud800"' }),
+      'unstorable_text',
+    ],
     ['a receipt that is no JSON', () => withCompletion(0, { receipt: '{' }), 'invalid_receipt'],
-    ['a receipt with a blank', () => withCompletion(0, { receipt: ` ${at(0).receipt}` }), 'invalid_receipt'],
+    [
+      'a receipt with a blank',
+      () => withCompletion(0, { receipt: ` ${at(0).receipt}` }),
+      'invalid_receipt',
+    ],
     [
       'a receipt with a member more',
       () => changeReceipt((receipt) => Object.assign(receipt, { more: 1 })),
       'invalid_receipt',
     ],
-    ['a receipt without a member', () => changeReceipt((receipt) => delete receipt.model), 'invalid_receipt'],
+    [
+      'a receipt without a member',
+      () => changeReceipt((receipt) => delete receipt.model),
+      'invalid_receipt',
+    ],
     [
       'a receipt of another index',
       () => changeReceipt((receipt) => Object.assign(receipt, { index: 9 })),
@@ -150,7 +170,11 @@ describe('checkBatch', () => {
       () => changeReceipt((receipt) => Object.assign(receipt, { outcome: 'upstream_error' })),
       'wrong_root',
     ],
-    ['a signature of nobody', () => withHead({ signature: `0x${'11'.repeat(65)}` }), 'wrong_head_signature'],
+    [
+      'a signature of nobody',
+      () => withHead({ signature: `0x${'11'.repeat(65)}` }),
+      'wrong_head_signature',
+    ],
   ])('refuses %s', (_, change, code) => {
     expect(codeOf(() => check(change()))).toBe(code)
   })
@@ -176,7 +200,9 @@ describe('checkBatch', () => {
 
   it('refuses what follows another history than the stored one', () => {
     const forged = { ...edge, hashes: edge.hashes.map(() => new Uint8Array(randomBytes(32))) }
-    expect(codeOf(() => checkBatch(reply, { notary, edge: forged, known: null }))).toBe('wrong_root')
+    expect(codeOf(() => checkBatch(reply, { notary, edge: forged, known: null }))).toBe(
+      'wrong_root',
+    )
   })
 
   it("does not detect a completion's signature by another key: readers of the record do", () => {
@@ -201,7 +227,9 @@ describe('checkIdentity', () => {
   it('refuses an address that is not that of the key', async () => {
     const identity = await (await createScriptedLog()).enclave.identity()
     const other = await (await createScriptedLog()).enclave.identity()
-    expect(() => checkIdentity({ ...identity, notary: other.notary }, TEST_DOMAIN)).toThrow(BatchRefused)
+    expect(() => checkIdentity({ ...identity, notary: other.notary }, TEST_DOMAIN)).toThrow(
+      BatchRefused,
+    )
   })
 
   it.each([{ chainId: 1 }, { contract: `0x${'cd'.repeat(20)}` }])(

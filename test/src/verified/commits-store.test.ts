@@ -3,7 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { emptyEdge } from '../../../attestation/merkle/edge.ts'
 import { CommitRaceLost } from '../../../src/chain/relayers-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { type CommitsStore, createCommitsStore, LogCorrupt } from '../../../src/verified/commits-store.ts'
+import {
+  type CommitsStore,
+  createCommitsStore,
+  LogCorrupt,
+} from '../../../src/verified/commits-store.ts'
 import { createRecordsStore } from '../../../src/verified/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
@@ -28,10 +32,13 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  const reopen = ({ notary, publicKey }: TestLog) => commits.openLog({ notary, publicKey, ...OPENING })
+  const reopen = ({ notary, publicKey }: TestLog) =>
+    commits.openLog({ notary, publicKey, ...OPENING })
   const findAll = async ({ notary }: TestLog, count: number) => {
     const records = createRecordsStore(database)
-    return Promise.all(Array.from({ length: count }, (_, index) => records.findByIndex(notary, index)))
+    return Promise.all(
+      Array.from({ length: count }, (_, index) => records.findByIndex(notary, index)),
+    )
   }
   const countAnchors = ({ relayer }: TestLog) =>
     database.queries
@@ -55,21 +62,24 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(await commits.nextNonce(relayer)).toBe(7)
   })
 
-  it.each([1, 2, 7, 8, 100])('finds the edge again that a log had after a commit of %i', async (count) => {
-    const log = makeLog()
-    const records = Array.from({ length: count }, () => ({}))
-    const { state } = await storeCommits(commits, log, [records, [{}], records])
-    const found = await reopen(log)
-    expect(found.edge.size).toBe(2 * count + 1)
-    expect(found).toEqual({
-      logId: state.logId,
-      edge: {
-        size: state.edge.size,
-        hashes: state.edge.hashes.map((hash) => expect.toSatisfy(sameBytes(hash))),
-      },
-    })
-    expect(await commits.nextNonce(log.relayer)).toBe(3)
-  })
+  it.each([1, 2, 7, 8, 100])(
+    'finds the edge again that a log had after a commit of %i',
+    async (count) => {
+      const log = makeLog()
+      const records = Array.from({ length: count }, () => ({}))
+      const { state } = await storeCommits(commits, log, [records, [{}], records])
+      const found = await reopen(log)
+      expect(found.edge.size).toBe(2 * count + 1)
+      expect(found).toEqual({
+        logId: state.logId,
+        edge: {
+          size: state.edge.size,
+          hashes: state.edge.hashes.map((hash) => expect.toSatisfy(sameBytes(hash))),
+        },
+      })
+      expect(await commits.nextNonce(log.relayer)).toBe(3)
+    },
+  )
 
   it('stores texts byte for byte', async () => {
     const log = makeLog()
@@ -86,7 +96,10 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     const response = JSON.stringify(randomBytes(5 * 1024 * 1024).toString('hex'))
     await storeCommits(commits, log, [[{ response }, { response }]])
     const found = await findAll(log, 2)
-    expect(found.map((record) => record?.response.length)).toEqual([response.length, response.length])
+    expect(found.map((record) => record?.response.length)).toEqual([
+      response.length,
+      response.length,
+    ])
   })
 
   it.each([
@@ -122,7 +135,9 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   it('lets exactly one of several commits at the same place win', async () => {
     const log = makeLog()
     const state = await openLog(commits, log)
-    const rivals = Array.from({ length: 8 }, () => buildCommit({ log, state, nonce: 0, records: [{}, {}] }))
+    const rivals = Array.from({ length: 8 }, () =>
+      buildCommit({ log, state, nonce: 0, records: [{}, {}] }),
+    )
     const outcomes = await Promise.allSettled(rivals.map((commit) => commits.commit(commit)))
     const lost = outcomes.filter((outcome) => outcome.status === 'rejected')
     expect(lost.map((outcome) => outcome.reason)).toEqual(Array(7).fill(expect.any(CommitRaceLost)))

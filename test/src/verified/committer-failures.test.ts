@@ -14,7 +14,10 @@ const never = new AbortController().signal
 const step = fc.oneof(
   {
     weight: 6,
-    arbitrary: fc.record({ kind: fc.constant('seal' as const), count: fc.integer({ min: 1, max: 12 }) }),
+    arbitrary: fc.record({
+      kind: fc.constant('seal' as const),
+      count: fc.integer({ min: 1, max: 12 }),
+    }),
   },
   {
     weight: 6,
@@ -133,7 +136,10 @@ class Trial {
   }
 
   private start(): RunningCommitter {
-    const started = runCommitter(this.database, this.log, { relayer: this.relayer, signed: this.signed })
+    const started = runCommitter(this.database, this.log, {
+      relayer: this.relayer,
+      signed: this.signed,
+    })
     started.script.beforeCommit = () => this.spend('before')
     started.script.afterCommit = () => this.spend('after')
     return started
@@ -210,7 +216,9 @@ describe.each(DATABASE_KINDS)('a committer on %s through any failures', (kind) =
       stored.set(notary, rows.length)
       expect(rows.map(({ index }) => index)).toEqual(rows.map((_, index) => index))
       if (notary === logs.at(-1)?.notary) expect(rows).toHaveLength(size)
-      const sizes = anchors.filter((anchor) => anchor.notary === notary).map((anchor) => anchor.size)
+      const sizes = anchors
+        .filter((anchor) => anchor.notary === notary)
+        .map((anchor) => anchor.size)
       expect(sizes).toEqual(sizes.toSorted((left, right) => left - right))
       expect(sizes.at(-1) ?? 0).toBe(rows.length)
     }

@@ -43,7 +43,8 @@ describe('committer', () => {
 
   const waitFor = ({ notary, index }: SealedNotice, signal = never) =>
     running.committer.waitFor(notary, index, signal)
-  const sealAndWait = (count: number) => Promise.all(Array.from({ length: count }, () => waitFor(log.seal())))
+  const sealAndWait = (count: number) =>
+    Promise.all(Array.from({ length: count }, () => waitFor(log.seal())))
   const phase = () => running.committer.status().phase
   const anchorsOf = () =>
     database.queries
@@ -75,7 +76,11 @@ describe('committer', () => {
 
   it('stores who asked, and when the enclave was done', async () => {
     const record = await waitFor(log.seal({ requestId: 'req-1' }))
-    expect(record).toMatchObject({ accountId: TEST_ACCOUNT_ID, requestId: 'req-1', createdAt: 1_790_000_001 })
+    expect(record).toMatchObject({
+      accountId: TEST_ACCOUNT_ID,
+      requestId: 'req-1',
+      createdAt: 1_790_000_001,
+    })
   })
 
   it.each([
@@ -145,7 +150,9 @@ describe('committer', () => {
   it('gives a record that was committed before anybody asked', async () => {
     const notice = log.seal()
     await expect.poll(() => running.committer.status().records).toBe(1)
-    expect(await waitFor(notice)).toEqual(await running.records.findByIndex(notice.notary, notice.index))
+    expect(await waitFor(notice)).toEqual(
+      await running.records.findByIndex(notice.notary, notice.index),
+    )
   })
 
   it('commits what somebody waited for who left', async () => {
@@ -184,7 +191,9 @@ describe('committer', () => {
     running = runCommitter(database, log, { relayer: running.relayer })
     const record = await waitFor(missed)
     expect(record).toMatchObject({ index: 3 })
-    expect((await anchorsOf()).map(({ nonce }) => nonce)).toEqual((await anchorsOf()).map((_, at) => at))
+    expect((await anchorsOf()).map(({ nonce }) => nonce)).toEqual(
+      (await anchorsOf()).map((_, at) => at),
+    )
   })
 
   it("begins with the relayer's nonce on the chain, and asks until it is told", async () => {
@@ -257,7 +266,9 @@ describe('committer', () => {
       await expect.poll(phase).toBe('refusing')
       const waiting = waitFor(log.seal())
       await expect(waiting).rejects.toMatchObject({ name: 'CommitError', code: 'log_diverged' })
-      expect(running.complaints[0]?.error).toMatch(/^LogDiverged: expected at least \d leaves .* got 0/)
+      expect(running.complaints[0]?.error).toMatch(
+        /^LogDiverged: expected at least \d leaves .* got 0/,
+      )
       expect(running.signed).toEqual([])
       await log.restart()
       await expect.poll(phase).toBe('following')
@@ -335,7 +346,9 @@ describe('committer', () => {
       const findByIndex = running.records.findByIndex
       let failures = 2
       running.records.findByIndex = (notary, index) =>
-        failures-- > 0 ? Promise.reject(new Error('connection refused')) : findByIndex(notary, index)
+        failures-- > 0
+          ? Promise.reject(new Error('connection refused'))
+          : findByIndex(notary, index)
       expect(await waitFor(notice)).toMatchObject({ index: 0 })
     })
 
@@ -360,7 +373,9 @@ describe('committer', () => {
         if (round % 3 === 0) await Promise.all(answers)
       }
       const records = await Promise.all(answers)
-      expect(records.map(({ index }) => index)).toEqual(Array.from({ length: 60 }, (_, index) => index))
+      expect(records.map(({ index }) => index)).toEqual(
+        Array.from({ length: 60 }, (_, index) => index),
+      )
       const anchors = await anchorsOf()
       expect(anchors.map(({ nonce }) => nonce)).toEqual(anchors.map((_, at) => at))
       expect(anchors.at(-1)?.size).toBe(60)
@@ -395,7 +410,9 @@ describe('committer', () => {
       const rejected = expect(waiting).rejects.toThrow(CommitError)
       await running.committer.stop()
       await rejected
-      await expect(waitFor({ notary: log.notary(), index: 0, outcome: 'complete' })).rejects.toMatchObject({
+      await expect(
+        waitFor({ notary: log.notary(), index: 0, outcome: 'complete' }),
+      ).rejects.toMatchObject({
         code: 'stopped',
       })
     })

@@ -33,7 +33,10 @@ describe('a verified completion', () => {
     const reply = await postChat(gateway, CHAT_REQUEST)
     expect(reply.status).toBe(200)
     const completion = parseExactJson(new Uint8Array(await reply.arrayBuffer())) as JsonObject
-    expect(completion).toMatchObject({ object: 'chat.completion', choices: [{ finish_reason: 'stop' }] })
+    expect(completion).toMatchObject({
+      object: 'chat.completion',
+      choices: [{ finish_reason: 'stop' }],
+    })
     expect(completion.tx_hash).toMatch(/^0x[0-9a-f]{64}$/)
     expect(failedChecks(completion, CHAT_REQUEST)).toEqual([])
     const broken = { ...completion, choices: [] }
@@ -52,7 +55,12 @@ describe('a verified completion', () => {
 
   it('gives the response exactly as it was hashed', async () => {
     gateway.enclave.setScript(
-      answerWhole({ z: 1e-7, a: '\u0000\u2028😀"\\', system_fingerprint: null, nested: { b: [], a: {} } }),
+      answerWhole({
+        z: 1e-7,
+        a: '\u0000\u2028😀"\\',
+        system_fingerprint: null,
+        nested: { b: [], a: {} },
+      }),
     )
     const text = await (await postChat(gateway, CHAT_REQUEST)).text()
     const { receipt } = JSON.parse(text)
@@ -69,7 +77,11 @@ describe('a verified completion', () => {
     const stored = await getPath(gateway, `${VERIFIED_PATH}/${created.hash}`)
     expect(stored.status).toBe(200)
     const record = parseExactJson(new Uint8Array(await stored.arrayBuffer())) as JsonObject
-    expect(record).toMatchObject({ hash: created.hash, tx_hash: created.tx_hash, log: { chain_id: 31337 } })
+    expect(record).toMatchObject({
+      hash: created.hash,
+      tx_hash: created.tx_hash,
+      log: { chain_id: 31337 },
+    })
     expect(failedChecks(record)).toEqual([])
   })
 
@@ -89,7 +101,8 @@ describe('a verified completion', () => {
       },
     })
     expect(
-      (await postChat(gateway, '', { body: stream, duplex: 'half' } as RequestInit as never)).status,
+      (await postChat(gateway, '', { body: stream, duplex: 'half' } as RequestInit as never))
+        .status,
     ).toBe(200)
     const connection = await connectRaw(gateway.port)
     connection.write(headOf(['expect: 100-continue', `content-length: ${body.length}`]))
@@ -126,14 +139,21 @@ describe('refusals', () => {
     [{ authorization: '' }, 401, 'invalid_credentials'],
     [{ authorization: 'Bearer' }, 401, 'invalid_credentials'],
     [{ authorization: 'Basic dTpw' }, 401, 'invalid_credentials'],
-    [{ authorization: `Bearer afd_aaaaaaaaaaaaaaaa_${'A'.repeat(43)}` }, 401, 'invalid_credentials'],
+    [
+      { authorization: `Bearer afd_aaaaaaaaaaaaaaaa_${'A'.repeat(43)}` },
+      401,
+      'invalid_credentials',
+    ],
     [{ 'content-type': 'text/plain' }, 415, 'unsupported_media_type'],
     [{ 'content-type': 'application/json; charset=latin1' }, 415, 'unsupported_media_type'],
     [{ 'content-type': 'application/jsonp' }, 415, 'unsupported_media_type'],
     [{ 'content-encoding': 'gzip' }, 415, 'unsupported_media_type'],
     [{ 'fine-tune-authorization': 'two words' }, 422, ['header.fine-tune-authorization']],
   ])('headers %j: %i %s', async (headers, status, code) => {
-    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([status, code])
+    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([
+      status,
+      code,
+    ])
   })
 
   it('a call without a key is told so, with the challenge', async () => {
@@ -160,7 +180,10 @@ describe('refusals', () => {
     ['{"a":', ['body.5']],
     [{ messages: [], model: 5 }, ['body.messages', 'body.model']],
     ['{"model":"m","model":"n"}', ['body.model']],
-    [{ ...CHAT_REQUEST, temperature: 3, top_logprobs: 5 }, ['body.temperature', 'body.top_logprobs']],
+    [
+      { ...CHAT_REQUEST, temperature: 3, top_logprobs: 5 },
+      ['body.temperature', 'body.top_logprobs'],
+    ],
   ])('a body of %j is told where: %j', async (body, locs) => {
     const before = gateway.enclave.calls.length
     expect(await outcomeOf(await postChat(gateway, body))).toEqual([422, locs])
@@ -171,7 +194,10 @@ describe('refusals', () => {
     const body = JSON.stringify({ ...CHAT_REQUEST, user: 'x'.repeat(12 * 2 ** 20) })
     expect(await outcomeOf(await postChat(gateway, body))).toEqual([413, 'payload_too_large'])
     const chunked = { body: new Blob([body]).stream(), duplex: 'half' } as RequestInit as never
-    expect(await outcomeOf(await postChat(gateway, '', chunked))).toEqual([413, 'payload_too_large'])
+    expect(await outcomeOf(await postChat(gateway, '', chunked))).toEqual([
+      413,
+      'payload_too_large',
+    ])
   })
 
   it('a body over 10 MiB that waits for 100 Continue is refused before it is sent', async () => {
@@ -226,7 +252,9 @@ describe('refusals', () => {
 describe('a table of providers that has changed', () => {
   it('is asked for anew when the enclave says that the credential is for another provider', async () => {
     await postChat(gateway, CHAT_REQUEST)
-    gateway.enclave.setProviders([{ name: 'new', origin: 'http://127.0.0.1:9', path: '/', models: ['*'] }])
+    gateway.enclave.setProviders([
+      { name: 'new', origin: 'http://127.0.0.1:9', path: '/', models: ['*'] },
+    ])
     const serve = answerWhole({})
     gateway.enclave.setScript((arrived) => {
       const isStale = arrived.call.provider !== 'new'

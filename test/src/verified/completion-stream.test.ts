@@ -6,7 +6,12 @@ import { verifyStream } from '../../../attestation/verify-stream.ts'
 import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { connectRaw } from '../../support/raw-http.ts'
-import { type ArrivedCall, answerFault, answerWhole, namedEvent } from '../../support/scripted-enclave.ts'
+import {
+  type ArrivedCall,
+  answerFault,
+  answerWhole,
+  namedEvent,
+} from '../../support/scripted-enclave.ts'
 
 const KEEP_ALIVE_MS = 150
 
@@ -65,7 +70,9 @@ const withoutPings = (text: string) => text.replaceAll(': ping\n\n', '')
 
 /** JSON of the data lines, without `[DONE]`. */
 function dataOf(text: string): readonly JsonObject[] {
-  const lines = text.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
+  const lines = text
+    .split('\n')
+    .filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
   return lines.map((line) => JSON.parse(line.slice('data: '.length)))
 }
 
@@ -108,7 +115,13 @@ describe('a verified stream', () => {
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
     const passed = checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name)
     expect(passed).toEqual(
-      expect.arrayContaining(['stream hash', 'signature', 'receipt', 'receipt in log', 'tree head']),
+      expect.arrayContaining([
+        'stream hash',
+        'signature',
+        'receipt',
+        'receipt in log',
+        'tree head',
+      ]),
     )
     expect(verifyStream(chunks.toSpliced(1, 1), { request: REQUEST }).ok).toBe(false)
   })
@@ -121,7 +134,11 @@ describe('a verified stream', () => {
     })
     const text = withoutPings(await (await postChat(gateway, REQUEST)).text())
     expect(text.startsWith(CHUNKS.map(encode).join(''))).toBe(true)
-    expect(dataOf(text).at(-1)).toMatchObject({ choices: [], usage: null, hash: expect.any(String) })
+    expect(dataOf(text).at(-1)).toMatchObject({
+      choices: [],
+      usage: null,
+      hash: expect.any(String),
+    })
   })
 
   it('shows usage once to a caller who asked for it, and does not take it back', async () => {
@@ -129,12 +146,20 @@ describe('a verified stream', () => {
     const request = { ...REQUEST, stream_options: { include_usage: true } }
     const chunks = dataOf(await (await postChat(gateway, request)).text())
     expect(chunks.filter(({ usage }) => (usage ?? null) !== null)).toHaveLength(1)
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 3 }, hash: expect.any(String) })
+    expect(chunks.at(-1)).toMatchObject({
+      choices: [],
+      usage: { total_tokens: 3 },
+      hash: expect.any(String),
+    })
   })
 
   it('is read whole by the official SDK, with its usage', async () => {
     gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
-    const client = new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1/verified`, maxRetries: 0 })
+    const client = new OpenAI({
+      apiKey: gateway.key,
+      baseURL: `${gateway.url}/v1/verified`,
+      maxRetries: 0,
+    })
     const stream = client.chat.completions.stream({
       model: 'demo/echo',
       messages: [{ role: 'user', content: 'hello' }],
@@ -164,7 +189,9 @@ describe('a verified stream', () => {
 
 describe('faults', () => {
   it('before the answer has begun are answered with their status', async () => {
-    gateway.enclave.setScript(answerFault({ status: 404, code: 'unsupported_model', message: 'no' }))
+    gateway.enclave.setScript(
+      answerFault({ status: 404, code: 'unsupported_model', message: 'no' }),
+    )
     expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([404, 'unsupported_model'])
     gateway.enclave.setScript(
       answerFault({ status: 422, code: 'invalid_request', message: 'no', loc: ['body', 'n'] }),
@@ -194,7 +221,11 @@ describe('faults', () => {
       const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
       arrived.response.end(encode(CHUNKS[0] ?? {}) + namedEvent('fault', fault))
     })
-    const client = new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1/verified`, maxRetries: 0 })
+    const client = new OpenAI({
+      apiKey: gateway.key,
+      baseURL: `${gateway.url}/v1/verified`,
+      maxRetries: 0,
+    })
     const stream = await client.chat.completions.create({ ...CHAT_REQUEST, stream: true } as never)
     const read = async () => {
       for await (const _ of stream as unknown as AsyncIterable<unknown>);
@@ -252,7 +283,9 @@ describe('faults', () => {
       arrived.response.end('event: x\ndata: {}\n\n')
     })
     const others = await linesOf('none-of-the-protocol')
-    expect(others.find(({ msg }) => msg === 'request')).toMatchObject({ error: 'internal_server_error' })
+    expect(others.find(({ msg }) => msg === 'request')).toMatchObject({
+      error: 'internal_server_error',
+    })
   })
 
   it('have no code on the line of a stream that went well', async () => {
@@ -263,13 +296,19 @@ describe('faults', () => {
 
   it('an answer that is streamed and should not be is a fault of ours, and is ended', async () => {
     gateway.enclave.setScript(begin)
-    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
+    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([
+      500,
+      'internal_server_error',
+    ])
     await newest()?.left
   })
 
   it('a stream that is answered whole is a fault of ours', async () => {
     gateway.enclave.setScript(answerWhole({}))
-    expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([500, 'internal_server_error'])
+    expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([
+      500,
+      'internal_server_error',
+    ])
   })
 })
 

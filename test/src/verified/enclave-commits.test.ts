@@ -25,7 +25,10 @@ const committerOf = (name: string) => ({
 /** An endpoint whose log is followed by a committer of this name; null: by none any more. */
 function endpointOf(
   name: string | null,
-  { notary = NOTARY, held = [notary] }: { readonly notary?: string; readonly held?: readonly string[] } = {},
+  {
+    notary = NOTARY,
+    held = [notary],
+  }: { readonly notary?: string; readonly held?: readonly string[] } = {},
 ) {
   const hasHeld = (wanted: string) => held.includes(wanted)
   return { name, state: { ...NEW_ENDPOINT, notary }, hasHeld }
@@ -53,11 +56,19 @@ describe('who waits for a leaf', () => {
       [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] })],
       'earlier',
     ],
-    ['is told that nobody has it when no endpoint follows the log', [endpointOf(null)], 'is not stored'],
+    [
+      'is told that nobody has it when no endpoint follows the log',
+      [endpointOf(null)],
+      'is not stored',
+    ],
   ])('%s', async (_, endpoints, expected) => {
     const commits = createEnclaveCommits(records)
     for (const { name, ...endpoint } of endpoints) {
-      const follower = commits.follow(endpoint, committerOf(name ?? 'drained'), async () => undefined)
+      const follower = commits.follow(
+        endpoint,
+        committerOf(name ?? 'drained'),
+        async () => undefined,
+      )
       if (name === null) await follower.stop()
     }
     await expect(commits.waitFor(NOTARY, 0, signal)).rejects.toThrow(expected)

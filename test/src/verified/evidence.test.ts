@@ -45,7 +45,10 @@ const PROOF: BlockProof = {
   receiptProof: block.receipt_proof.map(bytesOf),
 }
 
-/** Evidence of one record; notes which blocks were read at once, and for whom the record was looked up. */
+/**
+ * Evidence of one record; notes which blocks were read at once, and for whom the record was looked
+ * up.
+ */
 function evidenceOf(
   anchor: Partial<AnchorEvidence>,
   options: {

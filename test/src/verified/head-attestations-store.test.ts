@@ -96,7 +96,9 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
 
   it('takes a newer one of the same second, and none that is older than the newest', async () => {
     const logId = nextLogId++
-    const [first, newest, same, older] = [0, 9, 9, 5].map((at) => make({ createdAt: CREATED_AT + at }))
+    const [first, newest, same, older] = [0, 9, 9, 5].map((at) =>
+      make({ createdAt: CREATED_AT + at }),
+    )
     for (const attestation of [first, newest, same, older])
       if (attestation !== undefined) await store.keep({ logId, ...attestation })
     expect(await everything(logId)).toEqual([first, same])
@@ -134,7 +136,11 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     const { logId } = await openLog(commits, log)
     const empty = { logId, root: rootOf(emptyEdge) }
     expect(await findRoot(notary, 0)).toEqual(empty)
-    const { stored } = await storeCommits(commits, log, [Array(5).fill({}), [{}], Array(7).fill({})])
+    const { stored } = await storeCommits(commits, log, [
+      Array(5).fill({}),
+      [{}],
+      Array(7).fill({}),
+    ])
     const leaves = stored.flatMap(({ records }) =>
       records.map(({ receipt }) => hashLeaf(encodeUtf8(receipt))),
     )

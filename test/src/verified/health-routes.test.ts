@@ -7,7 +7,8 @@ async function readiness({ url }: TestGateway) {
   return { status: reply.status, headers: reply.headers, body: JSON.parse(await reply.text()) }
 }
 
-const failingOf = async (gateway: TestGateway): Promise<unknown> => (await readiness(gateway)).body.failing
+const failingOf = async (gateway: TestGateway): Promise<unknown> =>
+  (await readiness(gateway)).body.failing
 
 /** Within what an answer may be old and a hanging part may take. */
 const SOON = { timeout: 8_000, interval: 200 }
@@ -40,7 +41,10 @@ describe('a gateway whose parts all work', () => {
     const before = gateway.logLines.length
     await fetch(`${gateway.url}/healthz`)
     await expect.poll(() => gateway.logLines.length).toBeGreaterThan(before)
-    expect(JSON.parse(gateway.logLines[before] ?? '')).toMatchObject({ level: 'debug', path: '/healthz' })
+    expect(JSON.parse(gateway.logLines[before] ?? '')).toMatchObject({
+      level: 'debug',
+      path: '/healthz',
+    })
   })
 
   it('answers HEAD too', async () => {
@@ -51,7 +55,11 @@ describe('a gateway whose parts all work', () => {
 describe('not ready, but healthy, is a gateway', () => {
   it.each<[string, readonly string[], (gateway: TestGateway) => Promise<void>]>([
     ['whose database is gone', ['database'], (gateway) => gateway.breakDatabase()],
-    ['whose enclave is gone', ['enclave', 'attestation', 'commits'], (gateway) => gateway.enclave.stop()],
+    [
+      'whose enclave is gone',
+      ['enclave', 'attestation', 'commits'],
+      (gateway) => gateway.enclave.stop(),
+    ],
     ['whose committer has stopped', ['commits'], (gateway) => gateway.committer.stop()],
   ])(
     '%s',
@@ -60,7 +68,9 @@ describe('not ready, but healthy, is a gateway', () => {
       try {
         await expect.poll(() => failingOf(gateway), SOON).toEqual([])
         await breakPart(gateway)
-        await expect.poll(() => failingOf(gateway), SOON).toEqual(expect.arrayContaining([...parts]))
+        await expect
+          .poll(() => failingOf(gateway), SOON)
+          .toEqual(expect.arrayContaining([...parts]))
         const { status, headers, body } = await readiness(gateway)
         expect(status).toBe(503)
         expect(headers.get('retry-after')).toBe('1')

@@ -42,7 +42,16 @@ describe('ready is who', () => {
       ['commits'],
       { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX, fault: null }) },
     ],
-    [[], { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX - 1, fault: null }) }],
+    [
+      [],
+      {
+        commits: () => ({
+          phase: 'failing',
+          failingForMs: COMMITS_FAILING_MS_MAX - 1,
+          fault: null,
+        }),
+      },
+    ],
     [
       ['database', 'commits'],
       { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) },
@@ -53,7 +62,10 @@ describe('ready is who', () => {
 
   it.each<[CommitFault | null, ReturnType<ReadinessChecks['commits']>]>([
     [null, { phase: 'following', failingForMs: 0, fault: null }],
-    ['log_diverged', { phase: 'refusing', failingForMs: 0, fault: { name: 'LogDiverged', message: '' } }],
+    [
+      'log_diverged',
+      { phase: 'refusing', failingForMs: 0, fault: { name: 'LogDiverged', message: '' } },
+    ],
     [
       'relayer_nonce_unknown',
       { phase: 'failing', failingForMs: 0, fault: { name: 'NonceUnknown', message: '' } },
@@ -61,11 +73,17 @@ describe('ready is who', () => {
     ['failing', { phase: 'failing', failingForMs: 9_999, fault: { name: 'Error', message: '' } }],
   ])('is told why commits fail: %s', async (expected, status) => {
     const report = await createReadiness({ ...WELL, commits: () => status }, Date.now).read()
-    expect([report.commitFault, report.failing]).toEqual([expected, expected === null ? [] : ['commits']])
+    expect([report.commitFault, report.failing]).toEqual([
+      expected,
+      expected === null ? [] : ['commits'],
+    ])
   })
 
   it('is told of a chain that is away, and stays ready', async () => {
-    const checks: ReadinessChecks = { ...WELL, chain: () => ({ isChainFailing: true, waitingCount: 7 }) }
+    const checks: ReadinessChecks = {
+      ...WELL,
+      chain: () => ({ isChainFailing: true, waitingCount: 7 }),
+    }
     expect(await createReadiness(checks, Date.now).read()).toEqual({
       failing: [],
       chain: { isFailing: true, anchorsWaiting: 7 },

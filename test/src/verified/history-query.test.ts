@@ -9,7 +9,8 @@ function faultsOf(run: () => unknown) {
   try {
     run()
   } catch (error) {
-    if (error instanceof ValidationError) return error.detail.map(({ loc, type }) => [loc.join('.'), type])
+    if (error instanceof ValidationError)
+      return error.detail.map(({ loc, type }) => [loc.join('.'), type])
     throw error
   }
   return []
@@ -17,7 +18,11 @@ function faultsOf(run: () => unknown) {
 
 describe('the query of the history', () => {
   it('gives the first hundred of the caller when nothing is said', () => {
-    expect(validate('query', historyQuery, {})).toEqual({ limit: 100, cursor: null, filter: 'mine' })
+    expect(validate('query', historyQuery, {})).toEqual({
+      limit: 100,
+      cursor: null,
+      filter: 'mine',
+    })
   })
 
   it.each([1, 1000])('takes a limit of %i', (limit) => {
@@ -25,7 +30,11 @@ describe('the query of the history', () => {
   })
 
   it('takes a cursor of either case and ignores what it does not know', () => {
-    const query = validate('query', historyQuery, { cursor: id.toUpperCase(), filter: 'all', other: 'x' })
+    const query = validate('query', historyQuery, {
+      cursor: id.toUpperCase(),
+      filter: 'all',
+      other: 'x',
+    })
     expect(query).toEqual({ limit: 100, cursor: id, filter: 'all' })
   })
 
@@ -53,9 +62,12 @@ describe('the hash of a completion', () => {
     expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
   })
 
-  it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])('refuses %j', (text) => {
-    expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
-      ['path.hash', 'string_pattern_mismatch'],
-    ])
-  })
+  it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])(
+    'refuses %j',
+    (text) => {
+      expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
+        ['path.hash', 'string_pattern_mismatch'],
+      ])
+    },
+  )
 })

@@ -7,7 +7,10 @@ import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../..
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerWhole } from '../../support/scripted-enclave.ts'
 
-type Page = { readonly completions: readonly Record<string, unknown>[]; readonly cursor: string | null }
+type Page = {
+  readonly completions: readonly Record<string, unknown>[]
+  readonly cursor: string | null
+}
 
 let gateway: TestGateway
 let otherKey: string
@@ -48,7 +51,9 @@ describe('the list', () => {
     const seen: unknown[] = []
     let cursor: string | null = null
     do {
-      const page: Page = await pageOf(`?filter=mine&limit=1${cursor === null ? '' : `&cursor=${cursor}`}`)
+      const page: Page = await pageOf(
+        `?filter=mine&limit=1${cursor === null ? '' : `&cursor=${cursor}`}`,
+      )
       expect(page.completions).toHaveLength(1)
       seen.push(...hashesOf(page))
       cursor = page.cursor
@@ -66,7 +71,17 @@ describe('the list', () => {
     }
     const [record] = page.completions
     expect(Object.keys(record).sort()).toEqual(
-      ['id', 'request', 'response', 'hash', 'public_key', 'signature', 'attestation', 'tx_hash', 'created_at']
+      [
+        'id',
+        'request',
+        'response',
+        'hash',
+        'public_key',
+        'signature',
+        'attestation',
+        'tx_hash',
+        'created_at',
+      ]
         .concat(['receipt', 'log'])
         .sort(),
     )
@@ -78,10 +93,9 @@ describe('the list', () => {
     ])
     const { checks } = verifyRecord(record, { decodeAttestation: decodeAttestationPayload })
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
-    expect(checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)).toEqual([
-      'stream hash',
-      'anchor',
-    ])
+    expect(
+      checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name),
+    ).toEqual(['stream hash', 'anchor'])
   })
 
   it.each([
@@ -101,7 +115,10 @@ describe('the list', () => {
   })
 
   it('needs a key', async () => {
-    expect(await outcomeOf(await fetch(gateway.url + VERIFIED_PATH))).toEqual([401, 'authorization_missing'])
+    expect(await outcomeOf(await fetch(gateway.url + VERIFIED_PATH))).toEqual([
+      401,
+      'authorization_missing',
+    ])
   })
 })
 
@@ -122,8 +139,14 @@ describe('a lookup by hash', () => {
   })
 
   it('tells what is malformed from what is not there', async () => {
-    expect(await outcomeOf(await getPath(gateway, `${VERIFIED_PATH}/xyz`))).toEqual([422, ['path.hash']])
-    expect(await outcomeOf(await getPath(gateway, `${VERIFIED_PATH}/%zz`))).toEqual([422, ['path.hash']])
+    expect(await outcomeOf(await getPath(gateway, `${VERIFIED_PATH}/xyz`))).toEqual([
+      422,
+      ['path.hash'],
+    ])
+    expect(await outcomeOf(await getPath(gateway, `${VERIFIED_PATH}/%zz`))).toEqual([
+      422,
+      ['path.hash'],
+    ])
     const unknown = `${VERIFIED_PATH}/${'00'.repeat(32)}`
     expect(await outcomeOf(await getPath(gateway, unknown))).toEqual([404, 'not_found'])
   })
@@ -139,14 +162,21 @@ describe('a gateway that keeps histories apart', () => {
       const { hash } = (await (await postChat(closed, CHAT_REQUEST)).json()) as { hash: string }
       expect((await getPath(closed, `${VERIFIED_PATH}/${hash}`)).status).toBe(200)
       const other = { ...closed, key }
-      expect(await outcomeOf(await getPath(other, `${VERIFIED_PATH}/${hash}`))).toEqual([404, 'not_found'])
+      expect(await outcomeOf(await getPath(other, `${VERIFIED_PATH}/${hash}`))).toEqual([
+        404,
+        'not_found',
+      ])
       expect(await outcomeOf(await getPath(other, `${VERIFIED_PATH}?filter=all`))).toEqual([
         403,
         'history_restricted',
       ])
       expect(await pageOf('', other)).toEqual({ completions: [], cursor: null })
       const scopes = ['inference', 'history:all'] as const
-      const { text: auditor } = await closed.keys.create({ accountName: 'auditors', name: 'k', scopes })
+      const { text: auditor } = await closed.keys.create({
+        accountName: 'auditors',
+        name: 'k',
+        scopes,
+      })
       const viewer = { ...closed, key: auditor }
       expect((await getPath(viewer, `${VERIFIED_PATH}/${hash}`)).status).toBe(200)
       expect((await getPath(viewer, `${VERIFIED_PATH}/${hash}/evidence`)).status).toBe(200)

@@ -25,14 +25,19 @@ const record = (index: number, length: number): StoredRecord => ({
   logProof: { size: 1, root: '00', signature: '0x', path: [], chainId: 1, contract: '0x' },
 })
 
-/** A store of `count` records whose responses have `length` characters; notes how many were asked for at once. */
+/**
+ * A store of `count` records whose responses have `length` characters; notes how many were asked
+ * for at once.
+ */
 function storeOf(count: number, length: number) {
   const limits: number[] = []
   const list: List = async ({ limit, cursor }) => {
     limits.push(limit)
     const start = cursor === null ? 0 : Number(cursor.slice('id-'.length)) + 1
     const end = Math.min(count, start + limit)
-    const records = Array.from({ length: end - start }, (_, offset) => record(start + offset, length))
+    const records = Array.from({ length: end - start }, (_, offset) =>
+      record(start + offset, length),
+    )
     return { records, cursor: end < count ? `id-${end - 1}` : null }
   }
   return {

@@ -127,14 +127,24 @@ describe('a log', () => {
       cursor = page.cursor
     } while (cursor !== null)
     expect(sizes).toEqual(heads.map(({ size }) => size))
-    expect(await read('/heads?cursor=7')).toEqual({ notary, heads: [], attestations: [], cursor: null })
+    expect(await read('/heads?cursor=7')).toEqual({
+      notary,
+      heads: [],
+      attestations: [],
+      cursor: null,
+    })
   })
 
   it('proves that every receipt is in it, at every size', async () => {
     for (let size = 1; size <= COUNT; size++)
       for (let index = 0; index < size; index++) {
         const proof = await read(`/inclusion?index=${index}&size=${size}`)
-        expect(proof).toMatchObject({ notary, index, size, leaf_hash: leafOf(records[index] ?? {}) })
+        expect(proof).toMatchObject({
+          notary,
+          index,
+          size,
+          leaf_hash: leafOf(records[index] ?? {}),
+        })
         verifyInclusion({
           leafHash: decodeHex(proof.leaf_hash),
           index,
@@ -147,12 +157,16 @@ describe('a log', () => {
 
   it('proves that it only grew, between all sizes', async () => {
     const roots = [createHash('sha256').digest('hex')]
-    for (let size = 1; size <= COUNT; size++) roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
+    for (let size = 1; size <= COUNT; size++)
+      roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
     for (let from = 0; from <= COUNT; from++)
       for (let to = from; to <= COUNT; to++) {
         const { path, ...rest } = await read(`/consistency?from=${from}&to=${to}`)
         expect(rest).toEqual({ notary, from, to })
-        const [first, second] = [from, to].map((size) => ({ size, root: decodeHex(roots[size] ?? '') }))
+        const [first, second] = [from, to].map((size) => ({
+          size,
+          root: decodeHex(roots[size] ?? ''),
+        }))
         if (first && second) verifyConsistency({ first, second, path: path.map(decodeHex) })
       }
     expect(await read('/consistency?from=3')).toMatchObject({ to: COUNT })
@@ -161,7 +175,10 @@ describe('a log', () => {
   it('gives the hashes of its leaves', async () => {
     const leaves = records.map(leafOf)
     expect(await read('/leaves')).toEqual({ notary, start: 0, end: COUNT, leaves })
-    expect(await read('/leaves?start=2&end=5')).toMatchObject({ end: 5, leaves: leaves.slice(2, 5) })
+    expect(await read('/leaves?start=2&end=5')).toMatchObject({
+      end: 5,
+      leaves: leaves.slice(2, 5),
+    })
     expect(await read('/leaves?start=7')).toEqual({ notary, start: COUNT, end: COUNT, leaves: [] })
   })
 
@@ -311,7 +328,10 @@ describe('an evidence bundle', () => {
       'authorization_missing',
     ])
     expect(await outcomeOf(await getPath(gateway, path('xyz')))).toEqual([422, ['path.hash']])
-    expect(await outcomeOf(await getPath(gateway, path('00'.repeat(32))))).toEqual([404, 'not_found'])
+    expect(await outcomeOf(await getPath(gateway, path('00'.repeat(32))))).toEqual([
+      404,
+      'not_found',
+    ])
   })
 })
 
@@ -320,9 +340,25 @@ describe('reads of logs by everybody', () => {
     const waiting: (() => void)[] = []
     const wait = () => new Promise<object>((resolve) => waiting.push(() => resolve({ fine: true })))
     const router = new Router<RequestState>()
-    const logs = { list: wait, find: wait, heads: wait, inclusion: wait, consistency: wait, leaves: wait }
-    const serving = { signals: createCallSignals(), keepAliveMs: 1_000, now: Date.now, log: recordLog().log }
-    for (const { path, serve } of logRoutes({ ...logs, bootStatement: wait, records: async () => '{}' }))
+    const logs = {
+      list: wait,
+      find: wait,
+      heads: wait,
+      inclusion: wait,
+      consistency: wait,
+      leaves: wait,
+    }
+    const serving = {
+      signals: createCallSignals(),
+      keepAliveMs: 1_000,
+      now: Date.now,
+      log: recordLog().log,
+    }
+    for (const { path, serve } of logRoutes({
+      ...logs,
+      bootStatement: wait,
+      records: async () => '{}',
+    }))
       router.get(path, (context) => serve(context, serving))
     const koa = new Koa<RequestState>()
     koa.use(answerErrors({ now: Date.now, log: recordLog().log })).use(router.routes())
@@ -337,7 +373,9 @@ describe('reads of logs by everybody', () => {
       `/${UNKNOWN}/inclusion?index=0`,
       `/${UNKNOWN}/leaves`,
     ]
-    const running = Array.from({ length: LOG_READS_MAX }, (_, at) => read(paths[at % paths.length] ?? ''))
+    const running = Array.from({ length: LOG_READS_MAX }, (_, at) =>
+      read(paths[at % paths.length] ?? ''),
+    )
     await expect.poll(() => waiting.length).toBe(LOG_READS_MAX)
     const refused = await read(`/${UNKNOWN}/consistency?from=0`)
     expect(refused.headers.get('retry-after')).toBe('1')

@@ -7,10 +7,21 @@ import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { type Commit, createCommitsStore, type NewRecord } from '../../../src/verified/commits-store.ts'
+import {
+  type Commit,
+  createCommitsStore,
+  type NewRecord,
+} from '../../../src/verified/commits-store.ts'
 import { createLogsStore, type LogsStore } from '../../../src/verified/logs-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { CREATED_AT, makeLog, OPENING, randomAddress, storeCommits, type TestLog } from './build-commit.ts'
+import {
+  CREATED_AT,
+  makeLog,
+  OPENING,
+  randomAddress,
+  storeCommits,
+  type TestLog,
+} from './build-commit.ts'
 
 describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
   let source: DatabaseSource
@@ -127,8 +138,12 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     })
 
     it('gives no proof over nodes that are not stored', async () => {
-      await expect(logs.readInclusion({ logId, index: 0, size: SIZE + 1 })).rejects.toThrow('stored node')
-      await expect(logs.readConsistency({ logId, from: 1, to: SIZE + 1 })).rejects.toThrow('stored node')
+      await expect(logs.readInclusion({ logId, index: 0, size: SIZE + 1 })).rejects.toThrow(
+        'stored node',
+      )
+      await expect(logs.readConsistency({ logId, from: 1, to: SIZE + 1 })).rejects.toThrow(
+        'stored node',
+      )
       await expect(logs.listLeaves({ logId, start: SIZE - 1, end: SIZE + 1 })).rejects.toThrow(
         'stored leaves',
       )
@@ -140,7 +155,9 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     const { stored } = await store(log, [2, 1, 3])
     const last = stored.at(-1)
     const found = await logs.find(log.notary)
-    expect(encodeHex(found?.root ?? new Uint8Array())).toBe(encodeHex(last?.head.root ?? new Uint8Array()))
+    expect(encodeHex(found?.root ?? new Uint8Array())).toBe(
+      encodeHex(last?.head.root ?? new Uint8Array()),
+    )
     expect(found).toMatchObject({
       notary: log.notary,
       publicKey: log.publicKey,
@@ -155,7 +172,9 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     await mine(log, [0, 1])
     await createAnchorsStore(database).markConfirmed(log.relayer, 0)
     const head = (await logs.find(log.notary))?.head
-    expect(head && { ...head, root: encodeHex(head.root), signature: encodeHex(head.signature) }).toEqual({
+    expect(
+      head && { ...head, root: encodeHex(head.root), signature: encodeHex(head.signature) },
+    ).toEqual({
       size: 3,
       root: encodeHex(stored[1]?.head.root ?? new Uint8Array()),
       signature: encodeHex(stored[1]?.head.signature ?? new Uint8Array()),
@@ -173,7 +192,11 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
   it('describes a log without leaves', async () => {
     const log = makeLog()
     await store(log, [])
-    expect(await logs.find(log.notary)).toMatchObject({ size: 0, head: null, attestationDigest: null })
+    expect(await logs.find(log.notary)).toMatchObject({
+      size: 0,
+      head: null,
+      attestationDigest: null,
+    })
     expect(await logs.find(randomAddress())).toBeNull()
   })
 
@@ -245,7 +268,10 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
   })
 })
 
-/** Rows of anchors that this connection has read and not reported yet: within a transaction it only grows. */
+/**
+ * Rows of anchors that this connection has read and not reported yet: within a transaction it only
+ * grows.
+ */
 async function countReads(queries: Database['queries']): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select (seq_tup_read + idx_tup_fetch)::integer as count from pg_stat_xact_user_tables

@@ -26,7 +26,10 @@ const LOG: StoredLog = {
   attestationDigest: null,
 }
 
-/** Logs over a store of one log without heads, with one attestation; notes how many leaves were asked for. */
+/**
+ * Logs over a store of one log without heads, with one attestation; notes how many leaves were
+ * asked for.
+ */
 function createTestLogs() {
   const asked: number[] = []
   const refuse = () => Promise.reject(new Error('not asked for here'))
@@ -44,7 +47,9 @@ function createTestLogs() {
   const headAttestations: HeadPageSources['headAttestations'] = {
     listHeadAttestations: async () => {
       const bytes = new Uint8Array([1, 2, 3])
-      return [{ size: 9, root: bytes, blockNumber: 5, blockHash: bytes, document: bytes, createdAt: 8 }]
+      return [
+        { size: 9, root: bytes, blockNumber: 5, blockHash: bytes, document: bytes, createdAt: 8 },
+      ]
     },
     weighHeadAttestations: async () => [{ size: 9, bytes: 3 }],
   }
@@ -60,7 +65,9 @@ describe('createLogs', () => {
     const { service, asked } = createTestLogs()
     const ends: unknown[] = []
     for (const start of [0, LEAVES_MAX, 2 * LEAVES_MAX]) {
-      const { end } = (await service.leaves(NOTARY, { start, end: null })) as { readonly end: number }
+      const { end } = (await service.leaves(NOTARY, { start, end: null })) as {
+        readonly end: number
+      }
       ends.push(end)
     }
     expect(ends).toEqual([LEAVES_MAX, 2 * LEAVES_MAX, SIZE])
@@ -96,7 +103,10 @@ const head = (size: number): StoredHead => ({
 })
 
 /** A log with heads of these sizes, and attestations of so many bytes by size. */
-function sourcesOf(sizes: readonly number[], documents: readonly (readonly [size: number, bytes: number])[]) {
+function sourcesOf(
+  sizes: readonly number[],
+  documents: readonly (readonly [size: number, bytes: number])[],
+) {
   let bytesRead = 0
   const inRange = ({ afterSize, throughSize }: HeadAttestationRange) =>
     documents.filter(

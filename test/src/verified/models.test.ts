@@ -12,7 +12,9 @@ let gateway: TestGateway
 beforeAll(async () => {
   gateway = await startGateway({
     credentials: new Map([['openai', KEY]]),
-    settings: { providerModels: ['gpt-named', 'claude-named', 'nobodys/model', 'some/model/of-demo'] },
+    settings: {
+      providerModels: ['gpt-named', 'claude-named', 'nobodys/model', 'some/model/of-demo'],
+    },
   })
   gateway.enclave.setProviders([
     { name: 'demo', origin: 'http://127.0.0.1:9', path: '/v1', models: ['demo/echo', 'some/*'] },
@@ -36,7 +38,8 @@ async function ids(headers: Readonly<Record<string, string>> = {}): Promise<read
 }
 
 const LISTED = ['demo/echo', 'gpt-exact', 'gpt-named', 'some/model/of-demo']
-const ask = (model: string, headers = {}) => postChat(gateway, { ...CHAT_REQUEST, model }, { headers })
+const ask = (model: string, headers = {}) =>
+  postChat(gateway, { ...CHAT_REQUEST, model }, { headers })
 
 it('lists what can be verified with the credentials that are there, and nothing that ends in 403 or 404', async () => {
   expect(await ids()).toEqual(LISTED)
@@ -49,7 +52,9 @@ it('lists those of every provider for a caller who brings a credential', async (
   const headers = { 'Fine-Tune-Authorization': 'Bearer mine' }
   expect(await ids(headers)).toEqual(['claude-exact', 'claude-named', ...LISTED].toSorted())
   expect((await ask('claude-exact', headers)).status).toBe(200)
-  const bad = await fetch(gateway.url + PATH, { headers: { 'Fine-Tune-Authorization': 'two words' } })
+  const bad = await fetch(gateway.url + PATH, {
+    headers: { 'Fine-Tune-Authorization': 'two words' },
+  })
   expect(await outcomeOf(bad)).toEqual([422, ['header.fine-tune-authorization']])
 })
 
@@ -80,11 +85,18 @@ it('gives one by its id, with slashes in it as they are, or in percents', async 
     ])
     expect((await fetch(`${gateway.url}/v1/models/${id}`)).status).toBe(200)
   }
-  expect(await outcomeOf(await fetch(`${gateway.url}${PATH}/claude-exact`))).toEqual([404, 'not_found'])
+  expect(await outcomeOf(await fetch(`${gateway.url}${PATH}/claude-exact`))).toEqual([
+    404,
+    'not_found',
+  ])
 })
 
 it('serves the official SDK', async () => {
-  const client = new OpenAI({ baseURL: `${gateway.url}/v1/verified`, apiKey: gateway.key, maxRetries: 0 })
+  const client = new OpenAI({
+    baseURL: `${gateway.url}/v1/verified`,
+    apiKey: gateway.key,
+    maxRetries: 0,
+  })
   const { data } = await client.models.list()
   expect(data.map(({ id }) => id)).toEqual(expect.arrayContaining(LISTED))
   expect(await client.models.retrieve('some/model/of-demo')).toMatchObject({ object: 'model' })

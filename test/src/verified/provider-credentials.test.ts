@@ -26,7 +26,11 @@ describe('chooseCredential', () => {
   })
 
   it('takes none for a provider on plain http', () => {
-    expect(choose('demo/echo', null)).toEqual({ provider: 'demo', credential: null, isOperators: false })
+    expect(choose('demo/echo', null)).toEqual({
+      provider: 'demo',
+      credential: null,
+      isOperators: false,
+    })
   })
 
   it('refuses a call for which there is none', () => {
@@ -52,12 +56,17 @@ describe('chooseCredential', () => {
 })
 
 const credentialOf = (header: string | undefined) =>
-  validate('header', credentialHeaders, { 'fine-tune-authorization': header })['fine-tune-authorization']
+  validate('header', credentialHeaders, { 'fine-tune-authorization': header })[
+    'fine-tune-authorization'
+  ]
 
 describe('the credential of a caller', () => {
-  it.each(['sk-1', 'Bearer sk-1', 'bearer sk-1', 'BEARER   sk-1', ' sk-1 '])('takes %j', (header) => {
-    expect(credentialOf(header)).toBe('sk-1')
-  })
+  it.each(['sk-1', 'Bearer sk-1', 'bearer sk-1', 'BEARER   sk-1', ' sk-1 '])(
+    'takes %j',
+    (header) => {
+      expect(credentialOf(header)).toBe('sk-1')
+    },
+  )
 
   it('takes a key that begins with the letters of the scheme', () => {
     expect(credentialOf('bearerkey')).toBe('bearerkey')

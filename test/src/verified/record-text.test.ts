@@ -56,10 +56,12 @@ describe('echoRequest', () => {
       'é',
     )
     const object = fc.dictionary(member, fc.jsonValue())
-    const request = fc.tuple(object, fc.array(fc.oneof(object, fc.jsonValue()))).map(([rest, messages]) => ({
-      ...rest,
-      messages,
-    }))
+    const request = fc
+      .tuple(object, fc.array(fc.oneof(object, fc.jsonValue())))
+      .map(([rest, messages]) => ({
+        ...rest,
+        messages,
+      }))
     fc.assert(
       fc.property(request, (value) => {
         const { canonicalRequest, requestHash } = sealed(value as JsonObject)

@@ -4,7 +4,11 @@ import { decodeHex, encodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { type CommitsStore, createCommitsStore, type NewRecord } from '../../../src/verified/commits-store.ts'
+import {
+  type CommitsStore,
+  createCommitsStore,
+  type NewRecord,
+} from '../../../src/verified/commits-store.ts'
 import {
   createDocumentReader,
   createRecordsStore,
@@ -28,8 +32,15 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Stores so many records of an account, in commits of `batch`, and gives them in the order of their leaves. */
-  async function storeFor(accountId: string, count: number, batch = 7): Promise<readonly NewRecord[]> {
+  /**
+   * Stores so many records of an account, in commits of `batch`, and gives them in the order of
+   * their leaves.
+   */
+  async function storeFor(
+    accountId: string,
+    count: number,
+    batch = 7,
+  ): Promise<readonly NewRecord[]> {
     const all = Array.from({ length: count }, () => ({ accountId }))
     const batches = Array.from({ length: Math.ceil(count / batch) }, (_, at) =>
       all.slice(at * batch, at * batch + batch),
@@ -90,8 +101,13 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     for (const { index, receipt, logProof } of found) {
       const { size, root, path } = logProof
       const proof = { leafHash: hashLeaf(encodeUtf8(receipt)), index, path: path.map(decodeHex) }
-      expect(verifyInclusion({ ...proof, head: { size, root: decodeHex(root) } })).toEqual({ index, size })
-      expect(sizes.map((_, at) => sizes.slice(0, at + 1).reduce((sum, each) => sum + each))).toContain(size)
+      expect(verifyInclusion({ ...proof, head: { size, root: decodeHex(root) } })).toEqual({
+        index,
+        size,
+      })
+      expect(
+        sizes.map((_, at) => sizes.slice(0, at + 1).reduce((sum, each) => sum + each)),
+      ).toContain(size)
       expect(size - index).toBeLessThanOrEqual(30)
     }
   })
@@ -107,7 +123,9 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     ])
     await storeFor(one, 2)
     const indexes = async (accountId: string | null, start: number, limit = 10) =>
-      (await records.listFrom({ accountId, logId: state.logId, start, limit })).map(({ index }) => index)
+      (await records.listFrom({ accountId, logId: state.logId, start, limit })).map(
+        ({ index }) => index,
+      )
     expect(await indexes(null, 0)).toEqual([0, 1, 2, 3, 4, 5, 6])
     expect(await indexes(null, 2, 3)).toEqual([2, 3, 4])
     expect(await indexes(one, 0)).toEqual([0, 3, 5, 6])
@@ -116,7 +134,12 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(await indexes(other, 5)).toEqual([])
     expect(await indexes(null, 7)).toEqual([])
     expect(await indexes(one, 7)).toEqual([])
-    const [found] = await records.listFrom({ accountId: one, logId: state.logId, start: 3, limit: 1 })
+    const [found] = await records.listFrom({
+      accountId: one,
+      logId: state.logId,
+      start: 3,
+      limit: 1,
+    })
     expect(found).toEqual(await records.findByIndex(log.notary, 3))
   })
 
@@ -149,25 +172,34 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
       ],
       [{ hash, accountId: mine }],
     ])
-    expect((await records.findByHash(hash, { accountId: mine }))?.id).toBe(stored[0]?.records[1]?.id)
+    expect((await records.findByHash(hash, { accountId: mine }))?.id).toBe(
+      stored[0]?.records[1]?.id,
+    )
     expect(await records.findByHash(hash, { accountId: crypto.randomUUID() })).toBeNull()
   })
 
-  it.each([1, 7, 20, 100])('pages through an account, newest first, %i at a time', async (limit) => {
-    const accountId = crypto.randomUUID()
-    const stored = await storeFor(accountId, 20)
-    const pages = await walk(accountId, limit)
-    expect(pages.flat().map(({ id }) => id)).toEqual(stored.map(({ id }) => id).toReversed())
-    expect(pages.map((page) => page.length)).toEqual(
-      Array.from({ length: Math.ceil(20 / limit) }, (_, at) => Math.min(limit, 20 - at * limit)),
-    )
-  })
+  it.each([1, 7, 20, 100])(
+    'pages through an account, newest first, %i at a time',
+    async (limit) => {
+      const accountId = crypto.randomUUID()
+      const stored = await storeFor(accountId, 20)
+      const pages = await walk(accountId, limit)
+      expect(pages.flat().map(({ id }) => id)).toEqual(stored.map(({ id }) => id).toReversed())
+      expect(pages.map((page) => page.length)).toEqual(
+        Array.from({ length: Math.ceil(20 / limit) }, (_, at) => Math.min(limit, 20 - at * limit)),
+      )
+    },
+  )
 
   it('ends with the id of the last record while there is more, and with null when there is none', async () => {
     const accountId = crypto.randomUUID()
     const stored = await storeFor(accountId, 3)
-    expect(await records.list({ accountId, limit: 2, cursor: null })).toMatchObject({ cursor: stored[1]?.id })
-    expect(await records.list({ accountId, limit: 3, cursor: null })).toMatchObject({ cursor: null })
+    expect(await records.list({ accountId, limit: 2, cursor: null })).toMatchObject({
+      cursor: stored[1]?.id,
+    })
+    expect(await records.list({ accountId, limit: 3, cursor: null })).toMatchObject({
+      cursor: null,
+    })
     expect(await records.list({ accountId, limit: 5, cursor: stored[0]?.id ?? '' })).toEqual({
       records: [],
       cursor: null,
@@ -202,20 +234,28 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     ['that is empty', () => ''],
     ['of the nil uuid', () => '00000000-0000-0000-0000-000000000000'],
   ])('does not know a cursor %s', async (_, makeCursor) => {
-    expect(await records.list({ accountId: null, limit: 10, cursor: makeCursor() })).toBe('unknown_cursor')
+    expect(await records.list({ accountId: null, limit: 10, cursor: makeCursor() })).toBe(
+      'unknown_cursor',
+    )
   })
 
   it("does not know another account's record as a cursor, so that ids tell nothing", async () => {
     const [theirs] = await storeFor(crypto.randomUUID(), 1)
     const cursor = theirs?.id ?? ''
-    expect(await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor })).toBe('unknown_cursor')
+    expect(await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor })).toBe(
+      'unknown_cursor',
+    )
     expect(await records.list({ accountId: null, limit: 10, cursor })).not.toBe('unknown_cursor')
   })
 
   it('takes a cursor in upper case', async () => {
     const accountId = crypto.randomUUID()
     const stored = await storeFor(accountId, 2)
-    const page = await records.list({ accountId, limit: 1, cursor: stored[1]?.id.toUpperCase() ?? '' })
+    const page = await records.list({
+      accountId,
+      limit: 1,
+      cursor: stored[1]?.id.toUpperCase() ?? '',
+    })
     expect(page).toMatchObject({ records: [{ id: stored[0]?.id }] })
   })
 
@@ -243,7 +283,11 @@ describe.each(DATABASE_KINDS)('reader of attestation documents on %s', (kind) =>
 
   async function storeDocuments(count: number) {
     const documents = Array.from({ length: count }, () => randomBytes(40))
-    const rows = documents.map((document) => ({ digest: digestOf(document), document, first_seen_at: 1 }))
+    const rows = documents.map((document) => ({
+      digest: digestOf(document),
+      document,
+      first_seen_at: 1,
+    }))
     await database.queries.insertInto('attestation_documents').values(rows).execute()
     return documents
   }

@@ -2,8 +2,16 @@ import { createHash, randomBytes } from 'node:crypto'
 import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { Logger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { type Commit, type CommitsStore, createCommitsStore } from '../../../src/verified/commits-store.ts'
-import { type Committer, type CommitterOptions, createCommitter } from '../../../src/verified/committer.ts'
+import {
+  type Commit,
+  type CommitsStore,
+  createCommitsStore,
+} from '../../../src/verified/commits-store.ts'
+import {
+  type Committer,
+  type CommitterOptions,
+  createCommitter,
+} from '../../../src/verified/committer.ts'
 import { createRecordsStore, type RecordsStore } from '../../../src/verified/records-store.ts'
 import { type ScriptedLog, TEST_DOMAIN } from '../../support/scripted-log.ts'
 
@@ -32,7 +40,10 @@ export function randomRelayer(): string {
 /** Signs no transaction, but names what it was asked to sign: other values give another hash. */
 export function signFake(nonce: number, head: Parameters<CommitterOptions['signAnchor']>[1]) {
   const raw = Buffer.concat([Buffer.from(`${nonce}/${head.size}/`), head.root, head.signature])
-  return { raw: `0x${raw.toString('hex')}`, hash: `0x${createHash('sha256').update(raw).digest('hex')}` }
+  return {
+    raw: `0x${raw.toString('hex')}`,
+    hash: `0x${createHash('sha256').update(raw).digest('hex')}`,
+  }
 }
 
 /** Starts a committer of this log; its stores are the real ones. */
@@ -71,7 +82,10 @@ export function runCommitter(
   const { signed = [] } = options
   const complaints: RunningCommitter['complaints'] = []
   const complain: Logger['error'] = ({ err }, message) => {
-    complaints.push({ message, error: err instanceof Error ? `${err.name}: ${err.message}` : String(err) })
+    complaints.push({
+      message,
+      error: err instanceof Error ? `${err.name}: ${err.message}` : String(err),
+    })
   }
   const records = createRecordsStore(database)
   const committer = createCommitter({
@@ -81,7 +95,10 @@ export function runCommitter(
     domain: TEST_DOMAIN,
     nonces: createRelayerNonces({
       commits,
-      relayer: { address: relayer, countTransactions: options.countTransactions ?? (async () => 0) },
+      relayer: {
+        address: relayer,
+        countTransactions: options.countTransactions ?? (async () => 0),
+      },
     }),
     signAnchor: (nonce, head) => {
       const anchor = signFake(nonce, head)

@@ -80,7 +80,10 @@ function makeService({
         return { kind: 'fault', fault }
       },
     },
-    committer: { status: () => status, waitFor: () => Promise.reject(new Error('nothing is sealed')) },
+    committer: {
+      status: () => status,
+      waitFor: () => Promise.reject(new Error('nothing is sealed')),
+    },
     credentials: new Map([['openai', KEY]]),
     outcomes: { noteServed: () => undefined, noteMissing: () => undefined },
     now: () => 0,
@@ -92,7 +95,9 @@ function makeService({
 const IDENTITY: Identity = {
   boot_configuration: {
     protocol_version: 1,
-    providers: [{ name: 'openai', origin: 'https://api.openai.com', path: '/v1', models: ['gpt-*'] }],
+    providers: [
+      { name: 'openai', origin: 'https://api.openai.com', path: '/v1', models: ['gpt-*'] },
+    ],
     ca_sha256: '00'.repeat(32),
     chain_id: 1,
     contract: `0x${'c0'.repeat(20)}`,

@@ -10,14 +10,21 @@ const PATHS = [
   '/usr/bin/google-chrome-stable',
 ]
 
-/** The Chromium of this machine: CHROME_PATH, or where distributions put it; null when there is none. */
+/**
+ * The Chromium of this machine: CHROME_PATH, or where distributions put it; null when there is
+ * none.
+ */
 export function findChromium(): string | null {
-  return [process.env.CHROME_PATH ?? '', ...PATHS].find((path) => path !== '' && existsSync(path)) ?? null
+  return (
+    [process.env.CHROME_PATH ?? '', ...PATHS].find((path) => path !== '' && existsSync(path)) ??
+    null
+  )
 }
 
 /**
- * Opens a page that has loaded `script` from a loopback address (a secure context, as WebCrypto demands) under a
- * policy that forbids eval, and everything else but that script. Gives what `use` gives.
+ * Opens a page that has loaded `script` from a loopback address (a secure context, as WebCrypto
+ * demands) under a policy that forbids eval, and everything else but that script. Gives what `use`
+ * gives.
  */
 export async function withPage<Result>(
   { executablePath, script }: { readonly executablePath: string; readonly script: string },

@@ -7,9 +7,15 @@ import { encodePolicy, type Vector } from './vector.ts'
 
 const HOUR_MS = 3_600_000
 
-/** Every case of the rules, and what AWS signed (where the shared fixtures are there) in and out of its time. */
+/**
+ * Every case of the rules, and what AWS signed (where the shared fixtures are there) in and out of
+ * its time.
+ */
 export function listVectors(): readonly Vector[] {
-  const cases = [...acceptances.map((acceptance) => ({ ...acceptance, code: 'accepted' })), ...refusals]
+  const cases = [
+    ...acceptances.map((acceptance) => ({ ...acceptance, code: 'accepted' })),
+    ...refusals,
+  ]
   return [
     ...cases.map((one) => ({
       name: `${one.code}: ${one.name}`,
@@ -23,7 +29,10 @@ export function listVectors(): readonly Vector[] {
 }
 
 function fixtureVectors(fixture: NitroFixture): readonly Vector[] {
-  const policy: AttestationPolicy = { measurements: 'any', allowDebug: fixture.debug_mode_zero_pcrs }
+  const policy: AttestationPolicy = {
+    measurements: 'any',
+    allowDebug: fixture.debug_mode_zero_pcrs,
+  }
   const vector = (expected: string, atMs: number): Vector => ({
     name: `${expected}: ${fixture.file}`,
     document: encodeHex(readFixture(fixture)),

@@ -6,10 +6,15 @@ import {
 } from '../../../attestation/nitro/verify-attestation.ts'
 import { decodePolicy, type Vector } from './vector.ts'
 
-/** What became of one vector: `accepted <module id> <SHA-256 of the leaf>` or the code it was refused with. */
+/**
+ * What became of one vector: `accepted <module id> <SHA-256 of the leaf>` or the code it was
+ * refused with.
+ */
 export type VectorResult = { readonly plain: string; readonly cached: string }
 
-/** Verifies each vector without a cache and with one that all share. Runs in Node and in a browser. */
+/**
+ * Verifies each vector without a cache and with one that all share. Runs in Node and in a browser.
+ */
 export async function runVectors(vectors: readonly Vector[]): Promise<readonly VectorResult[]> {
   const verifier = createAttestationVerifier()
   const results: VectorResult[] = []

@@ -31,12 +31,24 @@ export function encodePolicy(
   policy: AttestationPolicy,
   { encode }: Pick<HexCodec, 'encode'>,
 ): Vector['policy'] {
-  const { measurements, releases, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
+  const {
+    measurements,
+    releases,
+    mode,
+    nonce,
+    maxAgeMs,
+    futureSkewMs,
+    allowDebug,
+    roots,
+    revoked,
+  } = policy
   return {
     measurements:
       measurements === 'any'
         ? 'any'
-        : measurements.map((set) => [...set].map(([index, value]) => [index, encode(value)] as const)),
+        : measurements.map((set) =>
+            [...set].map(([index, value]) => [index, encode(value)] as const),
+          ),
     releases: releases ?? null,
     mode: mode ?? null,
     nonce: nonce ? encode(nonce) : null,
@@ -56,7 +68,17 @@ export function decodePolicy(
   policy: Vector['policy'],
   { decode }: Pick<HexCodec, 'decode'>,
 ): AttestationPolicy {
-  const { measurements, releases, mode, nonce, maxAgeMs, futureSkewMs, allowDebug, roots, revoked } = policy
+  const {
+    measurements,
+    releases,
+    mode,
+    nonce,
+    maxAgeMs,
+    futureSkewMs,
+    allowDebug,
+    roots,
+    revoked,
+  } = policy
   return {
     measurements:
       measurements === 'any'
@@ -69,6 +91,9 @@ export function decodePolicy(
     ...(futureSkewMs === null ? {} : { futureSkewMs }),
     allowDebug,
     ...(roots === null ? {} : { roots: roots.map(decode) }),
-    revoked: revoked.map(({ issuer, serial }) => ({ issuer: decode(issuer), serial: decode(serial) })),
+    revoked: revoked.map(({ issuer, serial }) => ({
+      issuer: decode(issuer),
+      serial: decode(serial),
+    })),
   }
 }

@@ -21,9 +21,9 @@ type HistoryRecord = {
 const ANCHOR_TIMEOUT_MS = 60_000
 
 /**
- * Gives everything that is wrong with the service after a run: a proven completion that is not in the history, is there
- * twice, does not verify, has another transaction, or whose anchor the chain does not know as successful; and an answer that
- * does not verify as its caller kept it.
+ * Gives everything that is wrong with the service after a run: a proven completion that is not in
+ * the history, is there twice, does not verify, has another transaction, or whose anchor the chain
+ * does not know as successful; and an answer that does not verify as its caller kept it.
  */
 export async function auditRun(
   place: Place,
@@ -40,7 +40,8 @@ export async function auditRun(
     if (!record) faults.push(`lost: ${completion.hash} (leaf ${completion.index})`)
     else if (record.hash !== completion.hash)
       faults.push(`other hash at leaf ${completion.index}: ${record.hash}`)
-    else if (record.tx_hash !== completion.txHash) faults.push(`other transaction: ${completion.hash}`)
+    else if (record.tx_hash !== completion.txHash)
+      faults.push(`other transaction: ${completion.hash}`)
     else faults.push(...verifyKept(completion), ...(await verifyFetched(place, completion)))
   }
   const anchors = new Set(history.map((record) => record.tx_hash))
@@ -54,13 +55,23 @@ async function verifyFetched(place: Place, { hash }: ProvenCompletion): Promise<
   return faultsOf(hash, verifyRecord(parseExactJson(new Uint8Array(await response.arrayBuffer()))))
 }
 
-function verifyKept({ hash, request: body, answer, isStream }: ProvenCompletion): readonly string[] {
+function verifyKept({
+  hash,
+  request: body,
+  answer,
+  isStream,
+}: ProvenCompletion): readonly string[] {
   const request = parseExactJson(Buffer.from(body))
-  if (!isStream) return faultsOf(hash, verifyRecord(parseExactJson(Buffer.from(answer)), { request }))
+  if (!isStream)
+    return faultsOf(hash, verifyRecord(parseExactJson(Buffer.from(answer)), { request }))
   const chunks = splitEvents(Buffer.from(answer)).map((data) => parseExactJson(Buffer.from(data)))
   const report = verifyStream(chunks, { request })
-  const isBound = report.checks.some(({ name, outcome }) => name === 'stream hash' && outcome === 'passed')
-  return isBound ? faultsOf(hash, report) : [`stream hash not checked: ${hash}`, ...faultsOf(hash, report)]
+  const isBound = report.checks.some(
+    ({ name, outcome }) => name === 'stream hash' && outcome === 'passed',
+  )
+  return isBound
+    ? faultsOf(hash, report)
+    : [`stream hash not checked: ${hash}`, ...faultsOf(hash, report)]
 }
 
 function faultsOf(hash: string, report: RecordReport): readonly string[] {
@@ -75,7 +86,8 @@ async function fetchHistory(place: Place): Promise<readonly HistoryRecord[]> {
   do {
     const query: string = cursor === null ? '' : `&cursor=${cursor}`
     const response = await get(place, `/v1/verified/chat/completions?limit=500${query}`)
-    if (response.status !== 200) throw new Error(`history: ${response.status} ${await response.text()}`)
+    if (response.status !== 200)
+      throw new Error(`history: ${response.status} ${await response.text()}`)
     const page = (await response.json()) as { completions: HistoryRecord[]; cursor: string | null }
     records.push(...page.completions)
     cursor = page.cursor
@@ -104,11 +116,19 @@ async function checkAnchor(place: Place, txHash: string): Promise<readonly strin
   return [`not anchored: ${txHash}`]
 }
 
-async function fetchReceipt(rpcUrl: string, txHash: string): Promise<{ status: string; to: string } | null> {
+async function fetchReceipt(
+  rpcUrl: string,
+  txHash: string,
+): Promise<{ status: string; to: string } | null> {
   const response = await fetch(rpcUrl, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_getTransactionReceipt', params: [txHash] }),
+    body: JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'eth_getTransactionReceipt',
+      params: [txHash],
+    }),
   })
   const { result } = (await response.json()) as { result: { status: string; to: string } | null }
   return result

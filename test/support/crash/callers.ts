@@ -19,9 +19,9 @@ export type CallerReport = {
 }
 
 /**
- * Runs callers against the verified endpoint until the signal aborts, half of them streaming, each request with a text of
- * its own. A caller counts a completion only when the whole answer came: the JSON body, or the last chunk, which was held
- * back for the proof, and [DONE].
+ * Runs callers against the verified endpoint until the signal aborts, half of them streaming, each
+ * request with a text of its own. A caller counts a completion only when the whole answer came: the
+ * JSON body, or the last chunk, which was held back for the proof, and [DONE].
  */
 export async function runCallers(
   plan: { readonly origin: () => string; readonly key: string; readonly callers: number },
@@ -32,7 +32,9 @@ export async function runCallers(
   async function call(caller: number): Promise<void> {
     for (let turn = 0; !signal.aborted; turn += 1) {
       try {
-        proven.push(await complete(plan, { text: `caller ${caller} turn ${turn}`, stream: caller % 2 === 1 }))
+        proven.push(
+          await complete(plan, { text: `caller ${caller} turn ${turn}`, stream: caller % 2 === 1 }),
+        )
       } catch (error) {
         const kind = error instanceof CallFailure ? error.message : 'connection'
         failures.set(kind, (failures.get(kind) ?? 0) + 1)

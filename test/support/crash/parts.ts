@@ -35,7 +35,10 @@ const root = join(import.meta.dirname, '../../..')
 const READY_TIMEOUT_MS = 60_000
 const KEY = 'crash-test-key-0123456789'
 
-/** Starts real Postgres, a chain, the demo provider, an enclave and a gateway, on free ports of loopback. */
+/**
+ * Starts real Postgres, a chain, the demo provider, an enclave and a gateway, on free ports of
+ * loopback.
+ */
 export async function startKillableService(): Promise<KillableService> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-crash-'))
   const postgres = await startPostgres()
@@ -128,7 +131,10 @@ class Program {
   }
 }
 
-/** A gateway that exits because its database or enclave is not back yet is started again, as a supervisor would. */
+/**
+ * A gateway that exits because its database or enclave is not back yet is started again, as a
+ * supervisor would.
+ */
 async function waitForGateway(origin: string, gateway: Program): Promise<void> {
   const deadline = performance.now() + READY_TIMEOUT_MS
   while (performance.now() < deadline) {

@@ -3,7 +3,10 @@ import { auditRun } from './audit.ts'
 import { type ProvenCompletion, runCallers } from './callers.ts'
 import type { KillableService } from './parts.ts'
 
-/** What a crash run came to. `faults` is empty when nothing that a caller was given is lost, doubled or unproven. */
+/**
+ * What a crash run came to. `faults` is empty when nothing that a caller was given is lost, doubled
+ * or unproven.
+ */
 export type CrashReport = {
   readonly kills: ReadonlyMap<string, number>
   readonly proven: readonly ProvenCompletion[]
@@ -16,8 +19,9 @@ const PAUSE_MAX_MS = 700
 const DOWN_MAX_MS = 400
 
 /**
- * Kills the parts in turn (`kills` in all) at random moments while callers work, starts each again after a random while,
- * lets the service come to rest, and audits it. `random` gives numbers in [0, 1).
+ * Kills the parts in turn (`kills` in all) at random moments while callers work, starts each again
+ * after a random while, lets the service come to rest, and audits it. `random` gives numbers in [0,
+ * 1).
  */
 export async function runCrashes(
   service: KillableService,

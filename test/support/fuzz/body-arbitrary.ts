@@ -11,8 +11,9 @@ export type BodyOptions = {
 }
 
 /**
- * Bodies of an operation: made of its schema, or an example; with `isSpoiled`, the former with hostile values in them, the latter with one to three
- * of their members or items, at any depth, replaced, dropped, or there twice.
+ * Bodies of an operation: made of its schema, or an example; with `isSpoiled`, the former with
+ * hostile values in them, the latter with one to three of their members or items, at any depth,
+ * replaced, dropped, or there twice.
  */
 export function bodiesOf(schema: Schema, options: BodyOptions): fc.Arbitrary<Written> {
   const { examples, isSpoiled } = options
@@ -46,7 +47,8 @@ function mutate(written: Written, { steps, kind, text }: Mutation): Written {
   if (children === 0 || (at === children && rest.length === 0)) return replace(written, kind, text)
   const index = Math.min(at, children - 1)
   const isHere = rest.length === 0 && (kind === 'drop' || kind === 'repeat')
-  const down = (child: Written) => mutate(child, { steps: rest.length === 0 ? [0] : rest, kind, text })
+  const down = (child: Written) =>
+    mutate(child, { steps: rest.length === 0 ? [0] : rest, kind, text })
   if (written.kind === 'object') {
     const { members } = written
     if (isHere) return { kind: 'object', members: edited(members, index, kind) }
@@ -57,14 +59,21 @@ function mutate(written: Written, { steps, kind, text }: Mutation): Written {
   }
   const items = childrenOf(written)
   if (isHere) return { kind: 'array', items: edited(items, index, kind) }
-  return { kind: 'array', items: items.map((child, place) => (place === index ? down(child) : child)) }
+  return {
+    kind: 'array',
+    items: items.map((child, place) => (place === index ? down(child) : child)),
+  }
 }
 
 function replace(written: Written, kind: Mutation['kind'], text: string): Written {
   return kind === 'wrap' ? { kind: 'array', items: [written] } : { kind: 'text', text }
 }
 
-function edited<Item>(items: readonly Item[], index: number, kind: Mutation['kind']): readonly Item[] {
+function edited<Item>(
+  items: readonly Item[],
+  index: number,
+  kind: Mutation['kind'],
+): readonly Item[] {
   if (kind === 'drop') return items.toSpliced(index, 1)
   return [...items, ...items.slice(index, index + 1)]
 }

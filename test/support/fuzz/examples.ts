@@ -3,7 +3,10 @@ import { NODE_HARDWARE } from '../register-node.ts'
 const user = { role: 'user', content: 'hello' }
 const tool = {
   type: 'function',
-  function: { name: 'get_weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } },
+  function: {
+    name: 'get_weather',
+    parameters: { type: 'object', properties: { city: { type: 'string' } } },
+  },
 }
 const called = {
   id: 'call_1',
@@ -34,7 +37,11 @@ const CHAT: readonly object[] = [
     logit_bias: { 50256: -100 },
   },
   { messages: [user], tools: [tool], tool_choice: 'required', stream: true },
-  { messages: [user], tools: [tool], tool_choice: { type: 'function', function: { name: 'get_weather' } } },
+  {
+    messages: [user],
+    tools: [tool],
+    tool_choice: { type: 'function', function: { name: 'get_weather' } },
+  },
   {
     messages: [
       user,
@@ -99,7 +106,10 @@ export function examplesFor(path: string, nodeId: string): readonly object[] {
     case '/v1/node/benchmark':
       return [{ node_id: nodeId, model_name: 'a-model', tokens_per_second: 5.5 }]
     case '/v1/dashboard/node':
-      return [{ node_name: 'a node' }, { node_id: nodeId, node_name: 'renamed', is_archived: false }]
+      return [
+        { node_name: 'a node' },
+        { node_id: nodeId, node_name: 'renamed', is_archived: false },
+      ]
     case '/v1/dashboard/keys':
       return [{ name: 'a key', scopes: ['inference'], expires_at: 253_402_300_799 }]
     default:

@@ -2,16 +2,24 @@ import { connect } from 'node:net'
 import { type FuzzRequest, writeRequest } from './fuzz-request.ts'
 import { type RawReply, readReply } from './raw-reply.ts'
 
-/** Whoever has sent a whole request is answered sooner than this; a connection that was given up is closed sooner. */
+/**
+ * Whoever has sent a whole request is answered sooner than this; a connection that was given up is
+ * closed sooner.
+ */
 export const ANSWER_TIMEOUT_MS = 20_000
 
 /** A request that may never be whole is given up after this. */
 const PATIENCE_MS = 150
 
 /** What became of a request. `closed`: the other side ended the connection without a reply. */
-export type Outcome = { readonly kind: 'reply'; readonly reply: RawReply } | { readonly kind: 'closed' }
+export type Outcome =
+  | { readonly kind: 'reply'; readonly reply: RawReply }
+  | { readonly kind: 'closed' }
 
-/** Sends a request over a connection of its own. Rejects when it hangs, and for an answer that is no HTTP. */
+/**
+ * Sends a request over a connection of its own. Rejects when it hangs, and for an answer that is no
+ * HTTP.
+ */
 export function exchange(port: number, request: FuzzRequest): Promise<Outcome> {
   return exchangeBytes(port, {
     bytes: writeRequest(request),

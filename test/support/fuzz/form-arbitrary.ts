@@ -20,14 +20,23 @@ export function formsOf(
   const whole = valuesOf(schema, { ...options, isSpoiled: false }).map(partsOf)
   if (!options.isSpoiled) return whole.map((parts) => writeForm({ parts, ...SOUND }))
   const spoiled = fc.record({
-    parts: fc.tuple(whole, fc.array(strangePart, { maxLength: 2 }), fc.nat({ max: 5 })).map(spoilParts),
+    parts: fc
+      .tuple(whole, fc.array(strangePart, { maxLength: 2 }), fc.nat({ max: 5 }))
+      .map(spoilParts),
     ...{
       lineBreak: fc.constantFrom('\r\n', '\r\n', '\n'),
       start: fc.constantFrom('', '', 'preamble\r\n', '\r\n'),
     },
     end: fc.constantFrom('--\r\n', '--', '', '--\r\nepilogue', '\r\n'),
     separator: fc.constantFrom('--', '--', '', '---'),
-    named: fc.constantFrom(BOUNDARY, BOUNDARY, `"${BOUNDARY}"`, 'another', '""', `${BOUNDARY}; charset=x`),
+    named: fc.constantFrom(
+      BOUNDARY,
+      BOUNDARY,
+      `"${BOUNDARY}"`,
+      'another',
+      '""',
+      `${BOUNDARY}; charset=x`,
+    ),
   })
   const forms = spoiled.map(writeForm)
   const wounded = forms.chain((form) =>
@@ -62,7 +71,9 @@ function partsOf(written: Written): readonly Part[] {
   if (written.kind !== 'object') throw new TypeError('expected the schema of an object')
   return written.members.flatMap(([name, member]): readonly Part[] => {
     if (name === 'image')
-      return [{ headers: ['Content-Disposition: form-data; name="image"; filename="a.png"'], bytes: PNG }]
+      return [
+        { headers: ['Content-Disposition: form-data; name="image"; filename="a.png"'], bytes: PNG },
+      ]
     const value: unknown = JSON.parse(writeJson(member))
     if (value === null) return []
     const headers = [`Content-Disposition: form-data; name="${name}"`]

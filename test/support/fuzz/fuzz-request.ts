@@ -12,8 +12,8 @@ export type FuzzRequest = {
 export type Header = readonly [name: string, value: string]
 
 /**
- * How the body's end is told: by its length, in chunks of so many bytes, or by whatever these headers say, which need not be true: such a
- * request may never end.
+ * How the body's end is told: by its length, in chunks of so many bytes, or by whatever these
+ * headers say, which need not be true: such a request may never end.
  */
 export type Framing =
   | { readonly kind: 'length' }
@@ -28,18 +28,28 @@ const SHOWN_LENGTH_MAX = 3_000
 
 /** Bytes of a request, head and body. */
 export function writeRequest({ method, target, headers, body, framing }: FuzzRequest): Buffer {
-  const lines = [...headers, ...framingHeaders(framing, body)].map(([name, value]) => `${name}: ${value}\r\n`)
+  const lines = [...headers, ...framingHeaders(framing, body)].map(
+    ([name, value]) => `${name}: ${value}\r\n`,
+  )
   const head = Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1')
-  return Buffer.concat([head, framing.kind === 'chunked' ? writeChunks(body, framing.chunkBytes) : body])
+  return Buffer.concat([
+    head,
+    framing.kind === 'chunked' ? writeChunks(body, framing.chunkBytes) : body,
+  ])
 }
 
 /** The request with a text of it for fast-check's reports: its bytes in Latin-1, cut. */
 export function showInReports(request: FuzzRequest): FuzzRequest {
   const show = () => {
     const text = JSON.stringify(writeRequest(request).toString('latin1'))
-    return text.length > SHOWN_LENGTH_MAX ? `${text.slice(0, SHOWN_LENGTH_MAX)}… of ${text.length}` : text
+    return text.length > SHOWN_LENGTH_MAX
+      ? `${text.slice(0, SHOWN_LENGTH_MAX)}… of ${text.length}`
+      : text
   }
-  return Object.defineProperty({ ...request }, fc.toStringMethod, { value: show, enumerable: false })
+  return Object.defineProperty({ ...request }, fc.toStringMethod, {
+    value: show,
+    enumerable: false,
+  })
 }
 
 function framingHeaders(framing: Framing, body: Uint8Array): readonly Header[] {

@@ -7,12 +7,16 @@ const printable = fc.string({ unit: 'grapheme-ascii', maxLength: 12 }).map((text
 const anyValue = fc
   .uint8Array({ maxLength: 24 })
   .map((bytes) =>
-    Buffer.from(bytes.filter((byte) => byte !== 10 && byte !== 13 && byte !== 0)).toString('latin1'),
+    Buffer.from(bytes.filter((byte) => byte !== 10 && byte !== 13 && byte !== 0)).toString(
+      'latin1',
+    ),
   )
 
 const long = fc.constantFrom(300, 5_000, 20_000).map((length) => 'x'.repeat(length))
 
-/** Values of headers that something reads, by their name in lower case: right ones, and wrong ones. */
+/**
+ * Values of headers that something reads, by their name in lower case: right ones, and wrong ones.
+ */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   authorization: [
     '',
@@ -91,8 +95,8 @@ const known: fc.Arbitrary<Header> = fc
   )
 
 /**
- * Changes to the headers of a request: each stands beside what the request has, or in the place of the header of its name (`isInstead`).
- * None of them tells how long the body is.
+ * Changes to the headers of a request: each stands beside what the request has, or in the place of
+ * the header of its name (`isInstead`). None of them tells how long the body is.
  */
 export const headerChanges: fc.Arbitrary<readonly HeaderChange[]> = fc.array(
   fc.record({

@@ -2,8 +2,25 @@ import fc from 'fast-check'
 
 /** Bytes that are no UTF-8, no JSON, or another encoding's. */
 const BROKEN: readonly (readonly number[])[] = [
-  ...[[0], [0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe2, 0x82], [0x80]],
-  ...[[0xef, 0xbb, 0xbf], [0xff, 0xfe], [0x1f, 0x8b, 8], [0x0d, 0x0a], [0x22], [0x5c], [0x1a], [0x2d, 0x2d]],
+  ...[
+    [0],
+    [0xff],
+    [0xc0, 0x80],
+    [0xed, 0xa0, 0x80],
+    [0xf4, 0x90, 0x80, 0x80],
+    [0xe2, 0x82],
+    [0x80],
+  ],
+  ...[
+    [0xef, 0xbb, 0xbf],
+    [0xff, 0xfe],
+    [0x1f, 0x8b, 8],
+    [0x0d, 0x0a],
+    [0x22],
+    [0x5c],
+    [0x1a],
+    [0x2d, 0x2d],
+  ],
 ]
 
 const piece = fc.oneof(
@@ -11,7 +28,10 @@ const piece = fc.oneof(
   fc.uint8Array({ minLength: 1, maxLength: 12 }),
 )
 
-/** The bytes with one to three wounds: something put in, overwritten, cut off, said twice, or in UTF-16. */
+/**
+ * The bytes with one to three wounds: something put in, overwritten, cut off, said twice, or in
+ * UTF-16.
+ */
 export function spoilBytes(bytes: fc.Arbitrary<Uint8Array>): fc.Arbitrary<Uint8Array> {
   const wound = fc.record({
     /** Where, as a part of the whole. */
@@ -26,7 +46,11 @@ export function spoilBytes(bytes: fc.Arbitrary<Uint8Array>): fc.Arbitrary<Uint8A
 
 function inflict(
   bytes: Uint8Array,
-  { at, kind, piece: put }: { readonly at: number; readonly kind: string; readonly piece: Uint8Array },
+  {
+    at,
+    kind,
+    piece: put,
+  }: { readonly at: number; readonly kind: string; readonly piece: Uint8Array },
 ): Uint8Array {
   const position = Math.round(at * bytes.length)
   const head = bytes.subarray(0, position)

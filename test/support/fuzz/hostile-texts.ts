@@ -7,9 +7,43 @@ const LONG_TEXT_LENGTH = 70_000
 /** Texts that break whoever takes them for names, patterns, SQL, paths or C strings. */
 export const hostileText: fc.Arbitrary<string> = fc.oneof(
   fc.constantFrom(
-    ...['', ' ', '\0', 'a\0b', '\ud800', '\udfff\ud800', '\ufeff', '\u2028', '\u202e', '\x7f', '\x1b[2J'],
-    ...['%', '%00', '_', "'", "';--", '"', '\\', '\\u0000', '$\x7b7*7}', '{{7*7}}', '../../etc/passwd'],
-    ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'null', 'undefined', 'NaN', '-1', '1e999'],
+    ...[
+      '',
+      ' ',
+      '\0',
+      'a\0b',
+      '\ud800',
+      '\udfff\ud800',
+      '\ufeff',
+      '\u2028',
+      '\u202e',
+      '\x7f',
+      '\x1b[2J',
+    ],
+    ...[
+      '%',
+      '%00',
+      '_',
+      "'",
+      "';--",
+      '"',
+      '\\',
+      '\\u0000',
+      '$\x7b7*7}',
+      '{{7*7}}',
+      '../../etc/passwd',
+    ],
+    ...[
+      '__proto__',
+      'constructor',
+      'toString',
+      'hasOwnProperty',
+      'null',
+      'undefined',
+      'NaN',
+      '-1',
+      '1e999',
+    ],
     ...[
       'e\u0301'.repeat(300),
       '\u{1f468}\u200d\u{1f469}',
@@ -23,7 +57,11 @@ export const hostileText: fc.Arbitrary<string> = fc.oneof(
 )
 
 const nesting = fc
-  .tuple(fc.constantFrom('[', '{"a":', '[{"a":'), fc.constantFrom(70, 1_000, NESTING_MAX), fc.boolean())
+  .tuple(
+    fc.constantFrom('[', '{"a":', '[{"a":'),
+    fc.constantFrom(70, 1_000, NESTING_MAX),
+    fc.boolean(),
+  )
   .map(([open, depth, isClosed]) => {
     const close = open === '[' ? ']' : open === '{"a":' ? '}' : '}]'
     return open.repeat(depth) + (isClosed ? `0${close.repeat(depth)}` : '')
@@ -33,12 +71,32 @@ const nesting = fc
 export const hostileJsonText: fc.Arbitrary<string> = fc.oneof(
   {
     weight: 4,
-    arbitrary: fc.constantFrom('null', 'true', 'false', '0', '-1', '""', '[]', '{}', '[null]', '[[]]'),
+    arbitrary: fc.constantFrom(
+      'null',
+      'true',
+      'false',
+      '0',
+      '-1',
+      '""',
+      '[]',
+      '{}',
+      '[null]',
+      '[[]]',
+    ),
   },
   {
     weight: 3,
     arbitrary: fc.constantFrom(
-      ...['1e999', '-1e999', '1e-999', '-0', '0.1', '9007199254740993', '-9223372036854775809', '2147483648'],
+      ...[
+        '1e999',
+        '-1e999',
+        '1e-999',
+        '-0',
+        '0.1',
+        '9007199254740993',
+        '-9223372036854775809',
+        '2147483648',
+      ],
       ...['9'.repeat(400), `0.${'3'.repeat(400)}`, '1e308', '1E+2', '4294967296', '1.0'],
     ),
   },
@@ -61,7 +119,20 @@ export const hostileJsonText: fc.Arbitrary<string> = fc.oneof(
         '"\\x"',
         '"\\ud8"',
       ],
-      ...['{', '}', '[', ']', ',', '{"a"}', '{"a":1,}', '[1,]', '// a\n1', '{a:1}', '\u00a0', '"a" "b"'],
+      ...[
+        '{',
+        '}',
+        '[',
+        ']',
+        ',',
+        '{"a"}',
+        '{"a":1,}',
+        '[1,]',
+        '// a\n1',
+        '{a:1}',
+        '\u00a0',
+        '"a" "b"',
+      ],
     ),
   },
   {

@@ -6,14 +6,20 @@ type Caller = { readonly url: string; readonly key: string }
 /** Keys that are made to be revoked. */
 const VICTIMS = 5
 
-/** What leads past the first look-ups of a service: ids of records, nodes, keys and images that it has. */
+/**
+ * What leads past the first look-ups of a service: ids of records, nodes, keys and images that it
+ * has.
+ */
 export type MeaningfulValues = {
   readonly dictionary: Dictionary
   /** A node of the caller's that no agent runs. */
   readonly nodeId: string
 }
 
-/** Makes one of each thing, with the caller's key, and gives what they are named by. The service is one of demonstration. */
+/**
+ * Makes one of each thing, with the caller's key, and gives what they are named by. The service is
+ * one of demonstration.
+ */
 export async function collectMeaningful(caller: Caller): Promise<MeaningfulValues> {
   const post = async (path: string, body: object) =>
     (await (await sendBody(caller, 'POST', path, body)).json()) as Readonly<Record<string, unknown>>
@@ -31,7 +37,10 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
   const files = drawn.data as readonly { readonly url: string }[]
   const images = files.map(({ url }) => url.split('/').at(-1))
   const victims = await Promise.all(
-    Array.from({ length: VICTIMS }, async () => (await post('/v1/dashboard/keys', { name: 'victim' })).id),
+    Array.from(
+      { length: VICTIMS },
+      async () => (await post('/v1/dashboard/keys', { name: 'victim' })).id,
+    ),
   )
   const nodeId = await createMeasuredNode(caller, ['measured'])
   const positions = ['0', '1', '2']

@@ -5,7 +5,12 @@ export const noHttp: fc.Arbitrary<Uint8Array> = fc
   .array(
     fc.oneof(
       fc.constantFrom('GET / HTTP/1.1\r\n', 'POST', 'HTTP/', '2.0', ' ', '\r\n', '\n', ':', '\0'),
-      fc.constantFrom('host: a\r\n', 'content-length: 3\r\n', 'transfer-encoding: chunked\r\n', '\t: \r\n'),
+      fc.constantFrom(
+        'host: a\r\n',
+        'content-length: 3\r\n',
+        'transfer-encoding: chunked\r\n',
+        '\t: \r\n',
+      ),
       fc.constantFrom(
         '\x16\x03\x01\x02\0',
         'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',

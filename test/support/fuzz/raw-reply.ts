@@ -10,8 +10,9 @@ export type RawReply = {
 }
 
 /**
- * First reply in the bytes of a connection, after interim ones (100, 103); null while it is not whole. A reply that only the end of the
- * connection ends is whole when `isClosed`. Throws for what is no reply.
+ * First reply in the bytes of a connection, after interim ones (100, 103); null while it is not
+ * whole. A reply that only the end of the connection ends is whole when `isClosed`. Throws for what
+ * is no reply.
  */
 export function readReply(bytes: Buffer, method: string, isClosed: boolean): RawReply | null {
   const end = bytes.indexOf('\r\n\r\n')
@@ -25,7 +26,9 @@ export function readReply(bytes: Buffer, method: string, isClosed: boolean): Raw
   if (status < 200 && status !== 101) return readReply(after, method, isClosed)
   const headers = new Map(rest.map((header) => splitHeader(header)))
   const coded = hasNoBody(status, method) ? Buffer.alloc(0) : readBody(after, headers, isClosed)
-  return coded === null ? null : { status, headers, body: decode(coded, headers.get('content-encoding')) }
+  return coded === null
+    ? null
+    : { status, headers, body: decode(coded, headers.get('content-encoding')) }
 }
 
 function splitHeader(header: string): readonly [string, string] {
@@ -38,9 +41,14 @@ function hasNoBody(status: number, method: string): boolean {
   return method === 'HEAD' || status === 101 || status === 204 || status === 304
 }
 
-function readBody(bytes: Buffer, headers: ReadonlyMap<string, string>, isClosed: boolean): Buffer | null {
+function readBody(
+  bytes: Buffer,
+  headers: ReadonlyMap<string, string>,
+  isClosed: boolean,
+): Buffer | null {
   const length = headers.get('content-length')
-  if (length !== undefined) return bytes.length >= Number(length) ? bytes.subarray(0, Number(length)) : null
+  if (length !== undefined)
+    return bytes.length >= Number(length) ? bytes.subarray(0, Number(length)) : null
   if (headers.get('transfer-encoding') === 'chunked') return readChunks(bytes)
   return isClosed ? bytes : null
 }

@@ -27,13 +27,19 @@ export function operationsOf({ paths, components }: ApiDocument): readonly Fuzze
       const name = String(content?.[1].schema.$ref).split('/').at(-1) ?? ''
       return {
         ...{ method: method.toUpperCase(), path, parameters },
-        body: content === undefined ? null : { type: content[0], schema: components.schemas[name] ?? {} },
+        body:
+          content === undefined
+            ? null
+            : { type: content[0], schema: components.schemas[name] ?? {} },
       }
     }),
   )
 }
 
-/** 5xx answers that are true of some requests, and where: methods that HTTP has and this service has not, nonces beyond 10 a second. */
+/**
+ * 5xx answers that are true of some requests, and where: methods that HTTP has and this service has
+ * not, nonces beyond 10 a second.
+ */
 const TRUE_FAULTS: Readonly<Record<string, RegExp>> = {
   not_implemented: /^/,
   overloaded: /^\/v1\/attestation$/,
@@ -87,7 +93,8 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
     for (const block of blocks) {
       if (block === 'data: [DONE]') continue
       const [, isError, data] = /^(event: error\n)?data: (.*)$/.exec(block) ?? []
-      if (data === undefined) throw new Error(`expected an event, got ${JSON.stringify(block.slice(0, 200))}`)
+      if (data === undefined)
+        throw new Error(`expected an event, got ${JSON.stringify(block.slice(0, 200))}`)
       check(isError === undefined ? schema : ERROR, JSON.parse(data))
     }
     const last = blocks.at(-1)

@@ -29,10 +29,13 @@ export type RequestOptions = {
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE', 'PROPFIND']
 
 /**
- * Requests of an operation: as documented; with a hostile target, body, header or framing; with the bytes of another kind altogether. About a
- * third gets through to what is behind the checks.
+ * Requests of an operation: as documented; with a hostile target, body, header or framing; with the
+ * bytes of another kind altogether. About a third gets through to what is behind the checks.
  */
-export function requestsOf(operation: FuzzedOperation, options: RequestOptions): fc.Arbitrary<FuzzRequest> {
+export function requestsOf(
+  operation: FuzzedOperation,
+  options: RequestOptions,
+): fc.Arbitrary<FuzzRequest> {
   const sound = requestWith(operation, options, { target: false, body: false })
   const requests = fc.oneof(
     { weight: 2, arbitrary: sound },
@@ -43,9 +46,10 @@ export function requestsOf(operation: FuzzedOperation, options: RequestOptions):
     },
     {
       weight: 2,
-      arbitrary: fc
-        .tuple(sound, headerChanges)
-        .map(([request, changes]) => ({ ...request, headers: changeHeaders(request.headers, changes) })),
+      arbitrary: fc.tuple(sound, headerChanges).map(([request, changes]) => ({
+        ...request,
+        headers: changeHeaders(request.headers, changes),
+      })),
     },
     {
       weight: 1,
@@ -55,7 +59,9 @@ export function requestsOf(operation: FuzzedOperation, options: RequestOptions):
     },
     {
       weight: 1,
-      arbitrary: fc.tuple(sound, conflictingFraming).map(([request, framing]) => ({ ...request, framing })),
+      arbitrary: fc
+        .tuple(sound, conflictingFraming)
+        .map(([request, framing]) => ({ ...request, framing })),
     },
     {
       weight: 1,
@@ -80,7 +86,8 @@ function requestWith(
     })
     .map(({ target, content, framing }) => ({
       ...{ method, target, framing, body: content.bytes },
-      headers: content.type === '' ? headers : [...headers, ['content-type', content.type] as const],
+      headers:
+        content.type === '' ? headers : [...headers, ['content-type', content.type] as const],
     }))
 }
 
@@ -100,14 +107,21 @@ function contentsOf(
 ): fc.Arbitrary<{ readonly type: string; readonly bytes: Uint8Array }> {
   if (body === null) {
     const none = new Uint8Array()
-    return (options.isSpoiled ? fc.uint8Array({ maxLength: 40 }) : fc.constant(none)).map((bytes) => ({
-      type: '',
-      bytes,
-    }))
+    return (options.isSpoiled ? fc.uint8Array({ maxLength: 40 }) : fc.constant(none)).map(
+      (bytes) => ({
+        type: '',
+        bytes,
+      }),
+    )
   }
   if (body.type === 'multipart/form-data')
-    return formsOf(body.schema, options).map(({ contentType, bytes }) => ({ type: contentType, bytes }))
-  const texts = bodiesOf(body.schema, options).map((written): Uint8Array => Buffer.from(writeJson(written)))
+    return formsOf(body.schema, options).map(({ contentType, bytes }) => ({
+      type: contentType,
+      bytes,
+    }))
+  const texts = bodiesOf(body.schema, options).map(
+    (written): Uint8Array => Buffer.from(writeJson(written)),
+  )
   const all = options.isSpoiled
     ? fc.oneof({ weight: 3, arbitrary: texts }, { weight: 1, arbitrary: spoilBytes(texts) })
     : texts

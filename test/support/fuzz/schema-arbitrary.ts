@@ -4,7 +4,10 @@ import { type Written, type WrittenMember, writtenOf } from './written-json.ts'
 
 export type Schema = Readonly<Record<string, unknown>>
 
-/** Values by the name of the member, or parameter, that they are for: those that mean something to the service. */
+/**
+ * Values by the name of the member, or parameter, that they are for: those that mean something to
+ * the service.
+ */
 export type Dictionary = Readonly<Record<string, readonly unknown[]>>
 
 /** How long lists and texts are made beyond what their schema asks. */
@@ -12,9 +15,10 @@ const EXCESS_MAX = 3
 const TEXT_EXCESS_MAX = 12
 
 /**
- * Values of a JSON Schema, as far as this interface's schemas go: type, const, enum, properties, required, items, anyOf, oneOf, allOf,
- * pattern, and the bounds of lists, texts and numbers. With `isSpoiled`, any value may be a hostile one instead, and members may be missing,
- * strange, or there twice.
+ * Values of a JSON Schema, as far as this interface's schemas go: type, const, enum, properties,
+ * required, items, anyOf, oneOf, allOf, pattern, and the bounds of lists, texts and numbers. With
+ * `isSpoiled`, any value may be a hostile one instead, and members may be missing, strange, or
+ * there twice.
  */
 export function valuesOf(
   schema: Schema,
@@ -80,8 +84,14 @@ function integersOf(schema: Schema): readonly fc.Arbitrary<number>[] {
   ]
 }
 
-function numberBounds(schema: Schema, most: number): { readonly min: number; readonly max: number } {
-  return { min: Math.ceil(numberOr(schema.minimum, -most)), max: Math.floor(numberOr(schema.maximum, most)) }
+function numberBounds(
+  schema: Schema,
+  most: number,
+): { readonly min: number; readonly max: number } {
+  return {
+    min: Math.ceil(numberOr(schema.minimum, -most)),
+    max: Math.floor(numberOr(schema.maximum, most)),
+  }
 }
 
 /** By their schemas: making one of a pattern takes longer than many requests. */
@@ -108,9 +118,14 @@ function makeTexts(schema: Schema): fc.Arbitrary<string> {
 
 function listsOf(schema: Schema, options: Options): fc.Arbitrary<Written> {
   const minLength = numberOr(schema.minItems, 0)
-  const maxLength = Math.min(numberOr(schema.maxItems, Number.POSITIVE_INFINITY), minLength + EXCESS_MAX)
+  const maxLength = Math.min(
+    numberOr(schema.maxItems, Number.POSITIVE_INFINITY),
+    minLength + EXCESS_MAX,
+  )
   const item = valuesOf(isSchema(schema.items) ? schema.items : {}, options)
-  return fc.array(item, { minLength, maxLength }).map((items): Written => ({ kind: 'array', items }))
+  return fc
+    .array(item, { minLength, maxLength })
+    .map((items): Written => ({ kind: 'array', items }))
 }
 
 function objectsOf(schema: Schema, options: Options): fc.Arbitrary<Written> {
@@ -123,7 +138,9 @@ function objectsOf(schema: Schema, options: Options): fc.Arbitrary<Written> {
     return fc.oneof({ weight: 4, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: member })
   })
   const listed = fc.tuple(...members).map((all) => all.filter((member) => member !== null))
-  const edited = options.isSpoiled ? fc.tuple(listed, fc.option(edit, { freq: 5 })).map(applyEdit) : listed
+  const edited = options.isSpoiled
+    ? fc.tuple(listed, fc.option(edit, { freq: 5 })).map(applyEdit)
+    : listed
   return edited.map((list): Written => ({ kind: 'object', members: list }))
 }
 

@@ -4,7 +4,10 @@ import type { FuzzedOperation, RequestOptions } from './request-arbitrary.ts'
 /** U+0000, which JSON and percents can say, and databases refuse; within the bounds of any name. */
 const TEXT = 'a\0bc'
 
-/** Requests that are not left to chance: each text of each example, and each parameter, is once one that databases refuse. */
+/**
+ * Requests that are not left to chance: each text of each example, and each parameter, is once one
+ * that databases refuse.
+ */
 export function sureRequestsOf(
   { method, path, parameters, body }: FuzzedOperation,
   { headers, examples }: RequestOptions,
@@ -13,8 +16,15 @@ export function sureRequestsOf(
     .filter((one) => one.in === 'query')
     .map(({ name }) => `${name}=${encodeURIComponent(TEXT)}`)
   const target =
-    path.replaceAll(/\{\w+\}/g, encodeURIComponent(TEXT)) + (asked.length > 0 ? `?${asked.join('&')}` : '')
-  const request = { method, target, headers, body: new Uint8Array(), framing: { kind: 'length' } } as const
+    path.replaceAll(/\{\w+\}/g, encodeURIComponent(TEXT)) +
+    (asked.length > 0 ? `?${asked.join('&')}` : '')
+  const request = {
+    method,
+    target,
+    headers,
+    body: new Uint8Array(),
+    framing: { kind: 'length' },
+  } as const
   const bodies = body?.type === 'application/json' ? examples.flatMap(replaceEach) : []
   const typed = [...headers, ['content-type', 'application/json'] as const]
   const posts = bodies.map((value) => ({

@@ -38,14 +38,27 @@ const hostileParameter = fc.oneof(
   fc.constantFrom(...RAW),
   fc.constantFrom('%00', 'a%00b'),
   fc
-    .constantFrom('9007199254740993', '999999999999999', '-1', '1e3', '0x10', '١٢', '+5', '1.5', '00')
+    .constantFrom(
+      '9007199254740993',
+      '999999999999999',
+      '-1',
+      '1e3',
+      '0x10',
+      '١٢',
+      '+5',
+      '1.5',
+      '00',
+    )
     .map(encode),
   fc
     .uint8Array({ maxLength: 6 })
     .map((bytes) => Array.from(bytes, (byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')),
 )
 
-/** Path and query of an operation: parameters that fit its schemas, and with `isSpoiled` hostile, strange, repeated and missing ones. */
+/**
+ * Path and query of an operation: parameters that fit its schemas, and with `isSpoiled` hostile,
+ * strange, repeated and missing ones.
+ */
 export function targetsOf(
   path: string,
   parameters: readonly Parameter[],
@@ -72,10 +85,17 @@ export function targetsOf(
       const isSure = one.required && !isSpoiled
       return isSure ? written : fc.oneof(written, fc.constant<string[]>([]))
     })
-  const strange = fc.tuple(hostileParameter, hostileParameter).map(([name, value]) => `${name}=${value}`)
+  const strange = fc
+    .tuple(hostileParameter, hostileParameter)
+    .map(([name, value]) => `${name}=${value}`)
   const repeated = fc.constantFrom('', ...asked.map((_, index) => String(index)))
   return fc
-    .tuple(filled, fc.tuple(...asked), fc.array(strange, { maxLength: isSpoiled ? 2 : 0 }), repeated)
+    .tuple(
+      filled,
+      fc.tuple(...asked),
+      fc.array(strange, { maxLength: isSpoiled ? 2 : 0 }),
+      repeated,
+    )
     .map(([at, all, others, again]) => {
       const pairs = [
         ...all.flat(),

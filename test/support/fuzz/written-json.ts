@@ -1,6 +1,6 @@
 /**
- * JSON as somebody wrote it, which a value cannot say: members twice, numbers that are none, text that is no JSON.
- * `text` is written as it stands.
+ * JSON as somebody wrote it, which a value cannot say: members twice, numbers that are none, text
+ * that is no JSON. `text` is written as it stands.
  */
 export type Written =
   | { readonly kind: 'text'; readonly text: string }

@@ -60,7 +60,10 @@ export function publicKeyInfo({ publicKey }: KeyPair): Uint8Array<ArrayBuffer> {
   return new Uint8Array(publicKey.export({ type: 'spki', format: 'der' }))
 }
 
-export function signWith({ privateKey }: KeyPair, hash = 'sha384'): (signed: Uint8Array) => Uint8Array {
+export function signWith(
+  { privateKey }: KeyPair,
+  hash = 'sha384',
+): (signed: Uint8Array) => Uint8Array {
   return (signed) => bitString(createSign(hash).update(signed).sign(privateKey))
 }
 
@@ -69,7 +72,8 @@ export const ECDSA_SHA384 = sequence(objectIdentifier('1.2.840.10045.4.3.3'))
 
 /** A name with the attributes that AWS uses. */
 export function nameOf(commonName: string): Uint8Array<ArrayBuffer> {
-  const attribute = (type: string, value: Uint8Array) => set(sequence(objectIdentifier(type), value))
+  const attribute = (type: string, value: Uint8Array) =>
+    set(sequence(objectIdentifier(type), value))
   return sequence(
     attribute('2.5.4.6', printableString('US')),
     attribute('2.5.4.10', utf8String('Amazon')),
@@ -90,7 +94,10 @@ export function extension(
 }
 
 /** basicConstraints of a CA; `pathLength` null leaves it out. */
-export function authorityConstraints(pathLength: number | null, critical = true): Uint8Array<ArrayBuffer> {
+export function authorityConstraints(
+  pathLength: number | null,
+  critical = true,
+): Uint8Array<ArrayBuffer> {
   const length = pathLength === null ? [] : [integer(pathLength)]
   return extension('2.5.29.19', { critical, value: sequence(boolean(true), ...length) })
 }

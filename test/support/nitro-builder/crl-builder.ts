@@ -35,7 +35,11 @@ function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
 /** One entry: a serial that was taken back an hour before MADE_AT. */
 export function entry(serial: number | bigint, ...extensions: readonly Uint8Array[]): Uint8Array {
   const date = time(new Date(MADE_AT.getTime() - HOUR_MS))
-  return sequence(integer(serial), date, ...(extensions.length > 0 ? [sequence(...extensions)] : []))
+  return sequence(
+    integer(serial),
+    date,
+    ...(extensions.length > 0 ? [sequence(...extensions)] : []),
+  )
 }
 
 /** A list by an issuer as AWS makes them: number, no entry, in force for a week around MADE_AT. */

@@ -1,4 +1,7 @@
-/** Gives the DER of one element. Only lengths are looked after; `content` may be as wrong as a test wants it. */
+/**
+ * Gives the DER of one element. Only lengths are looked after; `content` may be as wrong as a test
+ * wants it.
+ */
 export function encodeDer(tag: number, ...content: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const body = Buffer.concat(content)
   return bytesOf(Buffer.concat([Uint8Array.of(tag), encodeLength(body.length), body]))
@@ -14,7 +17,8 @@ export function encodeLength(length: number): Uint8Array {
 export const sequence = (...items: readonly Uint8Array[]) => encodeDer(0x30, ...items)
 export const set = (...items: readonly Uint8Array[]) => encodeDer(0x31, ...items)
 export const octetString = (content: Uint8Array) => encodeDer(0x04, content)
-export const bitString = (content: Uint8Array, unused = 0) => encodeDer(0x03, Uint8Array.of(unused), content)
+export const bitString = (content: Uint8Array, unused = 0) =>
+  encodeDer(0x03, Uint8Array.of(unused), content)
 export const boolean = (value: boolean) => encodeDer(0x01, Uint8Array.of(value ? 0xff : 0))
 export const utf8String = (text: string) => encodeDer(0x0c, Buffer.from(text))
 export const printableString = (text: string) => encodeDer(0x13, Buffer.from(text))

@@ -50,7 +50,10 @@ export function buildChain(...alterations: readonly Alteration[]): Chain {
   }
 }
 
-/** Signatures are random, so each is made once: chains that are not altered at a level share its certificate. */
+/**
+ * Signatures are random, so each is made once: chains that are not altered at a level share its
+ * certificate.
+ */
 function standardCertificate(level: number): Uint8Array<ArrayBuffer> {
   const der = standardCertificates.get(level) ?? buildCertificate(partsOf(level))
   standardCertificates.set(level, der)
@@ -68,7 +71,10 @@ export function partsOf(level: number): CertificateParts {
     serial: integer(0x7000 + level),
     innerAlgorithm: ECDSA_SHA384,
     issuer: nameOf(parent.commonName),
-    validity: validityOf(new Date(MADE_AT.getTime() - beforeMs), new Date(MADE_AT.getTime() + afterMs)),
+    validity: validityOf(
+      new Date(MADE_AT.getTime() - beforeMs),
+      new Date(MADE_AT.getTime() + afterMs),
+    ),
     subject: nameOf(commonName),
     publicKey: publicKeyInfo(key),
     extensions,

@@ -1,5 +1,11 @@
 import { createHash, createSign } from 'node:crypto'
-import { type CborValue, type Encoded, encodeCbor, encoded, encodeIndefiniteMap } from './cbor-encoder.ts'
+import {
+  type CborValue,
+  type Encoded,
+  encodeCbor,
+  encoded,
+  encodeIndefiniteMap,
+} from './cbor-encoder.ts'
 import { buildChain, type Chain, INSTANCE_ID, MADE_AT, MODULE_ID } from './development-pki.ts'
 
 /** Fields of the payload by name, in order. A value of `undefined` leaves the field out. */
@@ -13,7 +19,9 @@ export type DocumentOptions = {
   readonly payload?: Uint8Array
   /** Encode the payload's map with indefinite length, as since mid-2025. */
   readonly indefinite?: boolean
-  /** The four items of the envelope. A header that is no bytes is sent, and the standard one signed. */
+  /**
+   * The four items of the envelope. A header that is no bytes is sent, and the standard one signed.
+   */
   readonly protectedHeader?: CborValue
   readonly unprotectedHeader?: CborValue
   readonly payloadItem?: CborValue
@@ -33,9 +41,16 @@ export const PCR_VALUES: ReadonlyMap<number, Uint8Array> = new Map(
   Array.from({ length: 16 }, (_, index) => [index, pcrValue(index)]),
 )
 
-/** Gives a document that a validator accepts which trusts the chain's root, but for what the options change. */
+/**
+ * Gives a document that a validator accepts which trusts the chain's root, but for what the options
+ * change.
+ */
 export function buildDocument(options: DocumentOptions = {}): Uint8Array<ArrayBuffer> {
-  const { chain = standardChain, protectedHeader = PROTECTED_HEADER, unprotectedHeader = new Map() } = options
+  const {
+    chain = standardChain,
+    protectedHeader = PROTECTED_HEADER,
+    unprotectedHeader = new Map(),
+  } = options
   const payload = options.payload ?? buildPayload(options)
   const header = protectedHeader instanceof Uint8Array ? protectedHeader : PROTECTED_HEADER
   const signature = options.signature ?? signDocument(chain, { header, payload })
@@ -88,7 +103,9 @@ export function signDocument(
   { header, payload }: { readonly header: Uint8Array; readonly payload: Uint8Array },
 ): Uint8Array {
   const signed = encodeCbor(['Signature1', header, new Uint8Array(), payload])
-  return createSign('sha384').update(signed).sign({ key: leafKey.privateKey, dsaEncoding: 'ieee-p1363' })
+  return createSign('sha384')
+    .update(signed)
+    .sign({ key: leafKey.privateKey, dsaEncoding: 'ieee-p1363' })
 }
 
 export const PROTECTED_HEADER: Uint8Array = Buffer.from('a1013822', 'hex')
@@ -104,6 +121,7 @@ export function hex(text: string): Encoded {
 }
 
 function pcrValue(index: number): Uint8Array {
-  if (index === 4) return createHash('sha384').update(new Uint8Array(48)).update(INSTANCE_ID).digest()
+  if (index === 4)
+    return createHash('sha384').update(new Uint8Array(48)).update(INSTANCE_ID).digest()
   return createHash('sha384').update(`measured ${index}`).digest()
 }

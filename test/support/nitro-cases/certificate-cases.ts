@@ -38,7 +38,8 @@ const flip = (bytes: Uint8Array, index: number) =>
   Uint8Array.from(bytes, (byte, i) => (i === index ? byte ^ 1 : byte))
 
 /**
- * A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is made until it fits.
+ * A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is
+ * made until it fits.
  */
 function filledLeaf(length: number): Uint8Array {
   for (let filler = length - 600; ; ) {
@@ -75,7 +76,10 @@ export const certificateAcceptances: readonly Acceptance[] = [
     name: 'a GeneralizedTime of an earlier year in an unknown extension',
     document: alsoExtended(
       4,
-      extension(unknown, { critical: false, value: encodeDer(0x18, Buffer.from('20260304040607Z')) }),
+      extension(unknown, {
+        critical: false,
+        value: encodeDer(0x18, Buffer.from('20260304040607Z')),
+      }),
     ),
   },
   {
@@ -100,7 +104,11 @@ export const certificateAcceptances: readonly Acceptance[] = [
     document: altered(4, { serial: integer(2n ** 160n - 1n) }),
   },
   { rule: 10, name: 'a certificate of 1024 bytes', document: filledLeaf(1024) },
-  { rule: 15, name: 'a subject without common name', document: altered(4, { subject: sequence() }) },
+  {
+    rule: 15,
+    name: 'a subject without common name',
+    document: altered(4, { subject: sequence() }),
+  },
 ]
 
 export const certificateRefusals: readonly Refusal[] = [
@@ -110,8 +118,16 @@ export const certificateRefusals: readonly Refusal[] = [
     name: 'v1 in so many words',
     document: altered(4, { version: encodeDer(0xa0, integer(0)) }),
   },
-  { code: 'certificate_version', name: 'v2', document: altered(3, { version: encodeDer(0xa0, integer(1)) }) },
-  { code: 'certificate_version', name: 'v4', document: altered(4, { version: encodeDer(0xa0, integer(3)) }) },
+  {
+    code: 'certificate_version',
+    name: 'v2',
+    document: altered(3, { version: encodeDer(0xa0, integer(1)) }),
+  },
+  {
+    code: 'certificate_version',
+    name: 'v4',
+    document: altered(4, { version: encodeDer(0xa0, integer(3)) }),
+  },
   {
     code: 'certificate_version',
     name: 'two versions',
@@ -206,7 +222,11 @@ export const certificateRefusals: readonly Refusal[] = [
     name: 'coordinates beyond the field',
     document: altered(4, { publicKey: keyOf(Uint8Array.of(4, ...new Uint8Array(96).fill(0xff))) }),
   },
-  { code: 'certificate_duplicate_extension', name: 'keyUsage twice', document: alsoExtended(4, leafUsage) },
+  {
+    code: 'certificate_duplicate_extension',
+    name: 'keyUsage twice',
+    document: alsoExtended(4, leafUsage),
+  },
   {
     code: 'certificate_duplicate_extension',
     name: 'basicConstraints twice',
@@ -235,7 +255,10 @@ export const certificateRefusals: readonly Refusal[] = [
     name: 'a critical extended key usage',
     document: alsoExtended(
       4,
-      extension('2.5.29.37', { critical: true, value: sequence(objectIdentifier('1.3.6.1.5.5.7.3.1')) }),
+      extension('2.5.29.37', {
+        critical: true,
+        value: sequence(objectIdentifier('1.3.6.1.5.5.7.3.1')),
+      }),
     ),
   },
 ]

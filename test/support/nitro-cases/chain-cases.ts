@@ -92,7 +92,11 @@ export const chainRefusals: readonly Refusal[] = [
     document: buildDocument(),
     policy: { roots: [AWS_ROOT_SHA256] },
   },
-  { code: 'root_untrusted', name: 'no root in the bundle', document: bundled([regional, zonal, instance]) },
+  {
+    code: 'root_untrusted',
+    name: 'no root in the bundle',
+    document: bundled([regional, zonal, instance]),
+  },
   {
     code: 'root_untrusted',
     name: 'a root with one byte changed',
@@ -108,7 +112,11 @@ export const chainRefusals: readonly Refusal[] = [
     name: 'garbage instead of certificates',
     document: bundled([Uint8Array.of(0x30, 0x80), Uint8Array.of(0xff)]),
   },
-  { code: 'chain_order', name: 'the bundle backwards', document: bundled([instance, zonal, regional, root]) },
+  {
+    code: 'chain_order',
+    name: 'the bundle backwards',
+    document: bundled([instance, zonal, regional, root]),
+  },
   {
     code: 'chain_order',
     name: 'two intermediates exchanged',
@@ -182,7 +190,9 @@ export const chainRefusals: readonly Refusal[] = [
   {
     code: 'certificate_signature_malformed',
     name: 'bytes after the integers',
-    document: withSignature(bitString(Buffer.concat([sequence(integer(1), integer(1)), Buffer.of(0)]))),
+    document: withSignature(
+      bitString(Buffer.concat([sequence(integer(1), integer(1)), Buffer.of(0)])),
+    ),
   },
   {
     code: 'certificate_signature_malformed',
@@ -199,12 +209,24 @@ export const chainRefusals: readonly Refusal[] = [
     name: 'an issuer in other string types',
     document: altered({ level: 4, parts: { issuer: retyped } }),
   },
-  { code: 'issuer_mismatch', name: 'a missing intermediate', document: bundled([root, regional, instance]) },
-  { code: 'chain_order', name: 'a stranger in the bundle', document: bundled([...cabundle, stranger()]) },
+  {
+    code: 'issuer_mismatch',
+    name: 'a missing intermediate',
+    document: bundled([root, regional, instance]),
+  },
+  {
+    code: 'chain_order',
+    name: 'a stranger in the bundle',
+    document: bundled([...cabundle, stranger()]),
+  },
 ]
 
 /** A valid CA certificate of the root that issued nothing in the chain. */
 function stranger(): Uint8Array<ArrayBuffer> {
   const key = generateKey()
-  return buildCertificate({ ...partsOf(1), subject: nameOf('stranger'), publicKey: publicKeyInfo(key) })
+  return buildCertificate({
+    ...partsOf(1),
+    subject: nameOf('stranger'),
+    publicKey: publicKeyInfo(key),
+  })
 }

@@ -3,7 +3,8 @@ import { type Alteration, buildChain, type Chain } from '../nitro-builder/develo
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
 
 /** A document whose chain is altered and everything else as it should be. */
-export const altered = (...alterations: readonly Alteration[]) => documentOf(buildChain(...alterations))
+export const altered = (...alterations: readonly Alteration[]) =>
+  documentOf(buildChain(...alterations))
 export const documentOf = (chain: Chain) => buildDocument({ chain })
 /** A document with another bundle and the leaf that the standard one belongs to. */
 export const bundled = (cabundle: Chain['cabundle']) => documentOf({ ...standardChain, cabundle })

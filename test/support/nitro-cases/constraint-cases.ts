@@ -15,11 +15,19 @@ import { integer } from '../nitro-builder/der-encoder.ts'
 import { buildChain, keyAt, MADE_AT, partsOf } from '../nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
 import type { Acceptance, Refusal } from './case.ts'
-import { altered, authorityUsage, bundled, documentOf, leafUsage, trusting } from './chain-documents.ts'
+import {
+  altered,
+  authorityUsage,
+  bundled,
+  documentOf,
+  leafUsage,
+  trusting,
+} from './chain-documents.ts'
 
 const { cabundle } = standardChain
 const { digitalSignature, keyCertSign } = KEY_USAGE_BITS
-const rootWith = (...extensions: readonly Uint8Array[]) => buildChain({ level: 0, parts: { extensions } })
+const rootWith = (...extensions: readonly Uint8Array[]) =>
+  buildChain({ level: 0, parts: { extensions } })
 const usageless = rootWith(authorityConstraints(null))
 const shallow = rootWith(authorityConstraints(2), authorityUsage)
 const deepEnough = rootWith(authorityConstraints(3), authorityUsage)
@@ -111,7 +119,10 @@ export const constraintRefusals: readonly Refusal[] = [
   {
     code: 'ca_basic_constraints',
     name: 'not critical',
-    document: altered({ level: 2, parts: { extensions: [authorityConstraints(1, false), authorityUsage] } }),
+    document: altered({
+      level: 2,
+      parts: { extensions: [authorityConstraints(1, false), authorityUsage] },
+    }),
   },
   {
     code: 'ca_basic_constraints',
@@ -146,7 +157,10 @@ export const constraintRefusals: readonly Refusal[] = [
   {
     code: 'path_length_exceeded',
     name: 'a regional certificate that allows none',
-    document: altered({ level: 1, parts: { extensions: [authorityConstraints(0), authorityUsage] } }),
+    document: altered({
+      level: 1,
+      parts: { extensions: [authorityConstraints(0), authorityUsage] },
+    }),
   },
   {
     code: 'path_length_exceeded',
@@ -156,7 +170,10 @@ export const constraintRefusals: readonly Refusal[] = [
   {
     code: 'leaf_is_ca',
     name: 'cA',
-    document: altered({ level: 4, parts: { extensions: [authorityConstraints(0), authorityUsage] } }),
+    document: altered({
+      level: 4,
+      parts: { extensions: [authorityConstraints(0), authorityUsage] },
+    }),
   },
   {
     code: 'leaf_key_usage',
@@ -265,7 +282,10 @@ export const constraintRefusals: readonly Refusal[] = [
   },
 ]
 
-/** A CA certificate made by the instance, which may make leaves only, that stands between it and the leaf. */
+/**
+ * A CA certificate made by the instance, which may make leaves only, that stands between it and the
+ * leaf.
+ */
 function deeperAuthority(): Uint8Array<ArrayBuffer> {
   return buildCertificate({
     ...partsOf(4),

@@ -23,14 +23,16 @@ import {
 } from './certificate-documents.ts'
 import { documentOf, leafUsage } from './chain-documents.ts'
 
-const withLeaf = (certificate: Uint8Array<ArrayBuffer>) => documentOf({ ...standardChain, certificate })
+const withLeaf = (certificate: Uint8Array<ArrayBuffer>) =>
+  documentOf({ ...standardChain, certificate })
 const utcTime = (text: string) => encodeDer(0x17, Buffer.from(text))
 const generalizedTime = (text: string) => encodeDer(0x18, Buffer.from(text))
 const constraints = (...content: readonly Uint8Array[]) =>
   extension('2.5.29.19', { critical: true, value: sequence(...content) })
 const usage = (...content: readonly number[]) =>
   extension('2.5.29.15', { critical: false, value: encodeDer(0x03, Uint8Array.from(content)) })
-const commonName = (value: Uint8Array) => sequence(set(sequence(objectIdentifier('2.5.4.3'), value)))
+const commonName = (value: Uint8Array) =>
+  sequence(set(sequence(objectIdentifier('2.5.4.3'), value)))
 
 /** Rule 15: certificates that are not in the form of RFC 5280 or not in DER. */
 export const derRefusals: readonly Refusal[] = (
@@ -50,7 +52,11 @@ export const derRefusals: readonly Refusal[] = (
       'a BOOLEAN of 01',
       alsoExtended(
         4,
-        sequence(objectIdentifier(unknown), encodeDer(0x01, Uint8Array.of(1)), octetString(sequence())),
+        sequence(
+          objectIdentifier(unknown),
+          encodeDer(0x01, Uint8Array.of(1)),
+          octetString(sequence()),
+        ),
       ),
     ],
     [
@@ -68,7 +74,10 @@ export const derRefusals: readonly Refusal[] = (
       'unique identifiers',
       altered(4, { extensions: null, extraFields: [encodeDer(0x81, Uint8Array.of(0))] }),
     ],
-    ['cA FALSE, which is the default', altered(4, { extensions: [constraints(boolean(false)), leafUsage] })],
+    [
+      'cA FALSE, which is the default',
+      altered(4, { extensions: [constraints(boolean(false)), leafUsage] }),
+    ],
     ['a path length without cA', altered(4, { extensions: [constraints(integer(0)), leafUsage] })],
     [
       'a negative path length',
@@ -82,17 +91,29 @@ export const derRefusals: readonly Refusal[] = (
     [
       'three fields in basicConstraints',
       altered(3, {
-        extensions: [constraints(boolean(true), integer(0), integer(0)), ...extensionsOf(3).slice(1)],
+        extensions: [
+          constraints(boolean(true), integer(0), integer(0)),
+          ...extensionsOf(3).slice(1),
+        ],
       }),
     ],
-    ['keyUsage with a trailing zero bit', altered(4, { extensions: [leafConstraints(), usage(6, 0x80)] })],
+    [
+      'keyUsage with a trailing zero bit',
+      altered(4, { extensions: [leafConstraints(), usage(6, 0x80)] }),
+    ],
     ['keyUsage without bits', altered(4, { extensions: [leafConstraints(), usage(0)] })],
     [
       'keyUsage with unused bits that are set',
       altered(4, { extensions: [leafConstraints(), usage(7, 0xc0)] }),
     ],
-    ['keyUsage of a tenth bit', altered(4, { extensions: [leafConstraints(), usage(6, 0x80, 0x40)] })],
-    ['keyUsage of sixteen bits', altered(4, { extensions: [leafConstraints(), usage(0, 0x80, 0x01)] })],
+    [
+      'keyUsage of a tenth bit',
+      altered(4, { extensions: [leafConstraints(), usage(6, 0x80, 0x40)] }),
+    ],
+    [
+      'keyUsage of sixteen bits',
+      altered(4, { extensions: [leafConstraints(), usage(0, 0x80, 0x01)] }),
+    ],
     [
       'a path length of 128, which is beyond a limit of ours',
       altered(1, {
@@ -101,7 +122,9 @@ export const derRefusals: readonly Refusal[] = (
     ],
     [
       'a GeneralizedTime before 2050',
-      altered(4, { validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')) }),
+      altered(4, {
+        validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')),
+      }),
     ],
     [
       'GeneralizedTimes of today',
@@ -119,7 +142,10 @@ export const derRefusals: readonly Refusal[] = (
     ],
     [
       'a type that certificates are not made of',
-      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(encodeDer(0x0a, Uint8Array.of(1))))),
+      alsoExtended(
+        4,
+        sequence(objectIdentifier(unknown), octetString(encodeDer(0x0a, Uint8Array.of(1)))),
+      ),
     ],
     ['an empty set in a name', altered(4, { subject: sequence(set()) })],
     [
@@ -136,7 +162,10 @@ export const derRefusals: readonly Refusal[] = (
     ],
     ['a validity of one time', altered(4, { validity: sequence(utcTime('260304040607Z')) })],
     ['a subject that is no name', altered(4, { subject: utf8String('leaf') })],
-    ['a name that is no UTF-8', altered(4, { subject: commonName(encodeDer(0x0c, Uint8Array.of(0xff))) })],
+    [
+      'a name that is no UTF-8',
+      altered(4, { subject: commonName(encodeDer(0x0c, Uint8Array.of(0xff))) }),
+    ],
     [
       'a PrintableString with an underscore',
       altered(4, { subject: commonName(encodeDer(0x13, Buffer.from('a_b'))) }),
@@ -155,18 +184,25 @@ export const derRefusals: readonly Refusal[] = (
     [
       'an object identifier that is not minimal',
       altered(4, {
-        subject: sequence(set(sequence(encodeDer(0x06, Uint8Array.of(0x55, 0x80, 4, 3)), utf8String('x')))),
+        subject: sequence(
+          set(sequence(encodeDer(0x06, Uint8Array.of(0x55, 0x80, 4, 3)), utf8String('x'))),
+        ),
       }),
     ],
     ['a string in pieces', altered(4, { subject: commonName(encodeDer(0x2c, utf8String('x'))) })],
-    ['a tag number in two bytes', altered(4, { subject: commonName(Uint8Array.of(0x1f, 0x20, 0)) })],
+    [
+      'a tag number in two bytes',
+      altered(4, { subject: commonName(Uint8Array.of(0x1f, 0x20, 0)) }),
+    ],
     [
       'a key with three fields',
       altered(4, { publicKey: sequence(p384Algorithm, bitString(pointOf(4)), integer(1)) }),
     ],
     [
       'a key with unused bits',
-      altered(4, { publicKey: sequence(p384Algorithm, bitString(Uint8Array.of(...pointOf(4), 0), 1)) }),
+      altered(4, {
+        publicKey: sequence(p384Algorithm, bitString(Uint8Array.of(...pointOf(4), 0), 1)),
+      }),
     ],
     [
       'a signature that is no bit string',

@@ -11,12 +11,14 @@ import {
 } from '../nitro-builder/document-builder.ts'
 import type { Acceptance, Refusal } from './case.ts'
 
-const withFields = (fields: Fields, options?: DocumentOptions) => buildDocument({ ...options, fields })
+const withFields = (fields: Fields, options?: DocumentOptions) =>
+  buildDocument({ ...options, fields })
 const withPairs = (...extra: readonly [CborValue, CborValue][]) =>
   buildDocument({ payload: encodeCbor(encodePairs([...fieldPairs(), ...extra])) })
 const withPcrs = (...extra: readonly [CborValue, CborValue][]) =>
   withFields({ pcrs: encodePairs([...PCR_VALUES, ...extra]) })
-const pcrsOf = (indexes: readonly number[]) => withFields({ pcrs: new Map(indexes.map((i) => [i, pcr])) })
+const pcrsOf = (indexes: readonly number[]) =>
+  withFields({ pcrs: new Map(indexes.map((i) => [i, pcr])) })
 
 const pcr = new Uint8Array(48).fill(7)
 const kilobyte = new Uint8Array(1024).fill(1)
@@ -63,8 +65,16 @@ export const payloadAcceptances: readonly Acceptance[] = [
 ]
 
 export const payloadRefusals: readonly Refusal[] = [
-  { code: 'payload_not_map', name: 'an array', document: buildDocument({ payload: encodeCbor([]) }) },
-  { code: 'payload_not_map', name: 'an integer', document: buildDocument({ payload: Uint8Array.of(0) }) },
+  {
+    code: 'payload_not_map',
+    name: 'an array',
+    document: buildDocument({ payload: encodeCbor([]) }),
+  },
+  {
+    code: 'payload_not_map',
+    name: 'an integer',
+    document: buildDocument({ payload: Uint8Array.of(0) }),
+  },
   { code: 'payload_key_type', name: 'an integer key', document: withPairs([1, 1]) },
   { code: 'payload_key_type', name: 'a bytes key', document: withPairs([Uint8Array.of(1), 1]) },
   {
@@ -96,7 +106,11 @@ export const payloadRefusals: readonly Refusal[] = [
   },
   { code: 'module_id_invalid', name: 'empty', document: withFields({ module_id: '' }) },
   { code: 'module_id_invalid', name: 'absent', document: withFields({ module_id: undefined }) },
-  { code: 'module_id_invalid', name: 'bytes', document: withFields({ module_id: Buffer.from('i-1') }) },
+  {
+    code: 'module_id_invalid',
+    name: 'bytes',
+    document: withFields({ module_id: Buffer.from('i-1') }),
+  },
   { code: 'digest_invalid', name: 'SHA256', document: withFields({ digest: 'SHA256' }) },
   { code: 'digest_invalid', name: 'lower case', document: withFields({ digest: 'sha384' }) },
   { code: 'digest_invalid', name: 'absent', document: withFields({ digest: undefined }) },
@@ -112,16 +126,32 @@ export const payloadRefusals: readonly Refusal[] = [
   { code: 'pcr_index_invalid', name: 'index 32', document: withPcrs([32, pcr]) },
   { code: 'pcr_index_invalid', name: 'index -1', document: withPcrs([-1, pcr]) },
   { code: 'pcr_index_invalid', name: 'a text index', document: withPcrs(['16', pcr]) },
-  { code: 'pcr_index_invalid', name: 'a bytes index', document: withPcrs([Uint8Array.of(16), pcr]) },
+  {
+    code: 'pcr_index_invalid',
+    name: 'a bytes index',
+    document: withPcrs([Uint8Array.of(16), pcr]),
+  },
   { code: 'pcr_index_invalid', name: 'an index beyond 2^53', document: withPcrs([2n ** 63n, pcr]) },
   { code: 'pcr_duplicate_index', name: 'PCR0 twice', document: withPcrs([0, pcr]) },
   { code: 'pcr_value_invalid', name: '47 bytes', document: withPcrs([16, pcr.subarray(1)]) },
-  { code: 'pcr_value_invalid', name: '32 bytes (SHA-256)', document: withPcrs([16, new Uint8Array(32)]) },
-  { code: 'pcr_value_invalid', name: '64 bytes (SHA-512)', document: withPcrs([16, new Uint8Array(64)]) },
+  {
+    code: 'pcr_value_invalid',
+    name: '32 bytes (SHA-256)',
+    document: withPcrs([16, new Uint8Array(32)]),
+  },
+  {
+    code: 'pcr_value_invalid',
+    name: '64 bytes (SHA-512)',
+    document: withPcrs([16, new Uint8Array(64)]),
+  },
   { code: 'pcr_value_invalid', name: 'null', document: withPcrs([16, null]) },
   { code: 'pcr_missing', name: 'no PCR0', document: pcrsOf([1, 2, 3]) },
   { code: 'pcr_missing', name: 'no PCR2', document: pcrsOf([0, 1, 3]) },
-  { code: 'certificate_size', name: 'empty', document: withFields({ certificate: new Uint8Array() }) },
+  {
+    code: 'certificate_size',
+    name: 'empty',
+    document: withFields({ certificate: new Uint8Array() }),
+  },
   { code: 'certificate_size', name: '1025 bytes', document: withFields({ certificate: tooLong }) },
   { code: 'certificate_size', name: 'absent', document: withFields({ certificate: undefined }) },
   { code: 'certificate_size', name: 'null', document: withFields({ certificate: null }) },
@@ -147,8 +177,16 @@ export const payloadRefusals: readonly Refusal[] = [
     name: 'one of 1025 bytes',
     document: withFields({ cabundle: [...standardChain.cabundle, tooLong] }),
   },
-  { code: 'cabundle_certificate_size', name: 'text', document: withFields({ cabundle: ['certificate'] }) },
-  { code: 'public_key_invalid', name: 'empty', document: withFields({ public_key: new Uint8Array() }) },
+  {
+    code: 'cabundle_certificate_size',
+    name: 'text',
+    document: withFields({ cabundle: ['certificate'] }),
+  },
+  {
+    code: 'public_key_invalid',
+    name: 'empty',
+    document: withFields({ public_key: new Uint8Array() }),
+  },
   { code: 'public_key_invalid', name: '1025 bytes', document: withFields({ public_key: tooLong }) },
   { code: 'public_key_invalid', name: 'text', document: withFields({ public_key: 'key' }) },
   { code: 'user_data_invalid', name: '1025 bytes', document: withFields({ user_data: tooLong }) },

@@ -16,7 +16,8 @@ const withFields = (fields: Fields) => buildDocument({ fields })
 const after = (ms: number) => new Date(MADE_AT.getTime() + ms)
 const madeAt = (ms: number) => withFields({ timestamp: MADE_AT.getTime() + ms })
 const pcrAt = (index: number) => PCR_VALUES.get(index) ?? new Uint8Array()
-const values = (...indexes: readonly number[]) => new Map(indexes.map((index) => [index, pcrAt(index)]))
+const values = (...indexes: readonly number[]) =>
+  new Map(indexes.map((index) => [index, pcrAt(index)]))
 const changed = (index: number) =>
   new Map([[index, pcrAt(index).map((byte, i) => (i === 47 ? byte ^ 1 : byte))]])
 const zeros = new Uint8Array(48)
@@ -33,18 +34,28 @@ const order = Buffer.from(
   'ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973',
   'hex',
 )
-const longLeaf = buildChain({ level: 4, parts: { validity: validityOf(MADE_AT, after(9 * HOUR_MS)) } })
+const longLeaf = buildChain({
+  level: 4,
+  parts: { validity: validityOf(MADE_AT, after(9 * HOUR_MS)) },
+})
 const [r, s] = [signature.subarray(0, 48), signature.subarray(48)]
 const toBytes = (value: bigint) => Buffer.from(value.toString(16).padStart(96, '0'), 'hex')
-const twin = toBytes(BigInt(`0x${order.toString('hex')}`) - BigInt(`0x${Buffer.from(s).toString('hex')}`))
+const twin = toBytes(
+  BigInt(`0x${order.toString('hex')}`) - BigInt(`0x${Buffer.from(s).toString('hex')}`),
+)
 const signedWith = (...scalars: readonly Uint8Array[]) =>
   buildDocument({ payload, signature: Buffer.concat(scalars) })
-const flipped = (bytes: Uint8Array, index: number) => bytes.map((byte, i) => (i === index ? byte ^ 1 : byte))
+const flipped = (bytes: Uint8Array, index: number) =>
+  bytes.map((byte, i) => (i === index ? byte ^ 1 : byte))
 
 /** Rules 20 to 25. */
 export const policyAcceptances: readonly Acceptance[] = [
   { rule: 20, name: 'a signature', document: signedWith(r, s) },
-  { rule: 20, name: 'its twin with n - s, so a document is no unique key', document: signedWith(r, twin) },
+  {
+    rule: 20,
+    name: 'its twin with n - s, so a document is no unique key',
+    document: signedWith(r, twin),
+  },
   {
     rule: 21,
     name: 'an age of exactly the maximum',
@@ -61,7 +72,12 @@ export const policyAcceptances: readonly Acceptance[] = [
   },
   { rule: 21, name: 'milliseconds that the time given lacks', document: madeAt(999), at: MADE_AT },
   { rule: 21, name: 'the first second of the leaf', document: madeAt(-HOUR_MS), at: MADE_AT },
-  { rule: 21, name: 'the last second of the leaf', document: madeAt(2 * HOUR_MS), at: after(2 * HOUR_MS) },
+  {
+    rule: 21,
+    name: 'the last second of the leaf',
+    document: madeAt(2 * HOUR_MS),
+    at: after(2 * HOUR_MS),
+  },
   { rule: 22, name: 'the nonce', document: buildDocument(), policy: { nonce } },
   {
     rule: 22,
@@ -70,7 +86,12 @@ export const policyAcceptances: readonly Acceptance[] = [
     policy: { nonce: new Uint8Array() },
   },
   { rule: 22, name: 'any nonce when none is asked for', document: buildDocument() },
-  { rule: 23, name: 'debug mode, when allowed', document: zeroPcrs(0, 1, 2), policy: { allowDebug: true } },
+  {
+    rule: 23,
+    name: 'debug mode, when allowed',
+    document: zeroPcrs(0, 1, 2),
+    policy: { allowDebug: true },
+  },
   { rule: 23, name: 'PCR0 to 2 that are not all zero', document: zeroPcrs(0, 2) },
   { rule: 23, name: 'other PCRs that are zero', document: zeroPcrs(3, 5, 6, 7, 8) },
   { rule: 24, name: 'one measurement', document: buildDocument(), policy: expecting(values(0)) },
@@ -88,12 +109,18 @@ export const policyAcceptances: readonly Acceptance[] = [
     policy: { measurements: 'any' },
   },
   { rule: 25, name: 'bindings that hold', document: buildDocument() },
-  { rule: 25, name: 'another PCR4', document: withFields({ pcrs: new Map([...PCR_VALUES, [4, pcrAt(5)]]) }) },
+  {
+    rule: 25,
+    name: 'another PCR4',
+    document: withFields({ pcrs: new Map([...PCR_VALUES, [4, pcrAt(5)]]) }),
+  },
   { rule: 25, name: 'no PCR4', document: withFields({ pcrs: values(0, 1, 2) }) },
   {
     rule: 25,
     name: 'a leaf of another name',
-    document: buildDocument({ chain: buildChain({ level: 4, parts: { subject: nameOf('someone else') } }) }),
+    document: buildDocument({
+      chain: buildChain({ level: 4, parts: { subject: nameOf('someone else') } }),
+    }),
   },
 ]
 
@@ -103,8 +130,16 @@ export const policyRefusals: readonly Refusal[] = [
     name: 'another payload',
     document: buildDocument({ payload: buildPayload({ fields: { nonce: null } }), signature }),
   },
-  { code: 'signature_invalid', name: 'one bit of r flipped', document: signedWith(flipped(r, 47), s) },
-  { code: 'signature_invalid', name: 'one bit of s flipped', document: signedWith(r, flipped(s, 47)) },
+  {
+    code: 'signature_invalid',
+    name: 'one bit of r flipped',
+    document: signedWith(flipped(r, 47), s),
+  },
+  {
+    code: 'signature_invalid',
+    name: 'one bit of s flipped',
+    document: signedWith(r, flipped(s, 47)),
+  },
   { code: 'signature_invalid', name: 'r and s exchanged', document: signedWith(s, r) },
   {
     code: 'signature_invalid',
@@ -118,11 +153,23 @@ export const policyRefusals: readonly Refusal[] = [
     name: 'a re-encoding of the signed payload',
     document: buildDocument({ payload: buildPayload({ indefinite: true }), signature }),
   },
-  { code: 'signature_out_of_range', name: 'r of zero', document: signedWith(new Uint8Array(48), s) },
-  { code: 'signature_out_of_range', name: 's of zero', document: signedWith(r, new Uint8Array(48)) },
+  {
+    code: 'signature_out_of_range',
+    name: 'r of zero',
+    document: signedWith(new Uint8Array(48), s),
+  },
+  {
+    code: 'signature_out_of_range',
+    name: 's of zero',
+    document: signedWith(r, new Uint8Array(48)),
+  },
   { code: 'signature_out_of_range', name: 'r of n', document: signedWith(order, s) },
   { code: 'signature_out_of_range', name: 's of n', document: signedWith(r, order) },
-  { code: 'signature_out_of_range', name: 'all ones', document: signedWith(new Uint8Array(96).fill(0xff)) },
+  {
+    code: 'signature_out_of_range',
+    name: 'all ones',
+    document: signedWith(new Uint8Array(96).fill(0xff)),
+  },
   { code: 'timestamp_outside_leaf', name: 'before the leaf', document: madeAt(-HOUR_MS - 1) },
   { code: 'timestamp_outside_leaf', name: 'after the leaf', document: madeAt(2 * HOUR_MS + 1) },
   {
@@ -163,7 +210,12 @@ export const policyRefusals: readonly Refusal[] = [
     policy: { mode: 'historical' },
   },
   { code: 'nonce_missing', name: 'null', document: withFields({ nonce: null }), policy: { nonce } },
-  { code: 'nonce_missing', name: 'absent', document: withFields({ nonce: undefined }), policy: { nonce } },
+  {
+    code: 'nonce_missing',
+    name: 'absent',
+    document: withFields({ nonce: undefined }),
+    policy: { nonce },
+  },
   {
     code: 'nonce_missing',
     name: 'null, when an empty one is expected',
@@ -207,7 +259,12 @@ export const policyRefusals: readonly Refusal[] = [
     document: zeroPcrs(8),
     policy: expecting(new Map([...values(0), [8, zeros]])),
   },
-  { code: 'measurements_not_given', name: 'no sets', document: buildDocument(), policy: expecting() },
+  {
+    code: 'measurements_not_given',
+    name: 'no sets',
+    document: buildDocument(),
+    policy: expecting(),
+  },
   {
     code: 'measurement_missing',
     name: 'a PCR that is not there',
@@ -236,6 +293,9 @@ export const policyRefusals: readonly Refusal[] = [
     code: 'measurement_mismatch',
     name: 'each of two sets in part',
     document: buildDocument(),
-    policy: expecting(new Map([...values(0), ...changed(1)]), new Map([...changed(0), ...values(1)])),
+    policy: expecting(
+      new Map([...values(0), ...changed(1)]),
+      new Map([...changed(0), ...values(1)]),
+    ),
   },
 ]

@@ -31,7 +31,10 @@ export const releaseAcceptances: readonly Acceptance[] = [
     rule: 24,
     name: 'a release beside another set',
     document,
-    policy: { ...expecting(buildEntry()), measurements: [new Map([[0, new Uint8Array(48).fill(1)]])] },
+    policy: {
+      ...expecting(buildEntry()),
+      measurements: [new Map([[0, new Uint8Array(48).fill(1)]])],
+    },
   },
   {
     rule: 24,
@@ -83,13 +86,17 @@ export const releaseRefusals: readonly Refusal[] = [
     code: 'measurement_mismatch',
     name: 'of a release in two of three measurements',
     document,
-    policy: expecting(entryOf(buildRelease({ measurements: { ...measurements, PCR2: 'ab'.repeat(48) } }))),
+    policy: expecting(
+      entryOf(buildRelease({ measurements: { ...measurements, PCR2: 'ab'.repeat(48) } })),
+    ),
   },
   {
     code: 'measurement_mismatch',
     name: 'of a release whose image was signed by another certificate',
     document,
-    policy: expecting(entryOf(buildRelease({ measurements: { ...measurements, PCR8: 'ab'.repeat(48) } }))),
+    policy: expecting(
+      entryOf(buildRelease({ measurements: { ...measurements, PCR8: 'ab'.repeat(48) } })),
+    ),
   },
   { code: 'measurements_not_given', name: 'no releases', document, policy: expecting() },
 ]

@@ -34,7 +34,10 @@ export function readItem(bytes: Uint8Array, start = 0): Item {
   return { ...base, end: argument === null ? end + 1 : end, children }
 }
 
-/** Mutations of one item of well-formed CBOR; what contains it stays well-formed but for what is mutated. */
+/**
+ * Mutations of one item of well-formed CBOR; what contains it stays well-formed but for what is
+ * mutated.
+ */
 export const cborMutations: Readonly<Record<string, Mutation>> = {
   'widen a head': onItem((item, bytes, random) => headed(item, bytes, wideHead(item, random))),
   'make indefinite': onItem((item, bytes) =>
@@ -70,11 +73,16 @@ export const cborMutations: Readonly<Record<string, Mutation>> = {
   'repeat an entry': onItem((item, bytes, random) => {
     const step = item.major - 3
     const count = Math.floor(item.children.length / step)
-    if (item.argument === null || item.children.length === 0) return bytes.subarray(item.start, item.end)
+    if (item.argument === null || item.children.length === 0)
+      return bytes.subarray(item.start, item.end)
     const index = random.below(count) * step
     const [first, last] = [item.children[index], item.children[index + step - 1]]
     const entry = bytes.subarray(first?.start, last?.end)
-    return Buffer.concat([encodeHead(item.major, count + 1), bytes.subarray(item.headEnd, item.end), entry])
+    return Buffer.concat([
+      encodeHead(item.major, count + 1),
+      bytes.subarray(item.headEnd, item.end),
+      entry,
+    ])
   }),
   'replace with a special value': onItem((_, __, random) =>
     Buffer.from(
@@ -127,7 +135,11 @@ function onItem(mutate: ItemMutation): Mutation {
     // Half the time something near the top, where most rules are.
     const root = readItem(bytes)
     const item = random.pick(random.below(2) === 0 ? [root, ...root.children] : flatten(root))
-    return replaceRange(bytes, { start: item.start, end: item.end, by: mutate(item, bytes, random) })
+    return replaceRange(bytes, {
+      start: item.start,
+      end: item.end,
+      by: mutate(item, bytes, random),
+    })
   }
 }
 

@@ -7,7 +7,20 @@ import type { Random } from './random.ts'
 export const derMutations: Readonly<Record<string, Mutation>> = {
   'change a tag': onNode((node, random) =>
     encodeDer(
-      random.pick([0x01, 0x02, 0x05, 0x0c, 0x17, 0x18, 0x30, 0x31, 0xa0, 0xa3, 0x1f, node.tag ^ 0x20]),
+      random.pick([
+        0x01,
+        0x02,
+        0x05,
+        0x0c,
+        0x17,
+        0x18,
+        0x30,
+        0x31,
+        0xa0,
+        0xa3,
+        0x1f,
+        node.tag ^ 0x20,
+      ]),
       node.content,
     ),
   ),
@@ -15,7 +28,9 @@ export const derMutations: Readonly<Record<string, Mutation>> = {
     const index = random.below(Math.max(node.content.length, 1))
     return encodeDer(
       node.tag,
-      Uint8Array.from(node.content, (byte, i) => (i === index ? byte ^ (1 << random.below(8)) : byte)),
+      Uint8Array.from(node.content, (byte, i) =>
+        i === index ? byte ^ (1 << random.below(8)) : byte,
+      ),
     )
   }),
   'widen a length': onNode(({ tag, content }) =>
@@ -35,8 +50,12 @@ export const derMutations: Readonly<Record<string, Mutation>> = {
   double: onNode(({ encoding }) => Buffer.concat([encoding, encoding])),
   empty: onNode(({ tag }) => encodeDer(tag)),
   pad: onNode(({ tag, content }) => encodeDer(tag, Buffer.of(0), content)),
-  'add after': onNode(({ encoding }, random) => Buffer.concat([encoding, random.bytes(1 + random.below(4))])),
-  'fill with ones': onNode(({ tag, content }) => encodeDer(tag, new Uint8Array(content.length).fill(0xff))),
+  'add after': onNode(({ encoding }, random) =>
+    Buffer.concat([encoding, random.bytes(1 + random.below(4))]),
+  ),
+  'fill with ones': onNode(({ tag, content }) =>
+    encodeDer(tag, new Uint8Array(content.length).fill(0xff)),
+  ),
   turn: onNode(({ tag, children, content }) =>
     encodeDer(
       tag,

@@ -18,17 +18,26 @@ export type FuzzReport = {
   readonly refused: ReadonlyMap<string, number>
   /** Accepted, by why that is right. */
   readonly accepted: ReadonlyMap<string, number>
-  /** Accepted without a reason, thrown something else, or too slow: hex and what happened. Should be empty. */
+  /**
+   * Accepted without a reason, thrown something else, or too slow: hex and what happened. Should be
+   * empty.
+   */
   readonly failures: readonly string[]
   readonly slowestMs: number
 }
 
 /** Slowest that one validation may be, milliseconds. */
 export const VALIDATION_MS_MAX = 50
-/** The shortest of so many counts: other work on the machine makes some of them long, a slow document all of them. */
+/**
+ * The shortest of so many counts: other work on the machine makes some of them long, a slow
+ * document all of them.
+ */
 const ATTEMPTS_MAX = 20
 
-/** Validates `documents` mutated documents made from `seed`; `onProgress` is told every so often how many are done. */
+/**
+ * Validates `documents` mutated documents made from `seed`; `onProgress` is told every so often how
+ * many are done.
+ */
 export async function fuzzAttestation({
   documents,
   seed,
@@ -68,7 +77,8 @@ type Seed = { readonly bytes: Uint8Array; readonly canSign: boolean }
 type Verdict = { readonly kind: 'refused' | 'accepted' | 'failure'; readonly text: string }
 
 /**
- * Historical mode reaches every stage whenever the seed was made; no expectation is asked for that would hide a hole.
+ * Historical mode reaches every stage whenever the seed was made; no expectation is asked for that
+ * would hide a hole.
  */
 const policy: AttestationPolicy = {
   measurements: 'any',
@@ -107,24 +117,34 @@ async function validate({ mutant, others, verify }: Run): Promise<Verdict> {
       : { kind: 'accepted', text: reason }
   } catch (error) {
     if (error instanceof AttestationError) return { kind: 'refused', text: error.code }
-    return { kind: 'failure', text: `threw ${error} for ${Buffer.from(mutant.bytes).toString('hex')}` }
+    return {
+      kind: 'failure',
+      text: `threw ${error} for ${Buffer.from(mutant.bytes).toString('hex')}`,
+    }
   }
 }
 
 /**
- * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or made and signed
- * by the leaf's key, with no certificate but those of the seeds, which is a document of its own.
+ * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or
+ * made and signed by the leaf's key, with no certificate but those of the seeds, which is a
+ * document of its own.
  */
 function reasonToAccept(
   { bytes, isSigned }: Mutant,
   { facts, others }: { readonly facts: AttestationFacts; readonly others: readonly Uint8Array[] },
 ): string | null {
   if (others.some((other) => Buffer.compare(other, bytes) === 0)) return 'unchanged'
-  const untagged = (document: Uint8Array) => (document[0] === 0xd2 ? document.subarray(1) : document)
-  if (others.some((other) => Buffer.compare(untagged(other), untagged(bytes)) === 0)) return 'tag 18'
+  const untagged = (document: Uint8Array) =>
+    document[0] === 0xd2 ? document.subarray(1) : document
+  if (others.some((other) => Buffer.compare(untagged(other), untagged(bytes)) === 0))
+    return 'tag 18'
   if (others.some((other) => Buffer.compare(twinOf(other), bytes) === 0)) return 'twin signature'
-  const known = new Set([...standardChain.cabundle, standardChain.certificate].map((der) => digest(der)))
-  const isGenuine = facts.certificates.every(({ sha256 }) => known.has(Buffer.from(sha256).toString('hex')))
+  const known = new Set(
+    [...standardChain.cabundle, standardChain.certificate].map((der) => digest(der)),
+  )
+  const isGenuine = facts.certificates.every(({ sha256 }) =>
+    known.has(Buffer.from(sha256).toString('hex')),
+  )
   return isSigned && isGenuine ? 'signed by the leaf' : null
 }
 
@@ -132,7 +152,10 @@ function digest(der: Uint8Array): string {
   return createHash('sha256').update(der).digest('hex')
 }
 
-/** A slow run is tried again, and the quickest counts: other programs on the machine are not our fault. */
+/**
+ * A slow run is tried again, and the quickest counts: other programs on the machine are not our
+ * fault.
+ */
 async function timed(run: () => Promise<Verdict>): Promise<{ verdict: Verdict; tookMs: number }> {
   let tookMs = Number.POSITIVE_INFINITY
   let verdict: Verdict = { kind: 'failure', text: 'not run' }

@@ -6,19 +6,31 @@ import { cborMutations, type Item, readItem } from './cbor-mutations.ts'
 import { derMutations } from './der-mutations.ts'
 import type { Random } from './random.ts'
 
-/** A mutated document. `isSigned`: the leaf's key signed the mutated payload, so that later rules are reached too. */
-export type Mutant = { readonly bytes: Uint8Array; readonly name: string; readonly isSigned: boolean }
+/**
+ * A mutated document. `isSigned`: the leaf's key signed the mutated payload, so that later rules
+ * are reached too.
+ */
+export type Mutant = {
+  readonly bytes: Uint8Array
+  readonly name: string
+  readonly isSigned: boolean
+}
 
 /**
- * Gives a document that one to three mutations made of `seed`. `others` are spliced in. Only documents of the
- * builder's standard chain can be signed again; that chain's root certificate stays what it is there.
+ * Gives a document that one to three mutations made of `seed`. `others` are spliced in. Only
+ * documents of the builder's standard chain can be signed again; that chain's root certificate
+ * stays what it is there.
  */
 export function mutateDocument(
   {
     seed,
     others,
     canSign,
-  }: { readonly seed: Uint8Array; readonly others: readonly Uint8Array[]; readonly canSign: boolean },
+  }: {
+    readonly seed: Uint8Array
+    readonly others: readonly Uint8Array[]
+    readonly canSign: boolean
+  },
   random: Random,
 ): Mutant {
   const strategy = random.below(10)
@@ -50,7 +62,11 @@ const ORDER =
 type Unsigned = { readonly bytes: Uint8Array; readonly name: string }
 
 /** The later ones of several mutations know nothing of CBOR: what is left may not be any. */
-function repeated(mutations: Readonly<Record<string, Mutation>>, seed: Uint8Array, random: Random): Mutant {
+function repeated(
+  mutations: Readonly<Record<string, Mutation>>,
+  seed: Uint8Array,
+  random: Random,
+): Mutant {
   const [name, mutate] = random.pick(Object.entries(mutations))
   let bytes = mutate(seed, random)
   for (let count = random.below(6) - 3; count > 0; count--) {
@@ -67,13 +83,22 @@ function mutatePayload(payload: Uint8Array, random: Random): Unsigned {
 
 function mutateCertificate(payload: Uint8Array, random: Random): Unsigned {
   const item = random.pick(certificatesIn(payload))
-  const [name, mutate] = random.pick(Object.entries(random.below(5) === 0 ? byteMutations : derMutations))
+  const [name, mutate] = random.pick(
+    Object.entries(random.below(5) === 0 ? byteMutations : derMutations),
+  )
   const certificate = mutate(payload.slice(item.headEnd, item.end), random)
-  const bytes = replaceRange(payload, { start: item.start, end: item.end, by: encodeCbor(certificate) })
+  const bytes = replaceRange(payload, {
+    start: item.start,
+    end: item.end,
+    by: encodeCbor(certificate),
+  })
   return { bytes, name: `certificate: ${name}` }
 }
 
-/** Byte strings of the payload that hold certificates, but for the root, whose least change ends the matter. */
+/**
+ * Byte strings of the payload that hold certificates, but for the root, whose least change ends the
+ * matter.
+ */
 function certificatesIn(payload: Uint8Array): readonly Item[] {
   const { children } = readItem(payload)
   const itemOf = (name: string) => {

@@ -47,7 +47,10 @@ function settle(decision: Decision | undefined, tokens: number): void {
 describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
   let source: DatabaseSource
   let database: Database
-  /** A second gateway's connections; the embedded database takes one process, so there both share it. */
+  /**
+   * A second gateway's connections; the embedded database takes one process, so there both share
+   * it.
+   */
   let other: Database
   beforeAll(async () => {
     source = await startDatabases(kind)
@@ -112,15 +115,22 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     const { first, second, ask, report } = setUp({ tokensPerMinute: 1000 })
     const estimates = Array.from({ length: CALLERS }, (_, caller) => 1 + ((caller * 37) % 90))
     const decisions = await Promise.all(
-      estimates.map((estimate, caller) => ask(caller % 2 === 0 ? first.limiter : second.limiter, estimate)),
+      estimates.map((estimate, caller) =>
+        ask(caller % 2 === 0 ? first.limiter : second.limiter, estimate),
+      ),
     )
     const reserved = estimates.filter((_, caller) => decisions[caller]?.kind === 'admitted')
     const sum = reserved.reduce((total, estimate) => total + estimate, 0)
     expect(sum).toBeLessThanOrEqual(1000)
     // Whoever was refused did not fit, so that less is left than the smallest of them wanted.
-    const smallest = Math.min(...estimates.filter((_, caller) => decisions[caller]?.kind === 'refused'))
+    const smallest = Math.min(
+      ...estimates.filter((_, caller) => decisions[caller]?.kind === 'refused'),
+    )
     expect(sum + smallest).toBeGreaterThan(1000)
-    expect(await report()).toMatchObject({ tokens_used_day: sum, requests_used_day: reserved.length })
+    expect(await report()).toMatchObject({
+      tokens_used_day: sum,
+      requests_used_day: reserved.length,
+    })
   })
 
   it('counts every token in the end, whatever was estimated, in whichever order calls end', async () => {
@@ -147,7 +157,10 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
         if (clock.at >= MIDNIGHT + 86_400) return
         await report(second.limiter)
         const total = calls.reduce((sum, { used }) => sum + used, 0)
-        expect(await report()).toMatchObject({ tokens_used_day: total, requests_used_day: calls.length })
+        expect(await report()).toMatchObject({
+          tokens_used_day: total,
+          requests_used_day: calls.length,
+        })
       }),
       { numRuns: kind === 'postgres' ? 25 : 15 },
     )
@@ -164,11 +177,19 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
         const admitted = new Map<string, number>()
         for (const { pauseSeconds, calls } of steps) {
           clock.at += pauseSeconds
-          const limiters = Array.from({ length: calls }, (_, index) => (index % 2 ? first : second).limiter)
+          const limiters = Array.from(
+            { length: calls },
+            (_, index) => (index % 2 ? first : second).limiter,
+          )
           const decisions = await Promise.all(limiters.map((limiter) => ask(limiter)))
           const count = decisions.filter(isAdmitted).length
-          const windows = [`minute ${Math.floor(clock.at / 60)}`, `day ${Math.floor(clock.at / 86_400)}`]
-          const room = [4, 9].map((limit, place) => limit - (admitted.get(windows[place] ?? '') ?? 0))
+          const windows = [
+            `minute ${Math.floor(clock.at / 60)}`,
+            `day ${Math.floor(clock.at / 86_400)}`,
+          ]
+          const room = [4, 9].map(
+            (limit, place) => limit - (admitted.get(windows[place] ?? '') ?? 0),
+          )
           expect(count).toBe(Math.min(calls, ...room))
           for (const window of windows) admitted.set(window, (admitted.get(window) ?? 0) + count)
         }
@@ -178,7 +199,11 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
   })
 
   it('tells where an account stands, and what is in the way', async () => {
-    const { clock, first, ask } = setUp({ requestsPerMinute: 2, tokensPerMinute: 100, tokensPerDay: 50 })
+    const { clock, first, ask } = setUp({
+      requestsPerMinute: 2,
+      tokensPerMinute: 100,
+      tokensPerDay: 50,
+    })
     clock.at = MIDNIGHT + 18
     const admitted = await ask(first.limiter, 30)
     expect(admitted).toMatchObject({
@@ -223,7 +248,9 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
         return result
       },
     }))
-    const decisions = await Promise.all([10, 20, 30, 40].map((estimate) => ask(first.limiter, estimate)))
+    const decisions = await Promise.all(
+      [10, 20, 30, 40].map((estimate) => ask(first.limiter, estimate)),
+    )
     const useUp = (place: number) => settle(decisions[place], 100)
     useUp(0)
     failing.after = true
@@ -257,7 +284,9 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
         return store.step(step)
       },
     }))
-    const decisions = await Promise.all(Array.from({ length: CALLERS }, () => ask(first.limiter, 500)))
+    const decisions = await Promise.all(
+      Array.from({ length: CALLERS }, () => ask(first.limiter, 500)),
+    )
     expect(steps).toBe(0)
     expect(
       decisions.every((decision) => decision.kind === 'admitted' && decision.permit.quota === null),

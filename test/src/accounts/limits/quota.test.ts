@@ -31,7 +31,10 @@ const usage = (limits: Partial<Usage['limits']>, used: Partial<Usage['used']> = 
 describe('a quota', () => {
   it('is told in headers, resets in seconds', () => {
     const quota = describeQuota(
-      usage({ requestsPerMinute: 60, tokensPerMinute: 40_000 }, { minuteRequests: 1, minuteTokens: 500 }),
+      usage(
+        { requestsPerMinute: 60, tokensPerMinute: 40_000 },
+        { minuteRequests: 1, minuteTokens: 500 },
+      ),
     )
     expect(quotaHeaders(quota)).toEqual({
       'x-ratelimit-limit-requests': '60',
@@ -71,7 +74,10 @@ describe('a quota', () => {
 
 describe('a refusal', () => {
   it('waits for the last of what is in the way', () => {
-    const both = usage({ requestsPerMinute: 1, tokensPerDay: 10 }, { minuteRequests: 1, dayTokens: 5 })
+    const both = usage(
+      { requestsPerMinute: 1, tokensPerDay: 10 },
+      { minuteRequests: 1, dayTokens: 5 },
+    )
     expect(describeRefusal(both, 6)).toMatchObject({ retryAfterSeconds: 86_382, isHopeless: false })
     expect(describeRefusal(both, 5)).toMatchObject({
       retryAfterSeconds: 42,

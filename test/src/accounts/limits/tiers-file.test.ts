@@ -47,7 +47,9 @@ describe('the tiers of a gateway', () => {
   })
 
   it('keep the gateway from starting when the file has faults, and tell all of them', async () => {
-    const file = await store({ tiers: { a: { groups: [{ name: 'all', requests_per_day: -7, token: 1 }] } } })
+    const file = await store({
+      tiers: { a: { groups: [{ name: 'all', requests_per_day: -7, token: 1 }] } },
+    })
     const failure = await chooseTiers(file, { isProduction: true }).catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(StartFailure)
     expect(String(failure)).toMatch(/default_tier: [\s\S]*requests_per_day: [\s\S]*token/)

@@ -110,9 +110,13 @@ describe('a tiers file', () => {
     [
       {
         ...FILE,
-        tiers: { free: { groups: [{ name: 'a', calls: ['verified', 'chat', 'embeddings', 'images'] }] } },
+        tiers: {
+          free: { groups: [{ name: 'a', calls: ['verified', 'chat', 'embeddings', 'images'] }] },
+        },
       },
-      ['tiers.free.groups: expected a group for search with models *, so that every call is in some group'],
+      [
+        'tiers.free.groups: expected a group for search with models *, so that every call is in some group',
+      ],
     ],
   ])('is refused: %j', (value, faults) => {
     expect(faultsOf(value)).toEqual(faults)
@@ -129,6 +133,7 @@ describe('tiers', () => {
 
   it('of their own have a group for every kind of call', () => {
     for (const { standard } of [FREE_TIERS, UNLIMITED_TIERS])
-      for (const kind of CALL_KINDS) expect(findGroup(standard, { kind, model: 'any' })).toBeDefined()
+      for (const kind of CALL_KINDS)
+        expect(findGroup(standard, { kind, model: 'any' })).toBeDefined()
   })
 })

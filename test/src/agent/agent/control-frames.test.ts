@@ -45,7 +45,8 @@ describe('control frames', () => {
   it('of another node, garbage, and binary frames are ignored', async () => {
     const { agent, node } = await stage.connect()
     node.send({ protocol: 'ping-pong', data: { ...CONTROL, node_id: 'other', nonce: 'p1' } })
-    for (const text of ['', '{', '[]', '{"protocol":"x","data":1}', '{"id":1}', '\u0000']) node.send(text)
+    for (const text of ['', '{', '[]', '{"protocol":"x","data":1}', '{"id":1}', '\u0000'])
+      node.send(text)
     node.sendBytes(Buffer.from([0xff, 0x00]))
     chat(node, 'r1')
     await expect.poll(() => statusOf(node, 'r1')).toBe(2)

@@ -36,7 +36,9 @@ describe('an agent of type DIFFUSION', () => {
   it('connects as one, with its model, and without a benchmark', async () => {
     const node = await connect(demoUrl)
     expect(node.headers).toMatchObject({ 'model-type': 'DIFFUSION', model: 'demo/image' })
-    expect(stage.gateway.calls.some(({ path }) => path.startsWith('/v1/node/benchmark'))).toBe(false)
+    expect(stage.gateway.calls.some(({ path }) => path.startsWith('/v1/node/benchmark'))).toBe(
+      false,
+    )
   })
 
   it('answers with as many images of the backend as asked for, in one frame', async () => {
@@ -46,7 +48,9 @@ describe('an agent of type DIFFUSION', () => {
     const { images, error } = lastOf(node, 'r1') as { images: string[]; error: unknown }
     expect(error).toBeNull()
     const facts = images.map((image) => readImageFacts(Buffer.from(image, 'base64')))
-    expect(facts).toEqual(Array.from({ length: 3 }, () => ({ type: 'png', width: 256, height: 256 })))
+    expect(facts).toEqual(
+      Array.from({ length: 3 }, () => ({ type: 'png', width: 256, height: 256 })),
+    )
     expect(new Set(images).size).toBe(3)
   })
 
@@ -61,7 +65,13 @@ describe('an agent of type DIFFUSION', () => {
   })
 
   it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
-    ['refuses', 400, { error: { message: 'not this prompt' } }, 'not this prompt', { status_code: 400 }],
+    [
+      'refuses',
+      400,
+      { error: { message: 'not this prompt' } },
+      'not this prompt',
+      { status_code: 400 },
+    ],
     ['is busy', 429, { error: 'busy' }, 'busy', { status_code: 429, retry_after: 7 }],
     ['fails', 500, { error: 'no' }, 'no', {}],
     ['sends no list', 200, { data: 7 }, 'the backend sent no list of images', {}],
@@ -110,7 +120,9 @@ describe('an agent of type DIFFUSION', () => {
     const node = await connect(demoUrl)
     chat(node, 'r1')
     await expect.poll(() => lastOf(node, 'r1')?.status, { timeout: 5_000 }).toBe(3)
-    const { node: chatting } = await stage.connect().then(async () => ({ node: await stage.nodeAt(1) }))
+    const { node: chatting } = await stage
+      .connect()
+      .then(async () => ({ node: await stage.nodeAt(1) }))
     draw(chatting, 'r2')
     await expect
       .poll(() => lastOf(chatting, 'r2'), { timeout: 5_000 })

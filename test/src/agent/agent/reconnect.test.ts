@@ -10,7 +10,10 @@ describe('an agent whose connection ends', () => {
   it('comes back, after pauses that grow while it is refused', async () => {
     stage.gateway.known.onNode = (node) => node.close(1008, 'Benchmarking is not completed')
     const backOff = { minMs: 20, maxMs: 10_000 }
-    const { agent } = await stage.connect({ timings: { ...FAST_TIMINGS, backOff }, random: () => 1 })
+    const { agent } = await stage.connect({
+      timings: { ...FAST_TIMINGS, backOff },
+      random: () => 1,
+    })
     await stage.nodeAt(3)
     const pauses = agent.logLines.flatMap((line) => JSON.parse(line).pause_ms ?? [])
     expect(pauses.slice(0, 3)).toEqual([20, 40, 80])

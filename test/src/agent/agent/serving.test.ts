@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { CONTROL, chat, framesOf, lastOf, statusOf, useAgentStage } from '../../../support/agent-stage.ts'
+import {
+  CONTROL,
+  chat,
+  framesOf,
+  lastOf,
+  statusOf,
+  useAgentStage,
+} from '../../../support/agent-stage.ts'
 import {
   answerWith,
   type BackendScript,
@@ -39,7 +46,8 @@ describe('a connected agent', () => {
       response.end()
     }
     const { agent, node } = await stage.connect()
-    for (let index = 0; index < 20; index++) chat(node, `r${index}`, {}, index % 2 ? 'model-a' : 'model-b')
+    for (let index = 0; index < 20; index++)
+      chat(node, `r${index}`, {}, index % 2 ? 'model-a' : 'model-b')
     await expect.poll(() => agent.status().running).toBe(20)
     await expect.poll(() => node.frames.filter(({ status }) => status === 2).length).toBe(20)
     for (let index = 0; index < 20; index++)
@@ -119,7 +127,11 @@ describe('a connected agent', () => {
     const { node } = await stage.connect()
     chat(node, 'r1')
     await expect.poll(() => statusOf(node, 'r1')).toBe(3)
-    expect(framesOf(node, 'r1').map(({ chunk }) => chunk)).toEqual([textChunk('a'), textChunk('b'), null])
+    expect(framesOf(node, 'r1').map(({ chunk }) => chunk)).toEqual([
+      textChunk('a'),
+      textChunk('b'),
+      null,
+    ])
   })
 
   it('tells a chunk that no frame can carry as an error, and stays connected', async () => {
@@ -154,10 +166,14 @@ describe('a connected agent', () => {
     const { agent, node } = await stage.connect()
     chat(node, 'r1')
     chat(node, 'r2')
-    await expect.poll(() => [framesOf(node, 'r1').length, framesOf(node, 'r2').length]).toEqual([1, 1])
+    await expect
+      .poll(() => [framesOf(node, 'r1').length, framesOf(node, 'r2').length])
+      .toEqual([1, 1])
     node.send({ protocol: 'cancel', data: { ...CONTROL, request_id: 'r1' } })
     node.send({ protocol: 'cancel', data: { ...CONTROL, request_id: 'unknown' } })
-    await expect.poll(() => lastOf(node, 'r1')).toMatchObject({ chunk: null, error: null, status: 2 })
+    await expect
+      .poll(() => lastOf(node, 'r1'))
+      .toMatchObject({ chunk: null, error: null, status: 2 })
     await expect.poll(() => stage.backend.open()).toBe(1)
     expect(agent.status().running).toBe(1)
   })
@@ -171,7 +187,9 @@ describe('a connected agent', () => {
     await expect.poll(() => stage.backend.open()).toBe(0)
     expect(stage.backend.left()).toBe(1)
     await stage.nodeAt(1)
-    await expect.poll(() => agent.status()).toMatchObject({ phase: 'connected', running: 0, connections: 2 })
+    await expect
+      .poll(() => agent.status())
+      .toMatchObject({ phase: 'connected', running: 0, connections: 2 })
   })
 
   it('waits for a gateway that reads slowly instead of keeping the whole answer', async () => {

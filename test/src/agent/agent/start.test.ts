@@ -13,7 +13,12 @@ const stage = useAgentStage()
 
 describe('an agent that starts', () => {
   it('asks, saves and measures in the order of the public client, then connects', async () => {
-    stage.gateway.known.node = { node_id: NODE_ID, name_alias: 'one', status: 'Stopped', cpu_model: null }
+    stage.gateway.known.node = {
+      node_id: NODE_ID,
+      name_alias: 'one',
+      status: 'Stopped',
+      cpu_model: null,
+    }
     const agent = stage.start({ models: ['model-a'] })
     const node = await stage.nodeAt(0)
     expect(stage.gateway.calls.map(({ method, path }) => `${method} ${path}`)).toEqual([
@@ -41,7 +46,12 @@ describe('an agent that starts', () => {
     })
     expect(stage.gateway.calls[3]?.body).toMatchObject({ node_id: NODE_ID, model_name: 'model-a' })
     expect(node.headers).toMatchObject({
-      ...{ authorization: `Bearer ${NODE_KEY}`, 'node-id': NODE_ID, model: 'model-a', 'model-type': 'LLM' },
+      ...{
+        authorization: `Bearer ${NODE_KEY}`,
+        'node-id': NODE_ID,
+        model: 'model-a',
+        'model-type': 'LLM',
+      },
       'node-features': 'cancel, drain, extra-members, large-frames',
     })
     expect(node.headers).not.toHaveProperty('node-models')
@@ -64,9 +74,9 @@ describe('an agent that starts', () => {
     expect((await stage.nodeAt(0)).headers).not.toHaveProperty('node-models')
     expect(stage.gateway.known.benchmarks.has('model-b')).toBe(false)
     await agent.stop()
-    await expect(stage.start({ models: ['model-b'], tokensPerSecondMin: 9e8 }).done).rejects.toThrow(
-      /fewer than/,
-    )
+    await expect(
+      stage.start({ models: ['model-b'], tokensPerSecondMin: 9e8 }).done,
+    ).rejects.toThrow(/fewer than/)
   })
 
   it.each([

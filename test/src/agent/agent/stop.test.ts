@@ -1,6 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { CONTROL, chat, framesOf, lastOf, statusOf, useAgentStage } from '../../../support/agent-stage.ts'
+import {
+  CONTROL,
+  chat,
+  framesOf,
+  lastOf,
+  statusOf,
+  useAgentStage,
+} from '../../../support/agent-stage.ts'
 import { FAST_TIMINGS } from '../../../support/run-agent.ts'
 import { answerWith, textChunk, writeEvents } from '../../../support/scripted-backend.ts'
 

@@ -3,7 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDocument } from '../../../../src/api/openapi/document.ts'
 import { ROUTES } from '../../../support/api-routes.ts'
 import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../../support/calls.ts'
-import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../../support/gateway.ts'
+import {
+  GATEWAY_HOOK_TIMEOUT_MS,
+  startGateway,
+  type TestGateway,
+} from '../../../support/gateway.ts'
 
 const DOCUMENT = createDocument(ROUTES, { title: 'T', description: 'D' }) as {
   readonly paths: Readonly<
@@ -13,7 +17,8 @@ const DOCUMENT = createDocument(ROUTES, { title: 'T', description: 'D' }) as {
     >
   >
 }
-const keyOf = ({ method, path }: { readonly method: string; readonly path: string }) => `${method} ${path}`
+const keyOf = ({ method, path }: { readonly method: string; readonly path: string }) =>
+  `${method} ${path}`
 const DOCUMENTED = Object.entries(DOCUMENT.paths).flatMap(([path, methods]) =>
   Object.keys(methods).map((method) => keyOf({ method: method.toUpperCase(), path })),
 )
@@ -29,7 +34,16 @@ function validatorOf(
   status = '200',
   type = 'application/json',
 ): ValidateFunction {
-  const steps = ['paths', path, method.toLowerCase(), 'responses', status, 'content', type, 'schema']
+  const steps = [
+    'paths',
+    path,
+    method.toLowerCase(),
+    'responses',
+    status,
+    'content',
+    type,
+    'schema',
+  ]
   const pointer = steps
     .map((step) => step.replaceAll('~', '~0').replaceAll('/', '~1'))
     .map(encodeURIComponent)
@@ -44,12 +58,18 @@ beforeAll(async () => {
   gateway = await startGateway({ settings: { providerModels: ['gpt-mini'] } })
   const { node_id } = await call('POST', '/v1/dashboard/node', { node_name: 'mine' })
   nodeId = String(node_id)
-  const completion = (await (await postChat(gateway, CHAT_REQUEST)).json()) as { readonly hash: string }
+  const completion = (await (await postChat(gateway, CHAT_REQUEST)).json()) as {
+    readonly hash: string
+  }
   hash = completion.hash
   const { id } = await call('POST', '/v1/dashboard/keys', { name: 'other' })
   keyId = String(id)
   await call('POST', '/v1/node/info', { ...NODE_INFO, node_id: nodeId })
-  await call('POST', '/v1/node/benchmark', { node_id: nodeId, model_name: 'm', tokens_per_second: 5 })
+  await call('POST', '/v1/node/benchmark', {
+    node_id: nodeId,
+    model_name: 'm',
+    tokens_per_second: 5,
+  })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
@@ -58,7 +78,11 @@ const NODE_INFO = {
   ...{ network_download_speed: 1.5, network_upload_speed: null, operating_system: 'o' },
 }
 
-async function call(method: string, path: string, body?: object): Promise<Readonly<Record<string, unknown>>> {
+async function call(
+  method: string,
+  path: string,
+  body?: object,
+): Promise<Readonly<Record<string, unknown>>> {
   const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
   const reply = await fetch(gateway.url + path, {
     method,
@@ -145,7 +169,8 @@ describe('real replies are as documented', () => {
   }
 
   it('to GET', async () => {
-    for (const [pattern, path] of gets()) expectValid(validatorOf(['get', pattern]), await call('GET', path))
+    for (const [pattern, path] of gets())
+      expectValid(validatorOf(['get', pattern]), await call('GET', path))
   })
 
   it('to POST, PUT and DELETE', async () => {
@@ -153,7 +178,12 @@ describe('real replies are as documented', () => {
       ['POST', '/v1/chat/completions', '/v1/chat/completions', CHAT_REQUEST],
       ['POST', VERIFIED_PATH, VERIFIED_PATH, CHAT_REQUEST],
       ['POST', '/v1/dashboard/node', '/v1/dashboard/node', { node_name: 'second' }],
-      ['PUT', '/v1/dashboard/node', '/v1/dashboard/node', { node_id: nodeId, node_name: 'renamed' }],
+      [
+        'PUT',
+        '/v1/dashboard/node',
+        '/v1/dashboard/node',
+        { node_id: nodeId, node_name: 'renamed' },
+      ],
       ['POST', '/v1/node/info', '/v1/node/info', { ...NODE_INFO, node_id: nodeId }],
       [
         'POST',
@@ -199,6 +229,11 @@ describe('real replies are as documented', () => {
 it('refuses two schemas of one name', () => {
   const [first, second] = ROUTES
   if (first === undefined || second === undefined) throw new TypeError('expected routes')
-  const other = { ...second, reply: { ...second.reply, schema: first.body?.schema ?? first.reply.schema } }
-  expect(() => createDocument([first, other], { title: '', description: '' })).toThrow('two schemas named')
+  const other = {
+    ...second,
+    reply: { ...second.reply, schema: first.body?.schema ?? first.reply.schema },
+  }
+  expect(() => createDocument([first, other], { title: '', description: '' })).toThrow(
+    'two schemas named',
+  )
 })

@@ -33,13 +33,16 @@ describe('a chain that fails', () => {
     await stage.chain.stop()
     await copyFile(`${state}.old`, state)
     const again = await startTestChain({ folder: stage.chain.folder, port: stage.chain.port })
-    await until('blocks changed', () => stage.anchors.all().at(-1)?.blockHash !== before.at(-1)?.blockHash)
+    await until(
+      'blocks changed',
+      () => stage.anchors.all().at(-1)?.blockHash !== before.at(-1)?.blockHash,
+    )
     await stage.untilConfirmed(30)
     await stage.expectAllAnchored()
     expect(stage.anchors.all().map((row) => row.txHash)).toEqual(before.map((row) => row.txHash))
-    expect(stage.logLines.filter((line) => line.level === 'warn').map((line) => line.message)).toContain(
-      'anchors are off the chain and are looked after again',
-    )
+    expect(
+      stage.logLines.filter((line) => line.level === 'warn').map((line) => line.message),
+    ).toContain('anchors are off the chain and are looked after again')
     await again.stop()
   })
 
@@ -85,7 +88,11 @@ describe('a chain that fails', () => {
     stage.proxy.behave((methods) => {
       if (!methods.includes('eth_sendRawTransaction') || swallowed > 0) return { kind: 'pass' }
       swallowed += 1
-      const replies = methods.map((_, id) => ({ jsonrpc: '2.0', id, result: `0x${'00'.repeat(32)}` }))
+      const replies = methods.map((_, id) => ({
+        jsonrpc: '2.0',
+        id,
+        result: `0x${'00'.repeat(32)}`,
+      }))
       return { kind: 'answer', body: JSON.stringify(replies) }
     })
     await stage.add(3)
@@ -103,28 +110,41 @@ describe('a chain that fails', () => {
     ['bad_answer', { kind: 'answer', body: '[null,7,"x"]' }],
     ['bad_answer', { kind: 'answer', body: '{"jsonrpc":"2.0","id":0,"result":"0x1"}' }],
     ['bad_answer', { kind: 'alter', alter: (answer) => answer.replaceAll('"0x', '"zz') }],
-    ['bad_answer', { kind: 'alter', alter: (answer) => answer.replaceAll('"0x', '"0xffffffffffffffffffff') }],
+    [
+      'bad_answer',
+      { kind: 'alter', alter: (answer) => answer.replaceAll('"0x', '"0xffffffffffffffffffff') },
+    ],
     [
       'refused',
-      { kind: 'alter', alter: (answer) => answer.replaceAll('"result"', '"error":{"code":1},"was"') },
+      {
+        kind: 'alter',
+        alter: (answer) => answer.replaceAll('"result"', '"error":{"code":1},"was"'),
+      },
     ],
     ['bad_status', { kind: 'answer', status: 503, body: '[]' }],
     ['bad_status', { kind: 'answer', status: 302, body: '' }],
     ['answer_too_large', { kind: 'answer', body: Buffer.alloc(9 * 1024 * 1024, 0x20) }],
     ['timeout', { kind: 'hang' }],
     ['unreachable', { kind: 'drop_answer' }],
-  ])('that answers nonsense is reported as %s, and used again when it is well (%#)', async (code, action) => {
-    let isIll = true
-    stage.proxy.behave(() => (isIll ? action : { kind: 'pass' }))
-    await stage.add(5)
-    const broadcaster = stage.broadcast()
-    await until('the fault shows', () => broadcaster.status().fault !== null)
-    expect(broadcaster.status()).toMatchObject({ phase: 'failing', isChainFailing: true, fault: { code } })
-    isIll = false
-    await stage.untilConfirmed(5)
-    expect(broadcaster.status().fault).toBeNull()
-    await stage.expectAllAnchored()
-  })
+  ])(
+    'that answers nonsense is reported as %s, and used again when it is well (%#)',
+    async (code, action) => {
+      let isIll = true
+      stage.proxy.behave(() => (isIll ? action : { kind: 'pass' }))
+      await stage.add(5)
+      const broadcaster = stage.broadcast()
+      await until('the fault shows', () => broadcaster.status().fault !== null)
+      expect(broadcaster.status()).toMatchObject({
+        phase: 'failing',
+        isChainFailing: true,
+        fault: { code },
+      })
+      isIll = false
+      await stage.untilConfirmed(5)
+      expect(broadcaster.status().fault).toBeNull()
+      await stage.expectAllAnchored()
+    },
+  )
 
   it('is left alone for longer and longer while it fails', async () => {
     stage.proxy.behave(() => ({ kind: 'answer', status: 500, body: '' }))

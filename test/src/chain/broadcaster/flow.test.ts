@@ -15,7 +15,9 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
     await until('the broadcaster is idle', () => broadcaster.status().phase === 'idle')
     expect(broadcaster.status()).toMatchObject({ fault: null, waitingCount: 0, revertedCount: 0 })
-    expect(stage.anchors.all().every((row) => row.gasUsed !== null && row.gasUsed > 21_000)).toBe(true)
+    expect(stage.anchors.all().every((row) => row.gasUsed !== null && row.gasUsed > 21_000)).toBe(
+      true,
+    )
   })
 
   it('finds new anchors by itself when nobody tells it', async () => {
@@ -28,7 +30,8 @@ describe('a broadcaster', () => {
   it('waits for as many confirmations as it is told', async () => {
     await stage.add(3)
     stage.broadcast({ confirmations: 3 })
-    // They may share a block, or the first be confirmed by those of the others; none has two blocks on top of the last one's.
+    // They may share a block, or the first be confirmed by those of the others; none has two blocks
+    // on top of the last one's.
     await until('the last is mined', () => stage.anchors.all().at(-1)?.state === 'mined')
     await new Promise((resolve) => setTimeout(resolve, 200))
     expect(stage.anchors.all().at(-1)?.state).toBe('mined')
@@ -38,7 +41,8 @@ describe('a broadcaster', () => {
 
   it('records what somebody else has sent for it', async () => {
     await stage.add(4)
-    for (const row of stage.anchors.all()) await stage.chain.rpc.call('eth_sendRawTransaction', [row.raw])
+    for (const row of stage.anchors.all())
+      await stage.chain.rpc.call('eth_sendRawTransaction', [row.raw])
     await until('they are mined', async () => (await stage.chainNonce()) === 4)
     stage.broadcast()
     await stage.untilConfirmed(4)

@@ -21,7 +21,11 @@ describe('stop', () => {
   it('ends at once while it backs off, and while it is idle', async () => {
     for (const action of [{ kind: 'answer', status: 500, body: '' }, { kind: 'pass' }] as const) {
       stage.proxy.behave(() => action)
-      const broadcaster = stage.broadcast({ heartbeatMs: 60_000, backoffMinMs: 60_000, backoffMaxMs: 60_000 })
+      const broadcaster = stage.broadcast({
+        heartbeatMs: 60_000,
+        backoffMinMs: 60_000,
+        backoffMaxMs: 60_000,
+      })
       await until('it pauses', () => ['failing', 'idle'].includes(broadcaster.status().phase))
       const startedAt = performance.now()
       await broadcaster.stop()

@@ -44,7 +44,9 @@ describe('anchor', () => {
     const notary = newNotary()
     expect(await newestHead(notary)).toEqual([0n, `0x${'00'.repeat(32)}`])
     const { events } = await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
-    expect(events).toEqual([{ name: 'Anchored', values: [notary.address, 5n, `0x${'aa'.repeat(32)}`] }])
+    expect(events).toEqual([
+      { name: 'Anchored', values: [notary.address, 5n, `0x${'aa'.repeat(32)}`] },
+    ])
     expect(await newestHead(notary)).toEqual([5n, `0x${'aa'.repeat(32)}`])
   })
 
@@ -59,7 +61,9 @@ describe('anchor', () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
     const { events } = await sendAnchor(chain, await signedHead(notary, 4, 0xbb))
-    expect(events).toEqual([{ name: 'Anchored', values: [notary.address, 4n, `0x${'bb'.repeat(32)}`] }])
+    expect(events).toEqual([
+      { name: 'Anchored', values: [notary.address, 4n, `0x${'bb'.repeat(32)}`] },
+    ])
     expect(await newestHead(notary)).toEqual([5n, `0x${'aa'.repeat(32)}`])
   })
 
@@ -116,17 +120,22 @@ describe('anchor', () => {
   it('takes the largest size there is', async () => {
     const notary = newNotary()
     const head = { size: SIZE_MAX, root: root(1) }
-    const signature = getBytes(await notary.signTypedData(typedDomain(chain), TREE_HEAD_TYPES, head))
+    const signature = getBytes(
+      await notary.signTypedData(typedDomain(chain), TREE_HEAD_TYPES, head),
+    )
     await sendAnchor(chain, { ...head, signature })
     expect((await newestHead(notary))[0]).toBe(SIZE_MAX)
   })
 
   it('never reverts on a head that its notary signed, in any order', async () => {
     const notary = newNotary()
-    const heads = fc.array(fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 2 })), {
-      minLength: 1,
-      maxLength: 12,
-    })
+    const heads = fc.array(
+      fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 2 })),
+      {
+        minLength: 1,
+        maxLength: 12,
+      },
+    )
     let largest = 0
     await fc.assert(
       fc.asyncProperty(heads, async (order) => {
@@ -181,7 +190,9 @@ describe('the signature of a head', () => {
   it('is refused when no key recovers from it', async () => {
     const zero = new Uint8Array(65)
     zero[64] = 27
-    expect(await anchorError(chain, { size: 5, root: root(1), signature: zero })).toBe('SignatureSigner')
+    expect(await anchorError(chain, { size: 5, root: root(1), signature: zero })).toBe(
+      'SignatureSigner',
+    )
     const head = await signedHead(newNotary(), 5, 0xaa)
     const zeroS = Uint8Array.from(head.signature)
     zeroS.fill(0, 32, 64)

@@ -12,12 +12,16 @@ afterAll(async () => {
   await chain.dispose()
 })
 
-/** Gas of four anchors of one notary. Random-looking roots: zero bytes of call data would be cheaper. */
+/**
+ * Gas of four anchors of one notary. Random-looking roots: zero bytes of call data would be
+ * cheaper.
+ */
 async function measure(): Promise<Readonly<Record<string, number>>> {
   const notary = new Wallet(`0x${'61'.repeat(32)}`)
   const anchor = async (size: number, fill: number) => {
     const head = { size, root: new Uint8Array(32).fill(fill) }
-    return (await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) })).gasUsed
+    return (await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) }))
+      .gasUsed
   }
   const size = 0x01_0203_0405
   return {

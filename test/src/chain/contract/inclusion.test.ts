@@ -37,7 +37,13 @@ type Proof = {
 
 function proofOf(index: number, size: number): Proof {
   const leaves = LEAVES.slice(0, size)
-  return { leaf: leafHash(index), index, size, root: plainRoot(leaves), path: plainPath(index, leaves) }
+  return {
+    leaf: leafHash(index),
+    index,
+    size,
+    root: plainRoot(leaves),
+    path: plainPath(index, leaves),
+  }
 }
 
 /** Asks the contract about many proofs in as few exchanges as the client allows. */
@@ -104,7 +110,8 @@ describe('verifyInclusion', () => {
     for (const size of [1, 2, 3, 4, 5]) {
       for (const index of [0, 1]) {
         const [isIncluded] = await verifyAll([{ leaf: inner, index, size, root, path: shorter }])
-        // Of size 2 there could be a tree with these two hashes as leaves. Only the signed size speaks against it.
+        // Of size 2 there could be a tree with these two hashes as leaves. Only the signed size
+        // speaks against it.
         expect(isIncluded).toBe(size === 2 && index === 0)
       }
     }
@@ -119,7 +126,12 @@ describe('verifyAnchored', () => {
   const notary = new Wallet(`0x${'77'.repeat(32)}`)
 
   async function verifyAnchored({ leaf, index, path }: Proof): Promise<boolean> {
-    const [isAnchored] = await readContract(chain, 'verifyAnchored', [notary.address, leaf, index, path])
+    const [isAnchored] = await readContract(chain, 'verifyAnchored', [
+      notary.address,
+      leaf,
+      index,
+      path,
+    ])
     return isAnchored
   }
 

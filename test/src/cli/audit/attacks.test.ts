@@ -2,7 +2,12 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { decodeBase64, encodeHex } from '../../../../attestation/bytes.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
 import type { Release } from '../../../../attestation/release/release.ts'
 import { entryOf, type ReleaseEntry } from '../../../../attestation/release/release-list.ts'
@@ -67,11 +72,19 @@ const changeEntry =
 const changeHead = (at: number, change: (head: JsonObject) => Json | undefined): Attack =>
   changeEntry('log/heads', 'heads', (head) => head.size === log.heads[at]?.size, change)
 
-const changeAttestation = (size: number, change: (attestation: JsonObject) => Json | undefined): Attack =>
+const changeAttestation = (
+  size: number,
+  change: (attestation: JsonObject) => Json | undefined,
+): Attack =>
   changeEntry('log/heads', 'attestations', (attestation) => attestation.size === size, change)
 
 const changeRecord = (index: number, change: (record: JsonObject) => Json | undefined): Attack =>
-  changeEntry('log/records', 'records', (record) => (record.receipt as JsonObject).index === index, change)
+  changeEntry(
+    'log/records',
+    'records',
+    (record) => (record.receipt as JsonObject).index === index,
+    change,
+  )
 
 const changeAnswer =
   (resource: string, change: (answer: JsonObject) => JsonObject): Attack =>
@@ -97,14 +110,19 @@ const ATTACKS: readonly Row[] = [
   [
     'a head that its notary did not sign',
     ['head_signature_invalid'],
-    () => changeHead(MIDDLE_HEAD, (head) => ({ ...head, signature: headOf(() => log, 0).signature ?? null })),
+    () =>
+      changeHead(MIDDLE_HEAD, (head) => ({
+        ...head,
+        signature: headOf(() => log, 0).signature ?? null,
+      })),
   ],
   [
     'heads in another order',
     ['sizes_not_growing'],
     () => (question, honest) => {
       const answer = honest()
-      if (question.resource !== 'log/heads' || question.of > 0 || !isJsonArray(answer.heads)) return answer
+      if (question.resource !== 'log/heads' || question.of > 0 || !isJsonArray(answer.heads))
+        return answer
       const [first = null, second = null, third = null] = answer.heads
       return { ...answer, heads: [second, first, third] }
     },
@@ -119,7 +137,11 @@ const ATTACKS: readonly Row[] = [
     ['head_reused'],
     () => changeAnswer('log', (answer) => ({ ...answer, head: headOf(() => log, 1) })),
   ],
-  ['the newest head left out', ['head_missing'], () => changeHead(BATCHES.length - 1, () => undefined)],
+  [
+    'the newest head left out',
+    ['head_missing'],
+    () => changeHead(BATCHES.length - 1, () => undefined),
+  ],
   [
     'a head that comes and goes',
     ['head_missing'],
@@ -277,7 +299,11 @@ const ATTACKS: readonly Row[] = [
   [
     'an attestation with another block',
     ['head_attestation_mismatch'],
-    () => changeAttestation(12, (attestation) => ({ ...attestation, block_hash: `0x${'99'.repeat(32)}` })),
+    () =>
+      changeAttestation(12, (attestation) => ({
+        ...attestation,
+        block_hash: `0x${'99'.repeat(32)}`,
+      })),
   ],
   [
     'an attestation with another time',
@@ -320,7 +346,11 @@ const RECORD_ATTACKS: readonly Row[] = [
   [
     'a document with a broken signature',
     ['attestation_invalid'],
-    () => changeRecord(MIDDLE_LEAF, (record) => ({ ...record, attestation: breakSignature(log.document) })),
+    () =>
+      changeRecord(MIDDLE_LEAF, (record) => ({
+        ...record,
+        attestation: breakSignature(log.document),
+      })),
   ],
   [
     'a record under a later head',
@@ -338,7 +368,12 @@ const RECORD_ATTACKS: readonly Row[] = [
     () => (question, honest) =>
       question.resource === 'logs'
         ? {
-            logs: [{ ...(honest().logs as readonly JsonObject[])[0], attestation_sha256: '00'.repeat(32) }],
+            logs: [
+              {
+                ...(honest().logs as readonly JsonObject[])[0],
+                attestation_sha256: '00'.repeat(32),
+              },
+            ],
             cursor: null,
           }
         : honest(),
@@ -370,7 +405,9 @@ const FAULTS: readonly Row[] = [
     'a name twice in an object',
     ['answer_invalid'],
     () => (question, honest) =>
-      question.resource === 'log/heads' ? `{"cursor":null,${JSON.stringify(honest()).slice(1)}` : honest(),
+      question.resource === 'log/heads'
+        ? `{"cursor":null,${JSON.stringify(honest()).slice(1)}`
+        : honest(),
   ],
   [
     'the heads of another log',
@@ -389,7 +426,9 @@ const FAULTS: readonly Row[] = [
     'a refusal',
     ['answer_refused'],
     () => (question, honest) =>
-      question.resource === 'log/heads' ? (response) => response.writeHead(500).end('{}') : honest(),
+      question.resource === 'log/heads'
+        ? (response) => response.writeHead(500).end('{}')
+        : honest(),
   ],
   [
     'an answer without end',
@@ -428,7 +467,9 @@ const FAULTS: readonly Row[] = [
     'a cursor of logs that leads no further',
     ['cursor_stuck'],
     () => (question, honest) =>
-      question.resource === 'logs' ? { ...honest(), cursor: foreign.notary.account.notary } : honest(),
+      question.resource === 'logs'
+        ? { ...honest(), cursor: foreign.notary.account.notary }
+        : honest(),
   ],
 ]
 
@@ -456,7 +497,11 @@ describe('affidavit audit', () => {
 
   it.each([
     ['no key was given (--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL)', {}, []],
-    ['no key was sent: AFFIDAVIT_API_KEY is for http://127.0.0.1:3000', { AFFIDAVIT_API_KEY: TEST_KEY }, []],
+    [
+      'no key was sent: AFFIDAVIT_API_KEY is for http://127.0.0.1:3000',
+      { AFFIDAVIT_API_KEY: TEST_KEY },
+      [],
+    ],
     ['they were left out (--no-records)', { AFFIDAVIT_API_KEY: TEST_KEY }, ['--no-records']],
   ] as const)('says why records were not checked: %s', async (reason, variables, words) => {
     stage.server.serve([log])
@@ -512,7 +557,12 @@ describe('affidavit audit', () => {
   it('catches records that say they finished after the enclave attested that they were there', async () => {
     const anchoring = { chain: null, nonce: 0 }
     const finishedAtMs = Date.now() + 600_000
-    const dated = await buildLog(log.notary, { batches: [3], anchoring, finishedAtMs, attestedSizes: [3] })
+    const dated = await buildLog(log.notary, {
+      batches: [3],
+      anchoring,
+      finishedAtMs,
+      attestedSizes: [3],
+    })
     stage.server.serve([dated])
     const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
     expect([code, codes]).toEqual([1, ['record_time']])
@@ -547,7 +597,10 @@ describe('affidavit audit', () => {
 
     it.each<[string, () => Attack]>([
       ['whose head does not', () => serveAgain([`0x${'66'.repeat(32)}`], [again()])],
-      ['without naming the one that was mined', () => serveAgain([first], [`0x${'66'.repeat(32)}`])],
+      [
+        'without naming the one that was mined',
+        () => serveAgain([first], [`0x${'66'.repeat(32)}`]),
+      ],
     ])('has no record that says it was anchored again, %s', async (_, attack) => {
       stage.server.serve([log], attack())
       const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
@@ -557,7 +610,11 @@ describe('affidavit audit', () => {
 
   it.each<[string, readonly string[], () => readonly string[]]>([
     ['other code', ['measurements_unexpected'], () => ['--pcr', `0=${'ab'.repeat(48)}`]],
-    ['another configuration', ['configuration_unexpected'], () => ['--configuration', 'ab'.repeat(32)]],
+    [
+      'another configuration',
+      ['configuration_unexpected'],
+      () => ['--configuration', 'ab'.repeat(32)],
+    ],
   ])('catches %s than is expected', async (_, expected, words) => {
     stage.server.serve([log])
     const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY, ...words())

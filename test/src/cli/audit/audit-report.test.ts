@@ -3,7 +3,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../../attestation/evidence/boot-configuration.ts'
 import { createAuditProgress, LINE_INTERVAL_MS } from '../../../../src/cli/audit/audit-report.ts'
-import { type BuiltLog, buildLog, createTestNotary, type TestNotary } from '../../../support/audited-log.ts'
+import {
+  type BuiltLog,
+  buildLog,
+  createTestNotary,
+  type TestNotary,
+} from '../../../support/audited-log.ts'
 import { TEST_KEY } from '../../../support/equivocating-server.ts'
 import { openStage, type Stage } from './stage.ts'
 
@@ -25,9 +30,15 @@ beforeAll(async () => {
   notary = await createTestNotary()
   log = await buildLog(notary, OPTIONS)
   fresh = await buildLog(await createTestNotary(), { ...OPTIONS, batches: [], attestedSizes: [] })
-  attested = await buildLog(await createTestNotary(), { ...OPTIONS, batches: [], attestedSizes: [0] })
+  attested = await buildLog(await createTestNotary(), {
+    ...OPTIONS,
+    batches: [],
+    attestedSizes: [0],
+  })
   const logs = [log, fresh, attested]
-  const configurations = logs.map((one) => encodeHex(digestBootConfiguration(one.notary.bootConfiguration)))
+  const configurations = logs.map((one) =>
+    encodeHex(digestBootConfiguration(one.notary.bootConfiguration)),
+  )
   const roots = await Promise.all(logs.map((one) => stage.trust(one)))
   expected = [...roots.flat(), ...configurations.flatMap((digest) => ['--configuration', digest])]
 })
@@ -87,7 +98,9 @@ describe('the conclusion of an audit', () => {
     const withheld = await buildLog(notary, { ...OPTIONS, batches: [], attestedSizes: [] })
     const { code, report } = await audit([{ ...withheld, attestations: log.attestations }])
     expect(code).toBe(0)
-    expect(report.conclusion).toMatch(/^NOTHING TO CHECK: .*Not checked, or not in full: .*time attestations/)
+    expect(report.conclusion).toMatch(
+      /^NOTHING TO CHECK: .*Not checked, or not in full: .*time attestations/,
+    )
   })
 })
 

@@ -116,23 +116,31 @@ describe('affidavit audit, with a chain', () => {
   })
 
   it('catches an unanchored head', async () => {
-    const { code, codes } = await audit(withAnchor(await build(), 2, { tx_hash: `0x${'33'.repeat(32)}` }))
+    const { code, codes } = await audit(
+      withAnchor(await build(), 2, { tx_hash: `0x${'33'.repeat(32)}` }),
+    )
     expect([code, codes]).toEqual([1, ['anchor_missing']])
   })
 
   it('catches a head with the transaction of another one', async () => {
     const log = await build()
-    const { code, codes } = await audit(withAnchor(log, 2, { tx_hash: log.heads[1]?.anchor.tx_hash ?? '' }))
+    const { code, codes } = await audit(
+      withAnchor(log, 2, { tx_hash: log.heads[1]?.anchor.tx_hash ?? '' }),
+    )
     expect([code, codes]).toEqual([1, ['anchor_mismatch']])
   })
 
   it('catches a confirmed anchor that is said to be in another block', async () => {
-    const { code, codes } = await audit(withAnchor(await build(), 2, { block_hash: `0x${'44'.repeat(32)}` }))
+    const { code, codes } = await audit(
+      withAnchor(await build(), 2, { block_hash: `0x${'44'.repeat(32)}` }),
+    )
     expect([code, codes]).toEqual([1, ['anchor_mismatch']])
   })
 
   it('catches an anchor that failed', async () => {
-    const { code, codes } = await audit(withAnchor(await build(), 2, { tx_hash: await sendFailing() }))
+    const { code, codes } = await audit(
+      withAnchor(await build(), 2, { tx_hash: await sendFailing() }),
+    )
     expect([code, codes]).toEqual([1, ['anchor_reverted']])
   })
 
@@ -156,15 +164,17 @@ describe('affidavit audit, with a chain', () => {
     await anchorHeads(log.notary, [fork], anchoring)
     const { code, codes, findings } = await audit(log)
     expect([code, codes]).toEqual([1, ['equivocation']])
-    expect(findings.map(({ message }) => message.includes('as the contract itself reports')).sort()).toEqual([
-      false,
-      true,
-    ])
+    expect(
+      findings.map(({ message }) => message.includes('as the contract itself reports')).sort(),
+    ).toEqual([false, true])
   })
 
   it('catches a head that is served only to whoever asks for it by its size, when it is of another history', async () => {
     const log = await build()
-    const other = await build({ salt: 'other', batches: [2, 4, 6], after: { log, heads: 2 } }, log.notary)
+    const other = await build(
+      { salt: 'other', batches: [2, 4, 6], after: { log, heads: 2 } },
+      log.notary,
+    )
     const hidden = other.heads[2]
     const attack: Attack = (question, honest) =>
       question.resource === 'log/heads' &&
@@ -189,7 +199,9 @@ describe('affidavit audit, with a chain', () => {
 
   it('catches a block of an attestation that the chain does not have', async () => {
     const log = await build()
-    const attestations = log.attestations.map((one, at) => (at === 1 ? { ...one, block_number: 1 } : one))
+    const attestations = log.attestations.map((one, at) =>
+      at === 1 ? { ...one, block_number: 1 } : one,
+    )
     const { code, codes } = await audit({ ...log, attestations })
     expect([code, codes]).toEqual([1, ['head_attestation_block']])
   })
@@ -197,8 +209,14 @@ describe('affidavit audit, with a chain', () => {
   it('does not take another chain, or a contract that is not ours, for an answer', async () => {
     const elsewhere = await createTestNotary({ chainId: 1, contract: chain.contract })
     const offline = { batches: BATCHES, anchoring: { chain: null, nonce: 0 } }
-    expect(await audit(await buildLog(elsewhere, offline))).toMatchObject({ code: 1, codes: ['wrong_chain'] })
-    const forged = await createTestNotary({ chainId: chain.chainId, contract: `0x${'ee'.repeat(20)}` })
+    expect(await audit(await buildLog(elsewhere, offline))).toMatchObject({
+      code: 1,
+      codes: ['wrong_chain'],
+    })
+    const forged = await createTestNotary({
+      chainId: chain.chainId,
+      contract: `0x${'ee'.repeat(20)}`,
+    })
     expect(await audit(await buildLog(forged, offline))).toMatchObject({
       code: 1,
       codes: ['contract_unknown'],
@@ -261,7 +279,8 @@ function endpoint({ callsMax = 100, fault = null as RpcError | null } = {}) {
     },
     async batch(asked: readonly RpcCall[]): Promise<readonly RpcReply[]> {
       sizes.push(asked.length)
-      if (asked.length > callsMax) throw new RpcError('answer_too_large', 'expected a smaller answer')
+      if (asked.length > callsMax)
+        throw new RpcError('answer_too_large', 'expected a smaller answer')
       return asked.map(({ method, params: [hash] }) => ({
         kind: 'result',
         value:
@@ -307,7 +326,11 @@ const notary = `0x${'0d'.repeat(20)}`
 const query = { contract, notary, fromBlock: 0, toBlock: 99 }
 
 function entry(block: number, changed: object = {}) {
-  const { topics, data } = CONTRACT.encodeEventLog('Anchored', [notary, block, `0x${'07'.repeat(32)}`])
+  const { topics, data } = CONTRACT.encodeEventLog('Anchored', [
+    notary,
+    block,
+    `0x${'07'.repeat(32)}`,
+  ])
   const place = { blockNumber: `0x${block.toString(16)}`, transactionHash: `0x${'aa'.repeat(32)}` }
   return { address: contract, topics, data, ...place, ...changed }
 }

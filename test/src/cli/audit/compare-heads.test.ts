@@ -17,7 +17,12 @@ describe('HeadIndex', () => {
   })
 
   it('covers what lies between where it began and the largest', () => {
-    expect([2, 4, 30_000, 30_001].map((size) => index.covers(size))).toEqual([true, true, true, false])
+    expect([2, 4, 30_000, 30_001].map((size) => index.covers(size))).toEqual([
+      true,
+      true,
+      true,
+      false,
+    ])
     const later = new HeadIndex(100)
     expect(later.covers(100)).toBe(false)
     later.add({ size: 120, root: root(1) })

@@ -7,7 +7,11 @@ import { type Certificate, parseCertificate } from '../../../../attestation/nitr
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
 import { TEST_KEY } from '../../../support/equivocating-server.ts'
-import { generateKey, type KeyPair, nameOf } from '../../../support/nitro-builder/certificate-builder.ts'
+import {
+  generateKey,
+  type KeyPair,
+  nameOf,
+} from '../../../support/nitro-builder/certificate-builder.ts'
 import { entry, type ListParts, listBy } from '../../../support/nitro-builder/crl-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 import { openSoftwareNsm } from '../../../support/software-nsm.ts'
@@ -38,9 +42,15 @@ beforeAll(async () => {
 afterAll(() => stage.close())
 
 /** A file of a list by the root of the log's documents. */
-async function saveList(changed: Partial<ListParts> = {}, key = rootKey): Promise<readonly string[]> {
+async function saveList(
+  changed: Partial<ListParts> = {},
+  key = rootKey,
+): Promise<readonly string[]> {
   const path = join(stage.folder, `${Math.random()}.crl`)
-  const inForce = { thisUpdate: new Date(Date.now() - DAY_MS), nextUpdate: new Date(Date.now() + DAY_MS) }
+  const inForce = {
+    thisUpdate: new Date(Date.now() - DAY_MS),
+    nextUpdate: new Date(Date.now() + DAY_MS),
+  }
   await writeFile(path, listBy({ name: root.subject.encoding, key }, { ...inForce, ...changed }))
   return ['--crl', path]
 }
@@ -55,13 +65,19 @@ async function audit(...words: readonly string[]) {
 async function verifyRecord(words: readonly string[], count = 1) {
   const path = join(stage.folder, `records-${count}.json`)
   const records = log.records.slice(0, count)
-  await writeFile(path, JSON.stringify(count === 1 ? records[0] : { completions: records, cursor: null }))
+  await writeFile(
+    path,
+    JSON.stringify(count === 1 ? records[0] : { completions: records, cursor: null }),
+  )
   return runCommand('verify', path, ...trust, '--any-measurement', '--json', ...words)
 }
 
 describe('affidavit audit --crl', () => {
   it('finds nothing when no certificate is in a list of an issuer of the documents', async () => {
-    expect(await audit(...(await saveList({ revoked: [entry(17)] })))).toMatchObject({ code: 0, codes: [] })
+    expect(await audit(...(await saveList({ revoked: [entry(17)] })))).toMatchObject({
+      code: 0,
+      codes: [],
+    })
   })
 
   it('catches every document of a certificate that was revoked', async () => {
@@ -92,7 +108,10 @@ describe('affidavit audit --crl', () => {
     const path = join(stage.folder, 'none.crl')
     await writeFile(path, 'no list')
     const { code, stderr } = await audit('--crl', path)
-    expect([code, stderr]).toEqual([1, expect.stringContaining('expected a revocation list in DER or PEM')])
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining('expected a revocation list in DER or PEM'),
+    ])
     expect(stage.server.asked).toEqual([])
   })
 })
@@ -100,15 +119,23 @@ describe('affidavit audit --crl', () => {
 describe('affidavit verify --crl', () => {
   it('passes, and fails when a certificate of the document is revoked', async () => {
     expect((await verifyRecord(await saveList())).code).toBe(0)
-    const { code, stdout } = await verifyRecord(await saveList({ revoked: [entry(serialOf(regional))] }))
+    const { code, stdout } = await verifyRecord(
+      await saveList({ revoked: [entry(serialOf(regional))] }),
+    )
     expect([code, stdout]).toEqual([1, expect.stringContaining('certificate_revoked')])
   })
 
   it('fails when the list is of another issuer, for one record and for a page of them', async () => {
     const foreign = await saveList({ issuer: nameOf('other') })
     const one = await verifyRecord(foreign)
-    expect([one.code, one.stdout]).toEqual([1, expect.stringContaining('an issuer in the document')])
+    expect([one.code, one.stdout]).toEqual([
+      1,
+      expect.stringContaining('an issuer in the document'),
+    ])
     const page = await verifyRecord(foreign, 2)
-    expect([page.code, page.stderr]).toEqual([1, expect.stringContaining('an issuer in the document')])
+    expect([page.code, page.stderr]).toEqual([
+      1,
+      expect.stringContaining('an issuer in the document'),
+    ])
   })
 })

@@ -29,9 +29,18 @@ beforeAll(async () => {
 afterAll(() => stage.close())
 
 const build = async (options: Partial<Parameters<typeof buildLog>[1]>, notary?: TestNotary) =>
-  buildLog(notary ?? (await createTestNotary()), { batches: [1], anchoring, attestedSizes: [1], ...options })
+  buildLog(notary ?? (await createTestNotary()), {
+    batches: [1],
+    anchoring,
+    attestedSizes: [1],
+    ...options,
+  })
 
-async function audit(logs: readonly BuiltLog[], attack: Attack | null = null, words: readonly string[] = []) {
+async function audit(
+  logs: readonly BuiltLog[],
+  attack: Attack | null = null,
+  words: readonly string[] = [],
+) {
   stage.server.serve(logs, attack)
   return stage.audit(...trust, ...words)
 }
@@ -49,18 +58,26 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     expect([code, codes]).toEqual([1, ['earlier_log_hidden']])
     expect(findings).toHaveLength(1)
     expect(findings[0]?.message).toContain(second.notary.account.notary)
-    expect(findings[0]?.message).toContain(Buffer.from(second.heads[0]?.signature ?? []).toString('hex'))
+    expect(findings[0]?.message).toContain(
+      Buffer.from(second.heads[0]?.signature ?? []).toString('hex'),
+    )
   })
 
   it('catches a log that is cut to fewer leaves than the enclave was shown', async () => {
     const cut = await build({ batches: [], after: { log: first, heads: 1 } }, first.notary)
-    expect(await audit([third, second, cut])).toMatchObject({ code: 1, codes: ['earlier_log_mismatch'] })
+    expect(await audit([third, second, cut])).toMatchObject({
+      code: 1,
+      codes: ['earlier_log_mismatch'],
+    })
   })
 
   it('catches a log that is served with another history, of as many leaves and of more', async () => {
     for (const batches of [[5], [9]]) {
       const fork = await build({ batches, salt: 'fork' }, first.notary)
-      expect(await audit([third, second, fork])).toMatchObject({ code: 1, codes: ['earlier_log_mismatch'] })
+      expect(await audit([third, second, fork])).toMatchObject({
+        code: 1,
+        codes: ['earlier_log_mismatch'],
+      })
     }
   })
 
@@ -80,7 +97,10 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     const bare = await stateBoot(second.notary, [])
     for (const document of [second.document, second.attestations[0]?.document ?? '']) {
       const other = { ...second, bootStatement: { ...bare, document } }
-      expect(await audit([other, first])).toMatchObject({ code: 1, codes: ['boot_statement_invalid'] })
+      expect(await audit([other, first])).toMatchObject({
+        code: 1,
+        codes: ['boot_statement_invalid'],
+      })
     }
   })
 
@@ -110,6 +130,9 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
 
   it('does not detect a log that the gateway kept from its enclaves', async () => {
     const kept = await build({ shown: [first] })
-    expect(await audit([kept, first], null, await stage.trust(kept))).toMatchObject({ code: 0, codes: [] })
+    expect(await audit([kept, first], null, await stage.trust(kept))).toMatchObject({
+      code: 0,
+      codes: [],
+    })
   })
 })

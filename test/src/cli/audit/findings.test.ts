@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { AUDIT_CHECKS, FINDINGS_PER_CODE_MAX, openLedger } from '../../../../src/cli/audit/findings.ts'
+import {
+  AUDIT_CHECKS,
+  FINDINGS_PER_CODE_MAX,
+  openLedger,
+} from '../../../../src/cli/audit/findings.ts'
 
 const where = { where: 'leaf 1', message: 'm' }
 const outcomeOf = (ledger: ReturnType<typeof openLedger>, name: string) =>
@@ -30,7 +34,9 @@ describe('openLedger', () => {
     for (let at = 0; at < FINDINGS_PER_CODE_MAX + 5; at++)
       ledger.find('leaf_changed', { where: `leaf ${at}`, message: '' })
     expect(ledger.findings()).toHaveLength(FINDINGS_PER_CODE_MAX)
-    expect(outcomeOf(ledger, 'leaves')?.detail).toContain(`leaf_changed × ${FINDINGS_PER_CODE_MAX + 5}`)
+    expect(outcomeOf(ledger, 'leaves')?.detail).toContain(
+      `leaf_changed × ${FINDINGS_PER_CODE_MAX + 5}`,
+    )
   })
 
   it('goes on from earlier findings, which one of the same place replaces', () => {

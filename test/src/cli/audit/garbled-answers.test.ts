@@ -1,6 +1,11 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../../attestation/json/value.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../../../support/audited-log.ts'
 import { TEST_KEY } from '../../../support/equivocating-server.ts'
 import { openStage, type Stage } from './stage.ts'
@@ -37,7 +42,8 @@ function placesIn(value: Json, path: Path = []): readonly Path[] {
 
 function putAt(value: Json, [name, ...rest]: Path, put: Json): Json {
   if (name === undefined) return put
-  if (isJsonArray(value)) return value.map((entry, at) => (at === name ? putAt(entry, rest, put) : entry))
+  if (isJsonArray(value))
+    return value.map((entry, at) => (at === name ? putAt(entry, rest, put) : entry))
   if (!isJsonObject(value)) return value
   return { ...value, [name]: putAt(value[name] ?? null, rest, put) }
 }

@@ -114,10 +114,18 @@ describe('openGatewayHttp', () => {
   it.each<[string, (response: ServerResponse) => void, string]>([
     ['a redirect', status(301, { location: '/' }), 'redirected'],
     ['a refusal', status(404), 'answer_refused'],
-    ['an answer that is too large', (response) => response.end('x'.repeat(1001)), 'answer_too_large'],
+    [
+      'an answer that is too large',
+      (response) => response.end('x'.repeat(1001)),
+      'answer_too_large',
+    ],
     ['no JSON', (response) => response.end('<html>'), 'answer_invalid'],
     ['a list', (response) => response.end('[]'), 'answer_invalid'],
-    ['a number that no double holds', (response) => response.end('{"a":9007199254740993}'), 'answer_invalid'],
+    [
+      'a number that no double holds',
+      (response) => response.end('{"a":9007199254740993}'),
+      'answer_invalid',
+    ],
     [
       'malformed UTF-8',
       (response) => response.end(Buffer.from('7b2261223a22ff227d', 'hex')),

@@ -44,7 +44,11 @@ async function audit(logs: readonly BuiltLog[] = [log], ...words: readonly strin
 }
 
 /** Has the relayer send something else, and waits until it is in a block. */
-async function send(transaction: { readonly to?: string; readonly data?: string; readonly value?: bigint }) {
+async function send(transaction: {
+  readonly to?: string
+  readonly data?: string
+  readonly value?: bigint
+}) {
   const wallet = new Wallet(anchoring.chain?.relayerKey ?? '')
   const raw = await wallet.signTransaction({
     ...{ type: 2, chainId: chain.chainId, nonce: anchoring.nonce++, gasLimit: 3_000_000n },
@@ -116,7 +120,10 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
   })
 
   it('catches a log that is anchored somewhere else than the listed ones', async () => {
-    const hidden = await createTestNotary({ chainId: chain.chainId, contract: `0x${'bb'.repeat(20)}` })
+    const hidden = await createTestNotary({
+      chainId: chain.chainId,
+      contract: `0x${'bb'.repeat(20)}`,
+    })
     const built = await buildLog(hidden, { batches: [4], anchoring: { chain: null, nonce: 0 } })
     await send({ to: hidden.contract, data: anchorData(built) })
     const { code, codes, findings } = await audit()
@@ -145,24 +152,36 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
 
   it('says so when heads were left out, or one log alone was asked for', async () => {
     const part = await audit([log], '--from', '1')
-    expect([part.code, part.gateway['transactions of relayers']?.outcome]).toEqual([0, 'not checked'])
+    expect([part.code, part.gateway['transactions of relayers']?.outcome]).toEqual([
+      0,
+      'not checked',
+    ])
     const one = await audit([log], '--notary', log.notary.account.notary)
     expect([one.code, one.gateway['logs in the contract']?.outcome]).toEqual([0, 'not checked'])
   })
 
   it('still finds the log where the endpoint keeps no old state, and says what it could not account for', async () => {
     const proxy = await startChainProxy(chain.rpcUrl)
-    const isOfState = (method: string) => method === 'eth_getTransactionCount' || method === 'eth_getCode'
-    const refusal = [{ jsonrpc: '2.0', id: 0, error: { code: -32000, message: 'missing trie node' } }]
+    const isOfState = (method: string) =>
+      method === 'eth_getTransactionCount' || method === 'eth_getCode'
+    const refusal = [
+      { jsonrpc: '2.0', id: 0, error: { code: -32000, message: 'missing trie node' } },
+    ]
     proxy.behave((methods) =>
       methods.length === 1 && methods.every(isOfState)
-        ? { kind: 'alter', alter: (answer) => (answer.startsWith('[') ? withId(answer, refusal) : answer) }
+        ? {
+            kind: 'alter',
+            alter: (answer) => (answer.startsWith('[') ? withId(answer, refusal) : answer),
+          }
         : { kind: 'pass' },
     )
     const words = [...(await stage.trust(log)), '--rpc', proxy.url]
     stage.server.serve([log])
     const honest = await stage.audit(...words)
-    expect([honest.code, honest.gateway['transactions of relayers']?.outcome]).toEqual([0, 'not checked'])
+    expect([honest.code, honest.gateway['transactions of relayers']?.outcome]).toEqual([
+      0,
+      'not checked',
+    ])
     await build(anchoring)
     expect(await stage.audit(...words)).toMatchObject({ code: 1, codes: ['hidden_log'] })
     await proxy.stop()

@@ -49,9 +49,13 @@ const inAnswer =
     question.resource === resource ? change(honest()) : honest()
 
 /** Gives other attestations with the heads; `isLast`: of the last page. */
-const inAttestations = (change: (attestations: readonly JsonObject[], isLast: boolean) => object[]): Attack =>
+const inAttestations = (
+  change: (attestations: readonly JsonObject[], isLast: boolean) => object[],
+): Attack =>
   inAnswer('log/heads', (answer) => {
-    const attestations = isJsonArray(answer.attestations) ? answer.attestations.filter(isJsonObject) : []
+    const attestations = isJsonArray(answer.attestations)
+      ? answer.attestations.filter(isJsonObject)
+      : []
     return { ...answer, attestations: change(attestations, answer.cursor === null) as JsonObject[] }
   })
 
@@ -64,91 +68,108 @@ const headAt = (at: number) => {
 /** The log as it was at a size. */
 const sizeOf = (size: number) => ({ size, root: encodeHex(log.reference.root(size)) })
 
-const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack: () => Attack])[] = [
+const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack: () => Attack])[] =
   [
-    'no leaves at all, when heads are served',
-    ['size_understated'],
-    () => inLog((one) => ({ ...one, ...sizeOf(0), head: null })),
-  ],
-  [
-    'fewer leaves than its own newest head has',
-    ['size_understated'],
-    () => inLog((one) => ({ ...one, ...sizeOf(5) })),
-  ],
-  [
-    'fewer leaves than the heads that are served',
-    ['size_understated'],
-    () => inLog((one) => ({ ...one, ...sizeOf(5), head: headAt(1) })),
-  ],
-  ['another root', ['head_root_mismatch'], () => inLog((one) => ({ ...one, root: '00'.repeat(32) }))],
-  [
-    'another boot configuration at the end',
-    ['log_identity_invalid'],
-    () =>
-      inAnswer('log', (one) => ({
-        ...one,
-        boot_configuration: { ...(one.boot_configuration as JsonObject), ca_sha256: '1'.repeat(64) },
-      })),
-  ],
-  [
-    'two things of one log',
-    ['answer_invalid'],
-    () => (question, honest) => {
-      const answer = honest()
-      if (question.resource !== 'logs') return answer
-      return { ...answer, logs: [...(honest(other).logs as []), ...(answer.logs as [])] }
-    },
-  ],
-  [
-    'another root in its inclusion proofs',
-    ['inclusion_proof_invalid'],
-    () => inAnswer('log/inclusion', (answer) => ({ ...answer, root: '00'.repeat(32) })),
-  ],
-  [
-    'another index in its inclusion proofs',
-    ['inclusion_proof_invalid'],
-    () => inAnswer('log/inclusion', (answer) => ({ ...answer, index: 1000 })),
-  ],
-  [
-    'another range in its consistency proofs',
-    ['consistency_proof_invalid'],
-    () => inAnswer('log/consistency', (answer) => ({ ...answer, from: 1000 })),
-  ],
-  [
-    'an attestation of another history where it is too late to compare it',
-    ['answer_invalid'],
-    () =>
-      inAttestations((attestations, isLast) => {
-        const rest = attestations.filter(({ size }) => size !== 12)
-        return isLast ? [...rest, ...other.attestations.filter(({ size }) => size === 12)] : rest
-      }),
-  ],
-  [
-    'heads without end that nobody signed',
-    ['head_missing', 'head_signature_invalid'],
-    () => (question, honest) => {
-      if (question.resource !== 'log/heads')
-        return inLog((one) => ({ ...one, size: 1_000_000 }))(question, honest)
-      const { signature = '' } = headAt(1)
-      const first = (question.number('cursor') ?? 0) + 1
-      const heads = Array.from({ length: 1000 }, (_, at) => ({ ...headAt(0), size: first + at, signature }))
-      return { ...honest(), heads, attestations: [], cursor: first + 999 }
-    },
-  ],
-  [
-    'heads without end beyond the log',
-    ['head_missing', 'size_understated'],
-    () => (question, honest) => {
-      const answer = honest()
-      if (question.resource !== 'log/heads' || question.number('limit') === 1)
-        return inLog((one) => ({ ...one, size: 4, head: headAt(0) }))(question, honest)
-      const from = question.number('cursor') ?? 0
-      return from === 0
-        ? { ...answer, heads: [headAt(0), headAt(5)], attestations: [], cursor: 22 }
-        : { ...answer, heads: [{ ...headAt(5), size: from + 1 }], attestations: [], cursor: from + 1 }
-    },
-  ],
-]
+    [
+      'no leaves at all, when heads are served',
+      ['size_understated'],
+      () => inLog((one) => ({ ...one, ...sizeOf(0), head: null })),
+    ],
+    [
+      'fewer leaves than its own newest head has',
+      ['size_understated'],
+      () => inLog((one) => ({ ...one, ...sizeOf(5) })),
+    ],
+    [
+      'fewer leaves than the heads that are served',
+      ['size_understated'],
+      () => inLog((one) => ({ ...one, ...sizeOf(5), head: headAt(1) })),
+    ],
+    [
+      'another root',
+      ['head_root_mismatch'],
+      () => inLog((one) => ({ ...one, root: '00'.repeat(32) })),
+    ],
+    [
+      'another boot configuration at the end',
+      ['log_identity_invalid'],
+      () =>
+        inAnswer('log', (one) => ({
+          ...one,
+          boot_configuration: {
+            ...(one.boot_configuration as JsonObject),
+            ca_sha256: '1'.repeat(64),
+          },
+        })),
+    ],
+    [
+      'two things of one log',
+      ['answer_invalid'],
+      () => (question, honest) => {
+        const answer = honest()
+        if (question.resource !== 'logs') return answer
+        return { ...answer, logs: [...(honest(other).logs as []), ...(answer.logs as [])] }
+      },
+    ],
+    [
+      'another root in its inclusion proofs',
+      ['inclusion_proof_invalid'],
+      () => inAnswer('log/inclusion', (answer) => ({ ...answer, root: '00'.repeat(32) })),
+    ],
+    [
+      'another index in its inclusion proofs',
+      ['inclusion_proof_invalid'],
+      () => inAnswer('log/inclusion', (answer) => ({ ...answer, index: 1000 })),
+    ],
+    [
+      'another range in its consistency proofs',
+      ['consistency_proof_invalid'],
+      () => inAnswer('log/consistency', (answer) => ({ ...answer, from: 1000 })),
+    ],
+    [
+      'an attestation of another history where it is too late to compare it',
+      ['answer_invalid'],
+      () =>
+        inAttestations((attestations, isLast) => {
+          const rest = attestations.filter(({ size }) => size !== 12)
+          return isLast ? [...rest, ...other.attestations.filter(({ size }) => size === 12)] : rest
+        }),
+    ],
+    [
+      'heads without end that nobody signed',
+      ['head_missing', 'head_signature_invalid'],
+      () => (question, honest) => {
+        if (question.resource !== 'log/heads')
+          return inLog((one) => ({ ...one, size: 1_000_000 }))(question, honest)
+        const { signature = '' } = headAt(1)
+        const first = (question.number('cursor') ?? 0) + 1
+        const heads = Array.from({ length: 1000 }, (_, at) => ({
+          ...headAt(0),
+          size: first + at,
+          signature,
+        }))
+        return { ...honest(), heads, attestations: [], cursor: first + 999 }
+      },
+    ],
+    [
+      'heads without end beyond the log',
+      ['head_missing', 'size_understated'],
+      () => (question, honest) => {
+        const answer = honest()
+        if (question.resource !== 'log/heads' || question.number('limit') === 1)
+          return inLog((one) => ({ ...one, size: 4, head: headAt(0) }))(question, honest)
+        const from = question.number('cursor') ?? 0
+        return from === 0
+          ? { ...answer, heads: [headAt(0), headAt(5)], attestations: [], cursor: 22 }
+          : {
+              ...answer,
+              heads: [{ ...headAt(5), size: from + 1 }],
+              attestations: [],
+              cursor: from + 1,
+            }
+      },
+    ],
+  ]
 
 describe('affidavit audit', () => {
   it.each(CLAIMS)('catches a gateway that claims %s: %j', async (_, expected, attack) => {
@@ -158,7 +179,9 @@ describe('affidavit audit', () => {
   })
 
   it('finds nothing when the log grows during the audit', async () => {
-    stage.server.serve([grown], (question, honest) => (question.resource === 'logs' ? honest(log) : honest()))
+    stage.server.serve([grown], (question, honest) =>
+      question.resource === 'logs' ? honest(log) : honest(),
+    )
     const { code, codes, logs } = await stage.audit(...trust)
     expect([code, codes]).toEqual([0, []])
     expect(logs).toMatchObject([{ to: 24, complete: true }])
@@ -209,7 +232,12 @@ describe('affidavit audit, of a gateway that lists no log', () => {
 
 describe('affidavit audit --state', () => {
   it('misses a log that is not listed any more, and does not forget it when it is back', async () => {
-    const words = [...trust, ...(await stage.trust(foreign)), '--state', `${stage.folder}/missing.json`]
+    const words = [
+      ...trust,
+      ...(await stage.trust(foreign)),
+      '--state',
+      `${stage.folder}/missing.json`,
+    ]
     stage.server.serve([log, foreign])
     expect((await stage.audit(...words)).code).toBe(0)
     stage.server.serve([foreign])
@@ -217,7 +245,10 @@ describe('affidavit audit --state', () => {
     expect([second.code, second.codes]).toEqual([1, ['log_missing']])
     stage.server.serve([log, foreign])
     const third = await stage.audit(...words)
-    expect([third.code, third.findings]).toMatchObject([1, [{ code: 'log_missing', earlier: true }]])
+    expect([third.code, third.findings]).toMatchObject([
+      1,
+      [{ code: 'log_missing', earlier: true }],
+    ])
   })
 
   it('does not forget what was found before any head matched', async () => {

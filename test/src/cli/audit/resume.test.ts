@@ -13,7 +13,9 @@ const BATCHES = Array.from({ length: 120 }, (_, at) => 1 + (at % 3))
 
 let stage: Stage
 let log: BuiltLog
-/** The log as it was before, and as another history of the same notary goes on from its tenth head. */
+/**
+ * The log as it was before, and as another history of the same notary goes on from its tenth head.
+ */
 let young: BuiltLog
 let other: BuiltLog
 let trust: readonly string[]
@@ -149,7 +151,9 @@ describe('affidavit audit --state', () => {
     stage.server.serve([log])
     const second = await audit()
     expect(second.code).toBe(1)
-    expect(second.findings).toMatchObject([{ code: 'record_missing', where: 'record 31', earlier: true }])
+    expect(second.findings).toMatchObject([
+      { code: 'record_missing', where: 'record 31', earlier: true },
+    ])
   })
 
   it('refuses to go on with other expectations, which would leave a part that no run looked at', async () => {
@@ -164,7 +168,12 @@ describe('affidavit audit --state', () => {
     await audit()
     expect((await stat(state)).mode & 0o777).toBe(0o600)
     const text = await readFile(state, 'utf8')
-    for (const broken of ['', '{}', text.slice(0, 200), text.replace(/"hashes":\["../, '"hashes":["00')]) {
+    for (const broken of [
+      '',
+      '{}',
+      text.slice(0, 200),
+      text.replace(/"hashes":\["../, '"hashes":["00'),
+    ]) {
       await writeFile(state, broken)
       const { code, stderr } = await audit()
       expect([code, stderr]).toEqual([2, expect.stringContaining('no state of an audit')])
@@ -217,6 +226,10 @@ describe('affidavit audit --own-records', () => {
     stage.server.serve([young], own)
     expect((await stage.audit(...trust, '--key', TEST_KEY)).codes).toEqual(['record_missing'])
     const { code, outcomes } = await stage.audit(...trust, '--key', TEST_KEY, '--own-records')
-    expect([code, outcomes.records, outcomes['attestation documents']]).toEqual([0, 'not checked', 'passed'])
+    expect([code, outcomes.records, outcomes['attestation documents']]).toEqual([
+      0,
+      'not checked',
+      'passed',
+    ])
   })
 })

@@ -4,7 +4,10 @@ import { join } from 'node:path'
 import { decodeBase64 } from '../../../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
 import type { BuiltLog } from '../../../support/audited-log.ts'
-import { type EquivocatingServer, startEquivocatingServer } from '../../../support/equivocating-server.ts'
+import {
+  type EquivocatingServer,
+  startEquivocatingServer,
+} from '../../../support/equivocating-server.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
 /** What one run of `affidavit audit --json` gave. */

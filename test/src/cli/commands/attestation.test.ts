@@ -7,11 +7,18 @@ import { encodeHex } from '../../../../attestation/bytes.ts'
 import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
 import { CliError } from '../../../../src/cli/exit-codes.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
-import { buildDocument, PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+import {
+  buildDocument,
+  PCR_VALUES,
+  standardChain,
+} from '../../../support/nitro-builder/document-builder.ts'
 
 const AT = String(MADE_AT.getTime() / 1000)
 const pcr = (index: number) => `${index}=${encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())}`
-const zeroPcrs = new Map([...PCR_VALUES, ...[0, 1, 2].map((index) => [index, new Uint8Array(48)] as const)])
+const zeroPcrs = new Map([
+  ...PCR_VALUES,
+  ...[0, 1, 2].map((index) => [index, new Uint8Array(48)] as const),
+])
 
 let folder: string
 let root: string
@@ -38,7 +45,10 @@ async function save(name: string, content: Uint8Array | string): Promise<string>
   return path
 }
 
-/** Runs the command in this process and gives what it printed and the exit code it set, or the fault that main reports. */
+/**
+ * Runs the command in this process and gives what it printed and the exit code it set, or the fault
+ * that main reports.
+ */
 async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
   output = ''
   const program = new Command('affidavit')
@@ -58,7 +68,10 @@ const trust = () => ['--root', root, '--at', AT]
 
 describe('affidavit attestation', () => {
   it('says who, when, which measurements and what became of each rule, and exits 0', async () => {
-    const file = await save('document.bin', buildDocument({ fields: { something_new: 1, nonce: null } }))
+    const file = await save(
+      'document.bin',
+      buildDocument({ fields: { something_new: 1, nonce: null } }),
+    )
     const { output, exitCode } = await run(file, ...trust(), '--pcr', pcr(0), '--pcr', pcr(8))
     expect(exitCode).toBe(0)
     expect(output).toMatch(/^VALID\n/)
@@ -135,7 +148,10 @@ describe('affidavit attestation', () => {
 
   it.each([
     ['measurements_not_given', []],
-    ['measurement_mismatch', ['--pcr', pcr(0).replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))]],
+    [
+      'measurement_mismatch',
+      ['--pcr', pcr(0).replace(/.$/, (digit) => (digit === '0' ? '1' : '0'))],
+    ],
     ['measurement_missing', ['--pcr', pcr(1).replace('1=', '16=')]],
     ['nonce_mismatch', ['--any-measurement', '--nonce', '00']],
     ['nonce_mismatch', ['--any-measurement', '--nonce', '']],
@@ -150,7 +166,9 @@ describe('affidavit attestation', () => {
 
   it('refuses with root_untrusted what AWS did not issue', async () => {
     const file = await save('document.bin', buildDocument())
-    expect(await runJson(file, '--at', AT, '--any-measurement')).toMatchObject({ code: 'root_untrusted' })
+    expect(await runJson(file, '--at', AT, '--any-measurement')).toMatchObject({
+      code: 'root_untrusted',
+    })
   })
 
   it('accepts a nonce, an age within the limit, and the own time of an old document', async () => {
@@ -182,7 +200,10 @@ describe('affidavit attestation', () => {
   })
 
   it('shows what a refused document claims as claims, and which rule it broke', async () => {
-    const file = await save('document.bin', buildDocument({ signature: new Uint8Array(96).fill(1) }))
+    const file = await save(
+      'document.bin',
+      buildDocument({ signature: new Uint8Array(96).fill(1) }),
+    )
     const { output, exitCode } = await run(file, ...trust(), '--any-measurement')
     expect(exitCode).toBe(1)
     expect(output).toMatch(/^REFUSED {2}signature_invalid\n/)
@@ -231,12 +252,15 @@ describe('affidavit attestation', () => {
     const file = await save('document.bin', buildDocument())
     const fault: unknown = await run(file, ...args).catch((reason: unknown) => reason)
     expect(fault).toSatisfy(
-      (reason) => (reason instanceof CliError && reason.exitCode === 2) || reason instanceof CommanderError,
+      (reason) =>
+        (reason instanceof CliError && reason.exitCode === 2) || reason instanceof CommanderError,
     )
     expect(output).toBe('')
   })
 
   it('does not understand a file that cannot be read', async () => {
-    await expect(run(join(folder, 'missing.bin'), '--any-measurement')).rejects.toMatchObject({ exitCode: 2 })
+    await expect(run(join(folder, 'missing.bin'), '--any-measurement')).rejects.toMatchObject({
+      exitCode: 2,
+    })
   })
 })

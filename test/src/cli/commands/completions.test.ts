@@ -18,7 +18,10 @@ function complete(...words: string[]): readonly string[] {
     '_tool',
     `printf '%s\\n' "\${COMPREPLY[@]}"`,
   ].join('\n')
-  return execFileSync('bash', ['-c', script], { encoding: 'utf8' }).split('\n').filter(Boolean).toSorted()
+  return execFileSync('bash', ['-c', script], { encoding: 'utf8' })
+    .split('\n')
+    .filter(Boolean)
+    .toSorted()
 }
 
 describe('completions for bash', () => {

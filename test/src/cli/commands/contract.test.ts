@@ -137,7 +137,10 @@ describe('contract deploy refuses, and sends nothing,', () => {
 
   it('to go on without a key', async () => {
     const run = await deploy([], {})
-    expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('DEPLOYER_PRIVATE_KEY: expected')])
+    expect([run.code, run.stderr]).toEqual([
+      2,
+      expect.stringContaining('DEPLOYER_PRIVATE_KEY: expected'),
+    ])
   })
 
   it.each([0n, 1n])('an account with %s wei, naming it', async (wei) => {
@@ -159,19 +162,28 @@ describe('contract deploy refuses, and sends nothing,', () => {
   it('a chain without a base fee', async () => {
     const rename = (answer: string) => answer.replace('baseFeePerGas', 'otherFeePerGas')
     behaveOn('eth_getBlockByNumber', { kind: 'alter', alter: rename })
-    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('no base fee') })
+    expect(await deploy()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no base fee'),
+    })
   })
 
   it('a chain that does not answer', async () => {
     const run = await deploy(['--rpc', 'http://127.0.0.1:9'])
-    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('no connection to the chain')])
+    expect([run.code, run.stderr]).toEqual([
+      1,
+      expect.stringContaining('no connection to the chain'),
+    ])
   }, 60_000)
 
   it('what the endpoint refuses', async () => {
     const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
     behaveOn('eth_sendRawTransaction', { kind: 'answer', body: refusal })
     const run = await deploy()
-    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('not today; the transaction of an')])
+    expect([run.code, run.stderr]).toEqual([
+      1,
+      expect.stringContaining('not today; the transaction of an'),
+    ])
     expect(run.stderr).toContain('may still be waiting for its block: run the command again later')
   })
 
@@ -186,10 +198,16 @@ describe('contract deploy refuses, and sends nothing,', () => {
 describe('a deployment whose end is not seen', () => {
   it('may be repeated when it was not sent: then it is', async () => {
     behaveOn('eth_sendRawTransaction', { kind: 'answer', status: 502, body: '' })
-    expect(await deploy()).toMatchObject({ code: 1, stderr: expect.stringContaining('may have been sent') })
+    expect(await deploy()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('may have been sent'),
+    })
     expect(await nonce()).toBe(0)
     proxy.behave(() => ({ kind: 'pass' }))
-    expect(await deploy()).toMatchObject({ code: 0, stderr: expect.stringContaining('is deployed') })
+    expect(await deploy()).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('is deployed'),
+    })
   })
 
   it('may be repeated after an answer that was lost: the contract is found', async () => {
@@ -204,7 +222,9 @@ describe('a deployment whose end is not seen', () => {
     await whileNothingIsMined(async () => {
       const run = await deploy(['--timeout', '1'])
       expect(run.code).toBe(1)
-      expect(run.stderr).toMatch(/transaction 0x[0-9a-f]{64} was sent, but after 1 s it is in no block: run/)
+      expect(run.stderr).toMatch(
+        /transaction 0x[0-9a-f]{64} was sent, but after 1 s it is in no block: run/,
+      )
     })
   })
 
@@ -250,7 +270,10 @@ describe('a deployment whose end is not seen', () => {
 
   it('is somebody else’s when theirs came first: ours reverted, and the contract is there', async () => {
     behaveOn('eth_getTransactionReceipt', { kind: 'alter', alter: reverted })
-    expect(await deploy()).toMatchObject({ code: 0, stdout: expect.not.stringContaining('transaction') })
+    expect(await deploy()).toMatchObject({
+      code: 0,
+      stdout: expect.not.stringContaining('transaction'),
+    })
   })
 
   it('is somebody else’s when ours was dropped: the contract is there', async () => {

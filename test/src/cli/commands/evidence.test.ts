@@ -35,7 +35,14 @@ afterAll(async () => {
 describe('affidavit evidence', () => {
   it('gives the bundle exactly as the gateway does, asking with the key', async () => {
     answer = JSON.stringify(bundle, null, 1)
-    const { code, stdout, stderr } = await runCommand('evidence', `0x${hash}`, '--url', url, '--key', 'sk-1')
+    const { code, stdout, stderr } = await runCommand(
+      'evidence',
+      `0x${hash}`,
+      '--url',
+      url,
+      '--key',
+      'sk-1',
+    )
     expect([code, stdout, stderr]).toEqual([0, `${answer}\n`, ''])
     expect(asked.at(-1)).toEqual({ path, authorization: 'Bearer sk-1' })
   })

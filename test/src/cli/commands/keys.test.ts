@@ -31,7 +31,9 @@ async function openKeys() {
   return { database, service, operations: createOperations({ keys: service, accounts }) }
 }
 
-/** What holds of keys, however the command reaches the database. `isValid` asks the database itself. */
+/**
+ * What holds of keys, however the command reaches the database. `isValid` asks the database itself.
+ */
 async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void> {
   const created = await keys('create', '--account', 'Ann', '--name', 'laptop')
   expect(created.code).toBe(0)
@@ -55,7 +57,8 @@ async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void
 
 /** What holds of accounts, and of keys with options, when the gateway's tiers are known. */
 async function tryAccounts(): Promise<void> {
-  const accounts = (...words: string[]) => runCommandWith({ DATA_DIR: dataFolder }, 'accounts', ...words)
+  const accounts = (...words: string[]) =>
+    runCommandWith({ DATA_DIR: dataFolder }, 'accounts', ...words)
   expect((await accounts('create', 'Bea', '--tier', 'gold')).code).toBe(0)
   expect((await accounts('list')).stdout).toMatch(/Bea +gold +\d{4}-/)
   expect((await accounts('set-tier', 'Bea')).code).toBe(0)
@@ -126,7 +129,9 @@ describe('affidavit keys', () => {
     }
   })
 
-  it('says so when a process without a control socket has the folder', { timeout: 120_000 }, async () => {
+  it('says so when a process without a control socket has the folder', {
+    timeout: 120_000,
+  }, async () => {
     const { database } = await openKeys()
     const run = await runCli(['keys', 'list'], { variables: { DATA_DIR: dataFolder } })
     await database.close()
@@ -136,6 +141,9 @@ describe('affidavit keys', () => {
 
   it('says so when there is no data folder', async () => {
     const run = await runCommandWith({ DATA_DIR: join(dataFolder, 'none') }, 'keys', 'list')
-    expect(run).toMatchObject({ code: 1, stderr: expect.stringContaining('there is no data folder') })
+    expect(run).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('there is no data folder'),
+    })
   })
 })

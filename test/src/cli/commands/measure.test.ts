@@ -4,7 +4,14 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { registerMeasure } from '../../../../src/cli/commands/measure.ts'
-import { ascii, buildImage, CMDLINE, KERNEL, RAMDISK, TYPE } from '../../../attestation/eif/image-builder.ts'
+import {
+  ascii,
+  buildImage,
+  CMDLINE,
+  KERNEL,
+  RAMDISK,
+  TYPE,
+} from '../../../attestation/eif/image-builder.ts'
 
 const vectors = join(import.meta.dirname, '../../../vectors/eif')
 const manifest = JSON.parse(await readFile(join(vectors, 'manifest.json'), 'utf8')) as {
@@ -32,7 +39,9 @@ afterEach(() => {
 
 /** Runs the command in this process and gives what it printed and the exit code it set. */
 async function run(...args: readonly string[]): Promise<{ output: string; exitCode: unknown }> {
-  const program = new Command('affidavit').exitOverride().configureOutput({ writeErr: () => undefined })
+  const program = new Command('affidavit')
+    .exitOverride()
+    .configureOutput({ writeErr: () => undefined })
   registerMeasure(program)
   for (const command of program.commands)
     command.exitOverride().configureOutput({ writeErr: () => undefined })

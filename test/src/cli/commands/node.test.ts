@@ -5,7 +5,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { childEnvironment } from '../../../support/child-environment.ts'
 import { runCli } from '../../../support/run-cli.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
-import { answerWith, type ScriptedBackend, startScriptedBackend } from '../../../support/scripted-backend.ts'
+import {
+  answerWith,
+  type ScriptedBackend,
+  startScriptedBackend,
+} from '../../../support/scripted-backend.ts'
 import {
   NODE_ID,
   NODE_KEY,
@@ -34,7 +38,9 @@ afterEach(() => Promise.all([gateway.stop(), backend.stop()]))
 
 /** `run` stays, and listens to signals: so it is a process. */
 const node = (...words: string[]) =>
-  words[0] === 'run' ? runCli(['node', ...words], { variables }) : runCommandWith(variables, 'node', ...words)
+  words[0] === 'run'
+    ? runCli(['node', ...words], { variables })
+    : runCommandWith(variables, 'node', ...words)
 
 describe('affidavit node', () => {
   it('makes a node', async () => {
@@ -44,7 +50,12 @@ describe('affidavit node', () => {
 
   it('shows what the gateway knows of a node, for people and for programs', async () => {
     gateway.known.node = {
-      ...{ node_id: NODE_ID, name_alias: 'my\u001b[31m node', status: 'Running', run_duration_seconds: 3725 },
+      ...{
+        node_id: NODE_ID,
+        name_alias: 'my\u001b[31m node',
+        status: 'Running',
+        run_duration_seconds: 3725,
+      },
       ...{ vram: null, node_created_at: 1_700_000_000 },
     }
     const shown = await node('status')
@@ -79,9 +90,19 @@ describe('affidavit node', () => {
 
   it.each([
     ['a node that is not known', ['status'], {}, 'knows no node'],
-    ['a key that is not valid', ['stats'], { AFFIDAVIT_API_KEY: 'wrong' }, '401 invalid_credentials'],
+    [
+      'a key that is not valid',
+      ['stats'],
+      { AFFIDAVIT_API_KEY: 'wrong' },
+      '401 invalid_credentials',
+    ],
     ['a gateway that is away', ['status'], { AFFIDAVIT_URL: 'http://127.0.0.1:1' }, 'ECONNREFUSED'],
-    ['a backend that is away', ['benchmark'], { BACKEND_URL: 'http://127.0.0.1:1' }, 'ECONNREFUSED'],
+    [
+      'a backend that is away',
+      ['benchmark'],
+      { BACKEND_URL: 'http://127.0.0.1:1' },
+      'ECONNREFUSED',
+    ],
     ['a model that is not offered', ['benchmark', '--model', 'model-z'], {}, 'model-z'],
     ['an agent whose key is not valid', ['run'], { AFFIDAVIT_API_KEY: 'wrong' }, 'not valid'],
   ])('exits 1 for %s, without a stack', async (_, words, more, message) => {

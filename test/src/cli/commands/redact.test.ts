@@ -51,8 +51,12 @@ describe('affidavit redact', () => {
 
   it('warns of a part that can be guessed, because nothing random is in what its hash is over', async () => {
     const { stderr } = await runCommand('redact', file, '--request', '--response')
-    expect(stderr).toMatch(/^Warning: the request has no nonce .* can try each guess against its hash\.$/m)
-    expect(stderr).toMatch(/^Warning: a response has no salt .* can try each guess against its hash\.$/m)
+    expect(stderr).toMatch(
+      /^Warning: the request has no nonce .* can try each guess against its hash\.$/m,
+    )
+    expect(stderr).toMatch(
+      /^Warning: a response has no salt .* can try each guess against its hash\.$/m,
+    )
   })
 
   it('does not warn of a request with a nonce of its caller, which no guess has', async () => {
@@ -69,7 +73,10 @@ describe('affidavit redact', () => {
   })
 
   it('refuses a part that is left out already, and takes the other one', async () => {
-    const once = await save('once.json', JSON.parse((await runCommand('redact', file, '--request')).stdout))
+    const once = await save(
+      'once.json',
+      JSON.parse((await runCommand('redact', file, '--request')).stdout),
+    )
     const again = await runCommand('redact', once, '--request', '--response')
     expect([again.code, again.stdout]).toEqual([1, ''])
     expect(again.stderr).toContain('the request is left out of this bundle already')
@@ -84,7 +91,9 @@ describe('affidavit redact', () => {
   })
 
   it('refuses what is no bundle, and a command that does not say what to leave out', async () => {
-    expect((await runCommand('redact', await save('record.json', bundle.record), '--request')).code).toBe(1)
+    expect(
+      (await runCommand('redact', await save('record.json', bundle.record), '--request')).code,
+    ).toBe(1)
     expect((await runCommand('redact', file)).code).toBe(2)
   })
 })

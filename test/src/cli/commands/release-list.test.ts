@@ -48,7 +48,9 @@ describe('affidavit release list', () => {
     const first = await readList()
     expect(first).toMatchObject({
       format: 'affidavit-releases/v1',
-      list: { releases: [{ accepted_from: '2026-03-01T00:00:00Z', accepted_until: null, revoked: null }] },
+      list: {
+        releases: [{ accepted_from: '2026-03-01T00:00:00Z', accepted_until: null, revoked: null }],
+      },
       signatures: [{ public_key: OPERATOR_KEY }],
     })
     const other = await stage.saveRelease('other.json', buildOtherRelease())
@@ -86,7 +88,10 @@ describe('affidavit release list', () => {
   it('takes only releases that its own key, or a trusted one, signed', async () => {
     const strange = await stage.saveRelease('strange.json', buildRelease(), STRANGER_SECRET)
     const refused = await run('add', list, strange)
-    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
+    expect([refused.code, refused.stderr]).toEqual([
+      1,
+      expect.stringContaining('release_not_signed'),
+    ])
     expect((await run('add', list, strange, '--release-key', STRANGER_KEY)).code).toBe(0)
   })
 
@@ -99,10 +104,16 @@ describe('affidavit release list', () => {
     }))
     await writeFile(list, JSON.stringify({ ...signed, list: { ...signed.list, releases: opened } }))
     const changed = await run('revoke', list, '1.4.0', '--reason', 'a reason')
-    expect([changed.code, changed.stderr]).toEqual([1, expect.stringContaining('release_signature')])
+    expect([changed.code, changed.stderr]).toEqual([
+      1,
+      expect.stringContaining('release_signature'),
+    ])
     const words = ['release', 'list', 'end', list, '1.4.0', '--at', 'now', '--key', strangersKey]
     const strange = await runCommand(...words)
-    expect([strange.code, strange.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
+    expect([strange.code, strange.stderr]).toEqual([
+      1,
+      expect.stringContaining('release_not_signed'),
+    ])
   })
 
   it('loses the other signatures with a change, until they sign again', async () => {
@@ -119,7 +130,10 @@ describe('affidavit release list', () => {
     const written = { issued_at: '2026-03-03T00:00:00Z', releases: [] }
     await writeFile(list, JSON.stringify(written))
     expect((await run('sign', list)).code).toBe(0)
-    expect(await readList()).toMatchObject({ list: written, signatures: [{ public_key: OPERATOR_KEY }] })
+    expect(await readList()).toMatchObject({
+      list: written,
+      signatures: [{ public_key: OPERATOR_KEY }],
+    })
     const signed = await readList()
     await writeFile(
       list,
@@ -132,7 +146,15 @@ describe('affidavit release list', () => {
     [
       'an end before the beginning',
       2,
-      () => ['add', list, manifest, '--from', '2026-03-02T00:00:00Z', '--until', '2026-03-01T00:00:00Z'],
+      () => [
+        'add',
+        list,
+        manifest,
+        '--from',
+        '2026-03-02T00:00:00Z',
+        '--until',
+        '2026-03-01T00:00:00Z',
+      ],
     ],
     ['a time of another form', 2, () => ['add', list, manifest, '--from', 'tomorrow']],
     ['a list in the place of a release', 2, () => ['add', list, stage.path('list.json')]],
@@ -143,8 +165,16 @@ describe('affidavit release list', () => {
       () => ['revoke', stage.path('none'), '1.4.0', '--reason', 'x'],
     ],
     ['a revocation without a reason', 2, () => ['revoke', list, '1.4.0']],
-    ['a reason of two lines', 2, () => ['revoke', stage.path('list.json'), '1.4.0', '--reason', 'a\nb']],
-    ['a release that is not in the list', 1, () => ['end', stage.path('list.json'), '9.9.9', '--at', 'now']],
+    [
+      'a reason of two lines',
+      2,
+      () => ['revoke', stage.path('list.json'), '1.4.0', '--reason', 'a\nb'],
+    ],
+    [
+      'a release that is not in the list',
+      1,
+      () => ['end', stage.path('list.json'), '9.9.9', '--at', 'now'],
+    ],
     ['an end without a time', 2, () => ['end', list, '1.4.0']],
   ])('refuses %s', async (_, code, words) => {
     await stage.saveList('list.json', [

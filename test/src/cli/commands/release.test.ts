@@ -61,7 +61,9 @@ describe('affidavit release sign', () => {
     expect([code, stderr]).toEqual([0, expect.stringContaining('release 1.4.0')])
     const signed = await readJson(file)
     expect(signed).toMatchObject({ format: 'affidavit-release/v1', release: buildRelease() })
-    expect(signed.signatures.map((entry: { public_key: string }) => entry.public_key)).toEqual([OPERATOR_KEY])
+    expect(signed.signatures.map((entry: { public_key: string }) => entry.public_key)).toEqual([
+      OPERATOR_KEY,
+    ])
     expect(await modeOf(file)).toBe(0o644)
   })
 
@@ -88,7 +90,10 @@ describe('affidavit release sign', () => {
   it('adds no signature to a file that was changed after it was signed', async () => {
     const file = await stage.saveRelease('changed.json', buildRelease())
     const signed = await readJson(file)
-    await stage.save('changed.json', { ...signed, release: { ...signed.release, version: '6.6.6' } })
+    await stage.save('changed.json', {
+      ...signed,
+      release: { ...signed.release, version: '6.6.6' },
+    })
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', key)
     expect([code, stderr]).toEqual([1, expect.stringContaining('changed after it was signed')])
   })
@@ -109,10 +114,22 @@ describe('affidavit release sign', () => {
   })
 
   it.each([
-    ['that others can read', async () => stage.save('open.key', pemOf(OPERATOR_SECRET)), 'chmod 600'],
+    [
+      'that others can read',
+      async () => stage.save('open.key', pemOf(OPERATOR_SECRET)),
+      'chmod 600',
+    ],
     ['that is not there', async () => stage.path('nothing'), 'ENOENT'],
-    ['that is no key', async () => saved('text.key', 'secret words'), 'expected an Ed25519 private key'],
-    ['of another kind', async () => saved('other.key', otherKey()), 'expected an Ed25519 private key'],
+    [
+      'that is no key',
+      async () => saved('text.key', 'secret words'),
+      'expected an Ed25519 private key',
+    ],
+    [
+      'of another kind',
+      async () => saved('other.key', otherKey()),
+      'expected an Ed25519 private key',
+    ],
   ])('refuses a private key %s, and repeats nothing of it', async (_, make, reason) => {
     const file = await stage.save('plain.json', buildRelease())
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', await make())
@@ -126,7 +143,8 @@ describe('affidavit release sign', () => {
     return path
   }
 
-  const otherKey = () => execFileSync('openssl', ['genpkey', '-algorithm', 'X25519'], { encoding: 'utf8' })
+  const otherKey = () =>
+    execFileSync('openssl', ['genpkey', '-algorithm', 'X25519'], { encoding: 'utf8' })
 })
 
 describe('affidavit release show', () => {
@@ -145,7 +163,14 @@ describe('affidavit release show', () => {
       0,
       { ok: true, signatures: [{ public_key: OPERATOR_KEY, holds: true, trusted: true }] },
     ])
-    const strange = await runCommand('release', 'show', file, '--release-key', STRANGER_KEY, '--json')
+    const strange = await runCommand(
+      'release',
+      'show',
+      file,
+      '--release-key',
+      STRANGER_KEY,
+      '--json',
+    )
     expect([strange.code, JSON.parse(strange.stdout)]).toMatchObject([
       1,
       { ok: false, signatures: [{ holds: true, trusted: false }] },

@@ -10,7 +10,11 @@ import { hashChunks } from '../../../../attestation/completion-hash.ts'
 import { type BundleRecord, redactBundle } from '../../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
 import { buildRecord, REQUEST, RESPONSE } from '../../../attestation/build-record.ts'
-import { BOOT_CONFIGURATION, buildEvidence, digestOf } from '../../../attestation/evidence/build-evidence.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+} from '../../../attestation/evidence/build-evidence.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
 import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
@@ -72,8 +76,10 @@ async function verify(...words: readonly string[]) {
   return { code, stderr, report: stdout === '' ? null : JSON.parse(stdout) }
 }
 
-const outcomeOf = (report: { bundle: { checks: { name: string; outcome: string }[] } }, name: string) =>
-  report.bundle.checks.find((check) => check.name === name)?.outcome
+const outcomeOf = (
+  report: { bundle: { checks: { name: string; outcome: string }[] } },
+  name: string,
+) => report.bundle.checks.find((check) => check.name === name)?.outcome
 
 describe('affidavit verify, of an evidence bundle', () => {
   it('says VERIFIED when measurements, configuration and root are the expected ones', async () => {
@@ -88,7 +94,9 @@ describe('affidavit verify, of an evidence bundle', () => {
       'verified',
     )
     expect(code).toBe(0)
-    expect(stdout).toMatch(/VERIFIED: nothing failed.* Not checked, and not shown: block on chain\.\n/)
+    expect(stdout).toMatch(
+      /VERIFIED: nothing failed.* Not checked, and not shown: block on chain\.\n/,
+    )
     expect(stdout).toMatch(/not checked {2}block on chain +offline; look up that block/)
     expect(stdout).toContain('not after      not shown')
   })
@@ -123,7 +131,14 @@ describe('affidavit verify, of an evidence bundle', () => {
   it('fails another configuration, and other measurements', async () => {
     const other = await verify(file, ...trust, ...pcrs, '--configuration', 'ab'.repeat(32))
     expect([other.code, outcomeOf(other.report, 'expected configuration')]).toEqual([1, 'failed'])
-    const code = await verify(file, ...trust, '--pcr', `0=${'ab'.repeat(48)}`, '--configuration', digest)
+    const code = await verify(
+      file,
+      ...trust,
+      '--pcr',
+      `0=${'ab'.repeat(48)}`,
+      '--configuration',
+      digest,
+    )
     expect([code.code, outcomeOf(code.report, 'measurements')]).toEqual([1, 'failed'])
   })
 
@@ -183,7 +198,12 @@ describe('affidavit verify, of an evidence bundle', () => {
 
     it('verifies with --allow-outcome of that outcome alone', async () => {
       const place = await save('cut.json', cut)
-      const taken = await verify(place, ...words(), '--allow-outcome', 'upstream_error,client_disconnected')
+      const taken = await verify(
+        place,
+        ...words(),
+        '--allow-outcome',
+        'upstream_error,client_disconnected',
+      )
       expect([taken.code, taken.report.bundle.facts.outcome]).toEqual([0, 'client_disconnected'])
       expect((await verify(place, ...words(), '--allow-outcome', 'upstream_error')).code).toBe(1)
     })
@@ -211,9 +231,13 @@ describe('affidavit verify, of an evidence bundle', () => {
   })
 
   it('shows text from the bundle with control characters escaped', async () => {
-    const receipt = { provider: { name: '\u001b[2J', origin: 'https://provider.example', tls: null } }
+    const receipt = {
+      provider: { name: '\u001b[2J', origin: 'https://provider.example', tls: null },
+    }
     const evil = buildEvidence({
-      record: { receipt: { provider: { ...receipt.provider, tls: bundle.record.receipt.provider.tls } } },
+      record: {
+        receipt: { provider: { ...receipt.provider, tls: bundle.record.receipt.provider.tls } },
+      },
     })
     const { stdout } = await runCommand('verify', await save('evil.json', evil.bundle), ...trust)
     expect(stdout).toContain('\\u{1b}[2J')
@@ -258,7 +282,11 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
   it.each<[string, string, () => unknown]>([
     ['another completion’s bundle', hash, () => other],
     ['a genuine bundle for an invented hash', 'ab'.repeat(32), () => bundle],
-    ['a bundle with the hash written over', hash, () => ({ ...other, record: { ...other.record, hash } })],
+    [
+      'a bundle with the hash written over',
+      hash,
+      () => ({ ...other, record: { ...other.record, hash } }),
+    ],
     ['a plain record', hash, () => ({ ...buildRecord().stored, hash })],
     ['a page of records', hash, () => ({ completions: [buildRecord().stored], cursor: null })],
     ['an answer', hash, () => ({ ...buildRecord().created, hash })],
@@ -282,7 +310,15 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
 })
 
 /** The proof that stands in a create response, or in the last chunk of a stream. */
-function proofOf({ hash, public_key, signature, tx_hash, attestation, receipt, log }: BundleRecord) {
+function proofOf({
+  hash,
+  public_key,
+  signature,
+  tx_hash,
+  attestation,
+  receipt,
+  log,
+}: BundleRecord) {
   return { hash, public_key, signature, tx_hash, attestation, receipt, log }
 }
 
@@ -311,7 +347,9 @@ describe('affidavit verify, with what the caller sent and got', () => {
     ]
     const { code, stdout } = await runCommand('verify', file, ...kept, ...words())
     expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
-    expect(stdout).toMatch(/passed {7}request given .*\n.*passed {7}answer given .*\n.*passed {7}proof given/)
+    expect(stdout).toMatch(
+      /passed {7}request given .*\n.*passed {7}answer given .*\n.*passed {7}proof given/,
+    )
     expect(stdout).toMatch(
       /asked\n(.*\n)*.* user +\| \[name: ada\]\n +\| Größe\? 😀 \\u\{0\}\n(.*\n)*said\n +assistant +\| groß\n/,
     )
@@ -325,7 +363,13 @@ describe('affidavit verify, with what the caller sent and got', () => {
   it('verifies a kept stream, and fails one in which a word was changed', async () => {
     const place = await save('streamed.json', streamed)
     const text = sse([...chunks.slice(0, -1), { ...chunks.at(-1), ...proofOf(streamed.record) }])
-    const good = await runCommand('verify', place, '--answer', await saveBytes('good.sse', text), ...words())
+    const good = await runCommand(
+      'verify',
+      place,
+      '--answer',
+      await saveBytes('good.sse', text),
+      ...words(),
+    )
     expect([good.code, good.stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
     const changed = await saveBytes('changed.sse', text.replace('"gr"', '"br"'))
     const { code, stdout } = await runCommand('verify', place, '--answer', changed, ...words())
@@ -338,21 +382,27 @@ describe('affidavit verify, with what the caller sent and got', () => {
     ['answer given', '--answer', { ...answer, note: 'added' }],
     ['proof given', '--answer', { ...answer, tx_hash: `0x${'ab'.repeat(32)}` }],
     ['proof given', '--answer', { ...answer, log: { ...bundle.record.log, chain_id: 1 } }],
-  ])('fails evidence of something else at %s, though it is genuine', async (name, option, content) => {
-    const kept = [option, await save('kept.json', content)]
-    for (const source of [file, await save('stored.json', bundle.record)]) {
-      const { code, stdout } = await runCommand('verify', source, ...kept, ...trust, ...pcrs)
-      expect(code).toBe(1)
-      expect(stdout).toMatch(new RegExp(`FAILED {7}${name}`))
-      expect(stdout).toMatch(/\nINVALID: /)
-      expect(stdout).not.toMatch(/VERIFIED|CONSISTENT|\nVALID/)
-      const { report } = await verify(source, ...kept, ...trust, ...pcrs)
-      expect([report.ok, report.bundle?.verdict ?? 'invalid']).toEqual([false, 'invalid'])
-    }
-  })
+  ])(
+    'fails evidence of something else at %s, though it is genuine',
+    async (name, option, content) => {
+      const kept = [option, await save('kept.json', content)]
+      for (const source of [file, await save('stored.json', bundle.record)]) {
+        const { code, stdout } = await runCommand('verify', source, ...kept, ...trust, ...pcrs)
+        expect(code).toBe(1)
+        expect(stdout).toMatch(new RegExp(`FAILED {7}${name}`))
+        expect(stdout).toMatch(/\nINVALID: /)
+        expect(stdout).not.toMatch(/VERIFIED|CONSISTENT|\nVALID/)
+        const { report } = await verify(source, ...kept, ...trust, ...pcrs)
+        expect([report.ok, report.bundle?.verdict ?? 'invalid']).toEqual([false, 'invalid'])
+      }
+    },
+  )
 
   it('checks parts that were left out by what the caller kept of them', async () => {
-    const redacted = await save('redacted.json', redactBundle(bundle, { request: true, response: true }))
+    const redacted = await save(
+      'redacted.json',
+      redactBundle(bundle, { request: true, response: true }),
+    )
     const kept = [
       '--request',
       await save('request.json', REQUEST),
@@ -373,12 +423,18 @@ describe('affidavit verify, with what the caller sent and got', () => {
     })
     const { code, stdout } = await runCommand('verify', forged, ...trust)
     expect([code, stdout]).toEqual([1, expect.not.stringContaining('said\n')])
-    expect((await verify(forged, ...trust)).report.bundle.exchange).toMatchObject({ asked: null, said: null })
+    expect((await verify(forged, ...trust)).report.bundle.exchange).toMatchObject({
+      asked: null,
+      said: null,
+    })
   })
 
   it('prints text that would act on a terminal as escapes, in both forms of output', async () => {
     const content = '\u001b[2J\u202eVERIFIED\r\nVERIFIED: nothing failed'
-    const response = { ...RESPONSE, choices: [{ index: 0, message: { role: 'assistant', content } }] }
+    const response = {
+      ...RESPONSE,
+      choices: [{ index: 0, message: { role: 'assistant', content } }],
+    }
     const place = await save('evil-words.json', buildEvidence({ record: { response } }).bundle)
     for (const form of [[], ['--json']]) {
       const { stdout } = await runCommand('verify', place, ...trust, ...form)
@@ -423,7 +479,10 @@ describe('affidavit verify, of a record', () => {
       ...trust,
       ...pcrs,
     )
-    expect([code, stdout]).toEqual([0, expect.stringMatching(/\nCONSISTENT: .*an answer has no log/)])
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/\nCONSISTENT: .*an answer has no log/),
+    ])
     expect(stdout).not.toContain('provider demo')
     const whole = { ...RESPONSE, ...proofOf(bundle.record) }
     const kept = await save('with-log.json', whole)
@@ -440,7 +499,9 @@ describe('affidavit verify, of a record', () => {
       0,
       expect.stringMatching(/CONSISTENT: .*an answer was cut \(upstream_error\)/),
     ])
-    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toContain('VALID: ')
+    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toContain(
+      'VALID: ',
+    )
   })
 
   it.each([

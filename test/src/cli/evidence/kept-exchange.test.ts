@@ -24,7 +24,11 @@ describe('what was asked and said', () => {
             { type: 'image_url', image_url: {} },
           ],
         },
-        { role: 'assistant', content: null, tool_calls: [{ function: { name: 'f', arguments: '{}' } }] },
+        {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ function: { name: 'f', arguments: '{}' } }],
+        },
       ],
     }
     expect(printExchange(tellExchange({ request, response: null }))).toBe(
@@ -66,7 +70,10 @@ describe('what was asked and said', () => {
   })
 
   it('cannot write a line of the report: each line stands behind a bar', () => {
-    const shown = said({ role: 'assistant', content: 'x\n\nVERIFIED: nothing failed.\n  passed  hash' })
+    const shown = said({
+      role: 'assistant',
+      content: 'x\n\nVERIFIED: nothing failed.\n  passed  hash',
+    })
     expect(
       shown
         .split('\n')
@@ -82,7 +89,9 @@ describe('what was asked and said', () => {
     const told = tellExchange({ request: many, response: null })
     expect(told.asked).toHaveLength(TOLD_MESSAGES_MAX + 2)
     expect(printExchange(told).length).toBeLessThan(TOLD_MESSAGES_MAX * (TOLD_LENGTH_MAX + 300))
-    expect(said({ role: 'assistant', content: '\n'.repeat(1_000_000) }).split('\n').length).toBeLessThan(60)
+    expect(
+      said({ role: 'assistant', content: '\n'.repeat(1_000_000) }).split('\n').length,
+    ).toBeLessThan(60)
     const choices = Array(1000).fill({ index: 0, message: { role: 'assistant', content: 'a' } })
     expect(printExchange(tellExchange({ request: null, response: { choices } }))).toContain(
       '984 choices more',

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { readInput, type Subject } from '../../../../src/cli/evidence/read-evidence.ts'
 import { CliError } from '../../../../src/cli/exit-codes.ts'
 
-const bytes = (value: unknown) => Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
+const bytes = (value: unknown) =>
+  Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
 const record = { request: {}, response: {}, hash: 'aa' }
 const answer = { choices: [], hash: 'aa' }
 const asked = { model: 'm', stream_options: { include_usage: true } }
@@ -12,7 +13,9 @@ const chunk = (content: string) => ({
   object: 'chat.completion.chunk',
   created: 1,
   model: 'm',
-  choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: null, logprobs: null }],
+  choices: [
+    { index: 0, delta: { role: 'assistant', content }, finish_reason: null, logprobs: null },
+  ],
   usage: null,
 })
 const proof = {
@@ -27,7 +30,8 @@ const proof = {
 const stream = (values: readonly unknown[], lineBreak = '\n') =>
   values
     .map(
-      (value) => `data: ${typeof value === 'string' ? value : JSON.stringify(value)}${lineBreak}${lineBreak}`,
+      (value) =>
+        `data: ${typeof value === 'string' ? value : JSON.stringify(value)}${lineBreak}${lineBreak}`,
     )
     .join('')
 
@@ -51,12 +55,15 @@ describe('readInput', () => {
     expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
   })
 
-  it.each([['\n'], ['\r\n'], ['\r']])('takes a stream with line breaks %j as it came', (lineBreak) => {
-    const chunks = [chunk('a\u2028'), chunk('b'), proof]
-    const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
-    const [subject] = read(text, asked)
-    expect(subject).toEqual({ record: proof, request: asked, chunks })
-  })
+  it.each([['\n'], ['\r\n'], ['\r']])(
+    'takes a stream with line breaks %j as it came',
+    (lineBreak) => {
+      const chunks = [chunk('a\u2028'), chunk('b'), proof]
+      const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
+      const [subject] = read(text, asked)
+      expect(subject).toEqual({ record: proof, request: asked, chunks })
+    },
+  )
 
   it.each<[string, unknown, unknown, RegExp]>([
     ['what is no JSON', '{', null, /not JSON/],

@@ -6,10 +6,18 @@ import { encodeHex } from '../../../../attestation/bytes.ts'
 import { entryOf } from '../../../../attestation/release/release-list.ts'
 import { formatTime } from '../../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../../attestation/release/verify-release.ts'
-import { BOOT_CONFIGURATION, buildEvidence, digestOf } from '../../../attestation/evidence/build-evidence.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+} from '../../../attestation/evidence/build-evidence.ts'
 import { buildEntry, buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
-import { buildDocument, PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+import {
+  buildDocument,
+  PCR_VALUES,
+  standardChain,
+} from '../../../support/nitro-builder/document-builder.ts'
 import {
   OPERATOR_KEY,
   OPERATOR_SECRET,
@@ -54,7 +62,12 @@ let served = ''
 async function verify(...words: readonly string[]) {
   const { code, stdout, stderr } = await runCommand('verify', ...words, ...root, '--json')
   const report = stdout === '' ? null : JSON.parse(stdout)
-  return { code, stderr, report, checks: report?.bundle?.checks ?? report?.records?.[0]?.checks ?? [] }
+  return {
+    code,
+    stderr,
+    report,
+    checks: report?.bundle?.checks ?? report?.records?.[0]?.checks ?? [],
+  }
 }
 
 const failedOf = (checks: readonly { name: string; outcome: string }[]) =>
@@ -67,7 +80,9 @@ describe('affidavit verify --release', () => {
     expect(code).toBe(0)
     const name = { version: release.version, git_commit: release.git_commit }
     expect(report.bundle).toMatchObject({ verdict: 'verified', facts: { release: name } })
-    expect(stderr).toMatch(/release 1\.4\.0 .*signed by [0-9a-f]{64}; whether it was revoked is not known/)
+    expect(stderr).toMatch(
+      /release 1\.4\.0 .*signed by [0-9a-f]{64}; whether it was revoked is not known/,
+    )
     const { stdout } = await runCommand('verify', bundleFile, ...root, ...words)
     expect(stdout).toContain(`code           release 1.4.0 (commit ${release.git_commit})`)
   })
@@ -105,7 +120,10 @@ describe('affidavit verify --release', () => {
     })
 
     it('fails bundle and record of an enclave that was booted with another', async () => {
-      const named = await stage.saveRelease('named.json', buildRelease({ configuration: 'ab'.repeat(32) }))
+      const named = await stage.saveRelease(
+        'named.json',
+        buildRelease({ configuration: 'ab'.repeat(32) }),
+      )
       const ofBundle = await verify(bundleFile, '--release', named, ...trusted)
       expect([ofBundle.code, failedOf(ofBundle.checks)]).toEqual([1, ['expected configuration']])
       const ofRecord = await verify(recordFile, '--release', named, ...trusted)
@@ -123,7 +141,10 @@ describe('affidavit verify --release', () => {
         '--configuration',
         url,
       )
-      expect([code, stderr]).toEqual([2, expect.stringContaining('expected a digest or a file, got a URL')])
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringContaining('expected a digest or a file, got a URL'),
+      ])
     })
   })
 
@@ -153,7 +174,11 @@ describe('affidavit verify --release', () => {
       'release_expired',
       () => [buildEntry({ accepted_until: formatTime(MADE_AT.getTime()) })],
     ],
-    ['a release of later', 'release_not_yet', () => [buildEntry({ accepted_from: '2026-12-01T00:00:00Z' })]],
+    [
+      'a release of later',
+      'release_not_yet',
+      () => [buildEntry({ accepted_from: '2026-12-01T00:00:00Z' })],
+    ],
   ])('fails a bundle and a record of %s with %s', async (_, reason, entries) => {
     const list = await stage.saveList('releases.json', entries())
     const ofBundle = await verify(bundleFile, '--release', list, ...trusted, ...configuration)
@@ -180,7 +205,11 @@ describe('affidavit verify --release', () => {
       [[...trusted], 2, 'expected --release'],
       [['--release', manifest, '--release-signers', '1'], 2, '--release-key'],
       [['--release', manifest, ...trusted, '--release-signers', '2'], 2, 'different keys'],
-      [['--release', manifest, ...trusted, ...trusted, '--release-signers', '2'], 2, 'different keys'],
+      [
+        ['--release', manifest, ...trusted, ...trusted, '--release-signers', '2'],
+        2,
+        'different keys',
+      ],
       [['--release', manifest, ...trusted, '--release-signers', '0'], 2, ''],
       [['--release', manifest, ...trusted, '--any-measurement'], 2, 'expected one of'],
       [['--release', manifest, ...trusted, '--pcr', `0=${'ab'.repeat(48)}`], 2, 'expected one of'],
@@ -196,7 +225,14 @@ describe('affidavit verify --release', () => {
   })
 
   it('needs as many signers as are asked for', async () => {
-    const both = ['--release-key', OPERATOR_KEY, '--release-key', STRANGER_KEY, '--release-signers', '2']
+    const both = [
+      '--release-key',
+      OPERATOR_KEY,
+      '--release-key',
+      STRANGER_KEY,
+      '--release-signers',
+      '2',
+    ]
     const run = await verify(bundleFile, '--release', manifest, ...both)
     expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
   })
@@ -206,7 +242,10 @@ describe('affidavit verify --release', () => {
     expect((await verify(bundleFile, '--release', odd, ...trusted)).code).toBe(2)
     const signed = signRelease(release, OPERATOR_SECRET)
     const measurements = { ...release.measurements, PCR1: 'cd'.repeat(48) }
-    const changed = await stage.save('changed.json', { ...signed, release: { ...release, measurements } })
+    const changed = await stage.save('changed.json', {
+      ...signed,
+      release: { ...release, measurements },
+    })
     const run = await verify(bundleFile, '--release', changed, ...trusted)
     expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_signature')])
   })

@@ -126,7 +126,10 @@ describe('affidavit attestation --crl', () => {
     const report = await run(
       document,
       ...['--at', AT],
-      ...['--crl', await save(pem(listAt(0)) + pem(listAt(1, { revoked: [entry(0x7003), entry(1)] })))],
+      ...[
+        '--crl',
+        await save(pem(listAt(0)) + pem(listAt(1, { revoked: [entry(0x7003), entry(1)] }))),
+      ],
       ...['--crl', await save(listAt(0, { revoked: [entry(0x7002)] }))],
     )
     expect([report.valid, report.exitCode]).toEqual([true, 0])
@@ -156,7 +159,9 @@ describe('affidavit attestation --crl', () => {
       exitCode: 1,
     })
     const thisUpdate = new Date(MADE_AT.getTime() + 1000)
-    await expect(current(listAt(1, { thisUpdate }))).rejects.toMatchObject({ code: 'not_yet_valid' })
+    await expect(current(listAt(1, { thisUpdate }))).rejects.toMatchObject({
+      code: 'not_yet_valid',
+    })
     await expect(
       run(
         document,
@@ -172,7 +177,10 @@ describe('affidavit attestation --crl', () => {
     const revoked = [entry(0x7002)]
     const about = listAt(1, { revoked, extensions: [issuingPoint(fullName(POINT), flag(2))] })
     expect(await current(about, file)).toMatchObject({ code: 'certificate_revoked' })
-    const elsewhere = listAt(1, { revoked, extensions: [issuingPoint(fullName('http://lists.test/other'))] })
+    const elsewhere = listAt(1, {
+      revoked,
+      extensions: [issuingPoint(fullName('http://lists.test/other'))],
+    })
     await expect(current(elsewhere, file)).rejects.toMatchObject({ code: 'scope' })
   })
 
@@ -190,13 +198,21 @@ describe('affidavit attestation --crl', () => {
     ],
     ['foreign', 'the leaf as its issuer', () => listAt(4)],
     ['key_usage', 'an issuer that may not sign lists', () => listAt(3)],
-    ['scope', 'certificates of ends alone', () => listAt(1, { extensions: [issuingPoint(flag(1))] })],
+    [
+      'scope',
+      'certificates of ends alone',
+      () => listAt(1, { extensions: [issuingPoint(flag(1))] }),
+    ],
     [
       'unsupported',
       'certificates of other issuers too',
       () => listAt(1, { extensions: [issuingPoint(flag(4))] }),
     ],
-    ['unsupported', 'attribute certificates', () => listAt(1, { extensions: [issuingPoint(flag(5))] })],
+    [
+      'unsupported',
+      'attribute certificates',
+      () => listAt(1, { extensions: [issuingPoint(flag(5))] }),
+    ],
     [
       'unsupported',
       'some reasons alone',
@@ -205,12 +221,14 @@ describe('affidavit attestation --crl', () => {
     [
       'unsupported',
       'changes since another list',
-      () => listAt(1, { extensions: [extension('2.5.29.27', { critical: true, value: integer(1) })] }),
+      () =>
+        listAt(1, { extensions: [extension('2.5.29.27', { critical: true, value: integer(1) })] }),
     ],
     [
       'unsupported',
       'a critical extension that nobody knows',
-      () => listAt(1, { extensions: [extension('1.2.3.4', { critical: true, value: integer(1) })] }),
+      () =>
+        listAt(1, { extensions: [extension('1.2.3.4', { critical: true, value: integer(1) })] }),
     ],
     [
       'unsupported',
@@ -225,7 +243,11 @@ describe('affidavit attestation --crl', () => {
     ['malformed', 'something after it', () => Buffer.concat([listAt(1), Uint8Array.of(0)])],
     ['malformed', 'a certificate in its place', () => standardChain.cabundle[1] ?? ''],
     ['malformed', 'no list at all', () => 'a list'],
-    ['malformed', 'PEM that is no base64', () => '-----BEGIN X509 CRL-----\n*\n-----END X509 CRL-----'],
+    [
+      'malformed',
+      'PEM that is no base64',
+      () => '-----BEGIN X509 CRL-----\n*\n-----END X509 CRL-----',
+    ],
     [
       'algorithm',
       'another algorithm',
@@ -234,7 +256,9 @@ describe('affidavit attestation --crl', () => {
   ])('refuses with %s a list of %s', async (code, _, make) => {
     const refusal = current(make())
     await expect(refusal).rejects.toBeInstanceOf(RevocationListError)
-    const given = (await refusal.catch((fault: RevocationListError) => fault)) as RevocationListError
+    const given = (await refusal.catch(
+      (fault: RevocationListError) => fault,
+    )) as RevocationListError
     expect(given.code).toBe(code)
     expect(given.message).toMatch(/^--crl .*: expected/)
   })
@@ -242,13 +266,19 @@ describe('affidavit attestation --crl', () => {
   it('fetches lists over http, bounded, without following redirects', async () => {
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/zonal.crl`
     answer = listAt(1, { revoked: [entry(0x7002)] })
-    expect(await run(document, '--at', AT, '--crl', url)).toMatchObject({ code: 'certificate_revoked' })
+    expect(await run(document, '--at', AT, '--crl', url)).toMatchObject({
+      code: 'certificate_revoked',
+    })
     status = 302
     await expect(run(document, '--at', AT, '--crl', url)).rejects.toThrow('answered 302')
     status = 200
     answer = new Uint8Array(LISTS_BYTES_MAX + 1)
-    await expect(run(document, '--at', AT, '--crl', url)).rejects.toThrow(`at most ${LISTS_BYTES_MAX} bytes`)
-    await expect(run(document, '--at', AT, '--crl', 'ftp://127.0.0.1/list')).rejects.toThrow('cannot read')
+    await expect(run(document, '--at', AT, '--crl', url)).rejects.toThrow(
+      `at most ${LISTS_BYTES_MAX} bytes`,
+    )
+    await expect(run(document, '--at', AT, '--crl', 'ftp://127.0.0.1/list')).rejects.toThrow(
+      'cannot read',
+    )
   })
 
   it('never throws anything else on altered bytes', () => {
@@ -266,7 +296,9 @@ describe('affidavit attestation --crl', () => {
   })
 
   it('finds the issuers in a chain of AWS, whose keys sign nothing here', async () => {
-    const real = await readFile(join(import.meta.dirname, '../../../vectors/nsm/aws-2026-08-03.bin'))
+    const real = await readFile(
+      join(import.meta.dirname, '../../../vectors/nsm/aws-2026-08-03.bin'),
+    )
     const { cabundle, certificate } = decodeAttestationPayload(real)
     const ders = [...cabundle, certificate]
     for (const at of [0, 1]) {

@@ -5,7 +5,9 @@ import { DemoError } from '../../../../src/local/demo/errors.ts'
 type Answer = { readonly data: readonly { readonly index: number; readonly embedding: unknown }[] }
 
 const ask = (request: object) =>
-  embed(Buffer.from(JSON.stringify({ model: 'demo/embedding', ...request }))) as Answer & { usage: unknown }
+  embed(Buffer.from(JSON.stringify({ model: 'demo/embedding', ...request }))) as Answer & {
+    usage: unknown
+  }
 
 function vectorsOf(request: object): readonly (readonly number[])[] {
   return ask(request).data.map(({ embedding }) => embedding as readonly number[])
@@ -24,7 +26,10 @@ describe('the demonstration of embeddings', () => {
   })
 
   it('takes tokens, alone and in lists, and counts them', () => {
-    expect(ask({ input: [1, 2, 3] })).toMatchObject({ data: [{ index: 0 }], usage: { prompt_tokens: 3 } })
+    expect(ask({ input: [1, 2, 3] })).toMatchObject({
+      data: [{ index: 0 }],
+      usage: { prompt_tokens: 3 },
+    })
     expect(ask({ input: [[1, 2], [3]] })).toMatchObject({ data: [{ index: 0 }, { index: 1 }] })
     expect(vectorsOf({ input: [[1, 2], [3]] })[0]).toEqual(vectorsOf({ input: [1, 2] })[0])
   })

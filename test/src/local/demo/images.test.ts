@@ -2,7 +2,11 @@ import { inflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../../../src/images/image-facts.ts'
 import { DemoError } from '../../../../src/local/demo/errors.ts'
-import { type Drawing, parseEdit, parseGeneration } from '../../../../src/local/demo/image-request.ts'
+import {
+  type Drawing,
+  parseEdit,
+  parseGeneration,
+} from '../../../../src/local/demo/image-request.ts'
 import { drawImages } from '../../../../src/local/demo/images.ts'
 
 const NOW_MS = 1_800_000_000_500
@@ -62,12 +66,19 @@ describe('the demonstration of images', () => {
     const request = new Response(form)
     const body = new Uint8Array(await request.arrayBuffer())
     const type = request.headers.get('content-type') ?? ''
-    expect(await parseEdit(body, type)).toMatchObject({ prompt: 'blue', n: 2, edge: 1024, format: 'url' })
+    expect(await parseEdit(body, type)).toMatchObject({
+      prompt: 'blue',
+      n: 2,
+      edge: 1024,
+      format: 'url',
+    })
     await expect(parseEdit(body, 'text/plain')).rejects.toThrow(DemoError)
   })
 
   it('keeps no pictures, and knows one model', () => {
     expect(() => picturesOf({ format: 'url' })).toThrow(DemoError)
-    expect(() => parseGeneration(Buffer.from('{"model":"demo/echo","prompt":"x"}'))).toThrow(DemoError)
+    expect(() => parseGeneration(Buffer.from('{"model":"demo/echo","prompt":"x"}'))).toThrow(
+      DemoError,
+    )
   })
 })

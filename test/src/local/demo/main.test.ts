@@ -8,7 +8,10 @@ const MAIN = join(import.meta.dirname, '../../../../src/local/demo/main.ts')
 const started: ChildProcess[] = []
 
 function start(env: Record<string, string>): ChildProcess {
-  const child = fork(MAIN, [], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+  const child = fork(MAIN, [], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
   started.push(child)
   return child
 }
@@ -21,7 +24,10 @@ describe('the demo provider’s process', () => {
   it('tells its parent where it listens and ends when the parent is gone', async () => {
     const child = start({ DEMO_PORT: '' })
     const [ready] = (await once(child, 'message')) as [DemoReady]
-    expect(ready).toEqual({ kind: 'ready', origin: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/) })
+    expect(ready).toEqual({
+      kind: 'ready',
+      origin: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+    })
     expect((await fetch(`${ready.origin}/v1/models`)).status).toBe(200)
     child.disconnect()
     const [code] = await once(child, 'exit')

@@ -22,7 +22,10 @@ describe('exampleOf', () => {
     ['demonstration', { type: ['string', 'null'] }],
     [[], { type: 'array', items: { type: 'string' } }],
     [[0, 0], { type: 'array', items: { type: 'integer' }, minItems: 2 }],
-    [[0, true], { prefixItems: [{ type: 'integer' }, { type: 'boolean' }], minItems: 2, type: 'array' }],
+    [
+      [0, true],
+      { prefixItems: [{ type: 'integer' }, { type: 'boolean' }], minItems: 2, type: 'array' },
+    ],
     [{ a: 0 }, { type: 'object', properties: { a: { type: 'integer' }, b: {} }, required: ['a'] }],
     [true, { anyOf: [{ $ref: '#/$defs/none' }, { type: 'boolean' }] }],
     [

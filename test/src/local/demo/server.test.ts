@@ -77,7 +77,8 @@ describe('the answer', () => {
 
   it('counts tokens of prompt and answer', async () => {
     const { usage } = await client.chat.completions.create(hello)
-    // 3 to begin the answer, 3 for the message, 1 for its text; `[`, `demonstr`, `ation`, `]`, ` You`, ` said`, `:`, ` hello`.
+    // 3 to begin the answer, 3 for the message, 1 for its text; `[`, `demonstr`, `ation`, `]`, `
+    // You`, ` said`, `:`, ` hello`.
     expect(usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 8, total_tokens: 15 })
   })
 
@@ -99,7 +100,11 @@ describe('the answer', () => {
   })
 
   it('has log probabilities whose bytes are the tokens', async () => {
-    const answer = await client.chat.completions.create({ ...hello, logprobs: true, top_logprobs: 3 })
+    const answer = await client.chat.completions.create({
+      ...hello,
+      logprobs: true,
+      top_logprobs: 3,
+    })
     const entries = answer.choices[0]?.logprobs?.content ?? []
     const bytes = entries.flatMap((entry) => entry.bytes ?? [])
     expect(Buffer.from(bytes).toString()).toBe(answer.choices[0]?.message.content)
@@ -177,7 +182,10 @@ describe('tools', () => {
       { name: 'get_weather', arguments: '{"city":"Paris"}' },
       { name: 'get_time', arguments: '{}' },
     ])
-    expect(answer.choices[0]).toMatchObject({ finish_reason: 'tool_calls', message: { content: null } })
+    expect(answer.choices[0]).toMatchObject({
+      finish_reason: 'tool_calls',
+      message: { content: null },
+    })
   })
 
   it('are not called when the message names none, unless one is required', async () => {
@@ -188,7 +196,9 @@ describe('tools', () => {
   })
 
   it('are called one at a time when parallel calls are off', async () => {
-    expect(callsOf(await ask('get_weather get_time', { parallel_tool_calls: false }))).toHaveLength(1)
+    expect(callsOf(await ask('get_weather get_time', { parallel_tool_calls: false }))).toHaveLength(
+      1,
+    )
   })
 
   it('are called by the name that tool_choice gives, and never with none', async () => {
@@ -207,7 +217,9 @@ describe('tools', () => {
         { role: 'user', content: 'get_weather' },
         {
           role: 'assistant',
-          tool_calls: [{ id: 'a', type: 'function', function: { name: 'get_weather', arguments: '{}' } }],
+          tool_calls: [
+            { id: 'a', type: 'function', function: { name: 'get_weather', arguments: '{}' } },
+          ],
         },
         { role: 'tool', tool_call_id: 'a', content: 'sunny' },
       ],
@@ -258,7 +270,12 @@ describe('a stream', () => {
     expect(events.at(-1)).toBe('data: [DONE]')
     const chunks = events.slice(0, -1).map((event) => JSON.parse(event.slice('data: '.length)))
     expect(chunks[0].choices[0].delta).toEqual({ role: 'assistant', content: '', refusal: null })
-    expect(chunks.at(-1).choices[0]).toEqual({ index: 0, delta: {}, logprobs: null, finish_reason: 'stop' })
+    expect(chunks.at(-1).choices[0]).toEqual({
+      index: 0,
+      delta: {},
+      logprobs: null,
+      finish_reason: 'stop',
+    })
     expect(new Set(chunks.map((chunk) => chunk.id)).size).toBe(1)
     expect(chunks.some((chunk) => 'usage' in chunk)).toBe(false)
   })
@@ -327,7 +344,12 @@ describe('a request that is refused', () => {
 describe('the model list', () => {
   it('names every model, each as made for demonstration', async () => {
     const models = (await client.models.list()).data
-    expect(models.map((model) => model.id)).toEqual(['demo/echo', 'demo/lorem', 'demo/tools', 'demo/refusal'])
+    expect(models.map((model) => model.id)).toEqual([
+      'demo/echo',
+      'demo/lorem',
+      'demo/tools',
+      'demo/refusal',
+    ])
     expect(new Set(models.map((model) => model.owned_by))).toEqual(new Set(['demonstration']))
     const single = await fetch(`${url}/models/demo/echo`)
     expect(await single.json()).toEqual(models[0])

@@ -11,7 +11,10 @@ const START_MS = Date.parse('2026-11-21T08:00:00.500Z')
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
-const IDENTITY = { instanceId: 'i-018e0c27541e1f15a', enclaveId: Buffer.from('019fc8255f07a185', 'hex') }
+const IDENTITY = {
+  instanceId: 'i-018e0c27541e1f15a',
+  enclaveId: Buffer.from('019fc8255f07a185', 'hex'),
+}
 
 const root = await openDevelopmentRoot(null, START_MS)
 const read = (chain: SigningChain) =>

@@ -3,16 +3,27 @@ import { readFileSync } from 'node:fs'
 import { Decoder } from 'cbor-x'
 import { Certificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
-import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES, keyIdOf } from '../../../../src/local/nsm/certificate.ts'
+import {
+  CERTIFICATE_PROFILES,
+  CERTIFICATE_ROLES,
+  keyIdOf,
+} from '../../../../src/local/nsm/certificate.ts'
 import { createCertificateChain } from '../../../../src/local/nsm/certificate-chain.ts'
 import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
 
 /** Certificates of a document that AWS signed on 2026-08-03, root first. */
-const aws = readChain(readFileSync(new URL('../../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
+const aws = readChain(
+  readFileSync(new URL('../../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)),
+)
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
-const IDENTITY = { instanceId: 'i-018e0c27541e1f15a', enclaveId: Buffer.from('019fc8255f07a185', 'hex') }
+const IDENTITY = {
+  instanceId: 'i-018e0c27541e1f15a',
+  enclaveId: Buffer.from('019fc8255f07a185', 'hex'),
+}
 const chain = createCertificateChain(await openDevelopmentRoot(null, NOW_MS), IDENTITY)(NOW_MS)
-const ours = [...chain.cabundle, chain.certificate].map((der) => Certificate.fromBER(new Uint8Array(der)))
+const ours = [...chain.cabundle, chain.certificate].map((der) =>
+  Certificate.fromBER(new Uint8Array(der)),
+)
 const roles = CERTIFICATE_ROLES.map((role, index) => ({ role, index }))
 
 function readChain(document: Uint8Array): readonly Certificate[] {
@@ -32,7 +43,10 @@ function at(certificates: readonly Certificate[], index: number): Certificate {
 const hex = (bytes: ArrayBuffer) => Buffer.from(bytes).toString('hex')
 const VALUE_OIDS = new Set(['2.5.29.19', '2.5.29.15'])
 
-/** Extensions in their order; the values of basic constraints and key usage too, the others' lengths. */
+/**
+ * Extensions in their order; the values of basic constraints and key usage too, the others'
+ * lengths.
+ */
 function describeExtensions(certificate: Certificate) {
   return (certificate.extensions ?? []).map((extension) => ({
     oid: extension.extnID,
@@ -42,7 +56,10 @@ function describeExtensions(certificate: Certificate) {
 }
 
 const commonName = (certificate: Certificate) =>
-  String(certificate.subject.typesAndValues.find(({ type }) => type === '2.5.4.3')?.value.valueBlock.value)
+  String(
+    certificate.subject.typesAndValues.find(({ type }) => type === '2.5.4.3')?.value.valueBlock
+      .value,
+  )
 
 describe.each(roles)('the $role certificate', ({ role, index }) => {
   it('has the extensions of the real one, in the same order, equally critical', () => {
@@ -69,7 +86,9 @@ describe.each(roles)('the $role certificate', ({ role, index }) => {
     expect(lifeSeconds(at(ours, index))).toBe(life + backdateSeconds)
     // Zonal ones of AWS live for 5 days and some 13 to 19 hours.
     const slack = role === 'zonal' ? 12 * 3600 : 0
-    expect(Math.abs(lifeSeconds(at(ours, index)) - lifeSeconds(at(aws, index)))).toBeLessThanOrEqual(slack)
+    expect(
+      Math.abs(lifeSeconds(at(ours, index)) - lifeSeconds(at(aws, index))),
+    ).toBeLessThanOrEqual(slack)
   })
 })
 

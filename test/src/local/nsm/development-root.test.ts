@@ -48,14 +48,20 @@ describe('openDevelopmentRoot', () => {
   })
 
   it('ends in one root when many start at the same moment', async () => {
-    const roots = await Promise.all(Array.from({ length: 8 }, () => openDevelopmentRoot(rootFile, NOW_MS)))
-    expect(new Set(roots.map(({ certificate }) => Buffer.from(certificate).toString('hex'))).size).toBe(1)
+    const roots = await Promise.all(
+      Array.from({ length: 8 }, () => openDevelopmentRoot(rootFile, NOW_MS)),
+    )
+    expect(
+      new Set(roots.map(({ certificate }) => Buffer.from(certificate).toString('hex'))).size,
+    ).toBe(1)
   })
 
   it('refuses a file that others can read', async () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await chmod(rootFile, 0o640)
-    await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({ code: 'invalid_root' })
+    await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({
+      code: 'invalid_root',
+    })
   })
 
   it.each([
@@ -89,7 +95,9 @@ describe('openDevelopmentRoot', () => {
 
   it('says so when the folder cannot be written', async () => {
     await writeFile(join(folder, 'plain'), '')
-    await expect(openDevelopmentRoot(join(folder, 'plain', 'root.pem'), NOW_MS)).rejects.toMatchObject({
+    await expect(
+      openDevelopmentRoot(join(folder, 'plain', 'root.pem'), NOW_MS),
+    ).rejects.toMatchObject({
       code: 'invalid_root',
     })
   })

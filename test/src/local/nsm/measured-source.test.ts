@@ -25,7 +25,8 @@ afterEach(() => rm(folder, { recursive: true }))
 const RUNTIME = ['node v24.0.0', 'platform linux-x64']
 const measure = (runtime = RUNTIME) => measureSource({ root, runtime })
 const sha384 = (data: string | Uint8Array) => createHash('sha384').update(data).digest()
-const register = (list: string) => new Uint8Array(sha384(Buffer.concat([new Uint8Array(48), sha384(list)])))
+const register = (list: string) =>
+  new Uint8Array(sha384(Buffer.concat([new Uint8Array(48), sha384(list)])))
 
 describe('measureSource', () => {
   it('is the digest of the documented lists', async () => {
@@ -95,7 +96,10 @@ describe('measureSource', () => {
   it('refuses a symbolic link, behind which anything may lie', async () => {
     await symlink('/etc/hostname', join(root, 'enclave', 'link.ts'))
     await writeFile(join(root, 'enclave', 'main.ts'), "import './link.ts'\n")
-    await expect(measure()).rejects.toMatchObject({ name: 'SoftwareNsmError', code: 'invalid_source' })
+    await expect(measure()).rejects.toMatchObject({
+      name: 'SoftwareNsmError',
+      code: 'invalid_source',
+    })
   })
 
   it.each(['enclave', 'package-lock.json'])('refuses a checkout without %s', async (name) => {

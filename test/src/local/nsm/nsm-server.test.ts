@@ -14,7 +14,8 @@ const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 
 let folder: string
 let server: NsmServer
-const start = () => serveSoftwareNsm({ socketPath: join(folder, 's'), rootFile: join(folder, 'root.pem') })
+const start = () =>
+  serveSoftwareNsm({ socketPath: join(folder, 's'), rootFile: join(folder, 'root.pem') })
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'affidavit-nsm-'))
   server = await start()
@@ -81,7 +82,10 @@ describe('a software module behind its socket', () => {
     const answers = readFrames(socket, 0x3000)
     socket.write(encodeFrame(new Uint8Array(4097)))
     const { value } = await answers.next()
-    expect(decodeResponse(value ?? new Uint8Array())).toEqual({ kind: 'Error', code: 'InputTooLarge' })
+    expect(decodeResponse(value ?? new Uint8Array())).toEqual({
+      kind: 'Error',
+      code: 'InputTooLarge',
+    })
     socket.write(Uint8Array.of(0xff, 0xff, 0xff, 0xff))
     await once(socket, 'close')
   })

@@ -5,10 +5,16 @@ import { decodeResponse, encodeRequest } from '../../../../enclave/nsm/nsm.ts'
 import type { NsmRequest } from '../../../../enclave/protocol/nsm-wire.ts'
 import { createCertificateChain } from '../../../../src/local/nsm/certificate-chain.ts'
 import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
-import { createSecurityModule, type SecurityModule } from '../../../../src/local/nsm/security-module.ts'
+import {
+  createSecurityModule,
+  type SecurityModule,
+} from '../../../../src/local/nsm/security-module.ts'
 
 const NOW_MS = Date.parse('2026-08-03T19:36:15.857Z')
-const IDENTITY = { instanceId: 'i-018e0c27541e1f15a', enclaveId: Buffer.from('019fc8255f07a185', 'hex') }
+const IDENTITY = {
+  instanceId: 'i-018e0c27541e1f15a',
+  enclaveId: Buffer.from('019fc8255f07a185', 'hex'),
+}
 const digest = (fill: number) => new Uint8Array(48).fill(fill)
 const ZERO = digest(0)
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
@@ -53,7 +59,10 @@ describe('registers at boot', () => {
 describe('GetRandom', () => {
   it('gives 256 bytes, other ones each time', () => {
     const [first, second] = [ask({ kind: 'GetRandom' }), ask({ kind: 'GetRandom' })]
-    expect(first).toMatchObject({ kind: 'GetRandom', random: expect.objectContaining({ length: 256 }) })
+    expect(first).toMatchObject({
+      kind: 'GetRandom',
+      random: expect.objectContaining({ length: 256 }),
+    })
     expect(first).not.toEqual(second)
   })
 })
@@ -80,7 +89,9 @@ describe('Attestation', () => {
 
 describe('processRequest', () => {
   it('refuses a request beyond 4096 bytes', () => {
-    expect(decodeResponse(module.processRequest(new Uint8Array(4097)))).toEqual(error('InputTooLarge'))
+    expect(decodeResponse(module.processRequest(new Uint8Array(4097)))).toEqual(
+      error('InputTooLarge'),
+    )
   })
 
   it('answers InternalError when the chain cannot be had', () => {

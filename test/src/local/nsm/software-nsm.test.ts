@@ -8,11 +8,16 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseRoots } from '../../../../attestation/nitro/policy.ts'
 import { verifyAttestation } from '../../../../attestation/nitro/verify-attestation.ts'
 import type { Nsm } from '../../../../enclave/nsm/nsm.ts'
-import { openDevelopmentRoot, rootCertificateFile } from '../../../../src/local/nsm/development-root.ts'
+import {
+  openDevelopmentRoot,
+  rootCertificateFile,
+} from '../../../../src/local/nsm/development-root.ts'
 import { measureSource } from '../../../../src/local/nsm/measured-source.ts'
 import { openSoftwareNsm } from '../../../support/software-nsm.ts'
 
-const aws = new Uint8Array(readFileSync(new URL('../../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)))
+const aws = new Uint8Array(
+  readFileSync(new URL('../../../vectors/nsm/aws-2026-08-03.bin', import.meta.url)),
+)
 const PROJECT = resolve(import.meta.dirname, '../../../..')
 const NOW_MS = Date.parse('2026-11-21T08:00:00.123Z')
 const INPUT = { publicKey: new Uint8Array(65).fill(4), userData: new Uint8Array(), nonce: null }
@@ -66,9 +71,13 @@ describe('a document of the software module', () => {
       Buffer.from(payload),
     ])
     const { publicKey } = new X509Certificate(members.get('certificate') as Uint8Array)
-    expect(verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature)).toBe(true)
+    expect(
+      verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature),
+    ).toBe(true)
     toBeSigned.writeUInt8(toBeSigned.readUInt8(100) ^ 1, 100)
-    expect(verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature)).toBe(false)
+    expect(
+      verify('sha384', toBeSigned, { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature),
+    ).toBe(false)
   })
 
   it('carries what it was asked to, and tells empty from absent', async () => {
@@ -92,9 +101,14 @@ describe('a document of the software module', () => {
   it("holds the measurements of this repository's source, which are not those of debug mode", async () => {
     const runtime = [`node ${process.version}`, `platform ${process.platform}-${process.arch}`]
     const measured = await measureSource({ root: PROJECT, runtime })
-    const pcrs = decodeDocument(await nsm.attest(INPUT)).members.get('pcrs') as Map<number, Uint8Array>
+    const pcrs = decodeDocument(await nsm.attest(INPUT)).members.get('pcrs') as Map<
+      number,
+      Uint8Array
+    >
     expect([0, 1, 2].map((index) => Buffer.from(pcrs.get(index) ?? []).toString('hex'))).toEqual(
-      [measured.pcr0, measured.pcr1, measured.pcr2].map((value) => Buffer.from(value).toString('hex')),
+      [measured.pcr0, measured.pcr1, measured.pcr2].map((value) =>
+        Buffer.from(value).toString('hex'),
+      ),
     )
     expect([...pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
   })
@@ -107,8 +121,15 @@ describe('a document of the software module', () => {
     ]
     const measurements = { pcr0, pcr1, pcr2 }
     const told = await openSoftwareNsm({ rootFile: null, measurements, now: () => NOW_MS })
-    const pcrs = decodeDocument(await told.attest(INPUT)).members.get('pcrs') as Map<number, Uint8Array>
-    expect([0, 1, 2].map((index) => new Uint8Array(pcrs.get(index) ?? []))).toEqual([pcr0, pcr1, pcr2])
+    const pcrs = decodeDocument(await told.attest(INPUT)).members.get('pcrs') as Map<
+      number,
+      Uint8Array
+    >
+    expect([0, 1, 2].map((index) => new Uint8Array(pcrs.get(index) ?? []))).toEqual([
+      pcr0,
+      pcr1,
+      pcr2,
+    ])
   })
 
   it('is signed by a renewed leaf four hours later', async () => {
@@ -128,7 +149,8 @@ describe('the validator', () => {
     userData: new Uint8Array(32),
     nonce: new Uint8Array(16),
   }
-  const rootsOf = async () => parseRoots(await readFile(rootCertificateFile(join(folder, 'root.pem'))))
+  const rootsOf = async () =>
+    parseRoots(await readFile(rootCertificateFile(join(folder, 'root.pem'))))
 
   it('accepts a document under the development root, with every binding', async () => {
     const document = await nsm.attest(input)
@@ -146,7 +168,12 @@ describe('the validator', () => {
       publicKey: input.publicKey,
     })
     const instanceId = facts.moduleId.split('-enc')[0]
-    expect(facts.bindings).toEqual({ instanceId, pcr4: true, leafCommonName: true, issuerCommonName: true })
+    expect(facts.bindings).toEqual({
+      instanceId,
+      pcr4: true,
+      leafCommonName: true,
+      issuerCommonName: true,
+    })
   })
 
   it('accepts it by the measurements of this source, and not by others', async () => {
@@ -155,9 +182,13 @@ describe('the validator', () => {
     const expected = new Map([[2, new Uint8Array(pcrs.get(2) ?? [])]])
     const roots = await rootsOf()
     const at = new Date(NOW_MS)
-    await expect(verifyAttestation(document, { measurements: [expected], roots }, at)).resolves.toBeDefined()
+    await expect(
+      verifyAttestation(document, { measurements: [expected], roots }, at),
+    ).resolves.toBeDefined()
     const other = new Map([[2, new Uint8Array(48).fill(1)]])
-    await expect(verifyAttestation(document, { measurements: [other], roots }, at)).rejects.toMatchObject({
+    await expect(
+      verifyAttestation(document, { measurements: [other], roots }, at),
+    ).rejects.toMatchObject({
       name: 'AttestationError',
     })
   })
@@ -168,14 +199,20 @@ describe('the validator', () => {
     const stranger = new X509Certificate((await openDevelopmentRoot(null, NOW_MS)).certificate)
     const roots = parseRoots(new Uint8Array(stranger.raw))
     for (const refused of [policy, { ...policy, roots }])
-      await expect(verifyAttestation(document, refused, at)).rejects.toMatchObject({ code: 'root_untrusted' })
+      await expect(verifyAttestation(document, refused, at)).rejects.toMatchObject({
+        code: 'root_untrusted',
+      })
   })
 
   it('accepts the documents of three weeks, all certificates renewed along the way', async () => {
     const roots = await rootsOf()
     for (let hours = 0; hours < 21 * 24; hours += 5) {
       now = NOW_MS + hours * 3600_000
-      const facts = await verifyAttestation(await nsm.attest(input), { ...policy, roots }, new Date(now))
+      const facts = await verifyAttestation(
+        await nsm.attest(input),
+        { ...policy, roots },
+        new Date(now),
+      )
       expect(facts.timestampMs).toBe(now)
     }
     now = NOW_MS
@@ -184,7 +221,11 @@ describe('the validator', () => {
   it('accepts documents with full fields', async () => {
     const full = new Uint8Array(1024).fill(7)
     const document = await nsm.attest({ publicKey: full, userData: full, nonce: full })
-    const facts = await verifyAttestation(document, { ...policy, roots: await rootsOf() }, new Date(NOW_MS))
+    const facts = await verifyAttestation(
+      document,
+      { ...policy, roots: await rootsOf() },
+      new Date(NOW_MS),
+    )
     expect(facts.userData).toEqual(full)
   })
 })

@@ -10,16 +10,24 @@ import {
 describe('frames to a node', () => {
   it('are those of the public protocol, none of their members null', () => {
     const figures = { rttMs: 12.6, pingStreak: 2, missStreak: 0 }
-    expect(JSON.parse(encodeGatewayControl('a', { kind: 'ping', nonce: 'n', ...figures }))).toEqual({
-      protocol: 'ping-pong',
-      data: {
-        ...{ protocol_version: '1.0', message_type: 1, node_id: 'a', nonce: 'n' },
-        ...{ rtt: 13, ping_streak: 2, miss_streak: 0 },
+    expect(JSON.parse(encodeGatewayControl('a', { kind: 'ping', nonce: 'n', ...figures }))).toEqual(
+      {
+        protocol: 'ping-pong',
+        data: {
+          ...{ protocol_version: '1.0', message_type: 1, node_id: 'a', nonce: 'n' },
+          ...{ rtt: 13, ping_streak: 2, miss_streak: 0 },
+        },
       },
-    })
+    )
     expect(JSON.parse(encodeGatewayControl('a', { kind: 'reconnect', nonce: 'n' }))).toEqual({
       protocol: 'ping-pong',
-      data: { protocol_version: '1.0', message_type: 3, node_id: 'a', nonce: 'n', reconnect_request: true },
+      data: {
+        protocol_version: '1.0',
+        message_type: 3,
+        node_id: 'a',
+        nonce: 'n',
+        reconnect_request: true,
+      },
     })
     expect(JSON.parse(encodeGatewayControl('a', { kind: 'health', nonce: 'n' }))).toEqual({
       protocol: 'health-check',

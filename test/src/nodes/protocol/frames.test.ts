@@ -30,7 +30,9 @@ describe('a run frame', () => {
     ['a chunk that is no object', { chunk: [] }],
     ['an id that is too long', { request_id: 'x'.repeat(65) }],
   ])('with %s is stray', (_, members) => {
-    expect(decode({ request_id: 'r', chunk: null, status: 1, ...members })).toEqual({ kind: 'stray' })
+    expect(decode({ request_id: 'r', chunk: null, status: 1, ...members })).toEqual({
+      kind: 'stray',
+    })
   })
 
   it.each([

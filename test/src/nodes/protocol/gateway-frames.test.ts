@@ -1,6 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeNodeControl, parseGatewayControl } from '../../../../src/nodes/protocol/control-frames.ts'
+import {
+  encodeNodeControl,
+  parseGatewayControl,
+} from '../../../../src/nodes/protocol/control-frames.ts'
 import {
   decodeGatewayFrame,
   encodeChunk,
@@ -45,7 +48,9 @@ describe('decodeFrame', () => {
   })
 
   it("takes the request's model when the frame names none", () => {
-    expect(decodeGatewayFrame('{"id":"r1","chat_request":{"model":"m"}}')).toMatchObject({ model: 'm' })
+    expect(decodeGatewayFrame('{"id":"r1","chat_request":{"model":"m"}}')).toMatchObject({
+      model: 'm',
+    })
   })
 
   it.each([
@@ -83,15 +88,27 @@ describe('frames to the gateway', () => {
   it('have the members of the public client', () => {
     const frame = { request_id: 'r1', error: null, chunk: null, status: 2 }
     expect(JSON.parse(encodeDone('r1'))).toEqual(frame)
-    expect(JSON.parse(encodeChunk('r1', '{"a":1}'))).toEqual({ ...frame, chunk: { a: 1 }, status: 1 })
+    expect(JSON.parse(encodeChunk('r1', '{"a":1}'))).toEqual({
+      ...frame,
+      chunk: { a: 1 },
+      status: 1,
+    })
     expect(JSON.parse(encodeFailure('r1', { statusCode: 429, message: 'm' }))).toEqual({
       ...frame,
       error: { status_code: 429, message: 'm' },
       status: 3,
     })
-    expect(JSON.parse(encodeNodeControl('n', { kind: 'pong', nonce: 'once', roundTripMs: 1.6 }))).toEqual({
+    expect(
+      JSON.parse(encodeNodeControl('n', { kind: 'pong', nonce: 'once', roundTripMs: 1.6 })),
+    ).toEqual({
       protocol: 'ping-pong',
-      data: { protocol_version: '1.0', message_type: 2, node_id: 'n', nonce: 'once', api_ping_time: [2] },
+      data: {
+        protocol_version: '1.0',
+        message_type: 2,
+        node_id: 'n',
+        nonce: 'once',
+        api_ping_time: [2],
+      },
     })
     const gpu = { gpuPercent: 1, vramPercent: 2, powerPercent: 3 }
     const load = { cpuPercent: 4, ramPercent: 5, diskPercent: 6, gpus: [gpu] }
@@ -114,7 +131,10 @@ describe('parseControl', () => {
     expect(parseGatewayControl('ping-pong', ping, 'n')).toEqual({ kind: 'ping', nonce: 'once' })
     const reconnect = { ...data, message_type: 3, reconnect_request: true }
     expect(parseGatewayControl('ping-pong', reconnect, 'n')).toEqual({ kind: 'reconnect' })
-    expect(parseGatewayControl('health-check', data, 'n')).toEqual({ kind: 'health', nonce: 'once' })
+    expect(parseGatewayControl('health-check', data, 'n')).toEqual({
+      kind: 'health',
+      nonce: 'once',
+    })
     const cancel = { protocol_version: '1.0', message_type: 1, node_id: 'n', request_id: 'r1' }
     expect(parseGatewayControl('cancel', cancel, 'n')).toEqual({ kind: 'cancel', requestId: 'r1' })
   })

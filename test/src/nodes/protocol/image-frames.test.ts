@@ -1,10 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeImageFrame, imageFrame, imageFrameBytes } from '../../../../src/nodes/protocol/frames.ts'
+import {
+  decodeImageFrame,
+  imageFrame,
+  imageFrameBytes,
+} from '../../../../src/nodes/protocol/frames.ts'
 
 const SMALL_MAX = 64 * 1024
 const decode = (frame: unknown) =>
-  decodeImageFrame(Buffer.from(typeof frame === 'string' ? frame : JSON.stringify(frame)), SMALL_MAX)
+  decodeImageFrame(
+    Buffer.from(typeof frame === 'string' ? frame : JSON.stringify(frame)),
+    SMALL_MAX,
+  )
 const large = (text: string) => text.repeat(Math.ceil((SMALL_MAX + 1) / text.length))
 
 describe('imageFrame', () => {
@@ -18,8 +25,12 @@ describe('imageFrame', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.uint8Array(), (prompt, bytes) => {
         const image = Buffer.from(bytes).toString('base64')
-        const written = Buffer.byteLength(imageFrame('r'.repeat(64), { ...request, prompt, image, n: 10 }))
-        expect(imageFrameBytes({ prompt, imageBytes: bytes.length })).toBeGreaterThanOrEqual(written)
+        const written = Buffer.byteLength(
+          imageFrame('r'.repeat(64), { ...request, prompt, image, n: 10 }),
+        )
+        expect(imageFrameBytes({ prompt, imageBytes: bytes.length })).toBeGreaterThanOrEqual(
+          written,
+        )
       }),
     )
   })
@@ -34,7 +45,11 @@ describe('decodeImageFrame', () => {
     const busy = { request_id: 'r1', images: [], error: 'busy', status_code: 429, retry_after: 9 }
     expect(decode(busy)).toMatchObject({ error: 'busy', statusCode: 429, retryAfterSeconds: 9 })
     const wrong = { ...busy, status_code: 200, retry_after: -1 }
-    expect(decode(wrong)).toMatchObject({ error: 'busy', statusCode: null, retryAfterSeconds: null })
+    expect(decode(wrong)).toMatchObject({
+      error: 'busy',
+      statusCode: null,
+      retryAfterSeconds: null,
+    })
     expect(decode({ request_id: 'r1', images: [], error: 'out of\nmemory\u202e' })).toMatchObject({
       ...{ images: [], error: 'out of memory ' },
     })
@@ -46,12 +61,20 @@ describe('decodeImageFrame', () => {
     ['objects', [{ b64_json: 'aGk=' }]],
     ['missing', undefined],
   ])('reads images that are %s as none', (_, images) => {
-    expect(decode({ request_id: 'r1', images })).toMatchObject({ kind: 'image', images: null, error: null })
+    expect(decode({ request_id: 'r1', images })).toMatchObject({
+      kind: 'image',
+      images: null,
+      error: null,
+    })
   })
 
   it('keeps little of a long error, and reads one of any kind as one', () => {
-    expect(decode({ request_id: 'r1', error: 'x'.repeat(9_000) })).toMatchObject({ error: 'x'.repeat(500) })
-    expect(decode({ request_id: 'r1', images: ['aGk='], error: { code: 7 } })).toMatchObject({ error: '' })
+    expect(decode({ request_id: 'r1', error: 'x'.repeat(9_000) })).toMatchObject({
+      error: 'x'.repeat(500),
+    })
+    expect(decode({ request_id: 'r1', images: ['aGk='], error: { code: 7 } })).toMatchObject({
+      error: '',
+    })
   })
 
   it('reads control frames and strays as on every connection', () => {
@@ -63,7 +86,10 @@ describe('decodeImageFrame', () => {
 
   it('reads a large frame of images', () => {
     const images = [large('iVBO'), large('/+==')]
-    expect(decode({ request_id: 'r1', images, error: null })).toMatchObject({ kind: 'image', images })
+    expect(decode({ request_id: 'r1', images, error: null })).toMatchObject({
+      kind: 'image',
+      images,
+    })
   })
 
   it.each([

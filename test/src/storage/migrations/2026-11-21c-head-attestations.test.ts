@@ -14,7 +14,8 @@ describe.each(DATABASE_KINDS)('2026-11-21c-head-attestations on %s', (kind) => {
   afterAll(() => source.stop())
 
   it('leaves nothing behind when undone, and makes the same again', async () => {
-    const tables = async () => (await database.queries.introspection.getTables()).map(({ name }) => name)
+    const tables = async () =>
+      (await database.queries.introspection.getTables()).map(({ name }) => name)
     const before = await tables()
     const queries = database.queries as unknown as Kysely<unknown>
     await down(queries)
@@ -28,10 +29,13 @@ describe.each(DATABASE_KINDS)('2026-11-21c-head-attestations on %s', (kind) => {
     ['a block hash of 33 bytes', { hash: 33 }],
     ['a size below 0', { size: -1 }],
     ['a block number below 0', { block: -1 }],
-  ])('refuses %s', async (_, { root = 32, hash = 32, size = 0, block = 0 }: Record<string, number>) => {
-    const insert = sql`
+  ])(
+    'refuses %s',
+    async (_, { root = 32, hash = 32, size = 0, block = 0 }: Record<string, number>) => {
+      const insert = sql`
       insert into head_attestations values (1, ${size}, true, ${new Uint8Array(root)}, ${block},
         ${new Uint8Array(hash)}, ${new Uint8Array(1)}, 0)`
-    await expect(insert.execute(database.queries)).rejects.toMatchObject({ code: '23514' })
-  })
+      await expect(insert.execute(database.queries)).rejects.toMatchObject({ code: '23514' })
+    },
+  )
 })

@@ -25,10 +25,19 @@ describe.each(DATABASE_KINDS)('2026-11-22-order-of-making on %s', (kind) => {
       ['a', 1],
       ['b', 1],
     ] as const)
-      await sql`insert into accounts values (gen_random_uuid(), ${name}, ${createdAt})`.execute(queries)
+      await sql`insert into accounts values (gen_random_uuid(), ${name}, ${createdAt})`.execute(
+        queries,
+      )
     await up(queries)
     for (const name of ['z', 'y', 'x']) await open(name, 2)
-    expect((await keys.listAccounts()).map(({ name }) => name)).toEqual(['a', 'b', 'c', 'z', 'y', 'x'])
+    expect((await keys.listAccounts()).map(({ name }) => name)).toEqual([
+      'a',
+      'b',
+      'c',
+      'z',
+      'y',
+      'x',
+    ])
   })
 
   it('leaves no column behind when undone, and makes the same again', async () => {
