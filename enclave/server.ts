@@ -8,7 +8,7 @@ import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/de
 import { parseRequest } from './calls/parse-request.ts'
 import { type CompletionCore, encodeEvent, serveCompletion } from './calls/serve-completion.ts'
 import { readRequest, sendJson } from './http-messages.ts'
-import type { Space } from './log/space.ts'
+import type { Space } from './log/memory-budget.ts'
 import { weighJson } from './log/weigh-json.ts'
 import { describeError, type Log } from './logger.ts'
 import {

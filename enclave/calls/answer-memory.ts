@@ -5,7 +5,7 @@ import {
   measureJson,
 } from '../../attestation/json/json-size.ts'
 import { CallFault } from '../call-fault.ts'
-import { ANSWER_ROOM_BYTES, type Reservation } from '../log/space.ts'
+import { ANSWER_ROOM_BYTES, type Reservation } from '../log/memory-budget.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 
 /**

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { ByteBuffer } from '../byte-buffer.ts'
 import { CallFault } from '../call-fault.ts'
-import type { Reservation } from '../log/space.ts'
+import type { Reservation } from '../log/memory-budget.ts'
 import { takeSpace } from './answer-memory.ts'
 
 /** What reading an answer's body needs to know. */

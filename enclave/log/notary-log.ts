@@ -1,11 +1,11 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import { appendLeaves, type Edge, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
 import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation/tree-head.ts'
-import type { Account } from '../account.ts'
+import type { Account } from '../notary-key.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
 import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messages.ts'
-import type { Space } from './space.ts'
+import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
 /**

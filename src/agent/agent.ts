@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Load } from '../nodes/protocol/control-frames.ts'
-import { CLOSE_CODES, type NodeType } from '../nodes/protocol/handshake.ts'
+import { CLOSE_CODES, type NodeType } from '../nodes/protocol/hello.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'

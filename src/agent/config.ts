@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { NODE_TYPES, type NodeType } from '../nodes/protocol/handshake.ts'
+import { NODE_TYPES, type NodeType } from '../nodes/protocol/hello.ts'
 import { type TraceConfig, traceFields, tracesOf } from '../observability/trace-settings.ts'
 import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../runtime/fields.ts'
 import { type Environment, readSettings } from '../runtime/read-settings.ts'

@@ -11,7 +11,7 @@ import {
   encodeFailure,
   LARGE_FRAME_BYTES_MAX,
 } from '../nodes/protocol/frames.ts'
-import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/handshake.ts'
+import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/hello.ts'
 import type { Logger } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import type { Backend } from './backend.ts'

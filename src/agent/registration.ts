@@ -1,4 +1,4 @@
-import { MODELS_MAX, type NodeType } from '../nodes/protocol/handshake.ts'
+import { MODELS_MAX, type NodeType } from '../nodes/protocol/hello.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Backend } from './backend.ts'

@@ -10,7 +10,7 @@ import {
   IMAGE_FRAME_BYTES_MAX,
   type ImageRequest,
 } from '../nodes/protocol/frames.ts'
-import type { NodeType } from '../nodes/protocol/handshake.ts'
+import type { NodeType } from '../nodes/protocol/hello.ts'
 import type { Logger } from '../observability/logger.ts'
 import { isLonger } from './answer-parser.ts'
 import type { Backend } from './backend.ts'

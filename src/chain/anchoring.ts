@@ -61,7 +61,7 @@ export type Anchoring = {
 }
 
 /**
- * The local chain's pool is emptied by its upkeep when it is stuck (src/local/anvil.ts): fill it
+ * The local chain's pool is emptied by its upkeep when it is stuck (src/local/local-chain.ts): fill it
  * again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000

@@ -1,4 +1,4 @@
-import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../../attestation/bytes.ts'
+import { decodeBase64, decodeHex, equalBytes, sha256 } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
@@ -8,14 +8,11 @@ import {
   createAttestationVerifier,
   verifyAttestation,
 } from '../../attestation/nitro/verify-attestation.ts'
-import {
-  matchRelease,
-  nameRelease,
-  type ReleaseEntry,
-} from '../../attestation/release/release-list.ts'
+import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/messages.ts'
 import { LruMap } from '../runtime/lru-map.ts'
+import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
 /** What an enclave has to be for this gateway. */
@@ -126,29 +123,6 @@ function providerFaults({ boot_configuration: boot }: Identity): readonly string
   return clear.map(
     ({ name }) => `enclave: expected production to reach provider ${name} over https`,
   )
-}
-
-/**
- * Gives why an enclave whose document has these facts may not be used now, in a sentence; null when
- * its measurements are those of a release that is accepted both now and at the document's own time:
- * the first is the operator's rule, the second is what readers of its records go by. `nowMs` is
- * Unix milliseconds.
- */
-export function findReleaseFault(
-  { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
-  entries: readonly ReleaseEntry[],
-  nowMs: number,
-): string | null {
-  const atPresent = matchRelease({ pcrs, timestampMs: nowMs }, entries)
-  if (atPresent.kind === 'unknown') {
-    const image = pcrs.get(0)
-    return `expected the measurements of an accepted release, got PCR0 ${image ? encodeHex(image) : 'none'}`
-  }
-  if (atPresent.kind === 'refused') return `expected an accepted release: ${atPresent.message}`
-  const atDocument = matchRelease({ pcrs, timestampMs }, entries)
-  return atDocument.kind === 'accepted'
-    ? null
-    : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got one of ${new Date(timestampMs).toISOString()}`
 }
 
 type Verified =

@@ -1,6 +1,6 @@
 import { createLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
-import { startAnvil } from './anvil.ts'
+import { startAnvil } from './local-chain.ts'
 
 /** What run-chain tells the parent that started it. */
 type ChainReady = {

@@ -5,7 +5,7 @@ import type { NodeLimits } from './limits.ts'
 import type { NodeRecords } from './node-records.ts'
 import { type NodeState, startState } from './node-state.ts'
 import type { NodesStore, StoredNode } from './nodes-store.ts'
-import { type NodeHello, parseHello } from './protocol/handshake.ts'
+import { type NodeHello, parseHello } from './protocol/hello.ts'
 
 /** What of a registered node matters to its connection. */
 export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchived' | 'state'> & {

@@ -27,7 +27,7 @@ import {
   imageFrame,
   type NodeFrame,
 } from './protocol/frames.ts'
-import { CLOSE_CODES } from './protocol/handshake.ts'
+import { CLOSE_CODES } from './protocol/hello.ts'
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 

@@ -6,7 +6,7 @@ import { ApiError, errorReply } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { AcceptedNode, AdmitNode } from './admit-node.ts'
 import type { NodeLimits } from './limits.ts'
-import { CLOSE_CODES } from './protocol/handshake.ts'
+import { CLOSE_CODES } from './protocol/hello.ts'
 
 /** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
 export const NODE_SOCKET_PATH = '/v1/node/ws'

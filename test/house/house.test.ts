@@ -33,7 +33,7 @@ describe('import directions', () => {
     ['enclave/protocol/x.ts', "import { a } from '../log/log.ts'"],
     ['enclave/x.ts', "import { a } from '../src/app.ts'"],
     ['enclave/x.ts', "import { request } from 'undici'"],
-    ['src/x.ts', "import { a } from '../enclave/account.ts'"],
+    ['src/x.ts', "import { a } from '../enclave/notary-key.ts'"],
     ['src/x.ts', "await import('../enclave/main.ts')"],
     ['src/x.ts', "import '../test/x.ts'"],
     ['src/x.ts', 'await import(name)'],

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { getBytes, Wallet } from 'ethers'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
-import { type LocalChain, startAnvil } from '../../src/local/anvil.ts'
+import { type LocalChain, startAnvil } from '../../src/local/local-chain.ts'
 import type { Logger } from '../../src/observability/logger.ts'
 
 /** Fees that any chain here accepts. */

@@ -8,7 +8,7 @@ import type { Release } from '../../attestation/release/release.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
 import { signReleaseList } from '../../attestation/release/verify-release.ts'
-import { LOCAL_DOMAIN } from '../../src/local/anvil.ts'
+import { LOCAL_DOMAIN } from '../../src/local/local-chain.ts'
 import { type NsmServer, serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 
 /** An enclave process with a simulated security module, at a socket. */

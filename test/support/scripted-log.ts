@@ -5,10 +5,10 @@ import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
-import type { Account } from '../../enclave/account.ts'
+import { Space } from '../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
-import { Space } from '../../enclave/log/space.ts'
+import type { Account } from '../../enclave/notary-key.ts'
 import type {
   BootConfiguration,
   HeadAttestationReply,

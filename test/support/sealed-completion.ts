@@ -3,7 +3,7 @@ import { decodeHex } from '../../attestation/bytes.ts'
 import { hashCompletion } from '../../attestation/completion-hash.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
-import type { Account } from '../../enclave/account.ts'
+import type { Account } from '../../enclave/notary-key.ts'
 
 /** A completion and its receipt, signed by its notary. */
 export type Sealed = {

@@ -5,9 +5,9 @@ import { decodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
 import { appendLeaves, emptyEdge, rootOf } from '../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyTreeHead } from '../../../attestation/tree-head.ts'
-import { type Account, makeAccount } from '../../../enclave/account.ts'
+import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog, PULL_BYTES_MAX } from '../../../enclave/log/notary-log.ts'
-import { Space } from '../../../enclave/log/space.ts'
+import { type Account, makeAccount } from '../../../enclave/notary-key.ts'
 import type { PullReply } from '../../../enclave/protocol/messages.ts'
 
 const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }

@@ -4,10 +4,10 @@ import { verifyCompletionSignature } from '../../../attestation/account.ts'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
-import { makeAccount } from '../../../enclave/account.ts'
+import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../../enclave/log/notary-log.ts'
 import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/seal.ts'
-import { Space } from '../../../enclave/log/space.ts'
+import { makeAccount } from '../../../enclave/notary-key.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
 const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'

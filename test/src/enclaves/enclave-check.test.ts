@@ -5,12 +5,12 @@ import { digestBootConfiguration } from '../../../attestation/evidence/boot-conf
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/messages.ts'
+import { findReleaseFault } from '../../../src/enclaves/accepted-releases.ts'
 import {
   createAttestationCheck,
   createEnclaveCheck,
   FAULT_AGE_MAX_MS,
   findEnclaveFaults,
-  findReleaseFault,
 } from '../../../src/enclaves/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { chooseEndpoint } from '../../../src/enclaves/choose-enclave.ts'
 import {
-  chooseEndpoint,
   ENDPOINT_PHASES,
   type EndpointEvent,
   type EndpointState,

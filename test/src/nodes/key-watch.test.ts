@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Authenticate } from '../../../src/nodes/admit-node.ts'
-import { KEYS_CHECKED_MAX } from '../../../src/nodes/recheck.ts'
+import { KEYS_CHECKED_MAX } from '../../../src/nodes/recheck-nodes.ts'
 import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
 import {
   eventually,

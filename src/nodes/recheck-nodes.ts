@@ -1,7 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { type Authenticate, type NodeRegistry, REFUSALS } from './admit-node.ts'
 import type { NodeConnection } from './connection.ts'
-import { CLOSE_CODES } from './protocol/handshake.ts'
+import { CLOSE_CODES } from './protocol/hello.ts'
 
 /** A connected node, with the key it dialled with. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }

@@ -7,7 +7,7 @@ import {
   verifyCompletionSignature,
 } from '../../attestation/account.ts'
 import { encodeHex } from '../../attestation/bytes.ts'
-import { makeAccount } from '../../enclave/account.ts'
+import { makeAccount } from '../../enclave/notary-key.ts'
 
 const random = async (length: number) => new Uint8Array(randomBytes(length))
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { startSweep } from '../../../src/nodes/sweep.ts'
+import { startSweep } from '../../../src/nodes/node-timer.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 describe('the sweep', () => {
