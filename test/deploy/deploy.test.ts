@@ -49,7 +49,10 @@ describe('the variables of the gateway', () => {
   })
 
   it('are ones that it knows', () => {
-    const known = ['src/config.ts', 'src/upstream/settings.ts', 'src/enclaves/settings.ts']
+    const known = [
+      'src/config.ts',
+      ...['chain', 'enclaves', 'upstream'].map((room) => `src/${room}/settings.ts`),
+    ]
       .filter((path) => existsSync(join(root, path)))
       .map(read)
       .join('')
