@@ -33,20 +33,20 @@ describe.each([
 ])('the openai package, pointed at %s', (path, isVerified) => {
   const open = (options: ConstructorParameters<typeof OpenAI>[0] = {}) =>
     new OpenAI({ baseURL: service.url + path, apiKey: service.apiKey, maxRetries: 0, ...options })
-  /** A request with a prompt that no other test of this file has. */
+  /** A request with a prompt that no other test of the shared service has. */
   const ask = (text: string, model = 'demo/echo') => ({
     model,
-    messages: [{ role: 'user' as const, content: `${text} through ${path}` }],
+    messages: [{ role: 'user' as const, content: `${text} through ${path} (openai)` }],
   })
   const isKept = async (text: string) =>
-    (await findKept(service, `${text} through ${path}`)) !== null
+    (await findKept(service, `${text} through ${path} (openai)`)) !== null
 
   it('completes; the answer has the id of its request', async () => {
     const { data, request_id: id } = await open()
       .chat.completions.create(ask('a whole text'))
       .withResponse()
     expect(data.choices[0]?.message.content).toBe(
-      `[demonstration] You said: a whole text through ${path}`,
+      `[demonstration] You said: a whole text through ${path} (openai)`,
     )
     expect(data.object).toBe('chat.completion')
     expect(id).toMatch(/^[\w.:-]{1,128}$/)
