@@ -4,6 +4,7 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
+import { CHAT_MEMBERS } from '../nodes/protocol/known-members.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /*
@@ -78,27 +79,7 @@ function logMember({ logProof }: StoredRecord): string {
  * Members of a stored request that are shown as null when they were not set (interface, 2.4), in
  * this order.
  */
-export const ECHOED_MEMBERS = [
-  'messages',
-  'model',
-  'frequency_penalty',
-  'logit_bias',
-  'logprobs',
-  'top_logprobs',
-  'max_tokens',
-  'n',
-  'presence_penalty',
-  'response_format',
-  'seed',
-  'stop',
-  'stream',
-  'stream_options',
-  'temperature',
-  'top_p',
-  'tools',
-  'tool_choice',
-  'user',
-] as const
+export const ECHOED_MEMBERS = CHAT_MEMBERS
 
 /** The same for each of its messages. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const

@@ -1,5 +1,28 @@
 import { type Json, type JsonObject, setMember } from '../../../attestation/json/value.ts'
 
+/** Members of a chat request that the interface (2.1) names, in its order. */
+export const CHAT_MEMBERS = [
+  'messages',
+  'model',
+  'frequency_penalty',
+  'logit_bias',
+  'logprobs',
+  'top_logprobs',
+  'max_tokens',
+  'n',
+  'presence_penalty',
+  'response_format',
+  'seed',
+  'stop',
+  'stream',
+  'stream_options',
+  'temperature',
+  'top_p',
+  'tools',
+  'tool_choice',
+  'user',
+] as const
+
 /**
  * Members of a chat request that every node takes: those of the interface (2.1) and of OpenAI's
  * current API. The public client hands the request to OpenAI's library as named arguments: any
@@ -8,26 +31,7 @@ import { type Json, type JsonObject, setMember } from '../../../attestation/json
  * `chat.completions.create` of its Python library has the same names.
  */
 export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
-  ...[
-    'messages',
-    'model',
-    'frequency_penalty',
-    'logit_bias',
-    'logprobs',
-    'top_logprobs',
-    'max_tokens',
-    'n',
-  ],
-  ...[
-    'presence_penalty',
-    'response_format',
-    'seed',
-    'stop',
-    'stream',
-    'stream_options',
-    'temperature',
-  ],
-  ...['top_p', 'tools', 'tool_choice', 'user'],
+  ...CHAT_MEMBERS,
   ...['audio', 'function_call', 'functions', 'max_completion_tokens', 'metadata', 'modalities'],
   ...[
     'parallel_tool_calls',
