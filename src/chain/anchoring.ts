@@ -61,8 +61,8 @@ export type Anchoring = {
 }
 
 /**
- * The local chain's pool is emptied by its upkeep when it is stuck (src/local/local-chain.ts): fill it
- * again soon.
+ * The local chain's pool is emptied by its upkeep when it is stuck (src/local/local-chain.ts): fill
+ * it again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000
 

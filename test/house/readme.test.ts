@@ -5,7 +5,10 @@ import { ROUTES } from '../support/api-routes.ts'
 
 const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 
-/** ``| `GET`, `POST /a`, `DELETE …/{id}` | … |`` → GET /a, POST /a, DELETE /a/{id}; `…` is the row's first path. */
+/**
+ * ``| `GET`, `POST /a`, `DELETE …/{id}` | … |`` → GET /a, POST /a, DELETE /a/{id}; `…` is the row's
+ * first path.
+ */
 function endpointsOf(row: string): readonly string[] {
   const cell = row.split('|')[1] ?? ''
   const words = [...cell.matchAll(/`([^`]+)`/g)].map(([, word = '']) => word)
