@@ -105,11 +105,13 @@ async function answer(
     noteUsage: permit.settle,
   }
   if (request.isStream)
-    return stream(
-      (writer) =>
-        underClaim(claim, () => writeChunks(completions, writer, { call, isKept: claim !== null })),
-      isOutage,
-    )
+    return stream(async (writer) => {
+      await underClaim(claim, () =>
+        writeChunks(completions, writer, { call, isKept: claim !== null }),
+      )
+      // Whoever has seen the end may ask again with the same key: what is kept is kept by then.
+      writer.end('data: [DONE]\n\n')
+    }, isOutage)
   return underClaim(claim, () => completions.complete(call))
 }
 
@@ -130,7 +132,6 @@ async function writeChunks(
       addChunk(assembly, JSON.parse(text))
     }
   }
-  writer.end('data: [DONE]\n\n')
   return isKept ? completionText(finishAssembly(assembly)) : null
 }
 
