@@ -1,14 +1,14 @@
 import type { ServerResponse } from 'node:http'
 import type { Receipt } from '../../attestation/receipt.ts'
-import type { Account } from '../notary-key.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
 import { sendJson } from '../http-messages.ts'
 import type { Attempts } from '../log/attempts.ts'
+import type { Reservation, Space } from '../log/memory-budget.ts'
 import type { NotaryLog } from '../log/notary-log.ts'
 import { type FinishedCompletion, sealCompletion } from '../log/seal.ts'
-import type { Reservation, Space } from '../log/memory-budget.ts'
+import type { Account } from '../notary-key.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import {
   type CompletionCall,
