@@ -1,3 +1,4 @@
+import { arrayOf, indexOf, invalidChunk, objectOf } from './chunk-forms.ts'
 import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
@@ -47,21 +48,19 @@ export type MergedMembers = Map<string, MergedValue>
  */
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
-    throw invalid('expected object to be chat.completion.chunk')
+    throw invalidChunk('expected object to be chat.completion.chunk')
   // Null too: some readers ask only whether it is there.
-  if (memberOf(chunk, 'error') !== undefined) throw invalid('expected no error')
+  if (memberOf(chunk, 'error') !== undefined) throw invalidChunk('expected no error')
   checkNames(chunk)
   checkIdentity(assembly, chunk)
   const usage = memberOf(chunk, 'usage')
   if (isGiven(usage) && !isJsonObject(usage))
-    throw invalid('expected usage to be an object or null')
-  const choices = memberOf(chunk, 'choices')
-  if (!isJsonArray(choices)) throw invalid('expected choices to be an array')
+    throw invalidChunk('expected usage to be an object or null')
   const seen = new Set<number>()
-  for (const choice of choices) {
-    if (!isJsonObject(choice)) throw invalid('expected each choice to be an object')
-    const index = indexOf(choice, 'a choice')
-    if (seen.has(index)) throw invalid('expected each choice once in a chunk')
+  for (const item of arrayOf(memberOf(chunk, 'choices'), 'choices')) {
+    const choice = objectOf(item, 'each choice')
+    const index = indexOf(memberOf(choice, 'index'), 'a choice')
+    if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')
     seen.add(index)
     checkChoice(assembly.choices.get(index), choice)
   }
@@ -78,7 +77,7 @@ export function checkOpenings(chunks: readonly JsonObject[]): void {
     for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : []) {
       const delta = memberOf(choice, 'delta')
       if (!begun.has(choice.index) && !(isJsonObject(delta) && isGiven(memberOf(delta, 'role'))))
-        throw invalid('expected each choice to begin with its role')
+        throw invalidChunk('expected each choice to begin with its role')
       begun.add(choice.index)
     }
 }
@@ -91,7 +90,7 @@ function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value))
     for (const [name, member] of Object.entries(value)) {
-      if (name === '__proto__') throw invalid('expected no member called __proto__')
+      if (name === '__proto__') throw invalidChunk('expected no member called __proto__')
       checkNames(member)
     }
 }
@@ -102,7 +101,7 @@ function checkIdentity(assembly: Assembly, chunk: JsonObject): void {
   for (const [name, type] of Object.entries(IDENTITY)) {
     const value = memberOf(chunk, name)
     if (value === undefined || kindOf(value) !== type)
-      throw invalid(`expected ${name} to be a ${type}`)
+      throw invalidChunk(`expected ${name} to be a ${type}`)
     const known = assembly.members.get(name)
     if (known !== undefined && known !== value)
       throw new FormatError('changed_identity', `expected ${name} to be the one of the first chunk`)
@@ -114,12 +113,10 @@ type KnownChoice = ChoiceAssembly | undefined
 function checkChoice(known: KnownChoice, choice: JsonObject): void {
   if (isGiven(memberOf(choice, 'message')))
     throw new FormatError('unread_member', 'expected no message in a choice of a chunk')
-  const delta = memberOf(choice, 'delta')
-  if (!isJsonObject(delta)) throw invalid('expected delta to be an object')
-  checkDelta(known, delta)
+  checkDelta(known, objectOf(memberOf(choice, 'delta'), 'delta'))
   const logprobs = memberOf(choice, 'logprobs')
   if (isGiven(logprobs)) {
-    if (!isJsonObject(logprobs)) throw invalid('expected logprobs to be an object or null')
+    if (!isJsonObject(logprobs)) throw invalidChunk('expected logprobs to be an object or null')
     checkMembers(known?.logprobs, logprobs, 'logprobs')
   }
   const reason = memberOf(choice, 'finish_reason')
@@ -154,11 +151,10 @@ function checkContent(before: MergedValue | undefined, value: Json): void {
 }
 
 function checkToolCalls(known: KnownChoice, calls: Json): void {
-  if (!isJsonArray(calls)) throw invalid('expected tool_calls to be an array')
   const given = new Set<string>()
-  for (const call of calls) {
-    if (!isJsonObject(call)) throw invalid('expected each tool call to be an object')
-    const index = indexOf(call, 'a tool call')
+  for (const item of arrayOf(calls, 'tool_calls')) {
+    const call = objectOf(item, 'each tool call')
+    const index = indexOf(memberOf(call, 'index'), 'a tool call')
     const before = known?.toolCalls.get(index)
     checkId(before, call, { index, given })
     for (const [name, value] of Object.entries(call)) {
@@ -190,9 +186,8 @@ function checkFunction(
   value: Json,
   place: Place = { index: 0, given: new Set() },
 ): void {
-  if (!isJsonObject(value)) throw invalid('expected a function to be an object')
   const members = before instanceof Map ? before : undefined
-  for (const [name, member] of Object.entries(value)) {
+  for (const [name, member] of Object.entries(objectOf(value, 'a function'))) {
     if (member === null) continue
     if (name === 'name') checkOnce(members?.get('name'), member, { ...place, name })
     else if (name === 'arguments') checkText(member, 'arguments')
@@ -244,25 +239,8 @@ function kindOf(value: Json | MergedValue): string {
   return value === null ? 'null' : typeof value
 }
 
-/**
- * Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers
- * stay below 128.
- */
-const INDEX_MAX = 1_023
-
-function indexOf(members: JsonObject, what: string): number {
-  const index = memberOf(members, 'index')
-  if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index > INDEX_MAX)
-    throw invalid(`expected the index of ${what} to be a whole number from 0 to ${INDEX_MAX}`)
-  return index
-}
-
 function isGiven(value: Json | undefined): value is Exclude<Json, null> {
   return value !== undefined && value !== null
-}
-
-function invalid(message: string): FormatError {
-  return new FormatError('invalid_chunk', message)
 }
 
 function changed(message: string): FormatError {

@@ -1,20 +1,14 @@
-import { stripProofMembers } from '../../attestation/completion-hash.ts'
-import { FormatError } from '../../attestation/errors.ts'
 import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
-
-/** Choices of one stream. Providers allow 128 at most. */
-export const CHOICES_MAX = 1_024
-
-/**
- * Members of choice-less chunks that wait for the next chunk with choices. Providers send one or
- * two.
- */
-export const CARRIED_MEMBERS_MAX = 64
+  arrayOf,
+  type ChunkIdentity,
+  carryMembers,
+  indexOf,
+  invalidChunk,
+  makeChunk,
+  objectOf,
+} from '../../attestation/chunk-forms.ts'
+import { stripProofMembers } from '../../attestation/completion-hash.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**
  * What the caller asked of a stream, and what stands in for members that the provider never sends.
@@ -24,7 +18,7 @@ export type StreamTerms = {
   readonly usageAsked: boolean
   /** The caller's `n`. */
   readonly choicesAsked: number
-  readonly fallback: { readonly id: string; readonly created: number; readonly model: string }
+  readonly fallback: ChunkIdentity
 }
 
 /** What must be known of the chunks before in order to bring the next one into form. */
@@ -62,7 +56,7 @@ export const NO_CHUNKS: ChunkState = {
  * choice-less chunk comes before the first one. Other unknown members pass.
  *
  * Pure. Throws FormatError `invalid_chunk` when choices, a choice, its index, delta or
- * finish_reason have the wrong shape, or there are more of them than CHOICES_MAX and
+ * finish_reason have the wrong shape, an index is above INDEX_MAX, or more members wait than
  * CARRIED_MEMBERS_MAX.
  */
 export function normalizeChunk(
@@ -89,9 +83,9 @@ export function normalizeChunk(
   // Many readers take the text of every choice for one answer, and so may be shown one that was
   // never given.
   if (parsed.some(({ index }) => index >= Math.max(1, terms.choicesAsked)))
-    throw invalid('expected no more choices than were asked for')
+    throw invalidChunk('expected no more choices than were asked for')
   if (parsed.length === 0)
-    return { state: { ...state, carried: carry(state.carried, rest) }, chunks: [] }
+    return { state: { ...state, carried: carryMembers(state.carried, rest) }, chunks: [] }
   return emitChoices({ terms, state: fixIdentity(terms, state), choices: parsed, rest })
 }
 
@@ -108,8 +102,10 @@ export function finishChunks(
   const { usage } = state
   if (usage === null) return { visible: null, hidden: null }
   const identity = fixIdentity(terms, state)
-  if (!terms.usageAsked) return { visible: null, hidden: makeChunk(identity, {}, [], usage) }
-  return { visible: makeChunk(identity, state.carried, [], usage), hidden: null }
+  if (!terms.usageAsked)
+    return { visible: null, hidden: makeChunk(identity, { members: {}, choices: [], usage }) }
+  const visible = makeChunk(identity, { members: state.carried, choices: [], usage })
+  return { visible, hidden: null }
 }
 
 /**
@@ -119,7 +115,7 @@ export function finishChunks(
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
   const [index = 0] = state.begun
   const choice = { index, delta: { content: '' }, logprobs: null, finish_reason: null }
-  return makeChunk(fixIdentity(terms, state), {}, [choice], null)
+  return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
 }
 
 /**
@@ -132,17 +128,6 @@ export function isFinished(terms: StreamTerms, state: ChunkState): boolean {
   )
 }
 
-/**
- * Bounded: what is carried is copied for each chunk without choices, and a provider may send those
- * without end.
- */
-function carry(carried: JsonObject, rest: JsonObject): JsonObject {
-  const both = { ...carried, ...rest }
-  if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
-    throw invalid(`expected at most ${CARRIED_MEMBERS_MAX} members in chunks without choices`)
-  return both
-}
-
 type ParsedChoice = {
   readonly index: number
   readonly delta: JsonObject
@@ -153,32 +138,25 @@ type ParsedChoice = {
 
 function parseChoices(choices: Json | undefined): readonly ParsedChoice[] {
   if (choices === undefined || choices === null) return []
-  if (!isJsonArray(choices)) throw invalid('expected choices to be an array')
-  return choices.map(parseChoice)
+  return arrayOf(choices, 'choices').map(parseChoice)
 }
 
 function parseChoice(choice: Json, position: number): ParsedChoice {
-  if (!isJsonObject(choice)) throw invalid('expected each choice to be an object')
   // No reader of a stream assembles a whole message, but some would show it.
-  const { message: _, ...read } = choice
+  const { message: _, ...read } = objectOf(choice, 'each choice')
   const { index: givenIndex, delta: givenDelta, finish_reason: reason, logprobs, ...rest } = read
-  const index = givenIndex ?? position
-  if (typeof index !== 'number' || !Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
-    throw invalid(
-      `expected the index of a choice to be a whole number from 0 to ${CHOICES_MAX - 1}`,
-    )
-  const delta = givenDelta ?? {}
-  if (!isJsonObject(delta)) throw invalid('expected delta to be an object')
+  const index = indexOf(givenIndex ?? position, 'a choice')
+  const delta = objectOf(givenDelta ?? {}, 'delta')
   const finishReason = reason === undefined || reason === '' ? null : reason
   if (finishReason !== null && typeof finishReason !== 'string')
-    throw invalid('expected finish_reason to be a string or null')
+    throw invalidChunk('expected finish_reason to be a string or null')
   // Together states one number there, which no reader assembles.
   return { index, delta, finishReason, logprobs: isJsonObject(logprobs) ? logprobs : null, rest }
 }
 
 function emitChoices(input: {
   readonly terms: StreamTerms
-  readonly state: ChunkState & Identity
+  readonly state: ChunkState & ChunkIdentity
   readonly choices: readonly ParsedChoice[]
   readonly rest: JsonObject
 }): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
@@ -197,7 +175,7 @@ function emitChoices(input: {
   const members = { ...state.carried, ...input.rest }
   const chunks = [opening, following]
     .filter((group) => group.length > 0)
-    .map((group) => makeChunk(state, members, group, null))
+    .map((group) => makeChunk(state, { members, choices: group }))
   return { state: { ...state, begun, finished, carried: {} }, chunks }
 }
 
@@ -227,29 +205,14 @@ function continueChoice({ index, delta, finishReason, logprobs, rest }: ParsedCh
   return { ...rest, index, delta: given, logprobs, finish_reason: finishReason }
 }
 
-type Identity = { readonly id: string; readonly created: number; readonly model: string }
-
 /**
  * Settles id, created and model: what no chunk has said by now comes from the fallback, for good.
  */
-function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & Identity {
+function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,
     id: state.id ?? fallback.id,
     created: state.created ?? fallback.created,
     model: state.model ?? fallback.model,
   }
-}
-
-function makeChunk(
-  { id, created, model }: Identity,
-  members: JsonObject,
-  choices: readonly JsonObject[],
-  usage: JsonObject | null,
-): JsonObject {
-  return { ...members, id, object: 'chat.completion.chunk', created, model, choices, usage }
-}
-
-function invalid(message: string): FormatError {
-  return new FormatError('invalid_chunk', message)
 }

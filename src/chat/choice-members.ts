@@ -1,4 +1,4 @@
-import { FormatError } from '../../attestation/errors.ts'
+import { arrayOf, invalidChunk, objectOf } from '../../attestation/chunk-forms.ts'
 import {
   isJsonArray,
   isJsonObject,
@@ -23,13 +23,12 @@ export type ToolCallState = { readonly nodeIndex: number | null; readonly nodeId
  * Null when there is none. Throws FormatError `invalid_chunk`.
  */
 export function readToolCalls(known: ToolCallState[], calls: Json, makeCallId: () => string): Json {
-  if (!isJsonArray(calls)) throw invalidChunk('expected tool_calls to be an array')
-  const read = calls.map((call) => readToolCall(known, call, makeCallId))
+  const read = arrayOf(calls, 'tool_calls').map((call) => readToolCall(known, call, makeCallId))
   return read.length === 0 ? null : read
 }
 
-function readToolCall(known: ToolCallState[], call: Json, makeCallId: () => string): JsonObject {
-  if (!isJsonObject(call)) throw invalidChunk('expected each tool call to be an object')
+function readToolCall(known: ToolCallState[], given: Json, makeCallId: () => string): JsonObject {
+  const call = objectOf(given, 'each tool call')
   const nodeIndex = readIndex(call.index)
   const nodeId = typeof call.id === 'string' && call.id !== '' ? call.id : null
   if (call.type !== undefined && call.type !== null && call.type !== '' && call.type !== 'function')
@@ -68,8 +67,8 @@ function readIndex(index: Json | undefined): number | null {
   return index
 }
 
-function readFunction(value: Json): { readonly name: string | null; readonly text: string } {
-  if (!isJsonObject(value)) throw invalidChunk('expected function of a tool call to be an object')
+function readFunction(given: Json): { readonly name: string | null; readonly text: string } {
+  const value = objectOf(given, 'function of a tool call')
   const text = value.arguments ?? ''
   if (typeof text !== 'string') throw invalidChunk('expected arguments of a tool call to be a text')
   const name = value.name ?? ''
@@ -105,17 +104,12 @@ function readEntry(value: Json): JsonObject {
 }
 
 function readToken(value: Json): JsonObject {
-  if (!isJsonObject(value)) throw invalidChunk('expected each log probability to be an object')
-  const { token, logprob, bytes = null } = value
+  const entry = objectOf(value, 'each log probability')
+  const { token, logprob, bytes = null } = entry
   if (typeof token !== 'string') throw invalidChunk('expected token to be a text')
   if (typeof logprob !== 'number' || !Number.isFinite(logprob))
     throw invalidChunk('expected logprob to be a number')
   if (bytes !== null && !(isJsonArray(bytes) && bytes.every(Number.isInteger)))
     throw invalidChunk('expected bytes to be a list of whole numbers or null')
-  return { ...value, bytes }
-}
-
-/** The fault of what cannot be part of an answer. */
-export function invalidChunk(message: string): FormatError {
-  return new FormatError('invalid_chunk', message)
+  return { ...entry, bytes }
 }

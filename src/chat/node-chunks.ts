@@ -1,3 +1,10 @@
+import {
+  type ChunkIdentity,
+  carryMembers,
+  invalidChunk,
+  makeChunk,
+  objectOf,
+} from '../../attestation/chunk-forms.ts'
 import { isProofMember } from '../../attestation/completion-hash.ts'
 import {
   isJsonArray,
@@ -6,21 +13,7 @@ import {
   type JsonObject,
   setMember,
 } from '../../attestation/json/value.ts'
-import { invalidChunk, readLogprobs, readToolCalls, type ToolCallState } from './choice-members.ts'
-
-/** Members of choice-less chunks that wait for the next chunk. Backends send one or two. */
-export const CARRIED_MEMBERS_MAX = 64
-
-/**
- * What a caller's chunks say throughout: the gateway's words, because a node's are its own claim.
- */
-type StreamIdentity = {
-  readonly id: string
-  /** Unix seconds. */
-  readonly created: number
-  /** The model that was asked for; the node was chosen because it serves it. */
-  readonly model: string
-}
+import { readLogprobs, readToolCalls, type ToolCallState } from './choice-members.ts'
 
 /**
  * Brings the chunks of one node's answer into the form that callers are promised. Belongs to one
@@ -52,7 +45,8 @@ export type NodeChunks = {
  * It does NOT show that a node ran the model it offers, nor that the usage it states is true.
  */
 export function createNodeChunks(options: {
-  readonly identity: StreamIdentity
+  /** The gateway's words, because a node's are its own claim; the model is the one asked for. */
+  readonly identity: ChunkIdentity
   readonly choicesAsked: number
   /** A new id for a tool call that came without one. */
   readonly makeCallId: () => string
@@ -69,7 +63,7 @@ export function createNodeChunks(options: {
     if (isJsonObject(claim)) usage = claim
     const members = readMembers(chunk)
     if (!isJsonArray(given) || given.length === 0) {
-      carried = carry(carried, members)
+      carried = carryMembers(carried, members)
       return []
     }
     const groups: readonly JsonObject[][] = [[], [], []]
@@ -96,24 +90,7 @@ export function createNodeChunks(options: {
     if (filled.length === 0) return []
     const all = { ...carried, ...members }
     carried = {}
-    return filled.map((group) => makeChunk(all, group, null))
-  }
-
-  function makeChunk(
-    members: JsonObject,
-    group: readonly JsonObject[],
-    stated: JsonObject | null,
-  ): JsonObject {
-    const { id, created, model } = identity
-    return {
-      ...members,
-      id,
-      object: 'chat.completion.chunk',
-      created,
-      model,
-      choices: group,
-      usage: stated,
-    }
+    return filled.map((group) => makeChunk(identity, { members: all, choices: group }))
   }
 
   function finish(): void {
@@ -125,7 +102,7 @@ export function createNodeChunks(options: {
   return {
     push,
     finish,
-    usageChunk: (stated) => makeChunk(carried, [], stated),
+    usageChunk: (stated) => makeChunk(identity, { members: carried, choices: [], usage: stated }),
     usage: () => usage,
     textLength: () => textLength,
   }
@@ -154,16 +131,6 @@ const OWN_TEXTS: ReadonlySet<string> = new Set(['system_fingerprint', 'service_t
 
 function isTextOrNull(value: Json): boolean {
   return value === null || typeof value === 'string'
-}
-
-/**
- * Bounded: a node may send chunks without choices without end, each with members of other names.
- */
-function carry(carried: JsonObject, members: JsonObject): JsonObject {
-  const both = { ...carried, ...members }
-  if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
-    throw invalidChunk(`expected at most ${CARRIED_MEMBERS_MAX} members in chunks without choices`)
-  return both
 }
 
 /**
@@ -225,7 +192,6 @@ function newChoice(index: number): ChoiceState {
  * that was broken off must not look whole), and on whatever comes after the choice's end.
  */
 function readChoice(state: ChoiceState, choice: Json, makeCallId: () => string): ChoiceParts {
-  if (!isJsonObject(choice)) throw invalidChunk('expected each choice to be an object')
   const {
     index: _,
     delta: givenDelta,
@@ -233,7 +199,7 @@ function readChoice(state: ChoiceState, choice: Json, makeCallId: () => string):
     logprobs: given,
     message: _message,
     ...rest
-  } = choice
+  } = objectOf(choice, 'each choice')
   const finishReason = readFinishReason(reason)
   const { delta, length } = readDelta(state, givenDelta ?? {}, makeCallId)
   const logprobs = readLogprobs(given)
@@ -278,10 +244,9 @@ function readDelta(
   given: Json,
   makeCallId: () => string,
 ): { readonly delta: JsonObject; readonly length: number } {
-  if (!isJsonObject(given)) throw invalidChunk('expected delta to be an object')
   const delta: Record<string, Json> = {}
   let length = 0
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(objectOf(given, 'delta'))) {
     if (value === null || value === '' || name === 'role') continue
     const read = readMember(state, name, value, makeCallId)
     if (read === null) continue
@@ -318,7 +283,8 @@ function textLengthOf(name: string, value: Json): number {
   return name === 'tool_calls' || name === 'function_call' ? JSON.stringify(value).length : 0
 }
 
-function withoutNulls(members: JsonObject): JsonObject {
+/** The members that are not null. */
+export function withoutNulls(members: JsonObject): JsonObject {
   const kept: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members))
     if (value !== null) setMember(kept, name, value)

@@ -5,6 +5,7 @@ import {
   type JsonObject,
 } from '../../attestation/json/value.ts'
 import type { EventWriter } from '../api/event-stream.ts'
+import { withoutNulls } from './node-chunks.ts'
 
 /**
  * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`
@@ -81,10 +82,6 @@ function splitChoice(choice: JsonObject) {
     },
     ending: { ...base, finish_reason, delta: { content: '' } },
   }
-}
-
-function withoutNulls(members: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null))
 }
 
 function numberCall(call: Json, index: number): Json {

@@ -5,12 +5,11 @@ import {
   assembleCompletion,
   emptyAssembly,
 } from '../../../attestation/assemble-completion.ts'
+import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/chunk-forms.ts'
 import { hashCompletion, PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
-  CARRIED_MEMBERS_MAX,
-  CHOICES_MAX,
   finishChunks,
   isFinished,
   NO_CHUNKS,
@@ -373,10 +372,10 @@ describe('chunks of the wrong form', () => {
     ['a delta that is no object', { choices: [{ delta: 'a' }] }],
     ['a negative index', { choices: [{ index: -1, delta: {} }] }],
     ['an index with a fraction', { choices: [{ index: 0.5, delta: {} }] }],
-    ['an index over the limit', { choices: [{ index: CHOICES_MAX, delta: {} }] }],
+    ['an index over the limit', { choices: [{ index: INDEX_MAX + 1, delta: {} }] }],
     [
       'more choices than the limit',
-      { choices: Array.from({ length: CHOICES_MAX + 1 }, () => ({ delta: {} })) },
+      { choices: Array.from({ length: INDEX_MAX + 2 }, () => ({ delta: {} })) },
     ],
     [
       'more members without choices than the limit',

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { CARRIED_MEMBERS_MAX } from '../../../attestation/chunk-forms.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { TOOL_CALLS_MAX } from '../../../src/chat/choice-members.ts'
-import { CARRIED_MEMBERS_MAX, createNodeChunks } from '../../../src/chat/node-chunks.ts'
+import { createNodeChunks } from '../../../src/chat/node-chunks.ts'
 import { HELLO, nodeChunk, nodeUsage } from '../../support/scripted-dispatcher.ts'
 
 const IDENTITY = { id: 'chatcmpl-ours', created: 1_700_000_000, model: 'asked/for' }

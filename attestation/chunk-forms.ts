@@ -1,0 +1,80 @@
+import { FormatError } from './errors.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from './json/value.ts'
+
+/*
+ * Forms of a stream's chunks that are the same to all: the enclave and the gateway, which bring
+ * what others send into the form that callers are promised, and whoever checks that it has it. How
+ * much of other forms each takes is its own affair.
+ */
+
+/**
+ * Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers
+ * stay below 128.
+ */
+export const INDEX_MAX = 1_023
+
+/**
+ * Members of choice-less chunks that wait for the next chunk with choices. Providers and nodes send
+ * one or two.
+ */
+export const CARRIED_MEMBERS_MAX = 64
+
+/** What all chunks of a stream say alike. */
+export type ChunkIdentity = {
+  readonly id: string
+  /** Unix seconds. */
+  readonly created: number
+  readonly model: string
+}
+
+/** A chunk of the interface, 2.2. `members` are its own beside those. */
+export function makeChunk(
+  { id, created, model }: ChunkIdentity,
+  {
+    members,
+    choices,
+    usage = null,
+  }: {
+    readonly members: JsonObject
+    readonly choices: readonly JsonObject[]
+    readonly usage?: JsonObject | null
+  },
+): JsonObject {
+  return { ...members, id, object: 'chat.completion.chunk', created, model, choices, usage }
+}
+
+/**
+ * What the next chunk with choices takes along when one without has `members`. Bounded: what is
+ * carried is copied for each chunk without choices, and those may come without end. Throws
+ * FormatError `invalid_chunk`.
+ */
+export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
+  const both = { ...carried, ...members }
+  if (Object.keys(both).length > CARRIED_MEMBERS_MAX)
+    throw invalidChunk(`expected at most ${CARRIED_MEMBERS_MAX} members in chunks without choices`)
+  return both
+}
+
+/** The array. Throws FormatError `invalid_chunk` naming `what`. */
+export function arrayOf(value: Json | undefined, what: string): readonly Json[] {
+  if (!isJsonArray(value)) throw invalidChunk(`expected ${what} to be an array`)
+  return value
+}
+
+/** The object. Throws FormatError `invalid_chunk` naming `what`. */
+export function objectOf(value: Json | undefined, what: string): JsonObject {
+  if (!isJsonObject(value)) throw invalidChunk(`expected ${what} to be an object`)
+  return value
+}
+
+/** The index, of 0 to INDEX_MAX. Throws FormatError `invalid_chunk` naming whose it is. */
+export function indexOf(value: Json | undefined, owner: string): number {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > INDEX_MAX)
+    throw invalidChunk(`expected the index of ${owner} to be a whole number from 0 to ${INDEX_MAX}`)
+  return value
+}
+
+/** What is thrown when a chunk has not its form. */
+export function invalidChunk(message: string): FormatError {
+  return new FormatError('invalid_chunk', message)
+}
