@@ -2,9 +2,13 @@ import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
+import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
+import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeHeader, HeaderJson } from '../chain/encode-block.ts'
 import { type Rpc, RpcError } from '../chain/rpc.ts'
-import { keepOneGenesis } from './kept-genesis.ts'
+import type { Logger } from '../observability/logger.ts'
+import { createLoop, pause } from '../runtime/loop.ts'
 
 /**
  * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a
@@ -73,7 +77,7 @@ async function readStandstill(rpc: Rpc): Promise<string | null> {
   return Number(pool.data.pending) === 0 ? block.data.hash : null
 }
 
-const Pool = z.object({ pending: z.string() })
+const Pool = z.object({ pending: z.string(), queued: z.string() })
 const Block = z.object({ hash: z.string() })
 
 /** anvil_dumpState gives the 0x hex of gzipped JSON; --load-state reads the JSON. */
@@ -97,4 +101,122 @@ async function replaceFile(file: string, content: Buffer): Promise<void> {
     await handle.close()
   }
   await rename(next, file)
+}
+
+/**
+ * Gives a dumped state of anvil without the blocks 0 that are not the parent of its block 1; null
+ * when there is nothing to leave out. anvil makes a genesis of its own at every start and dumps it
+ * beside the one that it loaded, and of several it takes any for block 0: the chain would then
+ * begin with another block after each start.
+ */
+function keepOneGenesis(state: string): string | null {
+  const parsed = State.safeParse(parseJson(state))
+  if (!parsed.success) return null
+  const { blocks } = parsed.data
+  const parent = blocks.find(({ header }) => header.number === '0x1')?.header.parentHash
+  if (parent === undefined) return null
+  const isKept = blocks.map(({ header }) => header.number !== '0x0' || hashOf(header) === parent)
+  const count = blocks.filter(({ header }, at) => header.number === '0x0' && isKept[at]).length
+  if (count === 0 || isKept.every(Boolean)) return null
+  return JSON.stringify({ ...parsed.data, blocks: blocks.filter((_, at) => isKept[at]) })
+}
+
+const State = z.looseObject({
+  blocks: z.array(
+    z.looseObject({ header: z.intersection(HeaderJson, z.looseObject({ number: z.string() })) }),
+  ),
+})
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** Null for a header with fields of another form: it is then nobody's parent. */
+function hashOf(header: z.infer<typeof HeaderJson>): string | null {
+  try {
+    return `0x${encodeHex(keccak_256(encodeHeader(header)))}`
+  } catch {
+    return null
+  }
+}
+
+/** How often a running chain is looked after; a save follows a change within about this time. */
+const UPKEEP_INTERVAL_MS = 1_000
+/**
+ * Pause after a save, in lengths of that save, so that saving a long chain never takes more than a
+ * twentieth of the time (10,000 anchors: 18 MB, about 0.3 s).
+ */
+const SAVE_PAUSE_FACTOR = 20
+
+export type ChainUpkeep = {
+  /** Stops looking; with `save`, the chain's last state is saved first. Never rejects. */
+  stop(options: { readonly save: boolean }): Promise<void>
+}
+
+/**
+ * Looks after a running anvil: saves its state while it changes, and gets its pool going when that
+ * is stuck.
+ */
+export function keepUpChain(options: {
+  readonly rpc: Rpc
+  readonly state: ChainState
+  readonly relayer: string
+  readonly log: Logger
+}): ChainUpkeep {
+  const { rpc, state, relayer, log } = options
+  let saveNotBefore = 0
+  let stuckAt: string | null = null
+
+  const loop = createLoop(async (signal) => {
+    await pause(UPKEEP_INTERVAL_MS, signal)
+    if (!signal.aborted) await look()
+    return 0
+  })
+
+  async function look(): Promise<void> {
+    try {
+      stuckAt = await unstick(stuckAt)
+      const startedAt = performance.now()
+      if (startedAt < saveNotBefore) return
+      await state.save(rpc)
+      const endedAt = performance.now()
+      saveNotBefore = endedAt + (endedAt - startedAt) * SAVE_PAUSE_FACTOR
+    } catch (error) {
+      // A dead chain is the supervisor's business; a state that is not saved costs sending the
+      // latest anchors again.
+      log.debug({ err: error }, 'local chain not looked after this time')
+    }
+  }
+
+  /**
+   * anvil 1.7 can file a transaction as queued while the one before it is just being mined. Nothing
+   * ever releases it, and sending it again is refused as known. Taken out of the pool, it can be
+   * sent again, which the broadcaster does.
+   */
+  async function unstick(before: string | null): Promise<string | null> {
+    const pool = Pool.safeParse(await rpc.call('txpool_status', []))
+    if (!pool.success)
+      throw new RpcError('bad_answer', 'expected numbers of pending and queued transactions')
+    if (Number(pool.data.pending) !== 0 || Number(pool.data.queued) === 0) return null
+    const now = `${pool.data.queued} at ${await rpc.call('eth_blockNumber', [])}`
+    if (now !== before) return now
+    await rpc.call('anvil_removePoolTransactions', [relayer])
+    log.warn(
+      { queued: Number(pool.data.queued) },
+      'local chain had stuck transactions, taken out to be sent again',
+    )
+    return null
+  }
+
+  loop.start()
+  return {
+    stop: async ({ save }) => {
+      await loop.stop()
+      if (save) await state.save(rpc).catch(() => false)
+    },
+  }
 }

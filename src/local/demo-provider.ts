@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import type { EmbeddingsConfig, ImagesConfig, OpenAiApi } from '../upstream/settings.ts'
+import type { DemoReady } from './demo/config.ts'
 import { DEMO_EMBEDDING_MODEL, DEMO_IMAGE_MODEL } from './demo/models.ts'
-import type { DemoReady } from './demo/ready.ts'
-import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 const MAIN = join(import.meta.dirname, './demo/main.ts')
 const START_TIMEOUT_MS = 60_000
@@ -26,18 +26,11 @@ export function startDemoProvider(
         ...variables,
         ...(last === null ? {} : { DEMO_PORT: new URL(last.origin).port }),
       }),
-      parseReady: (notice) => (isReady(notice) ? notice : null),
-      describeFault: (line) => line,
+      parseReady: readReady<DemoReady>,
       startTimeoutMs: START_TIMEOUT_MS,
       stopTimeoutMs: STOP_TIMEOUT_MS,
     },
     log,
-  )
-}
-
-function isReady(notice: unknown): notice is DemoReady {
-  return (
-    typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
   )
 }
 

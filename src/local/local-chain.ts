@@ -1,14 +1,16 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
+import { hasCode } from '../chain/chain-reads.ts'
+import { DEPLOYMENT } from '../chain/contract/artifact.ts'
 import { type Chain, DEVELOPMENT_CHAIN_ID, relayerWith } from '../chain/open-chain.ts'
 import { createRpc, type Rpc } from '../chain/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
+import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { AnvilFailure, startAnvilProcess } from './anvil-process.ts'
-import { type ChainState, openChainState } from './chain-state.ts'
-import { type ChainUpkeep, keepUpChain } from './chain-upkeep.ts'
-import { deployContract, LOCAL_CONTRACT } from './contract-deployment.ts'
+import { type ChainState, type ChainUpkeep, keepUpChain, openChainState } from './chain-state.ts'
 import { awaitFreePort } from './free-port.ts'
 import type { GuardedProcess } from './guarded-process.ts'
 
@@ -21,8 +23,10 @@ const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0c
 /** Account 9, of which anvil holds the key too. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
-const RESTART_PAUSE_MIN_MS = 50
-const RESTART_PAUSE_MAX_MS = 5_000
+/** Where the contract is on every local chain, also after its state was lost. 0x, lower case. */
+const LOCAL_CONTRACT = DEPLOYMENT.address
+
+const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
 /**
@@ -163,18 +167,17 @@ class KeptChain implements LocalChain {
   /** Tries until it succeeds; null when the chain is to be stopped. */
   async #relaunch(): Promise<Life | null> {
     const stop = this.#stopping.signal
-    let pauseMs = RESTART_PAUSE_MIN_MS
-    while (!stop.aborted) {
+    for (let failures = 1; !stop.aborted; failures += 1) {
       try {
         return await this.#launch()
       } catch (error) {
+        const pauseMs = backOffMs(failures, RESTART_BACKOFF, { jitter: 'none' })
         this.#options.log.error(
           { err: error, pause_ms: pauseMs },
           'local chain could not be started again',
         )
+        await pause(pauseMs, stop)
       }
-      await sleep(pauseMs, undefined, { signal: stop }).catch(() => undefined)
-      pauseMs = Math.min(pauseMs * 2, RESTART_PAUSE_MAX_MS)
     }
     return null
   }
@@ -183,7 +186,7 @@ class KeptChain implements LocalChain {
     const { state, log } = this.#options
     const anvil = await this.#startWithState()
     try {
-      await deployContract(this.#rpc, DEPLOYER)
+      await deployContract(this.#rpc)
       await state.save(this.#rpc)
     } catch (error) {
       await anvil.stop()
@@ -217,4 +220,23 @@ function aborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
+}
+
+const MINED_POLL_MS = 5
+const MINED_TIMEOUT_MS = 60_000
+
+/**
+ * Deploys the contract when it is not there. Throws RpcError, or Error when no contract appears at
+ * LOCAL_CONTRACT in time.
+ */
+async function deployContract(rpc: Rpc): Promise<void> {
+  if (await hasCode(rpc, LOCAL_CONTRACT)) return
+  const { proxy: to, data } = DEPLOYMENT
+  await rpc.call('eth_sendTransaction', [{ from: DEPLOYER, to, data }])
+  const until = performance.now() + MINED_TIMEOUT_MS
+  while (!(await hasCode(rpc, LOCAL_CONTRACT))) {
+    if (performance.now() > until)
+      throw new Error(`the contract is not at ${LOCAL_CONTRACT} after its deployment`)
+    await sleep(MINED_POLL_MS)
+  }
 }

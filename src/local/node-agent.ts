@@ -6,7 +6,7 @@ import type { AgentReady } from '../agent/run-agent.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
-import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
+import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 /** File of the data folder that keeps the id of the node which is made on first start. */
 export const NODE_FILE = 'node-id'
@@ -101,8 +101,7 @@ export async function startNodeAgent(
       name: 'node agent',
       file: MAIN,
       environmentOf: () => environment,
-      parseReady: (notice) => (isReady(notice) ? notice : null),
-      describeFault: (line) => line,
+      parseReady: readReady<AgentReady>,
       startTimeoutMs: START_TIMEOUT_MS,
       stopTimeoutMs: options.drainMs + STOP_MARGIN_MS,
     },
@@ -131,10 +130,4 @@ async function makeNode(gateway: GatewayClient, dataFolder: string): Promise<str
   // The mode above is for a new file alone.
   await chmod(file, 0o600)
   return nodeId
-}
-
-function isReady(notice: unknown): notice is AgentReady {
-  return (
-    typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
-  )
 }

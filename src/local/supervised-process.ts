@@ -3,6 +3,8 @@ import { getCompileCacheDir } from 'node:module'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
+import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
 /** How to run a process, and how to know that it can be used. */
@@ -21,8 +23,8 @@ export type ProcessPlan<Ready> = {
    * ready notice.
    */
   readonly parseReady: (notice: unknown) => Ready | null
-  /** What a line of its log says, as one line for people; null when it is no fault. */
-  readonly describeFault: (line: string) => string | null
+  /** What a line of its log says, for people; null when it is no fault. Default: the line. */
+  readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
   /** From SIGTERM to SIGKILL. */
   readonly stopTimeoutMs: number
@@ -38,9 +40,8 @@ export type SupervisedProcess<Ready> = {
   stop(): Promise<void>
 }
 
-/** Pause before a process that ended is started again: doubled from the first to the last. */
-const RESTART_PAUSE_MIN_MS = 100
-const RESTART_PAUSE_MAX_MS = 10_000
+/** Pause before a process that ended is started again. */
+const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 /** After a life of this length the next pause is the shortest again. */
 const STEADY_LIFE_MS = 60_000
 
@@ -56,28 +57,28 @@ export async function superviseProcess<Ready>(
 ): Promise<SupervisedProcess<Ready>> {
   const first = await startProcess(plan, null, log)
   let current: Life<Ready> | null = first
-  let isStopping = false
   const stopping = new AbortController()
   const keeping = keepRunning()
 
   async function keepRunning(): Promise<void> {
-    let pauseMs = RESTART_PAUSE_MIN_MS
+    let failures = 0
     let last = first.ready
-    while (!isStopping) {
+    while (!stopping.signal.aborted) {
       const startedAt = performance.now()
       const life = current ?? (await startProcess(plan, last, log).catch(() => null))
       if (life !== null) {
         current = life
         last = life.ready
-        if (isStopping) return
+        if (stopping.signal.aborted) return
         await life.ended
         current = null
-        if (isStopping) return
+        if (stopping.signal.aborted) return
       }
-      if (performance.now() - startedAt > STEADY_LIFE_MS) pauseMs = RESTART_PAUSE_MIN_MS
+      if (performance.now() - startedAt > STEADY_LIFE_MS) failures = 0
+      failures += 1
+      const pauseMs = backOffMs(failures, RESTART_BACKOFF, { jitter: 'none' })
       log.error({ process: plan.name, pause_ms: pauseMs }, 'process ended, starting it again')
-      await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
-      pauseMs = Math.min(pauseMs * 2, RESTART_PAUSE_MAX_MS)
+      await pause(pauseMs, stopping.signal)
     }
   }
 
@@ -85,7 +86,6 @@ export async function superviseProcess<Ready>(
     ready: first.ready,
     pid: () => current?.child.pid ?? null,
     stop: async () => {
-      isStopping = true
       stopping.abort()
       if (current !== null) await endProcess(current, plan.stopTimeoutMs)
       await keeping
@@ -93,6 +93,13 @@ export async function superviseProcess<Ready>(
       if (current !== null) await endProcess(current, plan.stopTimeoutMs)
     },
   }
+}
+
+/** Reads the ready notice of a program of ours, `{ kind: 'ready', … }`; null for anything else. */
+export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unknown): Ready | null {
+  const isReady =
+    typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
+  return isReady ? (notice as Ready) : null
 }
 
 type Life<Ready> = {
@@ -126,7 +133,7 @@ async function startProcess<Ready>(
     if (child.stderr) createInterface({ input: child.stderr }).on('line', (line) => forward(line))
   })
   function forward(line: string): void {
-    const fault = plan.describeFault(line)
+    const fault = plan.describeFault === undefined ? line : plan.describeFault(line)
     if (fault !== null && faults.length < FAULTS_MAX) faults.push(fault)
     logLine(log, plan.name, line)
   }

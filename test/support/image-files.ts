@@ -1,4 +1,4 @@
-import { createCanvas } from '../../src/local/demo/png.ts'
+import { createCanvas } from '../../src/local/demo/images.ts'
 
 /** A PNG of one colour. */
 export function pngOf(

@@ -1,9 +1,8 @@
 import { hash, randomBytes } from 'node:crypto'
-import type { Choice } from './choices.ts'
+import type { Choice, PlannedCall } from './choices.ts'
+import { countTokens, splitTokens } from './choices.ts'
 import { createRandom, type Random } from './random.ts'
 import { type DemoRequest, textOf } from './request.ts'
-import { countTokens, splitTokens } from './tokens.ts'
-import type { PlannedCall } from './tool-calls.ts'
 
 /** Gives the body of a `chat.completion`. */
 export function writeCompletion(

@@ -1,9 +1,7 @@
-import { findModel } from './models.ts'
-import type { DemoRequest } from './request.ts'
+import { type DemoModel, findModel } from './models.ts'
+import { createRandom, pickFrom } from './random.ts'
+import { type Callable, type DemoMessage, type DemoRequest, textOf } from './request.ts'
 import { exampleOf } from './schema-example.ts'
-import { writeText } from './text.ts'
-import { splitTokens } from './tokens.ts'
-import { type PlannedCall, planFunctionCall, planToolCalls } from './tool-calls.ts'
 
 /** One finished choice, before it is put into a body or into chunks. */
 export type Choice = { readonly index: number; readonly finishReason: FinishReason } & (
@@ -53,4 +51,170 @@ function cutText(
   const most = request.max_completion_tokens ?? request.max_tokens ?? Number.POSITIVE_INFINITY
   if (tokens.length <= most) return { tokens, finishReason: 'stop' }
   return { tokens: tokens.slice(0, most), finishReason: 'length' }
+}
+
+/**
+ * What every text of the demonstration begins with, so that nobody takes it for a model's answer.
+ */
+const DEMO_LABEL = '[demonstration]'
+/** Most words that `demo/lorem` writes. */
+const WORDS_MAX = 100_000
+const WORDS_DEFAULT = 40
+
+/**
+ * Gives the text that a model answers for one choice. Depends on the model, the messages, `seed`
+ * and the choice's index alone, so that the same request has the same answer, streamed or not.
+ */
+function writeText(request: DemoRequest, model: DemoModel, choiceIndex: number): string {
+  const last = request.messages.at(-1)
+  const said = last === undefined ? '' : textOf(last)
+  if (model === 'demo/refusal') return `${DEMO_LABEL} This model declines every request.`
+  if (last?.role === 'tool' || last?.role === 'function')
+    return `${DEMO_LABEL} The tool answered: ${said}`
+  if (model === 'demo/lorem')
+    return writeLorem(request, lastUserText(request.messages), choiceIndex)
+  return `${DEMO_LABEL} You said: ${lastUserText(request.messages)}`
+}
+
+/** Gives the text of the last message whose role is user, or the empty text. */
+function lastUserText(messages: readonly DemoMessage[]): string {
+  const found = messages.findLast((message) => message.role === 'user')
+  return found === undefined ? '' : textOf(found)
+}
+
+const WORDS: readonly [string, ...string[]] = [
+  'lorem',
+  'ipsum',
+  'dolor',
+  'sit',
+  'amet',
+  'consectetur',
+  'adipiscing',
+  'elit',
+  'sed',
+  'do',
+  'eiusmod',
+  'tempor',
+  'incididunt',
+  'ut',
+  'labore',
+  'et',
+  'dolore',
+  'magna',
+  'aliqua',
+  'enim',
+]
+
+function writeLorem(request: DemoRequest, asked: string, choiceIndex: number): string {
+  const random = createRandom(JSON.stringify([request.messages, request.seed ?? null, choiceIndex]))
+  const wanted = /(?:^|\s)(\d{1,6}) words\b/.exec(asked)?.[1]
+  const count = Math.min(WORDS_MAX, wanted === undefined ? WORDS_DEFAULT : Number(wanted))
+  const words = Array.from({ length: count }, () => pickFrom(WORDS, random))
+  return [DEMO_LABEL, ...words].join(' ')
+}
+
+/** One call of a function that the demonstration decided on; `arguments` is JSON text. */
+export type PlannedCall = { readonly name: string; readonly arguments: string }
+
+/**
+ * Gives the tool calls to answer with, in the order of `tools`; none means a text answer. Calls are
+ * made only when the last message is not a tool's answer, and then
+ * - tool_choice names a function: that one;
+ * - `none`: none;
+ * - `auto` or absent: those whose name stands in the last user message (for `demo/tools` the first,
+ *   if none does);
+ * - `required`: the same, but the first when none does.
+ * Arguments are the JSON object in brackets after the name, as in `get_weather({"city":"Paris"})`,
+ * else an example made from the function's parameters.
+ */
+function planToolCalls(request: DemoRequest): readonly PlannedCall[] {
+  const offered = (request.tools ?? []).map((tool) => tool.function)
+  const choice = request.tool_choice ?? 'auto'
+  if (typeof choice === 'object') return planNamed(request, offered, choice.function.name)
+  if (choice === 'none' || hasToolAnswer(request)) return []
+  const calls = planMentioned(
+    request,
+    offered,
+    choice === 'required' || request.model === 'demo/tools',
+  )
+  return request.parallel_tool_calls === false ? calls.slice(0, 1) : calls
+}
+
+/**
+ * Gives the call of the older `functions` interface, by the same rules, or null for a text answer.
+ */
+function planFunctionCall(request: DemoRequest): PlannedCall | null {
+  const offered = request.functions ?? []
+  const choice = request.function_call ?? 'auto'
+  if (typeof choice === 'object') return planNamed(request, offered, choice.name)[0] ?? null
+  if (choice === 'none' || hasToolAnswer(request)) return null
+  return planMentioned(request, offered, request.model === 'demo/tools')[0] ?? null
+}
+
+function hasToolAnswer(request: DemoRequest): boolean {
+  const role = request.messages.at(-1)?.role
+  return role === 'tool' || role === 'function'
+}
+
+function planNamed(
+  request: DemoRequest,
+  offered: readonly Callable[],
+  name: string,
+): readonly PlannedCall[] {
+  const found = offered.filter((callable) => callable.name === name).slice(0, 1)
+  return hasToolAnswer(request)
+    ? []
+    : found.map((callable) => planCall(callable, lastUserText(request.messages)))
+}
+
+function planMentioned(
+  request: DemoRequest,
+  offered: readonly Callable[],
+  atLeastOne: boolean,
+): readonly PlannedCall[] {
+  const said = lastUserText(request.messages)
+  const mentioned = offered.filter((callable) => said.includes(callable.name))
+  const chosen = mentioned.length > 0 || !atLeastOne ? mentioned : offered.slice(0, 1)
+  return chosen.map((callable) => planCall(callable, said))
+}
+
+function planCall(callable: Callable, said: string): PlannedCall {
+  const given = argumentsAfter(callable.name, said)
+  return {
+    name: callable.name,
+    arguments: given ?? JSON.stringify(exampleOf(callable.parameters ?? {})),
+  }
+}
+
+/**
+ * Gives the JSON object in the brackets after a name, as it was written, or null when there is
+ * none.
+ */
+function argumentsAfter(name: string, said: string): string | null {
+  const start = said.indexOf(`${name}(`)
+  const end = said.indexOf('})', start)
+  if (start < 0 || end < 0) return null
+  const inside = said.slice(start + name.length + 1, end + 1)
+  try {
+    JSON.parse(inside)
+    return inside
+  } catch {
+    return null
+  }
+}
+
+/**
+ * One token of the demonstration: up to eight letters, digits or marks with one blank before them,
+ * else one character.
+ */
+const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
+
+/** Gives the tokens of a text, in order; joined together they are the text again. */
+export function splitTokens(text: string): readonly string[] {
+  return text.match(TOKEN) ?? []
+}
+
+/** Gives how many tokens a text has. */
+export function countTokens(text: string): number {
+  return splitTokens(text).length
 }

@@ -29,3 +29,10 @@ export function readDemoConfig(environment: Environment = process.env): DemoConf
   const settings = readSettings(schema, environment)
   return { host: settings.DEMO_HOST, port: settings.DEMO_PORT, delayMs: settings.DEMO_DELAY_MS }
 }
+
+/** What the demo provider tells the parent that started it with an IPC channel. */
+export type DemoReady = {
+  readonly kind: 'ready'
+  /** Where it listens, e.g. `http://127.0.0.1:40123`. */
+  readonly origin: string
+}

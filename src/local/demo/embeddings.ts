@@ -1,8 +1,8 @@
 import { z } from 'zod'
+import { splitTokens } from './choices.ts'
 import { findEmbeddingModel } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
-import { splitTokens } from './tokens.ts'
 
 /** Most inputs of one request, as at OpenAI. */
 const INPUTS_MAX = 2_048

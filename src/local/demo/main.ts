@@ -1,7 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import { ConfigurationError } from '../../runtime/read-settings.ts'
-import { type DemoConfig, readDemoConfig } from './config.ts'
-import type { DemoReady } from './ready.ts'
+import { type DemoConfig, type DemoReady, readDemoConfig } from './config.ts'
 import { createDemoServer } from './server.ts'
 
 try {

@@ -1,4 +1,4 @@
-import { DemoError } from './errors.ts'
+import { DemoError } from './request.ts'
 
 /**
  * Every model id that the demo provider serves. README.md of this folder says what each answers.

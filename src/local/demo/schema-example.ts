@@ -1,4 +1,4 @@
-import { DemoError } from './errors.ts'
+import { DemoError } from './request.ts'
 
 /** Most values that one example may have; a schema that needs more is refused. */
 const EXAMPLE_VALUES_MAX = 10_000

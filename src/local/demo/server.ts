@@ -3,11 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { identifyAnswer, writeChunks, writeCompletion } from './answer.ts'
 import { makeChoices } from './choices.ts'
 import { embed } from './embeddings.ts'
-import { DemoError } from './errors.ts'
-import { parseEdit, parseGeneration } from './image-request.ts'
-import { drawImages } from './images.ts'
+import { drawImages, parseEdit, parseGeneration } from './images.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
-import { parseRequest } from './request.ts'
+import { DemoError, parseRequest } from './request.ts'
 
 /** Largest request body, bytes: more than the gateway lets through. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { DemoError } from '../../../../src/local/demo/errors.ts'
+import { DemoError } from '../../../../src/local/demo/request.ts'
 import { exampleOf } from '../../../../src/local/demo/schema-example.ts'
 
 describe('exampleOf', () => {
