@@ -4,14 +4,14 @@ import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evide
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
 
+/** A block by its number and hash (0x, lower case). */
+export type BlockPlace = { readonly number: number; readonly hash: string }
+
 /**
  * That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence,
  * Format).
  */
-export type BlockProof = {
-  readonly number: number
-  /** 0x, lower case. */
-  readonly hash: string
+export type BlockProof = BlockPlace & {
   /** RLP. */
   readonly header: Uint8Array
   readonly transactionIndex: number
@@ -20,9 +20,6 @@ export type BlockProof = {
   /** Nodes of the receipts trie, root to leaf. */
   readonly receiptProof: readonly Uint8Array[]
 }
-
-/** A block by its number and hash (0x, lower case). */
-export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /** One anchor as its evidence needs it. */
 export type AnchorEvidence = {

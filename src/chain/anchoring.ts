@@ -6,8 +6,7 @@ import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
 import { type AnchorTransaction, type Fees, signAnchorTransaction } from './anchor-transaction.ts'
 import { createAnchorsStore } from './anchors-store.ts'
-import { createBlockKeeper } from './block-keeper.ts'
-import { type BlockProofs, createBlockProofs } from './block-proofs.ts'
+import { type BlockProofs, createBlockKeeper, createBlockProofs } from './block-proofs.ts'
 import { type BroadcasterStatus, createBroadcaster } from './broadcaster.ts'
 import {
   countTransactions,

@@ -2,6 +2,7 @@ import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { encodeHex } from '../../attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
+import type { TransactionReceipt } from './chain-reads.ts'
 
 /**
  * Life of an anchor transaction.
@@ -36,15 +37,7 @@ export type Anchor = {
 }
 
 /** What the chain said of one transaction that it has in a block. */
-export type MinedAnchor = {
-  readonly nonce: number
-  readonly blockNumber: number
-  /** 0x, lower case. */
-  readonly blockHash: string
-  /** False when the receipt's status is 0 (reverted). */
-  readonly succeeded: boolean
-  readonly gasUsed: number
-}
+export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
  * What the broadcaster needs of the database. A commit takes

@@ -29,7 +29,7 @@ export class ChainFault extends Error {
   }
 }
 
-type RoundOptions = {
+export type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
   /** 0x, lower case; the only user of its nonces. */

@@ -1,13 +1,16 @@
-import type { Logger } from '../observability/logger.ts'
-import { backOffMs } from '../runtime/back-off.ts'
+import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, type LoopPause } from '../runtime/loop.ts'
-import type { AnchorsStore } from './anchors-store.ts'
-import { BroadcastRounds, ChainFault, type RoundResult } from './broadcast-rounds.ts'
-import { type Rpc, RpcError } from './rpc.ts'
+import {
+  BroadcastRounds,
+  ChainFault,
+  type RoundOptions,
+  type RoundResult,
+} from './broadcast-rounds.ts'
+import { RpcError } from './rpc.ts'
 
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
-type BroadcasterLimits = {
+type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
   /** Pause between rounds while an anchor is not yet confirmed, and least pause between any two. */
   readonly pollIntervalMs: number
   /**
@@ -15,16 +18,8 @@ type BroadcasterLimits = {
    * is noticed.
    */
   readonly heartbeatMs: number
-  /**
-   * After a failed round: doubled from the first to the second, each time cut by a random part of
-   * up to a half.
-   */
-  readonly backoffMinMs: number
-  readonly backoffMaxMs: number
-  /** RoundOptions has these three. */
-  readonly windowMax: number
-  readonly rebroadcastMs: number
-  readonly takenAfterMs: number
+  /** After a failed round, each time cut by a random part of up to a half. */
+  readonly backoff: BackOffBounds
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
@@ -32,8 +27,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   // next to nothing.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
-  backoffMinMs: 250,
-  backoffMaxMs: 15_000,
+  backoff: { minMs: 250, maxMs: 15_000 },
   windowMax: 256,
   rebroadcastMs: 10_000,
   takenAfterMs: 60_000,
@@ -76,25 +70,12 @@ export type Broadcaster = {
   status(): BroadcasterStatus
 }
 
-type BroadcasterOptions = {
-  readonly rpc: Rpc
-  readonly anchors: AnchorsStore
-  /** 0x, lower case. */
-  readonly relayer: string
-  readonly chainId: number
-  readonly contract: string
-  readonly confirmations: number
-  readonly log: Logger
-  /**
-   * Called in each round with the number of the relayer's transactions that are in blocks. Default:
-   * does nothing.
-   */
-  readonly onCount?: (count: number) => void
-  /** Milliseconds, monotonic; by default performance.now. */
-  readonly now?: () => number
-  /** From 0 to 1; by default Math.random. */
-  readonly random?: () => number
-} & Partial<BroadcasterLimits>
+type BroadcasterOptions = Omit<RoundOptions, keyof BroadcasterLimits | 'onCount' | 'now'> &
+  /** By default onCount does nothing, and now is performance.now. */
+  Partial<BroadcasterLimits & Pick<RoundOptions, 'onCount' | 'now'>> & {
+    /** From 0 to 1; by default Math.random. */
+    readonly random?: () => number
+  }
 
 /**
  * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the
@@ -143,13 +124,9 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
    * more often than polled.
    */
   function pauseAfter(startedAt: number): LoopPause {
-    const { pollIntervalMs, heartbeatMs, backoffMinMs, backoffMaxMs, random } = options
+    const { pollIntervalMs, heartbeatMs, backoff, random } = options
     if (failures > 0) {
-      const ms = backOffMs(
-        failures,
-        { minMs: backoffMinMs, maxMs: backoffMaxMs },
-        { jitter: 'half', random },
-      )
+      const ms = backOffMs(failures, backoff, { jitter: 'half', random })
       return { ms, leastMs: ms }
     }
     if (last?.isSettled !== true) return { ms: pollIntervalMs, leastMs: pollIntervalMs }

@@ -26,6 +26,7 @@ export type TransactionReceipt = {
   readonly blockNumber: number
   /** 0x, lower case. */
   readonly blockHash: string
+  /** False when the receipt's status is 0 (reverted). */
   readonly succeeded: boolean
   readonly gasUsed: number
 }
@@ -207,20 +208,19 @@ export async function fetchBalance(
   return BigInt(readValue(BigQuantity, balance))
 }
 
-/** What the chain has of an account. */
-export type AccountFacts = {
-  readonly balanceWei: bigint
-  /** Transactions in blocks, and with those that wait for one. */
-  readonly nonce: number
-  readonly pendingNonce: number
-}
-
-/** Reads all of it in one batch. Throws RpcError. */
+/**
+ * Reads what the chain has of an account: its balance, its transactions in blocks (nonce), and
+ * those with the ones that wait for a block (pendingNonce). Throws RpcError.
+ */
 export async function fetchAccountFacts(
   rpc: Rpc,
   address: string,
   signal?: AbortSignal,
-): Promise<AccountFacts> {
+): Promise<{
+  readonly balanceWei: bigint
+  readonly nonce: number
+  readonly pendingNonce: number
+}> {
   const [balance, nonce, pendingNonce] = await rpc.batch(
     [
       { method: 'eth_getBalance', params: [address, 'latest'] },

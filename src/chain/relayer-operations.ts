@@ -1,5 +1,5 @@
 import type { RelayerDescription, RelayerOperations } from '../api/control-operations.ts'
-import { type AccountFacts, fetchAccountFacts } from './chain-reads.ts'
+import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'
 import { type Rpc, RpcError } from './rpc.ts'
 
@@ -51,7 +51,7 @@ async function askChain(
   address: string,
 ): Promise<Pick<RelayerDescription, 'balance_wei' | 'chain_nonce' | 'pending_nonce' | 'fault'>> {
   try {
-    const { balanceWei, nonce, pendingNonce }: AccountFacts = await fetchAccountFacts(rpc, address)
+    const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, address)
     return {
       balance_wei: String(balanceWei),
       chain_nonce: nonce,

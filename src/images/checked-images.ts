@@ -1,5 +1,5 @@
+import type { Sharp, SharpOptions } from 'sharp'
 import { FormatError } from '../../attestation/errors.ts'
-import { fitImage } from './fit-image.ts'
 import { readImageFacts } from './image-facts.ts'
 import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'
@@ -11,6 +11,9 @@ export type AskedImages = {
   readonly size: string | null
 }
 
+/** An image's bytes, and the kind that they were found to be. */
+type Picture = Pick<MadeImage, 'bytes' | 'type'>
+
 /**
  * Shortest and longest edge of an image that a stranger may draw, pixels. Diffusion pipelines draw
  * from 64 (the smallest latent) to 1,536; a larger one would be decoded for nothing.
@@ -21,9 +24,9 @@ export const DRAWN_EDGE_MAX = 2_048
 /**
  * The images that a stranger sent in base64, when they are what was asked for: so many, each whole.
  * Throws FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their
- * last bytes. One of another size is made to fit (`fit-image.ts`), for the public node client draws
- * what its pipeline draws, whatever it is asked for. What they show is not looked at: whether it
- * has to do with the prompt, nobody here can tell.
+ * last bytes. One of another size is made to fit, for the public node client draws what its
+ * pipeline draws, whatever it is asked for. What they show is not looked at: whether it has to do
+ * with the prompt, nobody here can tell.
  */
 export async function checkImages(
   images: readonly string[],
@@ -50,12 +53,11 @@ async function checkImage(base64: string, size: AskedImages['size']): Promise<Ma
     )
   await checkWhole(image)
   const isFitting = size === null || `${width}x${height}` === size
-  const pixelsMax = DRAWN_EDGE_MAX * DRAWN_EDGE_MAX
-  const fitted = isFitting ? image : await fitImage(image, { size, pixelsMax })
+  const fitted = isFitting ? image : await fitImage(image, size)
   return { ...fitted, revisedPrompt: null }
 }
 
-async function checkWhole({ bytes, type }: Pick<MadeImage, 'bytes' | 'type'>): Promise<void> {
+async function checkWhole({ bytes, type }: Picture): Promise<void> {
   if (type === 'png') await checkPngPixels(bytes)
   else if (type === 'jpeg' ? !endsJpeg(bytes) : !endsWebp(bytes))
     throw new FormatError('image_end', 'expected images that are whole, and nothing after')
@@ -72,4 +74,55 @@ const RIFF_HEADER_BYTES = 8
 function endsWebp(bytes: Uint8Array): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   return view.getUint32(4, true) + RIFF_HEADER_BYTES === bytes.length
+}
+
+/**
+ * The image in another size, `512x512`, as a file of the same kind and without metadata. It is
+ * scaled until it covers that size, and what stands out is cut off on both sides. Decodes in the
+ * thread pool. Throws FormatError `image_pixels` for what cannot be decoded, and the library's own
+ * error where its native code is not installed.
+ */
+async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture> {
+  const [width, height] = size.split('x').map(Number)
+  decoder ??= loadDecoder()
+  const decode = await decoder
+  try {
+    const fitted = await decode(bytes, {
+      limitInputPixels: DRAWN_EDGE_MAX * DRAWN_EDGE_MAX,
+      failOn: 'warning',
+      sequentialRead: true,
+    })
+      .resize({ width, height, fit: 'cover' })
+      .toFormat(type)
+      .toBuffer()
+    return { bytes: fitted, type }
+  } catch {
+    throw new FormatError('image_pixels', 'expected images whose pixels can be decoded')
+  }
+}
+
+type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
+
+/**
+ * Loaded with the first image that has to be fitted: its native code is an optional package, which
+ * a start does without.
+ */
+let decoder: Promise<Decoder> | null = null
+
+async function loadDecoder(): Promise<Decoder> {
+  const { default: sharp } = await import('sharp')
+  // One image at a time has one thread of the pool, and nothing of it is kept: what is drawn is
+  // never asked for again.
+  sharp.concurrency(1)
+  sharp.cache(false)
+  // The bytes are a stranger's: of the library's many decoders these three alone may see them.
+  sharp.block({ operation: ['VipsForeignLoad'] })
+  sharp.unblock({
+    operation: [
+      'VipsForeignLoadPngBuffer',
+      'VipsForeignLoadJpegBuffer',
+      'VipsForeignLoadWebpBuffer',
+    ],
+  })
+  return sharp
 }

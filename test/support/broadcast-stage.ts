@@ -21,8 +21,7 @@ export const RELAYER = '0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f'
 const FAST = {
   pollIntervalMs: 20,
   heartbeatMs: 60,
-  backoffMinMs: 10,
-  backoffMaxMs: 100,
+  backoff: { minMs: 10, maxMs: 100 },
   rebroadcastMs: 300,
 }
 

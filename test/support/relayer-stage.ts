@@ -76,7 +76,7 @@ export type RelayerStage = {
 }
 
 const FAST = {
-  ...{ pollIntervalMs: 20, heartbeatMs: 100, backoffMinMs: 10, backoffMaxMs: 50 },
+  ...{ pollIntervalMs: 20, heartbeatMs: 100, backoff: { minMs: 10, maxMs: 50 } },
   ...{ rebroadcastMs: 500, takenAfterMs: 300 },
 }
 

@@ -148,7 +148,7 @@ describe('a chain that fails', () => {
 
   it('is left alone for longer and longer while it fails', async () => {
     stage.proxy.behave(() => ({ kind: 'answer', status: 500, body: '' }))
-    stage.broadcast({ backoffMinMs: 20, backoffMaxMs: 10_000, random: () => 0 })
+    stage.broadcast({ backoff: { minMs: 20, maxMs: 10_000 }, random: () => 0 })
     await new Promise((resolve) => setTimeout(resolve, 1_000))
     // 20 + 40 + 80 + … : the sixth pause ends after 1,260 ms.
     expect(stage.proxy.requests()).toBeGreaterThanOrEqual(4)

@@ -23,8 +23,7 @@ describe('stop', () => {
       stage.proxy.behave(() => action)
       const broadcaster = stage.broadcast({
         heartbeatMs: 60_000,
-        backoffMinMs: 60_000,
-        backoffMaxMs: 60_000,
+        backoff: { minMs: 60_000, maxMs: 60_000 },
       })
       await until('it pauses', () => ['failing', 'idle'].includes(broadcaster.status().phase))
       const startedAt = performance.now()

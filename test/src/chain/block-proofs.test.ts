@@ -7,11 +7,12 @@ import {
 } from '../../../src/chain/anchor-blocks-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import {
+  BLOCKS_WAITING_MAX,
   type BlockKeeper,
   type BlockKeeperOptions,
   createBlockKeeper,
-} from '../../../src/chain/block-keeper.ts'
-import { BLOCKS_WAITING_MAX, createBlockProofs } from '../../../src/chain/block-proofs.ts'
+  createBlockProofs,
+} from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable, fetchBlock } from '../../../src/chain/read-block.ts'
 import { type Rpc, RpcError } from '../../../src/chain/rpc.ts'
 import type { Database } from '../../../src/storage/database.ts'
@@ -108,8 +109,7 @@ describe('block keeper over a real chain and database', () => {
     const times = {
       pauseMs: 1,
       idleMs: 20,
-      backoffMinMs: 5,
-      backoffMaxMs: 20,
+      backoff: { minMs: 5, maxMs: 20 },
       retryMs: 100,
       busyMs: 5,
     }
