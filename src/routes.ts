@@ -38,13 +38,9 @@ import { historyRoutes } from './verified/history-routes.ts'
 import { logRoutes } from './verified/log-routes.ts'
 import { createLogs } from './verified/logs.ts'
 import { createLogsStore } from './verified/logs-store.ts'
-import {
-  createModelOutcomes,
-  createVerifiedModels,
-  verifiedModelRoutes,
-} from './verified/models.ts'
+import { createVerifiedModels, verifiedModelRoutes } from './verified/models.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
-import { createVerifiedCompletions } from './verified/verified-completions.ts'
+import { createModelOutcomes, createVerifiedCompletions } from './verified/verified-completions.ts'
 
 /** What the routes are over; all of it runs. */
 export type Capabilities = {

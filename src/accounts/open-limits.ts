@@ -53,7 +53,7 @@ export async function openLimits<Stored extends WholeOrNot>({
   const limiter = createRateLimiter({
     store: createRateLimitsStore(database),
     tiers,
-    processId: () => lease.id(),
+    lease,
     leaseSeconds: LEASE_SECONDS,
     log,
   })

@@ -58,7 +58,7 @@ const enclaveDescription = z.object({
   url: z.string(),
   /**
    * `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting`
-   * (src/enclaves/endpoint-state.ts).
+   * (src/enclaves/enclave-endpoint.ts).
    */
   state: z.string(),
   /** Null before it answered. */

@@ -6,7 +6,7 @@ import { callErrorOf, DispatchError } from '../nodes/dispatch-error.ts'
 import { type InferenceFacts, noteInference } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ChatRequest } from './chat-request.ts'
-import { estimateUsage } from './chat-size.ts'
+import { estimateUsage } from './chat-tokens.ts'
 import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 
 /** A valid call for a plain completion. */

@@ -10,7 +10,7 @@ import {
   jsonSchemaOf,
   MODEL_LENGTH_MAX,
 } from '../api/schemas.ts'
-import { type ChatSize, measureChat } from './chat-size.ts'
+import { type ChatSize, measureChat } from './chat-tokens.ts'
 
 /** Interface, part 8. */
 const STOP_SEQUENCES_MAX = 4

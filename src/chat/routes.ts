@@ -1,24 +1,24 @@
 import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
-import type { Claim, Idempotency } from '../accounts/idempotency.ts'
 import {
+  type Claim,
   claimKey,
   claimOf,
   IDEMPOTENCY_ERRORS,
+  type Idempotency,
   idempotencyHeaders,
   underClaim,
-} from '../accounts/keyed-call.ts'
-import { admitCall } from '../accounts/limit-calls.ts'
-import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
+} from '../accounts/idempotency.ts'
+import { admitCall, type Permit, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
 import { type ChatRequest, chatRequest } from './chat-request.ts'
+import { estimateChatTokens } from './chat-tokens.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
-import { estimateChatTokens } from './token-estimates.ts'
 
 /**
  * Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them

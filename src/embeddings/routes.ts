@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { admitCall } from '../accounts/limit-calls.ts'
-import type { RateLimiter } from '../accounts/limits/limiter.ts'
+import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import { UPSTREAM_ERRORS } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'

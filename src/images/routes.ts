@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { admitCall } from '../accounts/limit-calls.ts'
-import type { RateLimiter } from '../accounts/limits/limiter.ts'
+import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import type { RouteContext } from '../api/context.ts'
 import { ApiError, UPSTREAM_ERRORS } from '../api/errors.ts'

@@ -11,7 +11,6 @@ import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
-import { parseCallContext } from './call-context.ts'
 import {
   type CheckedCompletion,
   checkBatch,
@@ -20,6 +19,7 @@ import {
   type Notary,
 } from './check-batch.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
+import { parseCallContext } from './completion-call.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /**

@@ -1,25 +1,25 @@
 import { z } from 'zod'
 import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../attestation/completion-hash.ts'
-import { isWithoutResult } from '../accounts/call-outcome.ts'
-import type { Claim, Idempotency } from '../accounts/idempotency.ts'
 import {
+  type Claim,
   claimKey,
   claimOf,
   IDEMPOTENCY_ERRORS,
+  type Idempotency,
   idempotencyHeaders,
+  isWithoutResult,
   underClaim,
-} from '../accounts/keyed-call.ts'
-import { admitCall } from '../accounts/limit-calls.ts'
-import type { Permit, RateLimiter } from '../accounts/limits/limiter.ts'
+} from '../accounts/idempotency.ts'
+import { admitCall, type Permit, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import type { ApiError } from '../api/errors.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatRequest, chatRequestWith } from '../chat/chat-request.ts'
+import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../chat/chat-tokens.ts'
 import { chatChunk } from '../chat/completion-replies.ts'
 import { replayEvents } from '../chat/replay.ts'
-import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../chat/token-estimates.ts'
-import { credentialHeaders } from './provider-credentials.ts'
+import { credentialHeaders } from './completion-call.ts'
 import { verifiedCompletion } from './record-replies.ts'
 import { createReplyText, lastChunkText, proofChunkText } from './record-text.ts'
 import type { StoredRecord } from './records-store.ts'

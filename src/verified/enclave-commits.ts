@@ -6,9 +6,14 @@ import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { createBootStatements } from './boot-statements.ts'
 import { createBootStatementsStore } from './boot-statements-store.ts'
-import { CommitError } from './commit-waiters.ts'
 import { createCommitsStore } from './commits-store.ts'
-import { type Committer, type CommitterStatus, createCommitter, NO_FIGURES } from './committer.ts'
+import {
+  CommitError,
+  type Committer,
+  type CommitterStatus,
+  createCommitter,
+  NO_FIGURES,
+} from './committer.ts'
 import { createHeadAttestations } from './head-attestations.ts'
 import { createHeadAttestationsStore } from './head-attestations-store.ts'
 import { createLogsStore } from './logs-store.ts'

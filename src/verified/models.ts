@@ -8,8 +8,8 @@ import {
   providersOf,
 } from '../chat/models.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
-import { LruMap } from '../runtime/lru-map.ts'
-import { credentialHeaders, hasCredential } from './provider-credentials.ts'
+import { credentialHeaders, hasCredential } from './completion-call.ts'
+import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
  * Lists the models that can be verified now: that a provider serves whose credential is there, or
@@ -67,46 +67,4 @@ export function verifiedModelRoutes(list: VerifiedModels): readonly Route[] {
     headers: credentialHeaders,
     list: (headers) => list(headers['fine-tune-authorization'] ?? null),
   })
-}
-
-/**
- * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
- */
-const OUTCOMES_MAX = 1_000
-/** How long a provider's word that it does not have a model is held against it. */
-const MISSING_MS = 10 * 60_000
-
-/**
- * What became of calls with the operator's credentials, by model. Lasts as long as this process.
- */
-export type ModelOutcomes = {
-  /** A completion of the model was made. */
-  noteServed(model: string): void
-  /** The provider said 404. */
-  noteMissing(model: string): void
-  /** Models of which completions were made, and that were not missing since. */
-  served(): readonly string[]
-  isMissing(model: string): boolean
-}
-
-/** A memory of nothing. `now`: milliseconds. */
-export function createModelOutcomes(now: () => number): ModelOutcomes {
-  const served = new LruMap<string, true>(OUTCOMES_MAX)
-  const missing = new LruMap<string, number>(OUTCOMES_MAX)
-  const isMissing = (model: string) =>
-    now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
-  return {
-    noteServed(model) {
-      missing.delete(model)
-      // The list is for everybody, and the name of a fine-tuned model says whose it is.
-      if (model.startsWith('ft:')) return
-      served.set(model, true)
-    },
-    noteMissing(model) {
-      served.delete(model)
-      missing.set(model, now())
-    },
-    served: () => [...served].map(([model]) => model),
-    isMissing,
-  }
 }

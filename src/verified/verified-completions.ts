@@ -9,7 +9,7 @@ import {
 } from '../api/errors.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
 import type { ChatRequest } from '../chat/chat-request.ts'
-import { PARSED_LENGTH_MAX, readUsage } from '../chat/token-estimates.ts'
+import { PARSED_LENGTH_MAX, readUsage } from '../chat/chat-tokens.ts'
 import type { CompletionAnswer } from '../enclaves/enclave-client.ts'
 import {
   callErrorOf,
@@ -21,11 +21,14 @@ import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
 import { type InferenceFacts, noteInference, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
-import { type CallContext, encodeCallContext } from './call-context.ts'
-import { CommitError, type CommitErrorCode } from './commit-waiters.ts'
-import type { Committer } from './committer.ts'
-import type { ModelOutcomes } from './models.ts'
-import { type ChosenCredential, chooseCredential } from './provider-credentials.ts'
+import { LruMap } from '../runtime/lru-map.ts'
+import { CommitError, type CommitErrorCode, type Committer } from './committer.ts'
+import {
+  type CallContext,
+  type ChosenCredential,
+  chooseCredential,
+  encodeCallContext,
+} from './completion-call.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /** A valid call for a verified completion. */
@@ -313,4 +316,46 @@ function toldError(
   if (!(error instanceof EnclaveError)) return asError(error)
   log.warn({ requestId: context.requestId, err: error }, 'enclave call failed')
   return outageErrorOf(error)
+}
+
+/**
+ * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
+ */
+const OUTCOMES_MAX = 1_000
+/** How long a provider's word that it does not have a model is held against it. */
+const MISSING_MS = 10 * 60_000
+
+/**
+ * What became of calls with the operator's credentials, by model. Lasts as long as this process.
+ */
+export type ModelOutcomes = {
+  /** A completion of the model was made. */
+  noteServed(model: string): void
+  /** The provider said 404. */
+  noteMissing(model: string): void
+  /** Models of which completions were made, and that were not missing since. */
+  served(): readonly string[]
+  isMissing(model: string): boolean
+}
+
+/** A memory of nothing. `now`: milliseconds. */
+export function createModelOutcomes(now: () => number): ModelOutcomes {
+  const served = new LruMap<string, true>(OUTCOMES_MAX)
+  const missing = new LruMap<string, number>(OUTCOMES_MAX)
+  const isMissing = (model: string) =>
+    now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
+  return {
+    noteServed(model) {
+      missing.delete(model)
+      // The list is for everybody, and the name of a fine-tuned model says whose it is.
+      if (model.startsWith('ft:')) return
+      served.set(model, true)
+    },
+    noteMissing(model) {
+      served.delete(model)
+      missing.set(model, now())
+    },
+    served: () => [...served].map(([model]) => model),
+    isMissing,
+  }
 }

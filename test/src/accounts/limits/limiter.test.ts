@@ -78,7 +78,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
       const limiter = createRateLimiter({
         store,
         tiers,
-        processId: () => processId,
+        lease: { id: () => processId },
         leaseSeconds: LEASE_SECONDS,
         log,
       })
