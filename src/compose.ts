@@ -25,7 +25,7 @@ import { checkImages } from './images/checked-images.ts'
 import { openImages } from './images/images.ts'
 import type { GatewayFacts } from './local/banner.ts'
 import { demoEmbeddings, demoImages } from './local/demo-provider.ts'
-import { type LocalEnclaves, startLocalEnclaves } from './local/enclave-process.ts'
+import type { LocalEnclaves } from './local/enclave-process.ts'
 import { LOCAL_DOMAIN, startLocalChain } from './local/local-chain.ts'
 import { startDemoAgent } from './local/node-agent.ts'
 import type { NodeLimits } from './nodes/limits.ts'
@@ -386,6 +386,8 @@ async function startEnclaveParts(
     own.anchoring || chain.kind === 'local'
       ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
       : parts.chain.then(present)
+  // With it come the software NSM and the sources it measures, which production does not have.
+  const { startLocalEnclaves } = await import('./local/enclave-process.ts')
   return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)
 }
 

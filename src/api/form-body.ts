@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { multipart, type Part } from 'formidable'
 import type { Context } from 'koa'
 import { koaBody } from 'koa-body'
+import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type { RouteContext } from './context.ts'
 import { ApiError, ValidationError } from './errors.ts'
 import { type BodyLimits, readBody } from './read-body.ts'
@@ -42,8 +44,14 @@ export async function readForm(
       'unsupported_media_type',
       'Expected content-type multipart/form-data with a boundary, and no content-encoding',
     )
-  return parseForm(await readBody(req, res, limits), boundary)
+  const body = await readBody(req, res, limits)
+  // What the parser gives is copied.
+  limits.slot.reserve(body.length)
+  return await forms.run(() => parseForm(body, boundary))
 }
+
+/** One form is parsed at a time, so that hostile ones leave the others their turns. */
+const forms = createSerialQueue()
 
 /**
  * Boundary in a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null when it is
@@ -120,8 +128,11 @@ function frameOf(body: Buffer, boundary: string): Buffer {
       start,
       Math.min(start + PART_HEADERS_BYTES_MAX, Math.max(start, end)),
     )
-    if (headers.indexOf(HEADERS_END) < 0)
-      throw fault(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
+    const length = headers.indexOf(HEADERS_END)
+    if (length < 0) throw fault(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
+    // The parser takes a line without a colon for the end of the headers.
+    if (!HEADER_LINES.test(headers.toString('latin1', 0, length)))
+      throw fault('headers of letters, hyphens and values')
     at = end + delimiter.length
   }
   const hasBlanks = pieces.reduce((bytes, piece) => bytes + piece.length, 0) < from
@@ -133,6 +144,7 @@ function frameOf(body: Buffer, boundary: string): Buffer {
 const DASHES = Buffer.from('--')
 const LINE_BREAK = Buffer.from('\r\n')
 const HEADERS_END = Buffer.from('\r\n\r\n')
+const HEADER_LINES = /^[A-Za-z-]+:[^\r\n]*(\r\n[A-Za-z-]+:[^\r\n]*)*$/
 
 function skipBlanks(body: Buffer, at: number): number {
   let end = at
@@ -147,8 +159,12 @@ function isChopped(form: Buffer): boolean {
   return false
 }
 
-function* slicesOf(form: Buffer): Generator<Buffer> {
-  for (let at = 0; at < form.length; at += SLICE_BYTES) yield form.subarray(at, at + SLICE_BYTES)
+/** Other calls have their turns between two slices: a hostile form takes the parser a second. */
+async function* slicesOf(form: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < form.length; at += SLICE_BYTES) {
+    yield form.subarray(at, at + SLICE_BYTES)
+    await nextTurn()
+  }
 }
 
 /** As they come from a socket. */

@@ -206,7 +206,9 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** Tells the node, if it can be told, that the caller of a run has left. */
   cancel(run: Run): void {
     if (this.isGone || !this.accepted.features.has('cancel')) return
-    this.post(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
+    // Not by `post`: a caller who leaves must not end the connection of a node that is slow to
+    // read.
+    this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
   /** A run is over. */

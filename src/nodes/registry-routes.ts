@@ -45,7 +45,11 @@ export function nodeRoutes({
   const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
-  const accountOf = ({ caller }: Pick<RouteCall, 'caller'>) => caller().accountId
+  const accountOf = ({ caller, slot }: Pick<RouteCall, 'caller' | 'slot'>) => {
+    // The bounds are of bodies that are read, not of calls that wait for the database.
+    slot.release()
+    return caller().accountId
+  }
   return [
     defineRoute({
       ...node,

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -95,6 +95,32 @@ describe('container images', () => {
     expect(allowed).toEqual(
       expect.arrayContaining([...folders, 'package.json', 'package-lock.json']),
     )
+  })
+
+  it('have all that gateway and command line load', async () => {
+    const image = await mkdtemp(join(tmpdir(), 'affidavit-image-'))
+    try {
+      const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm) ?? []
+      for (const folder of copied.filter((path) => existsSync(join(root, path))))
+        await cp(join(root, folder), join(image, folder), { recursive: true })
+      await cp(join(root, 'package.json'), join(image, 'package.json'))
+      await symlink(join(root, 'node_modules'), join(image, 'node_modules'))
+      const commands = readdirSync(join(image, 'src/cli/commands')).filter((name) =>
+        /\.ts$/.test(name),
+      )
+      const files = [
+        'compose.ts',
+        'agent/run-agent.ts',
+        ...commands.map((name) => `cli/commands/${name}`),
+      ]
+      const load = `for (const file of ${JSON.stringify(files)}) await import('./src/' + file)`
+      const words = ['--input-type=module', '--eval', `${load}; console.log('loaded')`]
+      expect(execFileSync(process.execPath, words, { cwd: image, encoding: 'utf8' })).toBe(
+        'loaded\n',
+      )
+    } finally {
+      await rm(image, { recursive: true })
+    }
   })
 })
 

@@ -189,6 +189,24 @@ describe('parseForm', () => {
     expect(cpuMs() - startedAt).toBeLessThan(200)
   })
 
+  it('leaves others their turns while it parses what keeps it busy', async () => {
+    let turns = 0
+    let isParsing = true
+    const count = () => {
+      turns++
+      if (isParsing) setImmediate(count)
+    }
+    setImmediate(count)
+    await parseForm(formOf(Buffer.alloc(4 * 1024 * 1024, `\r${'x'.repeat(79)}`)), 'boundary')
+    isParsing = false
+    expect(turns).toBeGreaterThanOrEqual(64)
+  })
+
+  it('refuses a header line without a colon, after which the parser would invent bytes', async () => {
+    const form = `--b\r\nContent-Disposition: form-data; name="a"\r\njunk\r\nmore: x\r\n\r\nv\r\n--b--`
+    await expect(parse(form)).rejects.toThrow(ValidationError)
+  })
+
   it('refuses headers of 64 KiB that would keep it busy, at once', async () => {
     const header = `Content-Disposition: form-data; name="a"; ${'filename="'.repeat(6_500)}x`
     const startedAt = cpuMs()
