@@ -1,5 +1,6 @@
 import { FormatError } from './errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from './json/value.ts'
+import { formsOf } from './json/forms.ts'
+import type { Json, JsonObject } from './json/value.ts'
 
 /*
  * Forms of a stream's chunks that are the same to all: the enclave and the gateway, which bring
@@ -55,17 +56,8 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
   return both
 }
 
-/** The array. Throws FormatError `invalid_chunk` naming `what`. */
-export function arrayOf(value: Json | undefined, what: string): readonly Json[] {
-  if (!isJsonArray(value)) throw invalidChunk(`expected ${what} to be an array`)
-  return value
-}
-
-/** The object. Throws FormatError `invalid_chunk` naming `what`. */
-export function objectOf(value: Json | undefined, what: string): JsonObject {
-  if (!isJsonObject(value)) throw invalidChunk(`expected ${what} to be an object`)
-  return value
-}
+/** The array, or the object; FormatError `invalid_chunk` when it is none. */
+export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
 /** The index, of 0 to INDEX_MAX. Throws FormatError `invalid_chunk` naming whose it is. */
 export function indexOf(value: Json | undefined, owner: string): number {

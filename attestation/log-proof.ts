@@ -1,12 +1,14 @@
 import { addressOf, type PointRecovery } from './account.ts'
 import { decodeHex, encodeUtf8 } from './bytes.ts'
-import { FormatError } from './errors.ts'
 import { canonicalizeJson } from './json/canonical.ts'
-import { hasExactMembers, isJsonArray, isJsonObject, type Json } from './json/value.ts'
+import { formOf, formsOf } from './json/forms.ts'
+import { isJsonArray, type Json } from './json/value.ts'
 import { hashLeaf } from './merkle/hash.ts'
 import { PROOF_HASHES_MAX, verifyInclusion } from './merkle/verify.ts'
 import type { Receipt } from './receipt.ts'
 import { type TreeHead, verifyTreeHead } from './tree-head.ts'
+
+const { countOf, invalid, membersOf, textOf } = formsOf('invalid_log_proof')
 
 /**
  * That a receipt is in its notary's log: the signed head it was anchored with, and the path from
@@ -31,18 +33,17 @@ export type LogProof = {
  * `invalid_log_proof` naming the member.
  */
 export function parseLogProof(value: Json): LogProof {
-  if (!isJsonObject(value) || !hasExactMembers(value, LOG_PROOF_MEMBERS))
-    throw invalid('the log proof', `an object of ${LOG_PROOF_MEMBERS.join(', ')}`)
-  const { path } = value
+  const proof = membersOf(value, 'the log proof', LOG_PROOF_MEMBERS)
+  const { path } = proof
   if (!isJsonArray(path) || path.length > PROOF_HASHES_MAX)
     throw invalid('path', `an array of at most ${PROOF_HASHES_MAX} hashes`)
   return {
-    size: parseCount(value.size, 'size'),
-    root: parseText(value.root, 'root', HASH_FORM),
-    signature: parseText(value.signature, 'signature', SIGNATURE_FORM),
-    path: path.map((hash, index) => parseText(hash, `path ${index}`, HASH_FORM)),
-    chain_id: parseCount(value.chain_id, 'chain_id'),
-    contract: parseText(value.contract, 'contract', ADDRESS_FORM),
+    size: countOf(proof.size, 'size'),
+    root: textOf(proof.root, 'root', HASH_FORM),
+    signature: textOf(proof.signature, 'signature', SIGNATURE_FORM),
+    path: path.map((hash, index) => textOf(hash, `path ${index}`, HASH_FORM)),
+    chain_id: countOf(proof.chain_id, 'chain_id'),
+    contract: textOf(proof.contract, 'contract', ADDRESS_FORM),
   }
 }
 
@@ -108,26 +109,10 @@ export function verifyLogProof(input: {
 
 const LOG_PROOF_MEMBERS = ['size', 'root', 'signature', 'path', 'chain_id', 'contract'] as const
 
-const HASH_FORM = /^[0-9a-f]{64}$/
-const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/
-const ADDRESS_FORM = /^0x[0-9a-f]{40}$/
+const HASH_FORM = formOf(/^[0-9a-f]{64}$/)
+const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
+const ADDRESS_FORM = formOf(/^0x[0-9a-f]{40}$/)
 
 function headOf(proof: LogProof): TreeHead {
   return { size: proof.size, root: decodeHex(proof.root) }
-}
-
-function parseText(value: Json, name: string, form: RegExp): string {
-  if (typeof value !== 'string' || !form.test(value))
-    throw invalid(name, `of the form ${form.source}`)
-  return value
-}
-
-function parseCount(value: Json, name: string): number {
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-    throw invalid(name, 'a whole number from 0 to 2^53-1')
-  return value
-}
-
-function invalid(name: string, expectation: string): FormatError {
-  return new FormatError('invalid_log_proof', `expected ${name} to be ${expectation}`)
 }

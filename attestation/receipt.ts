@@ -1,5 +1,8 @@
-import { FormatError } from './errors.ts'
-import { hasExactMembers, isJsonObject, type Json, memberOf } from './json/value.ts'
+import { HASH_BYTES } from './bytes.ts'
+import { formsOf } from './json/forms.ts'
+import { isJsonObject, type Json, memberOf } from './json/value.ts'
+
+const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
 
 /**
  * What the enclave states of one completion beyond the five proof fields (README.md of this folder,
@@ -65,13 +68,13 @@ export function parseReceipt(value: Json): Receipt {
   if (version !== 2) throw invalid('version', 'the number 1 or 2')
   const receipt = membersOf(value, 'receipt', RECEIPT_V2_MEMBERS)
   const { stream_hash: streamHash, encrypted } = receipt
-  const attempt = parseCount(receipt.attempt, 'attempt')
+  const attempt = countOf(receipt.attempt, 'attempt')
   if (attempt === 0) throw invalid('attempt', 'a whole number from 1')
   if (typeof encrypted !== 'boolean') throw invalid('encrypted', 'a boolean')
   return {
     version: 2,
     ...parseMembers(receipt),
-    stream_hash: streamHash === null ? null : parseHash(streamHash, 'stream_hash'),
+    stream_hash: streamHash === null ? null : hexOf(streamHash, 'stream_hash', HASH_BYTES),
     attempt,
     encrypted,
   }
@@ -79,17 +82,17 @@ export function parseReceipt(value: Json): Receipt {
 
 function parseMembers(receipt: Readonly<Record<keyof ReceiptMembers, Json>>): ReceiptMembers {
   return {
-    index: parseCount(receipt.index, 'index'),
-    hash: parseHash(receipt.hash, 'hash'),
-    request_hash: parseHash(receipt.request_hash, 'request_hash'),
-    response_hash: parseHash(receipt.response_hash, 'response_hash'),
-    forwarded_hash: parseHash(receipt.forwarded_hash, 'forwarded_hash'),
-    received_hash: parseHash(receipt.received_hash, 'received_hash'),
+    index: countOf(receipt.index, 'index'),
+    hash: hexOf(receipt.hash, 'hash', HASH_BYTES),
+    request_hash: hexOf(receipt.request_hash, 'request_hash', HASH_BYTES),
+    response_hash: hexOf(receipt.response_hash, 'response_hash', HASH_BYTES),
+    forwarded_hash: hexOf(receipt.forwarded_hash, 'forwarded_hash', HASH_BYTES),
+    received_hash: hexOf(receipt.received_hash, 'received_hash', HASH_BYTES),
     provider: parseProvider(receipt.provider),
     model: parseModel(receipt.model),
     outcome: parseOutcome(receipt.outcome),
-    started_at: parseCount(receipt.started_at, 'started_at'),
-    finished_at: parseCount(receipt.finished_at, 'finished_at'),
+    started_at: countOf(receipt.started_at, 'started_at'),
+    finished_at: countOf(receipt.finished_at, 'finished_at'),
   }
 }
 
@@ -119,28 +122,28 @@ export const OUTCOMES: readonly Receipt['outcome'][] = [
 
 function parseProvider(value: Json): Receipt['provider'] {
   const provider = membersOf(value, 'provider', ['name', 'origin', 'tls'])
-  const origin = parseText(provider.origin, 'provider.origin')
+  const origin = textOf(provider.origin, 'provider.origin')
   const tls = provider.tls === null ? null : parseTls(provider.tls)
   if (!origin.startsWith(tls === null ? 'http://' : 'https://'))
     throw invalid('provider.tls', 'null for an http origin and an object for an https origin')
-  return { name: parseText(provider.name, 'provider.name'), origin, tls }
+  return { name: textOf(provider.name, 'provider.name'), origin, tls }
 }
 
 function parseTls(value: Json): ReceiptTls {
   const tls = membersOf(value, 'provider.tls', ['protocol', 'spki_sha256', 'subject', 'issuer'])
   return {
-    protocol: parseText(tls.protocol, 'provider.tls.protocol'),
-    spki_sha256: parseHash(tls.spki_sha256, 'provider.tls.spki_sha256'),
-    subject: parseText(tls.subject, 'provider.tls.subject'),
-    issuer: parseText(tls.issuer, 'provider.tls.issuer'),
+    protocol: textOf(tls.protocol, 'provider.tls.protocol'),
+    spki_sha256: hexOf(tls.spki_sha256, 'provider.tls.spki_sha256', HASH_BYTES),
+    subject: textOf(tls.subject, 'provider.tls.subject'),
+    issuer: textOf(tls.issuer, 'provider.tls.issuer'),
   }
 }
 
 function parseModel(value: Json): Receipt['model'] {
   const model = membersOf(value, 'model', ['requested', 'returned'])
   return {
-    requested: parseText(model.requested, 'model.requested'),
-    returned: model.returned === null ? null : parseText(model.returned, 'model.returned'),
+    requested: textOf(model.requested, 'model.requested'),
+    returned: model.returned === null ? null : textOf(model.returned, 'model.returned'),
   }
 }
 
@@ -148,36 +151,4 @@ function parseOutcome(value: Json): Receipt['outcome'] {
   const outcome = OUTCOMES.find((known) => known === value)
   if (outcome === undefined) throw invalid('outcome', `one of ${OUTCOMES.join(', ')}`)
   return outcome
-}
-
-function parseHash(value: Json, name: string): string {
-  if (typeof value !== 'string' || !/^[0-9a-f]{64}$/.test(value))
-    throw invalid(name, '64 lower-case hex digits')
-  return value
-}
-
-function parseCount(value: Json, name: string): number {
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-    throw invalid(name, 'a whole number from 0 to 2^53-1')
-  return value
-}
-
-function parseText(value: Json, name: string): string {
-  if (typeof value !== 'string') throw invalid(name, 'a string')
-  return value
-}
-
-/** `value`'s members, which are exactly `names`. */
-function membersOf<Name extends string>(
-  value: Json,
-  where: string,
-  names: readonly Name[],
-): Readonly<Record<Name, Json>> {
-  if (!isJsonObject(value) || !hasExactMembers(value, names))
-    throw invalid(where, `an object of ${names.join(', ')}`)
-  return value
-}
-
-function invalid(name: string, expectation: string): FormatError {
-  return new FormatError('invalid_receipt', `expected ${name} to be ${expectation}`)
 }

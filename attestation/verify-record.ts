@@ -12,12 +12,16 @@ import {
 } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Attempt, attempt, type Check, check, type Finding, need } from './finding.ts'
+import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
 import { findReplacedMember } from './replaced-member.ts'
+
+const { objectOf, textOf } = formsOf('missing_member')
+const { textOf: hexTextOf } = formsOf('invalid_hex')
 
 /** What a record is checked for, in the order of the report. */
 export type RecordCheckName =
@@ -148,7 +152,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
   const version = 'value' in receipt ? receipt.value.version : 2
   const request = attempt(() =>
-    parseObject(isStored ? memberOf(members, 'request') : createRequest, 'request'),
+    objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
   )
   const response = attempt(() => readResponse(record, { isStored, chunks }))
   const isStream = attempt(
@@ -161,7 +165,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     chunks,
     hasLog: memberOf(members, 'log') !== undefined,
     hashes: hashParts({ ...parts, chunks }),
-    publicKey: attempt(() => parseHex(members, 'public_key', PUBLIC_KEY_FORM)),
+    publicKey: attempt(() => readHex(members, 'public_key', PUBLIC_KEY_FORM)),
   }
 }
 
@@ -177,8 +181,8 @@ function readResponse(
     checkOpenings(chunks)
     return response
   }
-  const members = parseObject(record, isStored ? 'record' : 'response')
-  return isStored ? parseObject(memberOf(members, 'response'), 'response') : members
+  const members = objectOf(record, isStored ? 'the record' : 'the response')
+  return isStored ? objectOf(memberOf(members, 'response'), 'the response') : members
 }
 
 function hashParts(
@@ -303,7 +307,7 @@ function checkHash(subject: Subject): Finding {
 function checkSignature(subject: Subject, recover: PointRecovery | undefined): Finding {
   const signed = {
     hash: decodeHex(need(subject.hashes.hash)),
-    signature: parseHex(subject.members, 'signature', SIGNATURE_FORM),
+    signature: readHex(subject.members, 'signature', SIGNATURE_FORM),
     publicKey: need(subject.publicKey),
   }
   const { address } = verifyCompletionSignature(signed, recover)
@@ -368,9 +372,7 @@ function checkAttestationKey(
   subject: Subject,
   decode: NonNullable<RecordOptions['decodeAttestation']>,
 ): Finding {
-  const text = memberOf(subject.members, 'attestation')
-  if (typeof text !== 'string')
-    throw new FormatError('missing_member', 'expected attestation to be a string')
+  const text = textOf(memberOf(subject.members, 'attestation'), 'attestation')
   const { publicKey } = decode(decodeBase64(text))
   if (publicKey === null || !equalBytes(publicKey, need(subject.publicKey)))
     throw new ProofError(
@@ -405,8 +407,8 @@ function withheldReason(part: keyof Withheld): string {
   return `the ${part} was left out; only its hash is there, and it is the receipt's`
 }
 
-const PUBLIC_KEY_FORM = /^0x[0-9a-f]{130}$/
-const SIGNATURE_FORM = /^0x[0-9a-f]{130}$/
+const PUBLIC_KEY_FORM = formOf(/^0x[0-9a-f]{130}$/)
+const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
 /** Without the code of a document that cannot be read: no document is judged here. */
 function messageOf(fault: unknown): string {
@@ -417,17 +419,8 @@ function skip(reason: string): Finding {
   return { notChecked: reason }
 }
 
-function parseObject(value: Json | undefined, what: string): JsonObject {
-  if (!isJsonObject(value))
-    throw new FormatError('missing_member', `expected the ${what} to be an object`)
-  return value
-}
-
-function parseHex(members: JsonObject, name: string, form: RegExp): Uint8Array {
-  const text = memberOf(members, name)
-  if (typeof text !== 'string' || !form.test(text))
-    throw new FormatError('invalid_hex', `expected ${name} to be of the form ${form.source}`)
-  return decodeHex(text)
+function readHex(members: JsonObject, name: string, form: ReturnType<typeof formOf>): Uint8Array {
+  return decodeHex(hexTextOf(memberOf(members, name), name, form))
 }
 
 function requireEqual(

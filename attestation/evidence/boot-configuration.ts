@@ -1,7 +1,9 @@
 import { encodeUtf8, sha256 } from '../bytes.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
-import { countOf, hexOf, invalidBundle } from './bundle-forms.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { bundleForms, hexOf } from './bundle-forms.ts'
+
+const { arrayOf, countOf, invalid, textOf } = bundleForms
 
 /** What of an enclave's boot configuration a record is compared with. */
 export type BootFacts = {
@@ -24,18 +26,21 @@ export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
   // What a head attestation's document states has one: neither passes for the other.
   if (Object.hasOwn(members, 'format'))
-    throw invalidBundle('boot_configuration', 'without a member format')
-  const providers = memberOf(members, 'providers')
-  if (!isJsonArray(providers)) throw invalidBundle('boot_configuration.providers', 'an array')
+    throw invalid('boot_configuration', 'without a member format')
+  const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')
   return {
     chainId: countOf(memberOf(members, 'chain_id'), 'boot_configuration.chain_id'),
     contract: hexOf(memberOf(members, 'contract'), 'boot_configuration.contract', {
       exactly: ADDRESS_BYTES,
     }),
-    providers: providers.map((provider, at) => ({
-      name: textOf(provider, `boot_configuration.providers.${at}`, 'name'),
-      origin: textOf(provider, `boot_configuration.providers.${at}`, 'origin'),
-    })),
+    providers: providers.map((json, at) => {
+      const provider = isJsonObject(json) ? json : {}
+      const where = `boot_configuration.providers.${at}`
+      return {
+        name: textOf(memberOf(provider, 'name'), `${where}.name`),
+        origin: textOf(memberOf(provider, 'origin'), `${where}.origin`),
+      }
+    }),
   }
 }
 
@@ -48,9 +53,3 @@ export function digestBootConfiguration(configuration: JsonObject): Uint8Array {
 }
 
 const ADDRESS_BYTES = 20
-
-function textOf(json: Json, where: string, name: string): string {
-  const text = isJsonObject(json) ? memberOf(json, name) : undefined
-  if (typeof text !== 'string') throw invalidBundle(`${where}.${name}`, 'a string')
-  return text
-}

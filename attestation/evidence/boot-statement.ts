@@ -1,8 +1,9 @@
 import type { PointRecovery } from '../account.ts'
-import { decodeBase64, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
+import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { attempt } from '../finding.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
+import { formsOf } from '../json/forms.ts'
 import {
   hasExactMembers,
   isJsonArray,
@@ -12,6 +13,8 @@ import {
 } from '../json/value.ts'
 import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
 import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
+
+const { base64Of, countOf, textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 
 /** What `format` is in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
@@ -63,14 +66,8 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
 export function parseBootStatement(json: Json): BootStatement {
   if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS))
     throw invalid(`exactly ${MEMBERS.join(', ')}`)
-  const { created_at: createdAt, document } = json
-  if (!isCount(createdAt)) throw invalid('created_at to be a whole number from 0 to 2^53-1')
-  const bytes = attempt(() =>
-    typeof document === 'string' ? decodeBase64(document) : new Uint8Array(),
-  )
-  const length = 'fault' in bytes ? 0 : bytes.value.length
-  if (typeof document !== 'string' || length === 0 || length > BUNDLE_DOCUMENT_BYTES_MAX)
-    throw invalid(`document to be standard base64 of 1 to ${BUNDLE_DOCUMENT_BYTES_MAX} bytes`)
+  const createdAt = countOf(json.created_at, 'created_at')
+  const document = base64Of(json.document, 'document', BUNDLE_DOCUMENT_BYTES_MAX)
   return { heads: parseBootHeads(json.heads), created_at: createdAt, document }
 }
 
@@ -128,6 +125,8 @@ export function bootStatementUserData({
 const MEMBERS = ['heads', 'created_at', 'document'] as const
 const HEAD_MEMBERS = ['notary', 'size', 'root', 'signature'] as const
 const ADDRESS_FORM = /^0x[0-9a-f]{40}$/
+const ROOT = { form: /^[0-9a-f]{64}$/, expectation: '32 bytes of hex' }
+const SIGNATURE = { form: /^0x[0-9a-f]{130}$/, expectation: '0x and 65 bytes of hex' }
 
 function parseHead(json: Json): BootHead {
   if (!isJsonObject(json) || !hasExactMembers(json, HEAD_MEMBERS))
@@ -135,16 +134,14 @@ function parseHead(json: Json): BootHead {
   const { notary, size, root, signature } = json
   if (typeof notary !== 'string' || !ADDRESS_FORM.test(notary))
     throw invalid('notary in lower case')
-  if (!isCount(size) || size === 0) throw invalid('size from 1 to 2^53-1')
-  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root))
-    throw invalid('root to be 32 bytes of hex')
-  if (typeof signature !== 'string' || !/^0x[0-9a-f]{130}$/.test(signature))
-    throw invalid('signature to be 0x and 65 bytes of hex')
-  return { notary, size, root, signature }
-}
-
-function isCount(json: Json | undefined): json is number {
-  return typeof json === 'number' && Number.isSafeInteger(json) && json >= 0
+  if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 1)
+    throw invalid('size from 1 to 2^53-1')
+  return {
+    notary,
+    size,
+    root: textOf(root, 'root', ROOT),
+    signature: textOf(signature, 'signature', SIGNATURE),
+  }
 }
 
 function invalid(expectation: string): FormatError {

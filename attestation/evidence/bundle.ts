@@ -2,23 +2,17 @@ import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
 import { hashCompletion, type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
 import { FormatError } from '../errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof.ts'
 import { ownMembers } from '../own-members.ts'
 import { parseReceipt, type Receipt } from '../receipt.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
 import { parseBootConfiguration } from './boot-configuration.ts'
-import {
-  BUNDLE_DOCUMENT_BYTES_MAX,
-  base64Of,
-  countOf,
-  hexOf,
-  invalidBundle,
-  membersOf,
-  originOf,
-} from './bundle-forms.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX, bundleForms, hexOf, originOf } from './bundle-forms.ts'
 import { TRIE_NODES_MAX } from './trie.ts'
+
+const { arrayOf, base64Of, countOf, invalid, membersOf, objectOf } = bundleForms
 
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
@@ -161,18 +155,15 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
 }
 
 function parseReanchored(json: Json | undefined): readonly string[] {
-  if (json === undefined || !isJsonArray(json) || json.length === 0 || json.length > REANCHORED_MAX)
-    throw invalidBundle(
-      'record.reanchored',
-      `an array of 1 to ${REANCHORED_MAX} transaction hashes`,
-    )
-  return json.map((hash, at) => hexOf(hash, `record.reanchored.${at}`, { exactly: HASH_BYTES }))
+  const name = 'record.reanchored'
+  const hashes = arrayOf(json, name, { min: 1, max: REANCHORED_MAX }, ' transaction hashes')
+  return hashes.map((hash, at) => hexOf(hash, `${name}.${at}`, { exactly: HASH_BYTES }))
 }
 
 function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
   const receipt = parseReceipt(json)
   if (receipt.version !== version)
-    throw invalidBundle('record.receipt.version', `the bundle's, ${version}`)
+    throw invalid('record.receipt.version', `the bundle's, ${version}`)
   originOf(receipt.provider.origin, 'record.receipt.provider.origin')
   return receipt
 }
@@ -188,7 +179,7 @@ function parseRequestPart(record: JsonObject): RequestPart {
   const request = objectOf(record.request, 'record.request')
   // Unset members are not hashed: with them, there would be something to change unnoticed.
   if (stripUnsetMembers(request) !== request)
-    throw invalidBundle('record.request', 'without members of null, also in its messages')
+    throw invalid('record.request', 'without members of null, also in its messages')
   return { request }
 }
 
@@ -221,14 +212,8 @@ function parseBlock(json: Json): BundleBlock {
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {
-  if (!isJsonArray(json) || json.length === 0 || json.length > TRIE_NODES_MAX)
-    throw invalidBundle(name, `an array of 1 to ${TRIE_NODES_MAX} nodes`)
-  return json.map((node, at) => hexOf(node, `${name}.${at}`, { max: NODE_BYTES_MAX }))
-}
-
-function objectOf(json: Json | undefined, name: string): JsonObject {
-  if (!isJsonObject(json)) throw invalidBundle(name, 'an object')
-  return json
+  const nodes = arrayOf(json, name, { min: 1, max: TRIE_NODES_MAX }, ' nodes')
+  return nodes.map((node, at) => hexOf(node, `${name}.${at}`, { max: NODE_BYTES_MAX }))
 }
 
 /**

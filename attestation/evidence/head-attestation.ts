@@ -1,9 +1,11 @@
-import { decodeBase64, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
+import { encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
-import { attempt } from '../finding.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
+import { formsOf } from '../json/forms.ts'
 import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
 import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
+
+const { base64Of, countOf, textOf } = formsOf('invalid_head_attestation', 'head attestation: ')
 
 /** A head attestation as it is served with the heads of its log. */
 export type HeadAttestation = {
@@ -28,43 +30,25 @@ export type HeadAttestation = {
  */
 export function parseHeadAttestation(json: Json): HeadAttestation {
   if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS))
-    throw invalid(`exactly ${MEMBERS.join(', ')}`)
-  const { root, block_hash: blockHash, document } = json
-  if (typeof root !== 'string' || !/^[0-9a-f]{64}$/.test(root))
-    throw invalid('root to be 32 bytes of hex')
-  if (typeof blockHash !== 'string' || !/^0x[0-9a-f]{64}$/.test(blockHash))
-    throw invalid('block_hash to be 0x and 32 bytes of hex')
+    throw new FormatError(
+      'invalid_head_attestation',
+      `head attestation: expected exactly ${MEMBERS.join(', ')}`,
+    )
+  const root = textOf(json.root, 'root', ROOT)
+  const blockHash = textOf(json.block_hash, 'block_hash', BLOCK_HASH)
   return {
     size: countOf(json.size, 'size'),
     root,
     block_number: countOf(json.block_number, 'block_number'),
     block_hash: blockHash,
     created_at: countOf(json.created_at, 'created_at'),
-    document: documentOf(document),
+    document: base64Of(json.document, 'document', BUNDLE_DOCUMENT_BYTES_MAX),
   }
 }
 
 const MEMBERS = ['size', 'root', 'block_number', 'block_hash', 'created_at', 'document'] as const
-
-const DOCUMENT_LENGTH_MAX = Math.ceil(BUNDLE_DOCUMENT_BYTES_MAX / 3) * 4
-
-function documentOf(json: Json): string {
-  const fault = invalid(`document to be standard base64 of 1 to ${BUNDLE_DOCUMENT_BYTES_MAX} bytes`)
-  if (typeof json !== 'string' || json === '' || json.length > DOCUMENT_LENGTH_MAX) throw fault
-  const bytes = attempt(() => decodeBase64(json))
-  if ('fault' in bytes || bytes.value.length > BUNDLE_DOCUMENT_BYTES_MAX) throw fault
-  return json
-}
-
-function countOf(json: Json, name: string): number {
-  if (typeof json !== 'number' || !Number.isSafeInteger(json) || json < 0)
-    throw invalid(`${name} to be a whole number from 0 to 2^53-1`)
-  return json
-}
-
-function invalid(expectation: string): FormatError {
-  return new FormatError('invalid_head_attestation', `head attestation: expected ${expectation}`)
-}
+const ROOT = { form: /^[0-9a-f]{64}$/, expectation: '32 bytes of hex' }
+const BLOCK_HASH = { form: /^0x[0-9a-f]{64}$/, expectation: '0x and 32 bytes of hex' }
 
 /** What `format` is in the statement that a head attestation's `user_data` is the digest of. */
 export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'

@@ -4,15 +4,14 @@ import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 import { parseRelease, type Release } from './release.ts'
 import {
-  arrayOf,
-  invalidRelease,
-  membersOf,
   millisecondsOf,
   parseSignatures,
   type ReleaseSignature,
-  textOf,
+  releaseForms,
   timeOf,
 } from './release-signatures.ts'
+
+const { arrayOf, invalid, membersOf, textOf } = releaseForms
 
 /**
  * What `format` is in every signed list of releases of version 1, and what its signatures begin
@@ -122,7 +121,7 @@ function parseEntry(json: Json, at: number): ReleaseEntry {
   const until =
     entry.accepted_until === null ? null : timeOf(entry.accepted_until, `${name}.accepted_until`)
   if (from !== null && until !== null && millisecondsOf(until) <= millisecondsOf(from))
-    throw invalidRelease(`${name}.accepted_until`, 'later than accepted_from')
+    throw invalid(`${name}.accepted_until`, 'later than accepted_from')
   return {
     release: parseRelease(entry.release, `${name}.release`),
     accepted_from: from,
@@ -147,8 +146,7 @@ const REASON = {
  */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
-  if (images.size !== releases.length)
-    throw invalidRelease('list.releases', 'of a different PCR0 each')
+  if (images.size !== releases.length) throw invalid('list.releases', 'of a different PCR0 each')
 }
 
 /** Why a release is not accepted: of documents made too early, too late, or whenever. */

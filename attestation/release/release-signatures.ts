@@ -2,14 +2,14 @@ import { ed25519 } from '@noble/curves/ed25519.js'
 import { concatBytes, decodeHex, encodeHex, encodeUtf8 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import {
-  hasExactMembers,
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../json/value.ts'
+import { formsOf } from '../json/forms.ts'
+import type { Json, JsonObject } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
+
+/** Forms of releases and their lists. */
+export const releaseForms = formsOf('invalid_release')
+
+const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
 /** Signatures that one file may carry: signers of a release, each once. */
 export const SIGNATURES_MAX = 16
@@ -51,8 +51,7 @@ export function addSignature(
   added: ReleaseSignature,
 ): readonly ReleaseSignature[] {
   const others = signatures.filter(({ public_key }) => public_key !== added.public_key)
-  if (others.length === SIGNATURES_MAX)
-    throw invalidRelease('signatures', `at most ${SIGNATURES_MAX}`)
+  if (others.length === SIGNATURES_MAX) throw invalid('signatures', `at most ${SIGNATURES_MAX}`)
   return [...others, added]
 }
 
@@ -70,7 +69,7 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
     },
   )
   if (new Set(signatures.map(({ public_key }) => public_key)).size !== signatures.length)
-    throw invalidRelease('signatures', 'of a different key each')
+    throw invalid('signatures', 'of a different key each')
   return signatures
 }
 
@@ -111,34 +110,14 @@ export function verifySignatures(
   return signers
 }
 
-/** Lower-case hex of exactly `bytes` bytes. Throws FormatError `invalid_release` naming `name`. */
-export function hexOf(json: Json | undefined, name: string, bytes: number): string {
-  if (typeof json !== 'string' || json.length !== 2 * bytes || !LOWER_CASE_HEX.test(json))
-    throw invalidRelease(name, `${2 * bytes} lower-case hex digits`)
-  return json
-}
-
-/**
- * Text of the form `form`, which is what the message says of it. Throws FormatError
- * `invalid_release` naming `name`.
- */
-export function textOf(
-  json: Json | undefined,
-  name: string,
-  { form, expectation }: { readonly form: RegExp; readonly expectation: string },
-): string {
-  if (typeof json !== 'string' || !form.test(json)) throw invalidRelease(name, expectation)
-  return json
-}
-
 /**
  * A time as ISO 8601 in UTC, to the second, in the one form `2026-11-21T14:00:00Z`, of the years
  * 1970 to 9999. Throws FormatError `invalid_release` naming `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
-  if (typeof json !== 'string' || !TIME_FORM.test(json) || !isTime(json))
-    throw invalidRelease(name, 'a time such as 2026-11-21T14:00:00Z')
-  return json
+  const time = textOf(json, name, TIME)
+  if (!isTime(time)) throw invalid(name, TIME.expectation)
+  return time
 }
 
 /** Unix milliseconds of a time that `timeOf` took. */
@@ -152,7 +131,7 @@ export function millisecondsOf(time: string): number {
  */
 export function formatTime(timeMs: number): string {
   if (!(timeMs >= 0 && timeMs <= TIME_MS_MAX))
-    throw invalidRelease('the time', 'of the years 1970 to 9999')
+    throw invalid('the time', 'of the years 1970 to 9999')
   return `${new Date(timeMs).toISOString().slice(0, 19)}Z`
 }
 
@@ -165,45 +144,10 @@ export function describeTime(timeMs: number): string {
   return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
 }
 
-/**
- * The members of an object that has exactly `names`. Throws FormatError `invalid_release` naming
- * `name`.
- */
-export function membersOf<Name extends string>(
-  json: Json | undefined,
-  name: string,
-  names: readonly Name[],
-): Readonly<Record<Name, Json>> {
-  if (!isJsonObject(json) || !hasExactMembers(json, names))
-    throw invalidRelease(name, `an object of ${names.join(', ')}`)
-  return json
+const TIME = {
+  form: /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/,
+  expectation: 'a time such as 2026-11-21T14:00:00Z',
 }
-
-/** An object. Throws FormatError `invalid_release` naming `name`. */
-export function objectOf(json: Json | undefined, name: string): JsonObject {
-  if (!isJsonObject(json)) throw invalidRelease(name, 'an object')
-  return json
-}
-
-/** An array of `min` to `max` values. Throws FormatError `invalid_release` naming `name`. */
-export function arrayOf(
-  json: Json | undefined,
-  name: string,
-  { min, max }: { readonly min: number; readonly max: number },
-): readonly Json[] {
-  if (!isJsonArray(json) || json.length < min || json.length > max)
-    throw invalidRelease(name, `an array of ${min} to ${max}`)
-  return json
-}
-
-/** What is thrown when the member `name` has not its form. */
-export function invalidRelease(name: string, expectation: string): FormatError {
-  return new FormatError('invalid_release', `expected ${name} to be ${expectation}`)
-}
-
-const LOWER_CASE_HEX = /^[0-9a-f]*$/
-
-const TIME_FORM = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$/
 
 const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
 

@@ -4,15 +4,13 @@ import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { PCR_BYTES } from '../nitro/document.ts'
 import { ownMembers } from '../own-members.ts'
 import {
-  hexOf,
-  invalidRelease,
-  membersOf,
-  objectOf,
   parseSignatures,
   type ReleaseSignature,
-  textOf,
+  releaseForms,
   timeOf,
 } from './release-signatures.ts'
+
+const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
 /** What `format` is in every signed release of version 1, and what its signatures begin with. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
@@ -138,7 +136,7 @@ const SHA256_BYTES = 32
 
 function architectureOf(json: Json, name: string): Release['architecture'] {
   const architecture = ARCHITECTURES.find((known) => known === json)
-  if (architecture === undefined) throw invalidRelease(name, ARCHITECTURES.join(' or '))
+  if (architecture === undefined) throw invalid(name, ARCHITECTURES.join(' or '))
   return architecture
 }
 
@@ -165,19 +163,16 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
  */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)
-  if (/^0*$/.test(hex)) throw invalidRelease(name, 'a measurement other than zeros')
+  if (/^0*$/.test(hex)) throw invalid(name, 'a measurement other than zeros')
   return hex
 }
 
 function parseInputs(json: Json, name: string): Release['inputs'] {
   const inputs = Object.entries(objectOf(json, name))
-  if (inputs.length > INPUTS_MAX) throw invalidRelease(name, `at most ${INPUTS_MAX} inputs`)
+  if (inputs.length > INPUTS_MAX) throw invalid(name, `at most ${INPUTS_MAX} inputs`)
   const odd = inputs.some(([input]) => !INPUT_NAME.test(input))
   if (odd)
-    throw invalidRelease(
-      `each name of ${name}`,
-      '1 to 200 printable ASCII characters without spaces',
-    )
+    throw invalid(`each name of ${name}`, '1 to 200 printable ASCII characters without spaces')
   return Object.fromEntries(
     inputs.map(([input, digest]) => [input, hexOf(digest, `${name}.${input}`, SHA256_BYTES)]),
   )

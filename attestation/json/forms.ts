@@ -1,0 +1,100 @@
+import { decodeBase64 } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from './value.ts'
+
+/** What a text has to be; `expectation` says it in words. */
+type TextForm = { readonly form: RegExp; readonly expectation: string }
+
+/** The form of a text of which the expression itself says what it has to be. */
+export function formOf(form: RegExp): TextForm {
+  return { form, expectation: `of the form ${form.source}` }
+}
+
+const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
+
+/**
+ * Readers of the parts of attacker-controlled JSON. Each gives the value when it has the form, and
+ * throws FormatError `code` otherwise, which says what was expected of what: `name` stands for the
+ * value in the message, `prefix` is in front of it.
+ */
+export function formsOf(code: string, prefix = '') {
+  const invalid = (name: string, expectation: string): FormatError =>
+    new FormatError(code, `${prefix}expected ${name} to be ${expectation}`)
+
+  return {
+    /** What is thrown when `name` has not its form. */
+    invalid,
+
+    /** An object that has exactly the members `names`. */
+    membersOf<Name extends string>(
+      json: Json | undefined,
+      name: string,
+      names: readonly Name[],
+    ): Readonly<Record<Name, Json>> {
+      if (!isJsonObject(json) || !hasExactMembers(json, names))
+        throw invalid(name, `an object of ${names.join(', ')}`)
+      return json
+    },
+
+    objectOf(json: Json | undefined, name: string): JsonObject {
+      if (!isJsonObject(json)) throw invalid(name, 'an object')
+      return json
+    },
+
+    /** An array, of `min` to `max` values when those are given. */
+    arrayOf(
+      json: Json | undefined,
+      name: string,
+      bounds?: { readonly min: number; readonly max: number },
+      items = '',
+    ): readonly Json[] {
+      const { min, max } = bounds ?? { min: 0, max: Number.POSITIVE_INFINITY }
+      if (isJsonArray(json) && json.length >= min && json.length <= max) return json
+      throw invalid(name, `an array${bounds === undefined ? '' : ` of ${min} to ${max}${items}`}`)
+    },
+
+    /** A whole number from 0 to 2^53-1. */
+    countOf(json: Json | undefined, name: string): number {
+      if (typeof json !== 'number' || !Number.isSafeInteger(json) || json < 0)
+        throw invalid(name, 'a whole number from 0 to 2^53-1')
+      return json
+    },
+
+    /** Text: any, if nothing is said of its form. */
+    textOf(
+      json: Json | undefined,
+      name: string,
+      { form, expectation }: TextForm = ANY_TEXT,
+    ): string {
+      if (typeof json !== 'string' || !form.test(json)) throw invalid(name, expectation)
+      return json
+    },
+
+    /** Lower-case hex of exactly `bytes` bytes, without prefix. */
+    hexOf(json: Json | undefined, name: string, bytes: number): string {
+      if (typeof json !== 'string' || json.length !== 2 * bytes || !LOWER_CASE_HEX.test(json))
+        throw invalid(name, `${2 * bytes} lower-case hex digits`)
+      return json
+    },
+
+    /** Standard base64 of 1 to `bytesMax` bytes. */
+    base64Of(json: Json | undefined, name: string, bytesMax: number): string {
+      const isBounded =
+        typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * 4
+      if (!isBounded || decodedLength(json) > bytesMax)
+        throw invalid(name, `standard base64 of 1 to ${bytesMax} bytes`)
+      return json
+    },
+  }
+}
+
+const LOWER_CASE_HEX = /^[0-9a-f]*$/
+
+/** Infinite when the text is no base64. */
+function decodedLength(text: string): number {
+  try {
+    return decodeBase64(text).length
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
+}
