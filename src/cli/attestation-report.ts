@@ -1,10 +1,7 @@
 import { decodeBase64, decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
-import {
-  type AttestationDocument,
-  decodeAttestationPayload,
-} from '../../attestation/nitro/document.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import {
   type AttestationFacts,
   type CertificateFacts,
@@ -14,6 +11,7 @@ import {
 import { type AttestationPolicy, resolvePolicy } from '../../attestation/nitro/policy.ts'
 import { nameRelease, releaseName } from '../../attestation/release/release-list.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
+import { orNull } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { isoOf, printable, ROOT_HINT } from './printable.ts'
@@ -175,7 +173,7 @@ function formatRefusal({
   error,
   document,
 }: Extract<AttestationReport, { valid: false }>): readonly string[] {
-  const claims = decodeClaims(document)
+  const claims = orNull(() => decodeAttestationPayload(document), AttestationError)
   const hint = error.code === 'root_untrusted' ? [`  ${ROOT_HINT}`] : []
   const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`, ...hint]
   if (claims === null) return head
@@ -191,15 +189,6 @@ function formatRefusal({
     ...formatFields(claims),
     ...formatUnknownKeys(claims.unknownKeys),
   ]
-}
-
-function decodeClaims(document: Uint8Array): AttestationDocument | null {
-  try {
-    return decodeAttestationPayload(document)
-  } catch (error) {
-    if (error instanceof AttestationError) return null
-    throw error
-  }
 }
 
 function formatMeasurements(measurements: ReadonlyMap<number, Uint8Array>): readonly string[] {

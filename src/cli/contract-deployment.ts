@@ -8,7 +8,7 @@ import { BigQuantity, createRpc, Hash, type Rpc, RpcError, readAs } from '../cha
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { ChainFault, type ChainSource, openChainSource } from './audit/chain.ts'
 import { readDeployerKey } from './config.ts'
-import { CliError } from './exit-codes.ts'
+import { CliError } from './faults.ts'
 import { printable } from './printable.ts'
 
 /** Tip where the endpoint names none: 1 gwei, as ethers' getFeeData has it. */

@@ -5,13 +5,12 @@ import {
   parseBootConfiguration,
 } from '../../attestation/evidence/boot-configuration.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 import { type AttestationPolicy, parseRoots } from '../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
-import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
 import { printable } from './printable.ts'
@@ -121,17 +120,15 @@ async function readConfigurationDigest(text: string): Promise<Uint8Array> {
     stdin: process.stdin,
     bytesMax: CONFIGURATION_BYTES_MAX,
   })
-  try {
+  const digest = () => {
     const configuration = parseExactJson(bytes)
     parseBootConfiguration(configuration)
     return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
-  } catch (fault) {
-    if (!(fault instanceof JsonError) && !(fault instanceof FormatError)) throw fault
-    throw new CliError(
-      `--configuration ${printable(text)}: expected a boot configuration as JSON: ${fault.message}`,
-      EXIT_CODES.usage,
-    )
   }
+  const expected = `--configuration ${printable(text)}: expected a boot configuration as JSON`
+  const tell = ({ message }: FormatError) =>
+    new CliError(`${expected}: ${message}`, EXIT_CODES.usage)
+  return telling(digest, FormatError, tell)
 }
 
 /**

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
-import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
 import { printable } from './printable.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { Environment } from '../runtime/read-settings.ts'
 import { readGatewaySettings } from './config.ts'
-import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
 import { type GatewayOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */

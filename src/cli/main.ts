@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { type Command, CommanderError } from 'commander'
 import { ConfigurationError } from '../runtime/read-settings.ts'
-import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
 import { createProgram } from './program.ts'
 
 const program = createProgram()

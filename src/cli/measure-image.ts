@@ -5,7 +5,7 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { Digests } from '../../attestation/eif/digests.ts'
 import { EifError } from '../../attestation/eif/eif-error.ts'
 import { type EifReport, measureEif } from '../../attestation/eif/measure-eif.ts'
-import { CliError, EXIT_CODES } from './exit-codes.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
 import { printable } from './printable.ts'
 
 /**

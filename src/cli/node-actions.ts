@@ -13,7 +13,7 @@ import type { ProgressBar } from '../agent/progress-bar.ts'
 import { AgentFailure, chooseModels } from '../agent/registration.ts'
 import { createLogger, openLogDestination } from '../observability/logger.ts'
 import type { Environment } from '../runtime/read-settings.ts'
-import { CliError } from './exit-codes.ts'
+import { CliError } from './faults.ts'
 import { checkKeyOrigin } from './gateway-access.ts'
 import { printable } from './printable.ts'
 

@@ -17,7 +17,7 @@ import {
 import { StartFailure } from '../runtime/starting.ts'
 import { startDatabase } from '../storage/database.ts'
 import { type CliConfig, readCliConfig } from './config.ts'
-import { CliError } from './exit-codes.ts'
+import { CliError } from './faults.ts'
 
 /**
  * Runs something with the operator's operations: on the Postgres server that is configured, else

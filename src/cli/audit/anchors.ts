@@ -1,11 +1,9 @@
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import {
-  type AnchorCall,
-  decodeAnchorCall,
-} from '../../../attestation/evidence/anchor-transaction.ts'
+import { decodeAnchorCall } from '../../../attestation/evidence/anchor-transaction.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'
+import { orNull } from '../faults.ts'
 import { isoOf } from '../printable.ts'
 import type { LogContext } from './audit-context.ts'
 import {
@@ -132,7 +130,7 @@ function compareAnchor(
   log: ServedLog,
 ): readonly string[] {
   const { contract } = log.domain
-  const call = decodeCall(input)
+  const call = orNull(() => decodeAnchorCall(input), FormatError)
   const isCall =
     call !== null &&
     call.size === head.size &&
@@ -163,15 +161,6 @@ function compareAnchor(
       ? []
       : [`is in block ${receipt.blockNumber}, ${receipt.blockHash}, not where the gateway says`]),
   ]
-}
-
-function decodeCall(input: Uint8Array): AnchorCall | null {
-  try {
-    return decodeAnchorCall(input)
-  } catch (fault) {
-    if (fault instanceof FormatError) return null
-    throw fault
-  }
 }
 
 function headOf({ size }: ServedHead): string {

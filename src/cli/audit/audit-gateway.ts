@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createRpc } from '../../chain/rpc.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import { readBundlePolicy, readRevocationLists } from '../expected-evidence.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 import { chooseKey, type GatewayKey } from '../gateway-access.ts'
 import type { BundleOptions } from '../options.ts'
 import { printable } from '../printable.ts'

@@ -3,6 +3,7 @@ import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
+import { orNull } from '../faults.ts'
 import type { LogContext } from './audit-context.ts'
 import type { Ledger } from './findings.ts'
 import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
@@ -14,13 +15,9 @@ type Signer = { readonly notary: string; readonly domain: LogDomain }
 
 /** Whether the notary signed the head, for its chain and contract. */
 export function isSigned(head: SignedHead, { notary, domain }: Signer): boolean {
-  try {
-    verifyTreeHead({ domain, head, signature: head.signature, notary }, recoverPoint)
-    return true
-  } catch (fault) {
-    if (fault instanceof FormatError || fault instanceof ProofError) return false
-    throw fault
-  }
+  const signed = { domain, head, signature: head.signature, notary }
+  const verify = () => verifyTreeHead(signed, recoverPoint)
+  return orNull(verify, FormatError, ProofError) !== null
 }
 
 /**

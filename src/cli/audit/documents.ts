@@ -28,6 +28,7 @@ import type { Release } from '../../../attestation/release/release.ts'
 import { nameRelease } from '../../../attestation/release/release-list.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
+import { orNull } from '../faults.ts'
 import { type Check, isoOf } from '../printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import type { ChainBlock, ChainSource } from './chain.ts'
@@ -154,8 +155,12 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   let newest: AttestedHead | null = null
 
   async function checkOne(json: Json, blocks: Blocks | null): Promise<AttestedHead | null> {
-    const attestation = parse(json, ledger)
-    if (attestation === null) return null
+    const attestation = tryParse(json)
+    if (attestation === null) {
+      const message = 'an entry that is no head attestation'
+      ledger.find('head_attestation_invalid', { where: 'heads', message })
+      return null
+    }
     const where = `attestation of size ${attestation.size}`
     const block = blocks?.byNumber.get(attestation.block_number) ?? null
     const context = {
@@ -262,23 +267,8 @@ function checkBlockTime(
     })
 }
 
-function parse(json: Json, ledger: Ledger): HeadAttestation | null {
-  const attestation = tryParse(json)
-  if (attestation === null)
-    ledger.find('head_attestation_invalid', {
-      where: 'heads',
-      message: 'an entry that is no head attestation',
-    })
-  return attestation
-}
-
 function tryParse(json: Json): HeadAttestation | null {
-  try {
-    return parseHeadAttestation(json)
-  } catch (fault) {
-    if (fault instanceof FormatError) return null
-    throw fault
-  }
+  return orNull(() => parseHeadAttestation(json), FormatError)
 }
 
 /**

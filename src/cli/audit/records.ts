@@ -17,6 +17,7 @@ import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { readAhead } from '../../runtime/read-ahead.ts'
+import { orNull } from '../faults.ts'
 import { isoOf } from '../printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
@@ -130,17 +131,16 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
 type Compared = Omit<RecordPlace, 'index'> &
   Pick<LogContext, 'log' | 'ledger'> & { readonly where: string }
 
-type Parts = { readonly record: JsonObject; readonly receipt: Receipt; readonly proof: LogProof }
+type Parts = NonNullable<ReturnType<typeof readParts>>
 
-function readParts(record: Json): Parts | null {
-  try {
-    if (!isJsonObject(record)) return null
-    const receipt = parseReceipt(memberOf(record, 'receipt') ?? null)
-    return { record, receipt, proof: parseLogProof(memberOf(record, 'log') ?? null) }
-  } catch (fault) {
-    if (fault instanceof FormatError) return null
-    throw fault
-  }
+function readParts(record: Json) {
+  if (!isJsonObject(record)) return null
+  const read = () => ({
+    record,
+    receipt: parseReceipt(memberOf(record, 'receipt') ?? null),
+    proof: parseLogProof(memberOf(record, 'log') ?? null),
+  })
+  return orNull(read, FormatError)
 }
 
 /** Reports where the record is not the one of its leaf, log, head and anchor; whether it is. */

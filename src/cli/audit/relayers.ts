@@ -8,6 +8,7 @@ import {
 import { treeHeadDigest } from '../../../attestation/tree-head.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { DEPLOYMENT } from '../../chain/contract/artifact.ts'
+import { orNull } from '../faults.ts'
 import type { GatewayContext } from './audit-context.ts'
 import type { AnchorEvent, ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
@@ -128,7 +129,7 @@ function purposeOf(
       equalBytes(input, decodeHex(DEPLOYMENT.data)) &&
       contracts.has(DEPLOYMENT.address))
   if (isDeployment) return { kind: 'accounted', words: 'the deployment of the contract' }
-  const call = to === null ? null : attempt(() => decodeAnchorCall(input))
+  const call = to === null ? null : orNull(() => decodeAnchorCall(input), FormatError)
   if (to === null || call === null) return { kind: 'unknown' }
   const notary = signerOf(call, { chainId: chain.chainId, contract: to })
   return notary === null
@@ -141,16 +142,8 @@ function signerOf(
   domain: { readonly chainId: number; readonly contract: string },
 ): string | null {
   const digest = treeHeadDigest(domain, { size, root })
-  return attempt(() => addressOf(recoverPublicKey({ digest, signature }, recoverPoint)))
-}
-
-function attempt<Value>(run: () => Value): Value | null {
-  try {
-    return run()
-  } catch (fault) {
-    if (fault instanceof FormatError || fault instanceof ProofError) return null
-    throw fault
-  }
+  const recover = () => addressOf(recoverPublicKey({ digest, signature }, recoverPoint))
+  return orNull(recover, FormatError, ProofError)
 }
 
 /**

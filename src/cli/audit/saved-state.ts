@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edge.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES, orNull } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
 import { FINDING_KINDS, type Finding, type FindingCode } from './findings.ts'
@@ -189,13 +189,8 @@ const SavedLogForm = z
 
 function isEdgeOf(edge: Edge, head: SignedHead | null): boolean {
   if (head === null) return edge.size === 0 && edge.hashes.length === 0
-  try {
-    const whole = appendLeaves(edge, []).edge
-    return whole.size === head.size && equalBytes(rootOf(whole), head.root)
-  } catch (fault) {
-    if (fault instanceof FormatError) return false
-    throw fault
-  }
+  const whole = orNull(() => appendLeaves(edge, []).edge, FormatError)
+  return whole !== null && whole.size === head.size && equalBytes(rootOf(whole), head.root)
 }
 
 /** Hex without prefix in the file, bytes here. */

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { CliError } from '../exit-codes.ts'
+import { CliError } from '../faults.ts'
 import { printable, textTable, timeCell } from '../printable.ts'
 import { parseName } from './keys.ts'
 

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import { FIELD_BYTES_MAX } from '../../../attestation/nitro/document.ts'
 import type { AttestationCommandOptions } from '../attestation-report.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions } from '../options.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { AuditOptions } from '../audit/audit-gateway.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { EXIT_CODES } from '../faults.ts'
 import {
   addAttestationOptions,
   collectText,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
-import { CliError } from '../exit-codes.ts'
+import { CliError } from '../faults.ts'
 import { printable, textTable } from '../printable.ts'
 
 /** How often a wait looks. */

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
-import { CliError } from '../exit-codes.ts'
+import { CliError } from '../faults.ts'
 import { printable, textTable, timeCell } from '../printable.ts'
 
 type CreateOptions = {

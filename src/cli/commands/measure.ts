@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { EXIT_CODES } from '../faults.ts'
 
 /**
  * Adds `measure IMAGE.eif [--json]`. Exit code 0 for an image that can be measured, 1 for another,

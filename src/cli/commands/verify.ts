@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { VerifyOptions } from '../evidence/verify-source.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { EXIT_CODES } from '../faults.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
 /**

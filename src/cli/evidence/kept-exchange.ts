@@ -14,7 +14,7 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES, orNull } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { printable } from '../printable.ts'
 import { readKeptAnswer, readKeptRequest } from './read-evidence.ts'
@@ -135,12 +135,7 @@ function responseHashOf(record: JsonObject): Json | undefined {
 
 /** Null for chunks that amount to no answer. */
 function readResponse(answer: KeptAnswer): JsonObject | null {
-  try {
-    return responseOf(answer)
-  } catch (fault) {
-    if (fault instanceof FormatError) return null
-    throw fault
-  }
+  return orNull(() => responseOf(answer), FormatError)
 }
 
 function objectOf(value: Json | undefined): JsonObject | null {

@@ -12,7 +12,7 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 import { splitEvents } from '../../../attestation/verify-stream.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import { chooseKey, evidenceUrl } from '../gateway-access.ts'
 import type { GatewayOptions } from '../options.ts'
@@ -114,19 +114,11 @@ function readStream(input: Uint8Array, request: Json): Subject {
 }
 
 function readChunks(input: Uint8Array): readonly JsonObject[] {
-  const texts = readEvents(input)
+  const tell = ({ message }: FormatError) => new CliError(message)
+  const texts = telling(() => splitEvents(input), FormatError, tell)
   const chunks = texts.map((text) => readJson(() => parseExactJson(Buffer.from(text)), 'a chunk'))
   if (!chunks.every(isJsonObject)) throw new CliError('expected every chunk to be a JSON object')
   return chunks
-}
-
-function readEvents(input: Uint8Array): readonly string[] {
-  try {
-    return splitEvents(input)
-  } catch (fault) {
-    if (fault instanceof FormatError) throw new CliError(fault.message)
-    throw fault
-  }
 }
 
 /** Receipts of version 1 do not have the hash of the chunks. */
@@ -136,13 +128,9 @@ function isOfVersion1(proof: JsonObject): boolean {
 }
 
 function readJson(parse: () => Json, what: string): Json {
-  try {
-    return parse()
-  } catch (fault) {
-    if (fault instanceof JsonError)
-      throw new CliError(`${what} is not JSON that means one thing only: ${fault.message}`)
-    throw fault
-  }
+  const tell = ({ message }: JsonError) =>
+    new CliError(`${what} is not JSON that means one thing only: ${message}`)
+  return telling(parse, JsonError, tell)
 }
 
 /**
@@ -152,13 +140,9 @@ function readJson(parse: () => Json, what: string): Json {
  * Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
-  try {
-    return parseEvidenceBundle(parseExactJson(bytes))
-  } catch (fault) {
-    if (fault instanceof JsonError || fault instanceof FormatError)
-      throw new CliError(`expected ${what} to be an evidence bundle: ${fault.message}`)
-    throw fault
-  }
+  const tell = ({ message }: FormatError) =>
+    new CliError(`expected ${what} to be an evidence bundle: ${message}`)
+  return telling(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, tell)
 }
 
 /** What the options say, as commander gives it. */

@@ -8,7 +8,7 @@ import {
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import { readBundle } from './read-evidence.ts'
 

@@ -9,7 +9,7 @@ import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/js
 import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, RpcError } from '../../chain/rpc.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 import type { BundleOptions } from '../options.ts'
 import {
   type Check,

@@ -1,7 +1,6 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
 import {
   bundleOnlyOptions,
   completeBundlePolicy,
@@ -9,6 +8,7 @@ import {
   readAttestationPolicy,
   readRevocationLists,
 } from '../expected-evidence.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource } from '../files.ts'
 import { chooseKey, evidenceUrl } from '../gateway-access.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'

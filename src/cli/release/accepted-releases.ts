@@ -7,7 +7,7 @@ import {
 } from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'

@@ -29,7 +29,7 @@ import {
   verifySignatures,
 } from '../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES, orNull, telling } from '../faults.ts'
 import { readSource, writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
 
@@ -152,13 +152,10 @@ async function readJson(source: string): Promise<Json> {
 }
 
 function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Value): Value {
-  try {
-    return parse(raw)
-  } catch (fault) {
-    // JsonError is one, too.
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(`${printable(source)}: ${printable(fault.message)}`, EXIT_CODES.usage)
-  }
+  // JsonError is a FormatError, too.
+  const tell = ({ message }: FormatError) =>
+    new CliError(`${printable(source)}: ${printable(message)}`, EXIT_CODES.usage)
+  return telling(() => parse(raw), FormatError, tell)
 }
 
 /** Bytes that a key's file may have; one in PEM has 119. */
@@ -201,12 +198,9 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
-  try {
-    return parseReleaseKey(digits.toLowerCase())
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(`--release-key ${printable(text)}: ${fault.message}`, EXIT_CODES.usage)
-  }
+  const tell = ({ message }: FormatError) =>
+    new CliError(`--release-key ${printable(text)}: ${message}`, EXIT_CODES.usage)
+  return telling(() => parseReleaseKey(digits.toLowerCase()), FormatError, tell)
 }
 
 const HEX_KEY = new RegExp(`^[0-9a-fA-F]{${2 * RELEASE_KEY_BYTES}}$`)
@@ -280,11 +274,7 @@ export function checkSignaturesHold(file: ReleaseFile, path: string): void {
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)
-  try {
+  const verify = () =>
     verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] })
-    return true
-  } catch (fault) {
-    if (fault instanceof ProofError || fault instanceof FormatError) return false
-    throw fault
-  }
+  return orNull(verify, ProofError, FormatError) !== null
 }

@@ -19,7 +19,7 @@ import {
   verifyRelease,
   verifyReleaseList,
 } from '../../../attestation/release/verify-release.ts'
-import { CliError, EXIT_CODES } from '../exit-codes.ts'
+import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
@@ -142,22 +142,14 @@ async function readVerifiedList(path: string, trust: ReleaseTrust): Promise<Rele
 }
 
 function verifying<Value>(path: string, verify: () => Value): Value {
-  try {
-    return verify()
-  } catch (fault) {
-    if (!(fault instanceof ProofError)) throw fault
-    throw new CliError(`${printable(path)}: ${fault.code}: ${fault.message}`)
-  }
+  const tell = ({ code, message }: ProofError) =>
+    new CliError(`${printable(path)}: ${code}: ${message}`)
+  return telling(verify, ProofError, tell)
 }
 
 /** A change that makes no list: an end before its beginning, a reason of two lines. */
 function checked<Value>(make: () => Value): Value {
-  try {
-    return make()
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(fault.message, EXIT_CODES.usage)
-  }
+  return telling(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
 function tell(path: string, { issued_at, releases }: ReleaseList, signatures: number): void {
@@ -242,15 +234,9 @@ export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] 
  */
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
-  try {
-    return timeOf(text, 'the time')
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(
-      `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`,
-      EXIT_CODES.usage,
-    )
-  }
+  const message = `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`
+  const tell = () => new CliError(message, EXIT_CODES.usage)
+  return telling(() => timeOf(text, 'the time'), FormatError, tell)
 }
 
 function isNamed({ release }: ReleaseEntry, name: string): boolean {

@@ -5,7 +5,7 @@ import {
   type ReleaseEntry,
 } from '../../../attestation/release/release-list.ts'
 import { formatTime, type ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
-import { EXIT_CODES } from '../exit-codes.ts'
+import { EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'

@@ -4,6 +4,7 @@ import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts
 import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
 import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
+import { orNull } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { isoOf } from '../printable.ts'
 import {
@@ -86,13 +87,10 @@ type ReadDocument = {
 
 /** Null of a document that the library will refuse. */
 function tryRead(bytes: Uint8Array): ReadDocument | null {
-  try {
-    const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
-    return { ders: [...cabundle, certificate], timestampMs }
-  } catch (fault) {
-    if (fault instanceof AttestationError) return null
-    throw fault
-  }
+  const document = orNull(() => decodeAttestationPayload(bytes), AttestationError)
+  if (document === null) return null
+  const { cabundle, certificate, timestampMs } = document
+  return { ders: [...cabundle, certificate], timestampMs }
 }
 
 /** As the library has it in historical mode; null when the list is in force. */

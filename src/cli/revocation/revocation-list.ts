@@ -14,7 +14,7 @@ import { decodeBase64, equalBytes } from '../../../attestation/bytes.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import { type Certificate, parseCertificate } from '../../../attestation/nitro/certificate.ts'
 import type { RevocationList } from '../../../attestation/nitro/revocation-list.ts'
-import { CliError } from '../exit-codes.ts'
+import { CliError, orNull } from '../faults.ts'
 import { printable } from '../printable.ts'
 
 /** A revocation list as it was read: its form is checked, and nothing of it is verified. */
@@ -250,12 +250,7 @@ const CRL_SIGN = 0x02
 
 /** Null of what is no certificate by the library's rules: it will refuse the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
-  try {
-    return parseCertificate(der, 'certificate')
-  } catch (fault) {
-    if (fault instanceof AttestationError) return null
-    throw fault
-  }
+  return orNull(() => parseCertificate(der, 'certificate'), AttestationError)
 }
 
 function maySignLists({ extensions = [] }: PkiCertificate): boolean {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { CliError, EXIT_CODES } from '../../../src/cli/exit-codes.ts'
+import { CliError, EXIT_CODES } from '../../../src/cli/faults.ts'
 import { readSource, type SourceOptions } from '../../../src/cli/files.ts'
 
 let folder = ''

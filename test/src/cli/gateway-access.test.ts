@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { CliError, EXIT_CODES } from '../../../src/cli/exit-codes.ts'
+import { CliError, EXIT_CODES } from '../../../src/cli/faults.ts'
 import { checkKeyOrigin, chooseKey } from '../../../src/cli/gateway-access.ts'
 import { runCommand } from '../../support/run-command.ts'
 

@@ -9,7 +9,7 @@ import {
   openGatewayHttp,
   SLOW_ATTEMPTS_MAX,
 } from '../../../../src/cli/audit/gateway-http.ts'
-import { CliError } from '../../../../src/cli/exit-codes.ts'
+import { CliError } from '../../../../src/cli/faults.ts'
 
 let server: Server
 let url: string

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { readInput, type Subject } from '../../../../src/cli/evidence/read-evidence.ts'
-import { CliError } from '../../../../src/cli/exit-codes.ts'
+import { CliError } from '../../../../src/cli/faults.ts'
 
 const bytes = (value: unknown) =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { entryOf, type ReleaseList } from '../../../../attestation/release/release-list.ts'
-import { CliError } from '../../../../src/cli/exit-codes.ts'
+import { CliError } from '../../../../src/cli/faults.ts'
 import {
   addRelease,
   changeRelease,

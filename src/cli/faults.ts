@@ -1,0 +1,51 @@
+/** What the command line's exit codes mean, in every command. */
+export const EXIT_CODES = {
+  /** It was done; of a check: nothing failed. */
+  done: 0,
+  /** It could not be done; of a check: something failed. */
+  failed: 1,
+  /** The command was not understood: nothing was tried. */
+  usage: 2,
+} as const
+
+/**
+ * A command cannot go on, for a reason that its user can mend. The message is all they are told.
+ */
+export class CliError extends Error {
+  override readonly name = 'CliError'
+  readonly exitCode: number
+
+  constructor(message: string, exitCode: number = EXIT_CODES.failed) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
+
+/** What `run` gives, or null when it throws a fault of these kinds. Throws any other fault. */
+export function orNull<Value>(
+  run: () => Value,
+  ...kinds: readonly FaultKind<Error>[]
+): Value | null {
+  try {
+    return run()
+  } catch (fault) {
+    if (kinds.some((kind) => fault instanceof kind)) return null
+    throw fault
+  }
+}
+
+/** What `run` gives. A fault of this kind is thrown as what `tell` makes of it. */
+export function telling<Value, Fault extends Error>(
+  run: () => Value,
+  kind: FaultKind<Fault>,
+  tell: (fault: Fault) => Error,
+): Value {
+  try {
+    return run()
+  } catch (fault) {
+    if (fault instanceof kind) throw tell(fault)
+    throw fault
+  }
+}
