@@ -14,7 +14,7 @@ import { readAttestationPolicy, readRevocationLists } from './expected-evidence.
 import { orNull } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
-import { isoOf, printable, ROOT_HINT } from './printable.ts'
+import { isoOf, jsonText, printable, ROOT_HINT } from './printable.ts'
 
 /** What the options say, as commander gives it. */
 export type AttestationCommandOptions = AttestationOptions & {
@@ -47,7 +47,7 @@ export async function reportDocument(
 ): Promise<{ readonly output: string; readonly isValid: boolean }> {
   const report = await validateFile(file, options)
   const text = options.json ? formatAttestationJson(report) : formatAttestationText(report)
-  return { output: `${text}\n`, isValid: report.valid }
+  return { output: text, isValid: report.valid }
 }
 
 async function validateFile(
@@ -58,9 +58,7 @@ async function validateFile(
   const at = options.at ?? new Date()
   const openVerifier = await readRevocationLists(options, at.getTime())
   const verifier = openVerifier({ isOfOne: true })
-  const document = decodeDocumentFile(
-    await readSource(file, { apiKey: null, stdin: process.stdin }),
-  )
+  const document = decodeDocumentFile(await readSource(file))
   try {
     const facts = await verifier.verify(document, policy, at)
     return { valid: true, facts }
@@ -86,20 +84,16 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
  */
 function formatAttestationJson(report: AttestationReport): string {
   if (report.valid)
-    return JSON.stringify(
-      { valid: true, code: null, message: null, facts: factsObject(report.facts) },
-      null,
-      2,
-    )
+    return jsonText({ valid: true, code: null, message: null, facts: factsObject(report.facts) })
   const { code, message } = report.error
-  return JSON.stringify({ valid: false, code, message, facts: null }, null, 2)
+  return jsonText({ valid: false, code, message, facts: null })
 }
 
 /** Gives the report for people: who, when, which measurements, and each rule. */
 function formatAttestationText(report: AttestationReport): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
-  return [...lines, '', 'Rules', ...rules.map(formatRule)].join('\n')
+  return `${[...lines, '', 'Rules', ...rules.map(formatRule)].join('\n')}\n`
 }
 
 function factsObject(facts: AttestationFacts) {

@@ -9,7 +9,7 @@ import { ConfigurationError } from '../runtime/read-settings.ts'
 import { ChainFault, type ChainSource, openChainSource } from './audit/chain.ts'
 import { readDeployerKey } from './config.ts'
 import { CliError } from './faults.ts'
-import { printable } from './printable.ts'
+import { jsonText, printable } from './printable.ts'
 
 /** Tip where the endpoint names none: 1 gwei, as ethers' getFeeData has it. */
 const TIP_DEFAULT_WEI = 1_000_000_000n
@@ -44,15 +44,14 @@ export async function runDeployment({ rpc: url, timeout, json }: DeployOptions):
 }
 
 function formatDeploymentJson({ address, chainId, sent }: Deployment): string {
-  const object = {
+  return jsonText({
     address,
     chain_id: chainId,
     deployed: sent !== null,
     transaction: sent?.txHash ?? null,
     block: sent?.blockNumber ?? null,
     gas_used: sent?.gasUsed ?? null,
-  }
-  return `${JSON.stringify(object, null, 2)}\n`
+  })
 }
 
 function formatDeploymentText({ address, chainId, sent }: Deployment): string {
@@ -113,7 +112,7 @@ async function deployContract({
   const { raw, txHash } = await signDeployment(rpc, deployerKey)
   await send(rpc, { raw, txHash })
   tell(`Sent to chain ${chain.chainId} as ${txHash}; waiting for its block.`)
-  return { ...place, sent: await awaitContract({ rpc, chain, txHash, timeoutMs }) }
+  return { ...place, sent: await awaitContract({ rpc, chain, txHash }, timeoutMs) }
 }
 
 function proxyMissing(chainId: number): CliError {
@@ -218,28 +217,21 @@ async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
 
 const KnownTransaction = z.object({ hash: Hash })
 
+/** A transaction that was sent, and where it is looked for. */
+type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }
+
 /**
  * Null when the contract is there, but not by this transaction. An endpoint that is away is asked
  * again.
  */
-async function awaitContract({
-  rpc,
-  chain,
-  txHash,
-  timeoutMs,
-}: {
-  readonly rpc: Rpc
-  readonly chain: ChainSource
-  readonly txHash: string
-  readonly timeoutMs: number
-}): Promise<Deployment['sent']> {
+async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment['sent']> {
   const until = performance.now() + timeoutMs
   for (;;) {
-    const found = await lookFor({ rpc, chain, txHash }).catch(describeFault)
+    const found = await lookFor(sent).catch(describeFault)
     if (typeof found !== 'string') return found
     if (performance.now() > until)
       throw new CliError(
-        `transaction ${txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later, it tells when the contract is there`,
+        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later, it tells when the contract is there`,
       )
     await sleep(RECEIPT_POLL_MS)
   }
@@ -249,15 +241,7 @@ async function awaitContract({
  * What is lacking, in words, until the contract is there. Nodes behind one address may differ: a
  * receipt can come first.
  */
-async function lookFor({
-  rpc,
-  chain,
-  txHash,
-}: {
-  readonly rpc: Rpc
-  readonly chain: ChainSource
-  readonly txHash: string
-}): Promise<Deployment['sent'] | string> {
+async function lookFor({ rpc, chain, txHash }: Sent): Promise<Deployment['sent'] | string> {
   const [early] = await fetchReceipts(rpc, [txHash])
   const isThere = await chain.hasContract(DEPLOYMENT.address)
   // A block may have come between the two questions.

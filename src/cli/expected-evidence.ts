@@ -50,11 +50,7 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
 async function readRoots(path: string): Promise<readonly Uint8Array[]> {
-  const bytes = await readSource(path, {
-    apiKey: null,
-    stdin: process.stdin,
-    bytesMax: ROOT_FILE_BYTES_MAX,
-  })
+  const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
   try {
     return parseRoots(bytes)
   } catch (fault) {
@@ -115,11 +111,7 @@ async function readConfigurationDigest(text: string): Promise<Uint8Array> {
       `--configuration: expected a digest or a file, got a URL: a gateway's own word is no expectation of it`,
       EXIT_CODES.usage,
     )
-  const bytes = await readSource(text, {
-    apiKey: null,
-    stdin: process.stdin,
-    bytesMax: CONFIGURATION_BYTES_MAX,
-  })
+  const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })
   const digest = () => {
     const configuration = parseExactJson(bytes)
     parseBootConfiguration(configuration)

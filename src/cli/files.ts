@@ -14,12 +14,12 @@ const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {
-  /** Sent as a bearer token to a URL; null sends none. */
-  readonly apiKey: string | null
+  /** Sent as a bearer token to a URL; null, the default, sends none. */
+  readonly apiKey?: string | null
   /** Told beside a refusal for want of a key (401): how to give one. */
   readonly keyHint?: string | null
-  /** What `-` reads. */
-  readonly stdin: Readable
+  /** What `-` reads; the default is the process's own. */
+  readonly stdin?: Readable
   readonly bytesMax?: number
   readonly timeoutMs?: number
 }
@@ -29,11 +29,10 @@ export type SourceOptions = {
  * followed, and a key leaves this machine over https alone. Throws CliError when there is nothing
  * to read or too much of it.
  */
-export async function readSource(source: string, options: SourceOptions): Promise<Uint8Array> {
-  const bytesMax = options.bytesMax ?? SOURCE_BYTES_MAX
-  if (source === '-') return collect(options.stdin, bytesMax)
-  if (isUrl(source)) return fetchSource(source, { ...options, bytesMax })
-  return readFile(source, bytesMax)
+export async function readSource(source: string, options: SourceOptions = {}): Promise<Uint8Array> {
+  const { bytesMax = SOURCE_BYTES_MAX } = options
+  if (source === '-') return collect(options.stdin ?? process.stdin, bytesMax)
+  return isUrl(source) ? fetchSource(source, options, bytesMax) : readFile(source, bytesMax)
 }
 
 /** Whether a source is fetched from the network. */
@@ -62,18 +61,18 @@ async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
 
 async function fetchSource(
   source: string,
-  options: SourceOptions & { bytesMax: number },
+  { apiKey = null, keyHint, timeoutMs = FETCH_TIMEOUT_MS }: SourceOptions,
+  bytesMax: number,
 ): Promise<Uint8Array> {
   const url = parseUrl(source)
-  checkKeySafety(url, options.apiKey)
-  const headers = options.apiKey === null ? {} : { authorization: `Bearer ${options.apiKey}` }
-  const signal = AbortSignal.timeout(options.timeoutMs ?? FETCH_TIMEOUT_MS)
+  checkKeySafety(url, apiKey)
+  const headers = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
+  const signal = AbortSignal.timeout(timeoutMs)
   try {
     const response = await fetch(url, { headers, signal, redirect: 'manual' })
-    const bytes =
-      response.body === null ? new Uint8Array() : await collect(response.body, options.bytesMax)
+    const bytes = response.body === null ? new Uint8Array() : await collect(response.body, bytesMax)
     if (response.status === 200) return bytes
-    const hint = response.status === 401 && options.keyHint ? ` (${options.keyHint})` : ''
+    const hint = response.status === 401 && keyHint ? ` (${keyHint})` : ''
     throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`)
   } catch (fault) {
     if (fault instanceof CliError) throw fault
@@ -133,7 +132,7 @@ export async function writeOutput(text: string, path: string | undefined): Promi
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   try {
-    await writeSynced(draft, text, mode)
+    await writeNewFile(draft, text, mode)
     await rename(draft, path)
     await syncFolder(dirname(path))
   } catch (fault) {
@@ -144,7 +143,8 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
   }
 }
 
-async function writeSynced(path: string, text: string, mode: number): Promise<void> {
+/** Writes a file that is not there yet, and waits for the disk. */
+export async function writeNewFile(path: string, text: string, mode: number): Promise<void> {
   await using file = await open(path, 'wx', mode)
   await file.writeFile(text)
   await file.sync()

@@ -15,7 +15,7 @@ import { createLogger, openLogDestination } from '../observability/logger.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { CliError } from './faults.ts'
 import { checkKeyOrigin } from './gateway-access.ts'
-import { printable } from './printable.ts'
+import { jsonText, printable } from './printable.ts'
 
 /**
  * Options of the `node` commands as commander gives them. Each stands for a variable of
@@ -85,19 +85,18 @@ export function showStats(options: NodeOptions): Promise<void> {
   return show(options, (gateway, nodeId) => gateway.fetchStats(nodeId))
 }
 
+type Facts = Readonly<Record<string, unknown>>
+
 async function show(
   options: NodeOptions,
-  fetch: (gateway: GatewayClient, nodeId: string) => Promise<Readonly<Record<string, unknown>>>,
+  fetch: (gateway: GatewayClient, nodeId: string) => Promise<Facts>,
 ): Promise<void> {
   const access = readNodeAccess(toAccessVariables(options))
   const facts = await withGateway(access, (gateway) => fetch(gateway, access.nodeId))
-  process.stdout.write(options.json ? `${JSON.stringify(facts, null, 2)}\n` : printMembers(facts))
+  process.stdout.write(options.json ? jsonText(facts) : printMembers(facts))
 }
 
-async function fetchStatus(
-  gateway: GatewayClient,
-  nodeId: string,
-): Promise<Readonly<Record<string, unknown>>> {
+async function fetchStatus(gateway: GatewayClient, nodeId: string): Promise<Facts> {
   const info = await gateway.findNode(nodeId)
   if (info === null)
     throw new CliError(`the gateway knows no node ${printable(nodeId)} of this key's account`)
@@ -134,9 +133,7 @@ export async function benchmark(options: NodeOptions): Promise<void> {
     `${total} tokens/s, ${single} for one request`,
   ])
   const shown = { tokens_per_second: results }
-  process.stdout.write(
-    options.json ? `${JSON.stringify(shown, null, 2)}\n` : printMembers(Object.fromEntries(rows)),
-  )
+  process.stdout.write(options.json ? jsonText(shown) : printMembers(Object.fromEntries(rows)))
 }
 
 const NEVER = new AbortController().signal
@@ -191,7 +188,7 @@ function toAccessVariables(options: NodeOptions): Environment {
  * end in `_at` are Unix seconds, those in `_seconds` a length of time. Lists of objects follow, a
  * line each. All of it is text from outside.
  */
-function printMembers(members: Readonly<Record<string, unknown>>): string {
+function printMembers(members: Facts): string {
   const entries = Object.entries(members)
   const width = Math.max(0, ...entries.map(([name]) => printable(name).length))
   const lines = entries.flatMap(([name, value]) => {

@@ -11,6 +11,11 @@ export function printable(text: string): string {
   return cut.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, writeEscape)
 }
 
+/** Gives a value as JSON over several lines, and a line feed. */
+export function jsonText(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`
+}
+
 /**
  * Gives a value as JSON over several lines, in which whatever printable escapes is written as
  * JSON's own escapes: the same data for a program, and nothing that a terminal would act on.

@@ -1,5 +1,5 @@
 import { Presets, SingleBar } from 'cli-progress'
-import { formatChecks, hintAtRoot, printable } from '../printable.ts'
+import { formatChecks, hintAtRoot, jsonText, printable } from '../printable.ts'
 import type { AuditReport, LogReport } from './audit-context.ts'
 import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 
@@ -30,7 +30,7 @@ export function printAuditJson(report: AuditReport): string {
   }))
   const checks = report.checks.map(checkObject)
   const findings = report.findings.map(findingObject)
-  return `${JSON.stringify({ ok: isClean(report), conclusion: conclude(report), logs, checks, findings }, null, 2)}\n`
+  return jsonText({ ok: isClean(report), conclusion: conclude(report), logs, checks, findings })
 }
 
 function checkObject({ name, outcome, detail }: AuditCheck) {

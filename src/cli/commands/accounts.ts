@@ -1,9 +1,8 @@
 import type { Command } from 'commander'
 import { CliError } from '../faults.ts'
-import { printable, textTable, timeCell } from '../printable.ts'
+import { jsonText, printable, timeCell } from '../printable.ts'
 import { parseName } from './keys.ts'
-
-type JsonOption = { readonly json?: boolean }
+import { type JsonOption, operations, printList } from './operator.ts'
 
 /**
  * Adds `accounts create | list | set-tier`, for the operator: whoever can reach the database, or
@@ -46,19 +45,15 @@ async function createAccount(
     checkOutcome(await accounts.setTier({ name, tier }), { name, tier })
     return { ...opened, tier }
   })
-  process.stdout.write(json ? `${JSON.stringify(account, null, 2)}\n` : `${account.id}\n`)
+  process.stdout.write(json ? jsonText(account) : `${account.id}\n`)
 }
 
-async function listAccounts({ json }: JsonOption): Promise<void> {
+async function listAccounts(options: JsonOption): Promise<void> {
   const list = await (await operations()).withOperations(({ accounts }) => accounts.list())
-  const rows = list.map(({ id, name, tier, created_at: created }) => [
-    id,
-    name,
-    tier ?? '-',
-    timeCell(created),
-  ])
-  const table = textTable(['ID', 'NAME', 'TIER', 'CREATED'], rows)
-  process.stdout.write(json ? `${JSON.stringify(list, null, 2)}\n` : table)
+  printList(list, options, {
+    titles: ['ID', 'NAME', 'TIER', 'CREATED'],
+    toRow: ({ id, name, tier, created_at: created }) => [id, name, tier ?? '-', timeCell(created)],
+  })
 }
 
 async function setTier(name: string, tier?: string): Promise<void> {
@@ -82,9 +77,4 @@ function checkOutcome(
     throw new CliError(
       `the tiers file has no tier ${printable(tier ?? '')} (RATE_LIMIT_TIERS_FILE)`,
     )
-}
-
-/** Loaded where they are used: they bring the database, and the help needs none. */
-function operations() {
-  return import('../operations.ts')
 }

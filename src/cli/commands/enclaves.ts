@@ -2,12 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
 import { CliError } from '../faults.ts'
-import { printable, textTable } from '../printable.ts'
+import { printable } from '../printable.ts'
+import { type JsonOption, operations, printList } from './operator.ts'
 
 /** How often a wait looks. */
 const POLL_MS = 500
-
-type JsonOption = { readonly json?: boolean }
 
 /** Adds `enclaves list | add | drain | remove`, for the operator of a gateway that runs. */
 export function registerEnclaves(program: Command): void {
@@ -42,11 +41,9 @@ export function registerEnclaves(program: Command): void {
     .action(removeEnclave)
 }
 
-async function listEnclaves({ json }: JsonOption): Promise<void> {
+async function listEnclaves(options: JsonOption): Promise<void> {
   const list = await (await operations()).withGateway(({ enclaves }) => enclaves.list())
-  process.stdout.write(
-    json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)),
-  )
+  printList(list, options, { titles: TITLES, toRow })
 }
 
 async function addEnclave(url: string): Promise<void> {
@@ -126,9 +123,4 @@ function toRow(seat: EnclaveDescription): readonly string[] {
     notary ?? '-',
     fault || '-',
   ]
-}
-
-/** Loaded where they are used: they bring the database, and the help needs none. */
-function operations() {
-  return import('../operations.ts')
 }

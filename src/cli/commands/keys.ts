@@ -2,17 +2,16 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
 import { CliError } from '../faults.ts'
-import { printable, textTable, timeCell } from '../printable.ts'
+import { jsonText, printable, timeCell } from '../printable.ts'
+import { type JsonOption, operations, printList } from './operator.ts'
 
-type CreateOptions = {
+type CreateOptions = JsonOption & {
   readonly account: string
   readonly name: string
   readonly scopes: readonly Scope[]
   /** Unix seconds. */
   readonly expires?: number
-  readonly json?: boolean
 }
-type ListOptions = { readonly json?: boolean }
 
 /**
  * Adds `keys create | list | revoke`, for the operator: whoever can reach the database, or the data
@@ -68,7 +67,7 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
   const order = { account, name, scopes, expires_at: expires ?? null }
   const created = await (await operations()).withOperations(({ keys }) => keys.create(order))
   if (json) {
-    process.stdout.write(`${JSON.stringify(created, null, 2)}\n`)
+    process.stdout.write(jsonText(created))
     return
   }
   const until = created.expires_at === null ? '' : `, until ${timeCell(created.expires_at)} UTC`
@@ -79,11 +78,9 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
   process.stdout.write(`${created.key}\n`)
 }
 
-async function listKeys({ json }: ListOptions): Promise<void> {
+async function listKeys(options: JsonOption): Promise<void> {
   const list = await (await operations()).withOperations(({ keys }) => keys.list())
-  process.stdout.write(
-    json ? `${JSON.stringify(list, null, 2)}\n` : textTable(TITLES, list.map(toRow)),
-  )
+  printList(list, options, { titles: TITLES, toRow })
 }
 
 async function revokeKey(id: string): Promise<void> {
@@ -129,9 +126,4 @@ function parseDate(text: string): number {
   return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text
     ? Number.NaN
     : date.getTime() / 1000
-}
-
-/** Loaded where they are used: they bring the database, and the help needs none. */
-function operations() {
-  return import('../operations.ts')
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { RelayerDescription } from '../../api/control-operations.ts'
-import { printable, textTable, timeCell } from '../printable.ts'
+import { printable, timeCell } from '../printable.ts'
+import { type JsonOption, operations, printList } from './operator.ts'
 
 /** Adds `relayer`, for the operator of a gateway that runs. */
 export function registerRelayer(program: Command): void {
@@ -13,17 +14,10 @@ export function registerRelayer(program: Command): void {
     .action(showRelayers)
 }
 
-async function showRelayers({ json }: { readonly json?: boolean }): Promise<void> {
+async function showRelayers(options: JsonOption): Promise<void> {
   const { formatEther } = await import('ethers')
   const list = await (await operations()).withGateway(({ relayers }) => relayers.list())
-  process.stdout.write(
-    json
-      ? `${JSON.stringify(list, null, 2)}\n`
-      : textTable(
-          TITLES,
-          list.map((one) => toRow(one, formatEther)),
-        ),
-  )
+  printList(list, options, { titles: TITLES, toRow: (one) => toRow(one, formatEther) })
 }
 
 const TITLES = [
@@ -60,9 +54,4 @@ function toRow(
 
 function cell(value: number | null): string {
   return value === null ? '-' : String(value)
-}
-
-/** Loaded where they are used: they bring the database, and the help needs none. */
-function operations() {
-  return import('../operations.ts')
 }

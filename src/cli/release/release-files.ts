@@ -1,5 +1,5 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
@@ -30,8 +30,8 @@ import {
 } from '../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
 import { CliError, EXIT_CODES, orNull, telling } from '../faults.ts'
-import { readSource, writeFileWhole } from '../files.ts'
-import { printable } from '../printable.ts'
+import { readSource, writeFileWhole, writeNewFile } from '../files.ts'
+import { jsonText, printable } from '../printable.ts'
 
 /** What the options say, as commander gives it. */
 export type SignOptions = {
@@ -131,7 +131,7 @@ export async function writeReleaseFile(
   path: string,
   signed: SignedRelease | SignedReleaseList,
 ): Promise<void> {
-  const text = `${JSON.stringify(signed, null, 2)}\n`
+  const text = jsonText(signed)
   if (path === '-') process.stdout.write(text)
   else await writeFileWhole(path, text, PUBLIC_FILE_MODE)
 }
@@ -143,11 +143,7 @@ function formatOf(json: Json): Json | undefined {
 }
 
 async function readJson(source: string): Promise<Json> {
-  const bytes = await readSource(source, {
-    apiKey: null,
-    stdin: process.stdin,
-    bytesMax: RELEASE_FILE_BYTES_MAX,
-  })
+  const bytes = await readSource(source, { bytesMax: RELEASE_FILE_BYTES_MAX })
   return parseFile(source, bytes, parseExactJson)
 }
 
@@ -169,11 +165,8 @@ const KEY_FILE_BYTES_MAX = 16 * 1024
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
   const publicKey = encodeHex(releaseKeyOf(secretOf(privateKey)))
-  await writeNew(path, {
-    text: String(privateKey.export({ format: 'pem', type: 'pkcs8' })),
-    mode: 0o600,
-  })
-  await writeNew(`${path}.pub`, { text: `${publicKey}\n`, mode: 0o644 })
+  await writeNew(path, String(privateKey.export({ format: 'pem', type: 'pkcs8' })), 0o600)
+  await writeNew(`${path}.pub`, `${publicKey}\n`, PUBLIC_FILE_MODE)
   return publicKey
 }
 
@@ -184,11 +177,7 @@ async function createKeyFiles(path: string): Promise<string> {
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
   if (source !== '-') await checkPrivacy(source)
-  const bytes = await readSource(source, {
-    apiKey: null,
-    stdin: process.stdin,
-    bytesMax: KEY_FILE_BYTES_MAX,
-  })
+  const bytes = await readSource(source, { bytesMax: KEY_FILE_BYTES_MAX })
   return secretOf(parsePrivateKey(bytes, source))
 }
 
@@ -206,8 +195,8 @@ export async function readReleaseKey(text: string): Promise<Uint8Array> {
 const HEX_KEY = new RegExp(`^[0-9a-fA-F]{${2 * RELEASE_KEY_BYTES}}$`)
 
 async function readKeyFile(path: string): Promise<string> {
-  const source = { apiKey: null, stdin: process.stdin, bytesMax: KEY_FILE_BYTES_MAX }
-  return new TextDecoder().decode(await readSource(path, source)).trim()
+  const bytes = await readSource(path, { bytesMax: KEY_FILE_BYTES_MAX })
+  return new TextDecoder().decode(bytes).trim()
 }
 
 function parsePrivateKey(bytes: Uint8Array, source: string): KeyObject {
@@ -242,17 +231,10 @@ async function checkPrivacy(path: string): Promise<void> {
   )
 }
 
-async function writeNew(
-  path: string,
-  { text, mode }: { readonly text: string; readonly mode: number },
-): Promise<void> {
-  try {
-    await using file = await open(path, 'wx', mode)
-    await file.writeFile(text)
-    await file.sync()
-  } catch (fault) {
+async function writeNew(path: string, text: string, mode: number): Promise<void> {
+  await writeNewFile(path, text, mode).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
-  }
+  })
 }
 
 function reasonOf(fault: unknown): string {

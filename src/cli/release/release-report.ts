@@ -7,7 +7,7 @@ import {
 import { formatTime, type ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import { EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
-import { printable } from '../printable.ts'
+import { jsonText, printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
 import { holds, type ReleaseFile, readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
@@ -85,15 +85,14 @@ function printReleaseText(report: ReleaseReport): string {
 function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseReport): string {
   const told = signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
   const common = { ok: isOk, conclusion, kind: file.kind, signatures: told }
-  if (file.kind === 'release')
-    return `${JSON.stringify({ ...common, release: file.signed.release }, null, 2)}\n`
+  if (file.kind === 'release') return jsonText({ ...common, release: file.signed.release })
   const { issued_at, releases } = file.signed.list
   const judged = releases.map((entry) => ({
     ...entry,
     status: statusOf(entry, releases, atMs).status,
   }))
   const list = { issued_at, at: formatTime(atMs), releases: judged }
-  return `${JSON.stringify({ ...common, list }, null, 2)}\n`
+  return jsonText({ ...common, list })
 }
 
 function conclude(

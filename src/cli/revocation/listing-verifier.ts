@@ -122,12 +122,7 @@ export async function readLists(
   sources: readonly string[],
   nowMs: number,
 ): Promise<readonly ParsedList[]> {
-  const given = {
-    apiKey: null,
-    stdin: process.stdin,
-    bytesMax: LISTS_BYTES_MAX,
-    timeoutMs: LISTS_TIMEOUT_MS,
-  }
+  const given = { bytesMax: LISTS_BYTES_MAX, timeoutMs: LISTS_TIMEOUT_MS }
   const files = await Promise.all(
     sources.map(async (source) => parseLists(await readSource(source, given), source)),
   )
