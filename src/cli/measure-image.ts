@@ -52,7 +52,7 @@ function formatJson(result: MeasureResult): string {
   if (!valid)
     return JSON.stringify({ valid, code: result.code, message: result.message, facts: null })
   const { report } = result
-  const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
+  const { pcr0, pcr1, pcr2, pcr8 } = hexMeasurements(report)
   const facts = {
     size_bytes: report.sizeBytes,
     version: report.version,
@@ -65,13 +65,8 @@ function formatJson(result: MeasureResult): string {
       offset,
       size_bytes: dataBytes,
     })),
-    measurements: {
-      pcr0: encodeHex(pcr0),
-      pcr1: encodeHex(pcr1),
-      pcr2: encodeHex(pcr2),
-      pcr8: pcr8 === null ? null : encodeHex(pcr8),
-    },
-    signature: report.signature === null ? null : describeSignature(report.signature),
+    measurements: { pcr0, pcr1, pcr2, pcr8 },
+    signature: report.signature && describeSignature(report.signature),
     metadata: report.metadata,
     warnings: report.warnings,
   }
@@ -82,41 +77,40 @@ function formatText(path: string, result: MeasureResult): string {
   if (!result.valid)
     return `${printable(path)}: NOT MEASURED\n  ${result.code}: ${printable(result.message)}`
   const { report } = result
-  const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
-  const signature = report.signature === null ? null : describeSignature(report.signature)
+  const { pcr0, pcr1, pcr2, pcr8 } = hexMeasurements(report)
+  const signature = report.signature && describeSignature(report.signature)
   const lines = [
     `${printable(path)}: ${report.sizeBytes} bytes, EIF version ${report.version}, ${report.architecture}`,
     `default memory ${report.defaultMemoryBytes} bytes, default CPUs ${report.defaultCpus}, CRC-32 ${formatCrc(report)}`,
     '',
     'Measurements (SHA-384)',
-    `  PCR0  ${encodeHex(pcr0)}`,
-    `  PCR1  ${encodeHex(pcr1)}`,
-    `  PCR2  ${encodeHex(pcr2)}`,
-    `  PCR8  ${pcr8 === null ? 'zero: the image is not signed' : encodeHex(pcr8)}`,
+    `  PCR0  ${pcr0}`,
+    `  PCR1  ${pcr1}`,
+    `  PCR2  ${pcr2}`,
+    `  PCR8  ${pcr8 ?? 'zero: the image is not signed'}`,
     '',
     'Sections                 offset          bytes',
     ...report.sections.map(
       ({ kind, offset, dataBytes }) =>
         `  ${kind.padEnd(10)} ${String(offset).padStart(18)} ${String(dataBytes).padStart(14)}`,
     ),
-  ]
-  if (signature !== null)
-    lines.push(
-      '',
-      `Signature ${signature.algorithm}, certificate SHA-256 ${signature.certificate_sha256}`,
-    )
-  if (report.metadata !== null)
-    lines.push(
-      '',
-      'Metadata',
-      ...indent(JSON.stringify(report.metadata, null, 2).split('\n').map(printable)),
-    )
-  lines.push(
+    ...(signature === null
+      ? []
+      : [
+          '',
+          `Signature ${signature.algorithm}, certificate SHA-256 ${signature.certificate_sha256}`,
+        ]),
+    ...(report.metadata === null ? [] : ['', 'Metadata', ...indentJson(report.metadata)]),
     '',
     'What the measurements do not say',
     ...report.warnings.map(({ message }) => `  - ${message}`),
-  )
+  ]
   return lines.join('\n')
+}
+
+function hexMeasurements({ measurements: { pcr0, pcr1, pcr2, pcr8 } }: EifReport) {
+  const [hex0, hex1, hex2] = [pcr0, pcr1, pcr2].map(encodeHex)
+  return { pcr0: hex0, pcr1: hex1, pcr2: hex2, pcr8: pcr8 && encodeHex(pcr8) }
 }
 
 function describeSignature({ algorithm, certificate }: NonNullable<EifReport['signature']>) {
@@ -127,8 +121,9 @@ function formatCrc({ crc32 }: EifReport): string {
   return crc32.toString(16).padStart(8, '0')
 }
 
-function indent(lines: readonly string[]): readonly string[] {
-  return lines.map((line) => `  ${line}`)
+function indentJson(value: unknown): readonly string[] {
+  const lines = JSON.stringify(value, null, 2).split('\n')
+  return lines.map((line) => `  ${printable(line)}`)
 }
 
 /** Small enough that a chunk stays in the processor's cache while it is digested more than once. */

@@ -17,7 +17,7 @@ import {
 import { CliError, EXIT_CODES, orNull } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { printable } from '../printable.ts'
-import { readKeptAnswer, readKeptRequest } from './read-evidence.ts'
+import { memberAt, readKeptAnswer, readKeptRequest } from './read-evidence.ts'
 
 /** The files of what a caller kept, as commander gives them. */
 export type KeptOptions = { readonly request?: string; readonly answer?: string }
@@ -38,9 +38,9 @@ export async function readKeptFiles(
 ): Promise<KeptFiles> {
   if ([source, request, answer].filter((place) => place === '-').length > 1)
     throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
-  const read = (place: string) => readSource(place, { apiKey: null, stdin: process.stdin })
-  const requestBody = request === undefined ? null : await read(request)
-  return { requestBody, answer: answer === undefined ? null : readKeptAnswer(await read(answer)) }
+  const requestBody = request === undefined ? null : await readSource(request)
+  const body = answer === undefined ? null : await readSource(answer)
+  return { requestBody, answer: body && readKeptAnswer(body) }
 }
 
 /** What is to be compared with evidence. */
@@ -63,13 +63,12 @@ export type ComparedExchange = {
  * same.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
-  const record = isJsonObject(evidence) ? evidence : {}
-  const checks = compareExchange(record, kept)
+  const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
   return {
     checks,
     told: tellExchange({
-      request: objectOf(memberOf(record, 'request')) ?? sameRequest(checks, kept),
-      response: objectOf(memberOf(record, 'response')) ?? sameResponse(checks, kept),
+      request: objectOf(memberAt(evidence, 'request')) ?? sameRequest(checks, kept),
+      response: objectOf(memberAt(evidence, 'response')) ?? sameResponse(checks, kept),
     }),
   }
 }
@@ -100,7 +99,8 @@ export function fillRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const response = sameResponse(checks, kept)
   // Chunks without the usage that nobody asked for are the evidence's, but do not make up its
   // response.
-  const isWhole = response !== null && hashOf(response) === responseHashOf(record)
+  const isWhole =
+    response !== null && hashOf(response) === memberAt(record, 'receipt', 'response_hash')
   const filled = fillPart(record, 'request', sameRequest(checks, kept))
   return fillPart(filled, 'response', isWhole ? response : null)
 }
@@ -126,11 +126,6 @@ function hasPassed(checks: readonly ExchangeCheck[], name: ExchangeCheck['name']
 
 function hashOf(response: JsonObject): string {
   return hashCompletion({ request: {}, response }).responseHash
-}
-
-function responseHashOf(record: JsonObject): Json | undefined {
-  const receipt = objectOf(memberOf(record, 'receipt'))
-  return receipt === null ? undefined : memberOf(receipt, 'response_hash')
 }
 
 /** Null for chunks that amount to no answer. */
@@ -226,7 +221,7 @@ function tellRequest(request: JsonObject): readonly ToldMessage[] {
   const rest = Object.keys(request).filter((name) => name !== 'messages' && name !== 'model')
   const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
   return [
-    bound('model', textOf(memberOf(request, 'model') ?? null)),
+    bound('model', textOf(memberAt(request, 'model'))),
     ...(rest.length > 0 ? [bound('with', rest.join(', '))] : []),
     ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
     ...messages.slice(-TOLD_MESSAGES_MAX).map(tellMessage),
@@ -238,23 +233,19 @@ function tellResponse(response: JsonObject): readonly ToldMessage[] {
   const later = Math.max(0, choices.length - TOLD_MESSAGES_MAX)
   return [
     ...choices.slice(0, TOLD_MESSAGES_MAX).map((choice) => {
-      const told = tellMessage(
-        isJsonObject(choice) ? (memberOf(choice, 'message') ?? null) : choice,
-      )
-      return choices.length === 1 ? told : { ...told, who: `choice ${numberOf(choice)}` }
+      const told = tellMessage(isJsonObject(choice) ? memberOf(choice, 'message') : choice)
+      if (choices.length === 1) return told
+      const number = isJsonObject(choice) ? textOf(memberOf(choice, 'index')) : ''
+      return { ...told, who: `choice ${number}` }
     }),
     ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
   ]
 }
 
-function numberOf(choice: Json): string {
-  return isJsonObject(choice) ? textOf(memberOf(choice, 'index') ?? null) : ''
-}
-
-function tellMessage(message: Json): ToldMessage {
+function tellMessage(message: Json | undefined): ToldMessage {
   if (!isJsonObject(message)) return bound('?', textOf(message))
   const parts = Object.entries(message).flatMap(([name, value]) => tellMember(name, value))
-  return bound(textOf(memberOf(message, 'role') ?? null), parts.join('\n'))
+  return bound(textOf(memberOf(message, 'role')), parts.join('\n'))
 }
 
 function tellMember(name: string, value: Json): readonly string[] {
@@ -267,19 +258,19 @@ function tellMember(name: string, value: Json): readonly string[] {
 }
 
 function tellPart(part: Json): string {
-  const text =
-    isJsonObject(part) && memberOf(part, 'type') === 'text' ? memberOf(part, 'text') : undefined
+  const text = memberAt(part, 'type') === 'text' ? memberAt(part, 'text') : undefined
   return typeof text === 'string' ? text : `[part: ${textOf(part)}]`
 }
 
 function tellCall(call: Json): string {
-  const called = isJsonObject(call) ? (memberOf(call, 'function') ?? null) : null
+  const called = memberAt(call, 'function')
   if (!isJsonObject(called)) return textOf(call)
-  return `${textOf(memberOf(called, 'name') ?? null)}(${textOf(memberOf(called, 'arguments') ?? null)})`
+  return `${textOf(memberOf(called, 'name'))}(${textOf(memberOf(called, 'arguments'))})`
 }
 
-function textOf(value: Json): string {
-  return typeof value === 'string' ? value : JSON.stringify(value)
+/** A member that is not there reads as null. */
+function textOf(value: Json | undefined): string {
+  return typeof value === 'string' ? value : JSON.stringify(value ?? null)
 }
 
 function listOf(value: Json | undefined): readonly Json[] {

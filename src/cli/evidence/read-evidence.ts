@@ -123,8 +123,7 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
 
 /** Receipts of version 1 do not have the hash of the chunks. */
 function isOfVersion1(proof: JsonObject): boolean {
-  const receipt = memberOf(proof, 'receipt')
-  return isJsonObject(receipt) && memberOf(receipt, 'version') === 1
+  return memberAt(proof, 'receipt', 'version') === 1
 }
 
 function readJson(parse: () => Json, what: string): Json {
@@ -145,6 +144,14 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return telling(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, tell)
 }
 
+/** The own member of `value` that a path of names leads to, or undefined. */
+export function memberAt(value: Json | undefined, ...path: readonly string[]): Json | undefined {
+  return path.reduce<Json | undefined>(
+    (at, name) => (isJsonObject(at) ? memberOf(at, name) : undefined),
+    value,
+  )
+}
+
 /** What the options say, as commander gives it. */
 export type EvidenceOptions = GatewayOptions & { readonly output?: string }
 
@@ -154,7 +161,7 @@ export type EvidenceOptions = GatewayOptions & { readonly output?: string }
  */
 export async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
   const url = evidenceUrl(hash, options)
-  const bytes = await readSource(url, { ...chooseKey(url, options), stdin: process.stdin })
+  const bytes = await readSource(url, chooseKey(url, options))
   const { record, block } = readBundle(bytes, 'the answer')
   if (record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got that of another one')

@@ -6,11 +6,12 @@ import {
   redactedParts,
 } from '../../../attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
-import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
-import { readBundle } from './read-evidence.ts'
+import { jsonText } from '../printable.ts'
+import { memberAt, readBundle } from './read-evidence.ts'
 
 /** What to leave out, as commander gives it. */
 export type RedactOptions = {
@@ -25,16 +26,13 @@ export type RedactOptions = {
  */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
-  const bundle = readBundle(
-    await readSource(file, { apiKey: null, stdin: process.stdin }),
-    'the file',
-  )
+  const bundle = readBundle(await readSource(file), 'the file')
   checkWhole(bundle, parts)
   const redacted = redactBundle(bundle, {
     request: parts.includes('request'),
     response: parts.includes('response'),
   })
-  await writeOutput(`${JSON.stringify(redacted, null, 2)}\n`, options.output)
+  await writeOutput(jsonText(redacted), options.output)
   process.stderr.write(
     [...parts.map((part) => LOST[part]), ...guessableParts(bundle, parts)]
       .map((line) => `${line}\n`)
@@ -92,8 +90,7 @@ function guessableParts(
  * itself be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
-  const given = memberOf(request, CALLER_MEMBER)
-  const nonce = isJsonObject(given) ? memberOf(given, 'nonce') : undefined
+  const nonce = memberAt(request, CALLER_MEMBER, 'nonce')
   return typeof nonce === 'string' && CALLER_NONCE_FORM.test(nonce)
 }
 

@@ -1,12 +1,7 @@
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
-import {
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../../../attestation/json/value.ts'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { reasonOf } from '../../../attestation/finding.ts'
+import type { Json } from '../../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import {
@@ -43,7 +38,7 @@ import {
   type ToldExchange,
   tellKept,
 } from './kept-exchange.ts'
-import type { Subject } from './read-evidence.ts'
+import { memberAt, type Subject } from './read-evidence.ts'
 
 /** What is demanded of a record beside that it holds. */
 type SubjectDemands = {
@@ -72,11 +67,11 @@ export async function verifySubject(
     kept = {},
   }: SubjectDemands,
 ): Promise<SubjectReport> {
-  const given = {
+  const report = verifyRecord(record, {
     ...(request === undefined ? {} : { request }),
     ...(chunks === undefined ? {} : { chunks }),
-  }
-  const report = verifyRecord(record, { ...given, decodeAttestation: decodeAttestationPayload })
+    decodeAttestation: decodeAttestationPayload,
+  })
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
@@ -126,7 +121,7 @@ function judgeReport(
   },
 ): SubjectReport {
   const { attestation, allowOutcome, exchange } = found
-  const hash = isJsonObject(record) ? memberOf(record, 'hash') : undefined
+  const hash = memberAt(record, 'hash')
   const checks = [...report.checks, attestation.check, ...exchange.checks]
   const ok = checks.every(({ outcome }) => outcome !== 'failed')
   return {
@@ -156,8 +151,7 @@ function doubtLog({ checks }: RecordReport): readonly string[] {
  * own.
  */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly string[] {
-  const receipt = isJsonObject(record) ? memberOf(record, 'receipt') : undefined
-  const outcome = isJsonObject(receipt) ? memberOf(receipt, 'outcome') : undefined
+  const outcome = memberAt(record, 'receipt', 'outcome')
   const known = OUTCOMES.find((one) => one === outcome)
   if (known === undefined || known === 'complete' || allowed.includes(known)) return []
   return [
@@ -238,13 +232,9 @@ async function checkAttestation(
   })
   if (policy === null) return give('not checked', 'no expected measurements given')
   try {
-    const members = isJsonObject(record) ? record : {}
-    const facts = await verifier.verify(
-      documentOf(members),
-      { ...policy, mode: 'historical' },
-      new Date(0),
-    )
-    checkLifetime(members, facts)
+    const atOwnTime = { ...policy, mode: 'historical' } as const
+    const facts = await verifier.verify(documentOf(record), atOwnTime, new Date(0))
+    checkLifetime(record, facts)
     checkConfiguration(facts)
     return give('passed', describe(facts, policy), {
       code: policy.measurements === 'any' ? 'any' : 'expected',
@@ -256,15 +246,14 @@ async function checkAttestation(
   }
 }
 
-function documentOf(members: JsonObject): Uint8Array {
-  const text = memberOf(members, 'attestation')
+function documentOf(record: Json): Uint8Array {
+  const text = memberAt(record, 'attestation')
   if (typeof text !== 'string') throw new TypeError('expected attestation to be a string')
   return decodeBase64(text)
 }
 
-function checkLifetime(members: JsonObject, facts: AttestationFacts): void {
-  const receipt = memberOf(members, 'receipt')
-  const finishedAt = isJsonObject(receipt) ? memberOf(receipt, 'finished_at') : undefined
+function checkLifetime(record: Json, facts: AttestationFacts): void {
+  const finishedAt = memberAt(record, 'receipt', 'finished_at')
   if (typeof finishedAt !== 'number') throw new TypeError('expected a receipt with finished_at')
   const endMs = Math.min(...facts.certificates.map(({ notAfterMs }) => notAfterMs))
   if (finishedAt < facts.timestampMs - FUTURE_SKEW_MS_DEFAULT || finishedAt > endMs)
@@ -301,9 +290,4 @@ function describe(
 
 function iso(timeMs: number): string {
   return isoOf(timeMs, String(timeMs))
-}
-
-function reasonOf(fault: unknown): string {
-  if (fault instanceof AttestationError) return `${fault.code}: ${fault.message}`
-  return fault instanceof Error ? fault.message : 'unknown fault'
 }

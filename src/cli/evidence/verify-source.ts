@@ -35,9 +35,9 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const hash = isHash(source) ? hashOf(source) : null
   const place = hash === null ? source : evidenceUrl(hash, options)
   // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
-  const key = isUrl(place) ? chooseKey(place, options) : NO_KEY
+  const key = isUrl(place) ? chooseKey(place, options) : {}
   const files = await readKeptFiles(source, options)
-  const bytes = await readSource(place, { ...key, stdin: process.stdin })
+  const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
   const input = readInput(bytes, files.requestBody)
   const isOfOne = input.kind === 'bundle' || input.subjects.length === 1
@@ -49,8 +49,6 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
       return await reportRecords(input.subjects, { expected, verifier, files }, options)
   }
 }
-
-const NO_KEY = { apiKey: null } as const
 
 /**
  * A gateway may answer with evidence of anything. Its own checks will show that its hash is of its
