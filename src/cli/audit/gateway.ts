@@ -1,15 +1,9 @@
+import { z } from 'zod'
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../../../attestation/account.ts'
 import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
 import { REANCHORED_MAX } from '../../../attestation/evidence/bundle.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
 import { PROOF_HASHES_MAX } from '../../../attestation/merkle/verify.ts'
-import type { LogDomain } from '../../../attestation/tree-head.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
 /** Most logs of one gateway: a restart of its enclave makes one. */
@@ -32,52 +26,159 @@ const PAGE_RECORDS_MAX = 100
 /** Head attestations of one page: two for each size that has any. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
-/** A log, as the gateway describes it. */
-export type ServedLog = {
-  /** Address, 0x, lower case; the log's id. */
-  readonly notary: string
-  readonly publicKey: Uint8Array
-  readonly domain: LogDomain
-  readonly bootConfiguration: JsonObject
-  readonly size: number
-  readonly root: Uint8Array
-  /** The newest head that is anchored. */
-  readonly head: ServedHead | null
-  /** SHA-256 of the newest record's attestation document. */
-  readonly attestationDigest: string | null
+// What members must be. Messages go on from "expected", with the member's name in place of `$`.
+
+const Count = z.custom<number>(
+  (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+  '$ to be a whole number from 0 to 2^53-1',
+)
+const ObjectForm = z.custom<JsonObject>((value) => isJsonObject(value as Json), '$ to be an object')
+const Address = hexText(20, '0x')
+const TxHash = hexText(HASH_BYTES, '0x')
+const HashText = hexText(HASH_BYTES)
+const Hash = HashText.transform(decodeHex)
+
+/** Hex of so many bytes as it is written, lower case. */
+function hexText(
+  length: number,
+  prefix: '0x' | '' = '',
+  message = `$ to be ${prefix} and ${length} bytes of lower-case hex`,
+) {
+  return z.string(message).regex(new RegExp(`^${prefix}[0-9a-f]{${2 * length}}$`), message)
 }
+
+/** An object whose further members are left alone. An entry of a list has a name of its own. */
+function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
+  return z.object(shape, `${name} to be an object`)
+}
+
+/** At most so many entries, counted before they are looked at. */
+function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
+  const message = `$ to be an array of at most ${lengthMax}`
+  return z.array(z.unknown(), message).max(lengthMax, message).pipe(z.array(entry))
+}
+
+const HASH_FORM = /^[0-9a-f]{64}$/
+
+/** Hashes (32 bytes) in hex, read without a form for each: there are millions of them. */
+function hashesOf(lengthMax: number) {
+  return listOf(z.unknown(), lengthMax).transform((list, context) =>
+    list.map((value, at) => {
+      if (typeof value === 'string' && HASH_FORM.test(value))
+        return new Uint8Array(Buffer.from(value, 'hex'))
+      const message = `$.${at} to be 32 bytes of lower-case hex`
+      context.addIssue({ code: 'custom', message })
+      return z.NEVER
+    }),
+  )
+}
+
+const STATES = ['pending', 'mined', 'confirmed', 'reverted'] as const
+
+const AnchorForm = objectOf({
+  state: z.enum(STATES, `state to be one of ${STATES.join(', ')}`),
+  tx_hash: TxHash,
+  replaces: listOf(
+    hexText(HASH_BYTES, '0x', 'replaces to be transaction hashes'),
+    REANCHORED_MAX,
+  ).default([]),
+  block_number: Count.nullable(),
+  block_hash: TxHash.nullable(),
+}).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
+  txHash,
+  /** Earlier transactions of this head, in order, which the gateway says cannot be mined. */
+  replaces,
+  state,
+  blockNumber: block.block_number,
+  blockHash: block.block_hash,
+}))
+
+const HeadForm = objectOf(
+  {
+    anchor: AnchorForm,
+    size: Count,
+    root: Hash,
+    signature: hexText(SIGNATURE_BYTES, '0x').transform(decodeHex),
+    created_at: Count,
+  },
+  'head',
+).transform(({ size, root, signature, created_at: createdAt, anchor }) => ({
+  size,
+  root,
+  signature,
+  /** Unix seconds. */
+  createdAt,
+  anchor,
+}))
+
+const LogForm = objectOf(
+  {
+    notary: Address,
+    public_key: hexText(PUBLIC_KEY_BYTES, '0x').transform(decodeHex),
+    chain_id: Count,
+    contract: Address,
+    boot_configuration: ObjectForm,
+    size: Count,
+    root: Hash,
+    head: HeadForm.nullable(),
+    attestation_sha256: HashText.nullable(),
+  },
+  'log',
+).transform((log) => ({
+  /** Address, 0x, lower case; the log's id. */
+  notary: log.notary,
+  publicKey: log.public_key,
+  domain: { chainId: log.chain_id, contract: log.contract },
+  bootConfiguration: log.boot_configuration,
+  size: log.size,
+  root: log.root,
+  /** The newest head that is anchored. */
+  head: log.head,
+  /** SHA-256 of the newest record's attestation document. */
+  attestationDigest: log.attestation_sha256,
+}))
+
+/** A log, as the gateway describes it. */
+export type ServedLog = Readonly<z.infer<typeof LogForm>>
 
 /** A head, and what the gateway says of its anchor. */
-export type ServedHead = {
-  readonly size: number
-  readonly root: Uint8Array
-  readonly signature: Uint8Array
-  /** Unix seconds. */
-  readonly createdAt: number
-  readonly anchor: {
-    readonly txHash: string
-    /** Earlier transactions of this head, in order, which the gateway says cannot be mined. */
-    readonly replaces: readonly string[]
-    readonly state: (typeof ANCHOR_STATES)[number]
-    readonly blockNumber: number | null
-    readonly blockHash: string | null
-  }
-}
+export type ServedHead = Readonly<z.infer<typeof HeadForm>>
 
-const ANCHOR_STATES = ['pending', 'mined', 'confirmed', 'reverted'] as const
+const AnyJson = z.custom<Json>()
 
-type HeadPage = {
-  readonly heads: readonly ServedHead[]
+const LogsPage = z.object({
+  logs: listOf(LogForm, PAGE_ENTRIES_MAX),
+  cursor: z.string('$ to be a string').nullable(),
+})
+
+/** Every answer about one log names it. */
+const OfLog = z.object({ notary: Address })
+const HeadPageForm = OfLog.extend({
+  heads: listOf(HeadForm, PAGE_ENTRIES_MAX),
   /** As they came: verifyHeadAttestation reads them. */
-  readonly attestations: readonly Json[]
-  readonly cursor: number | null
-}
+  attestations: listOf(AnyJson, PAGE_ATTESTATIONS_MAX),
+  cursor: Count.nullable(),
+})
+const BootStatementForm = OfLog.extend({ statement: AnyJson.optional() })
+const LeavesForm = OfLog.extend({ start: Count, end: Count, leaves: hashesOf(PAGE_LEAVES_MAX) })
+const Path = hashesOf(PROOF_HASHES_MAX)
+const InclusionForm = OfLog.extend({
+  index: Count,
+  size: Count,
+  root: Hash,
+  leaf_hash: Hash,
+  path: Path,
+})
+const ConsistencyForm = OfLog.extend({ from: Count, to: Count, path: Path })
+const RecordsForm = OfLog.extend({
+  records: listOf(AnyJson, PAGE_RECORDS_MAX),
+  next: Count.nullable(),
+})
 
-type InclusionProof = {
-  readonly root: Uint8Array
-  readonly leafHash: Uint8Array
-  readonly path: readonly Uint8Array[]
-}
+type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'cursor'>
+
+/** What an answer says, and what was asked: path and query. */
+type Answer<Value> = Value & { readonly where: string }
 
 /** A gateway's logs, read as an outsider. */
 export type Gateway = ReturnType<typeof openGateway>
@@ -92,14 +193,27 @@ export type Gateway = ReturnType<typeof openGateway>
  * audit.
  */
 export function openGateway(http: GatewayHttp) {
-  async function ask(path: string, bytesMax: number): Promise<Answer> {
-    return new Answer(await http.fetchObject(path, { bytesMax }), path)
+  async function ask<Value>(
+    where: string,
+    form: z.ZodType<Value>,
+    bytesMax: number,
+  ): Promise<Answer<Value>> {
+    const parsed = form.safeParse(await http.fetchObject(where, { bytesMax }))
+    if (parsed.success) return { ...parsed.data, where }
+    const [issue] = parsed.error.issues
+    const name = issue?.path.findLast((part) => typeof part === 'string') ?? 'the answer'
+    throw expected(where, issue?.message.replace('$', name) ?? 'another answer')
   }
 
   /** An answer about one log. */
-  async function askLog(notary: string, rest: string, bytesMax: number): Promise<Answer> {
-    const answer = await ask(`/v1/log/${notary}/${rest}`, bytesMax)
-    if (answer.hex('notary', ADDRESS) !== notary) throw answer.expected(`an answer for ${notary}`)
+  async function askLog<Value extends z.infer<typeof OfLog>>(
+    notary: string,
+    rest: string,
+    form: z.ZodType<Value>,
+    bytesMax: number,
+  ): Promise<Answer<Value>> {
+    const answer = await ask(`/v1/log/${notary}/${rest}`, form, bytesMax)
+    if (answer.notary !== notary) throw expected(answer.where, `an answer for ${notary}`)
     return answer
   }
 
@@ -109,16 +223,11 @@ export function openGateway(http: GatewayHttp) {
     limit: number,
   ): Promise<HeadPage> {
     const query = `heads?limit=${limit}${cursor === null ? '' : `&cursor=${cursor}`}`
-    const answer = await askLog(notary, query, ANSWER_BYTES_MAX.heads)
-    const page = {
-      heads: answer.objects('heads', 'head', PAGE_ENTRIES_MAX).map(readHead),
-      attestations: answer.array('attestations', PAGE_ATTESTATIONS_MAX),
-      cursor: answer.isNull('cursor') ? null : answer.count('cursor'),
-    }
+    const page = await askLog(notary, query, HeadPageForm, ANSWER_BYTES_MAX.heads)
     const isStuck =
       page.cursor !== null &&
       (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
-    if (isStuck) throw answer.fault('cursor_stuck', `the cursor ${page.cursor} leads no further`)
+    if (isStuck) throw stuck(page, `the cursor ${page.cursor} leads no further`)
     return page
   }
 
@@ -129,27 +238,29 @@ export function openGateway(http: GatewayHttp) {
       let cursor: string | null = null
       do {
         const after: string = cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`
-        const answer = await ask(`/v1/log?limit=100${after}`, ANSWER_BYTES_MAX.logs)
-        const logs = answer.objects('logs', 'log', PAGE_ENTRIES_MAX).map(readLog)
-        cursor = answer.isNull('cursor') ? null : answer.text('cursor')
-        const isNew = logs.some(({ notary }) => !found.has(notary))
-        if (cursor !== null && !isNew)
-          throw answer.fault('cursor_stuck', 'the page has no log that is new')
-        for (const log of logs) {
-          if (found.has(log.notary)) throw answer.expected(`the log of ${log.notary} once`)
+        const path = `/v1/log?limit=100${after}`
+        const page: Answer<z.infer<typeof LogsPage>> = await ask(
+          path,
+          LogsPage,
+          ANSWER_BYTES_MAX.logs,
+        )
+        cursor = page.cursor
+        const isNew = page.logs.some(({ notary }) => !found.has(notary))
+        if (cursor !== null && !isNew) throw stuck(page, 'the page has no log that is new')
+        for (const log of page.logs) {
+          if (found.has(log.notary)) throw expected(path, `the log of ${log.notary} once`)
           found.set(log.notary, log)
         }
-        if (found.size > LOGS_MAX)
-          throw answer.fault('cursor_stuck', `expected at most ${LOGS_MAX} logs`)
+        if (found.size > LOGS_MAX) throw stuck(page, `expected at most ${LOGS_MAX} logs`)
       } while (cursor !== null)
       return [...found.values()]
     },
 
     async fetchLog(notary: string): Promise<ServedLog> {
-      const answer = await ask(`/v1/log/${notary}`, ANSWER_BYTES_MAX.logs)
-      const log = readLog(answer)
+      const path = `/v1/log/${notary}`
+      const { where, ...log } = await ask(path, LogForm, ANSWER_BYTES_MAX.logs)
       if (log.notary === notary) return log
-      throw answer.expected(`the log of ${notary}`)
+      throw expected(where, `the log of ${notary}`)
     },
 
     /**
@@ -157,9 +268,10 @@ export function openGateway(http: GatewayHttp) {
      * served.
      */
     async fetchBootStatement(notary: string): Promise<Json | null> {
+      const bytesMax = ANSWER_BYTES_MAX.bootStatement
       try {
-        const answer = await askLog(notary, 'boot-statement', ANSWER_BYTES_MAX.bootStatement)
-        return answer.value('statement') ?? null
+        const answer = await askLog(notary, 'boot-statement', BootStatementForm, bytesMax)
+        return answer.statement ?? null
       } catch (fault) {
         // A gateway of an earlier version has no such path.
         if (fault instanceof GatewayFault && fault.status === 404) return null
@@ -186,36 +298,23 @@ export function openGateway(http: GatewayHttp) {
     /** Leaf hashes from `start` on, at least one and none from `end` on. */
     async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
       const last = Math.min(end, start + PAGE_LEAVES_MAX)
-      const answer = await askLog(
-        notary,
-        `leaves?start=${start}&end=${last}`,
-        ANSWER_BYTES_MAX.leaves,
-      )
-      const [from, to] = [answer.count('start'), answer.count('end')]
-      const leaves = answer.hashes('leaves', PAGE_LEAVES_MAX)
+      const query = `leaves?start=${start}&end=${last}`
+      const answer = await askLog(notary, query, LeavesForm, ANSWER_BYTES_MAX.leaves)
+      const { where, start: from, end: to, leaves } = answer
       if (from === start && to > start && to <= last && leaves.length === to - start) return leaves
-      throw answer.fault(
-        'leaf_missing',
-        `expected the leaves from ${start} on, got ${leaves.length} of ${from} to ${to}`,
-      )
+      const message = `expected the leaves from ${start} on, got ${leaves.length} of ${from} to ${to}`
+      throw new GatewayFault('leaf_missing', { where, message })
     },
 
     async fetchInclusion(
       notary: string,
       { index, size }: { readonly index: number; readonly size: number },
-    ): Promise<InclusionProof> {
-      const answer = await askLog(
-        notary,
-        `inclusion?index=${index}&size=${size}`,
-        ANSWER_BYTES_MAX.proof,
-      )
-      if (answer.count('index') !== index || answer.count('size') !== size)
-        throw answer.expected(`a proof for index ${index} of ${size}`)
-      return {
-        root: answer.bytes('root', HASH),
-        leafHash: answer.bytes('leaf_hash', HASH),
-        path: answer.hashes('path', PROOF_HASHES_MAX),
-      }
+    ) {
+      const query = `inclusion?index=${index}&size=${size}`
+      const proof = await askLog(notary, query, InclusionForm, ANSWER_BYTES_MAX.proof)
+      if (proof.index !== index || proof.size !== size)
+        throw expected(proof.where, `a proof for index ${index} of ${size}`)
+      return { root: proof.root, leafHash: proof.leaf_hash, path: proof.path }
     },
 
     async fetchConsistency(
@@ -223,14 +322,10 @@ export function openGateway(http: GatewayHttp) {
       from: number,
       to: number,
     ): Promise<readonly Uint8Array[]> {
-      const answer = await askLog(
-        notary,
-        `consistency?from=${from}&to=${to}`,
-        ANSWER_BYTES_MAX.proof,
-      )
-      if (answer.count('from') !== from || answer.count('to') !== to)
-        throw answer.expected(`a proof from ${from} to ${to}`)
-      return answer.hashes('path', PROOF_HASHES_MAX)
+      const query = `consistency?from=${from}&to=${to}`
+      const proof = await askLog(notary, query, ConsistencyForm, ANSWER_BYTES_MAX.proof)
+      if (proof.from === from && proof.to === to) return proof.path
+      throw expected(proof.where, `a proof from ${from} to ${to}`)
     },
 
     /** Records of leaves from `start` on, and where to go on; null: at the end. */
@@ -239,166 +334,18 @@ export function openGateway(http: GatewayHttp) {
       start: number,
     ): Promise<{ readonly records: readonly Json[]; readonly next: number | null }> {
       const query = `records?start=${start}&limit=${PAGE_RECORDS_MAX}`
-      const answer = await askLog(notary, query, ANSWER_BYTES_MAX.records)
-      const records = answer.array('records', PAGE_RECORDS_MAX)
-      const next = answer.isNull('next') ? null : answer.count('next')
-      if (next !== null && next <= start)
-        throw answer.fault('cursor_stuck', `next is ${next}, which is no further`)
-      return { records, next }
+      const page = await askLog(notary, query, RecordsForm, ANSWER_BYTES_MAX.records)
+      if (page.next !== null && page.next <= start)
+        throw stuck(page, `next is ${page.next}, which is no further`)
+      return page
     },
   }
 }
 
-function readLog(log: Answer): ServedLog {
-  return {
-    notary: log.hex('notary', ADDRESS),
-    publicKey: log.bytes('public_key', { length: PUBLIC_KEY_BYTES, prefix: '0x' }),
-    domain: { chainId: log.count('chain_id'), contract: log.hex('contract', ADDRESS) },
-    bootConfiguration: log.json('boot_configuration'),
-    size: log.count('size'),
-    root: log.bytes('root', HASH),
-    head: log.isNull('head') ? null : readHead(log.object('head')),
-    attestationDigest: log.isNull('attestation_sha256')
-      ? null
-      : log.hex('attestation_sha256', HASH),
-  }
+function expected(where: string, what: string): GatewayFault {
+  return new GatewayFault('answer_invalid', { where, message: `expected ${what}` })
 }
 
-function readHead(head: Answer): ServedHead {
-  const anchor = head.object('anchor')
-  const state = ANCHOR_STATES.find((known) => known === anchor.value('state'))
-  if (state === undefined) throw anchor.expected(`state to be one of ${ANCHOR_STATES.join(', ')}`)
-  return {
-    size: head.count('size'),
-    root: head.bytes('root', HASH),
-    signature: head.bytes('signature', { length: SIGNATURE_BYTES, prefix: '0x' }),
-    createdAt: head.count('created_at'),
-    anchor: {
-      txHash: anchor.hex('tx_hash', TX_HASH),
-      replaces: anchor.value('replaces') === undefined ? [] : readReplaced(anchor),
-      state,
-      blockNumber: anchor.isNull('block_number') ? null : anchor.count('block_number'),
-      blockHash: anchor.isNull('block_hash') ? null : anchor.hex('block_hash', TX_HASH),
-    },
-  }
+function stuck({ where }: { readonly where: string }, message: string): GatewayFault {
+  return new GatewayFault('cursor_stuck', { where, message })
 }
-
-function readReplaced(anchor: Answer): readonly string[] {
-  return anchor.array('replaces', REANCHORED_MAX).map((hash) => {
-    if (isHex(hash, TX_HASH)) return hash
-    throw anchor.expected('replaces to be transaction hashes')
-  })
-}
-
-/** Hex of so many bytes, lower case, with this prefix (default none). */
-type HexForm = { readonly length: number; readonly prefix?: '0x' }
-
-const HASH: HexForm = { length: HASH_BYTES }
-const TX_HASH: HexForm = { length: HASH_BYTES, prefix: '0x' }
-const ADDRESS: HexForm = { length: 20, prefix: '0x' }
-
-function isHex(value: Json | undefined, form: HexForm): value is string {
-  const { length } = form
-  const prefix = form.prefix ?? ''
-  return (
-    typeof value === 'string' &&
-    value.length === prefix.length + 2 * length &&
-    value.startsWith(prefix) &&
-    /^[0-9a-f]*$/.test(value.slice(prefix.length))
-  )
-}
-
-/**
- * An object of an answer, whose own members are read each in its one form. Throws GatewayFault
- * `answer_invalid`.
- */
-class Answer {
-  private readonly members: JsonObject
-  /** What was asked: path and query. */
-  private readonly where: string
-
-  constructor(members: JsonObject, where: string) {
-    this.members = members
-    this.where = where
-  }
-
-  fault(code: GatewayFault['code'], message: string): GatewayFault {
-    return new GatewayFault(code, { where: this.where, message })
-  }
-
-  expected(what: string): GatewayFault {
-    return this.fault('answer_invalid', `expected ${what}`)
-  }
-
-  value(name: string): Json | undefined {
-    return memberOf(this.members, name)
-  }
-
-  isNull(name: string): boolean {
-    return this.value(name) === null
-  }
-
-  count(name: string): number {
-    const value = this.value(name)
-    if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-      throw this.expected(`${name} to be a whole number from 0 to 2^53-1`)
-    return value
-  }
-
-  text(name: string): string {
-    const value = this.value(name)
-    if (typeof value !== 'string') throw this.expected(`${name} to be a string`)
-    return value
-  }
-
-  /** Hex as it is written. */
-  hex(name: string, form: HexForm): string {
-    const value = this.value(name)
-    if (isHex(value, form)) return value
-    throw this.expected(
-      `${name} to be ${form.prefix ?? ''} and ${form.length} bytes of lower-case hex`,
-    )
-  }
-
-  bytes(name: string, form: HexForm): Uint8Array {
-    return decodeHex(this.hex(name, form))
-  }
-
-  json(name: string): JsonObject {
-    return this.asObject(this.value(name), name)
-  }
-
-  object(name: string): Answer {
-    return new Answer(this.json(name), this.where)
-  }
-
-  array(name: string, lengthMax: number): readonly Json[] {
-    const value = this.value(name)
-    if (!isJsonArray(value) || value.length > lengthMax)
-      throw this.expected(`${name} to be an array of at most ${lengthMax}`)
-    return value
-  }
-
-  objects(name: string, entryName: string, lengthMax: number): readonly Answer[] {
-    return this.array(name, lengthMax).map(
-      (one) => new Answer(this.asObject(one, entryName), this.where),
-    )
-  }
-
-  /** Hashes (32 bytes) of an array of hex without prefix. */
-  hashes(name: string, lengthMax: number): readonly Uint8Array[] {
-    return this.array(name, lengthMax).map((value, at) => {
-      if (typeof value !== 'string' || !HASH_FORM.test(value))
-        throw this.expected(`${name}.${at} to be 32 bytes of lower-case hex`)
-      // Native, for there are millions of them.
-      return new Uint8Array(Buffer.from(value, 'hex'))
-    })
-  }
-
-  private asObject(value: Json | undefined, name: string): JsonObject {
-    if (isJsonObject(value)) return value
-    throw this.expected(`${name} to be an object`)
-  }
-}
-
-const HASH_FORM = /^[0-9a-f]{64}$/
