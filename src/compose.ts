@@ -48,7 +48,6 @@ import { openWebSearch } from './search/web-search.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
-import { createCommitsStore } from './verified/commits-store.ts'
 import { CALLS_MAX } from './verified/completion-routes.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/enclave-commits.ts'
 import { warnOfOpenHistory } from './verified/history.ts'
@@ -351,7 +350,7 @@ async function startFoundation(
   const anchoring =
     own.anchoring ??
     startAnchoring({
-      ...{ database, chain: present(chain), commits: createCommitsStore(database), log },
+      ...{ database, chain: present(chain), log },
       confirmations: config.confirmations,
       fees: config.fees,
     })

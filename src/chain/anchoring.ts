@@ -19,9 +19,14 @@ import { fetchBlock } from './read-block.ts'
 import { createReanchorer } from './reanchorer.ts'
 import { createReanchorsStore } from './reanchors-store.ts'
 import { createRelayerFollowers } from './relayer-followers.ts'
-import { createRelayerNonces, type NoncedRelayer, type RelayerNonces } from './relayer-nonces.ts'
+import { type NoncedRelayer, RelayerNonces } from './relayer-nonces.ts'
 import { createRelayerOperations } from './relayer-operations.ts'
-import { type AnchorLag, createAnchorLag, createRelayersStore } from './relayers-store.ts'
+import {
+  type AnchorLag,
+  createAnchorLag,
+  createNonceStore,
+  createRelayersStore,
+} from './relayers-store.ts'
 
 /**
  * All that has to do with anchors but storing them with their records: the chain, as the gateway
@@ -73,15 +78,12 @@ const LOCAL_REBROADCAST_MS = 2_000
 export function startAnchoring({
   database,
   chain,
-  commits,
   confirmations,
   fees,
   log,
 }: {
   readonly database: Database
   readonly chain: Chain
-  /** Where the database's count of nonces is. */
-  readonly commits: Parameters<typeof createRelayerNonces>[0]['commits']
   readonly confirmations: number
   readonly fees: Fees
   readonly log: Logger
@@ -92,7 +94,7 @@ export function startAnchoring({
     address,
     countTransactions: (signal) => countTransactions(rpc, { address, chainId }, signal),
   }
-  const nonces = createRelayerNonces({ commits, relayer, log })
+  const nonces = new RelayerNonces({ commits: createNonceStore(database), relayer, log })
   const relayers = createRelayersStore(database)
   const anchors = createAnchorsStore(database)
   const followers = createRelayerFollowers({

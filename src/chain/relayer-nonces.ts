@@ -35,6 +35,12 @@ export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
 }
 
+type NoncesOptions = {
+  readonly commits: NonceStore
+  readonly relayer: NoncedRelayer
+  readonly log?: Pick<Logger, 'error'>
+}
+
 /**
  * The nonces of one relayer, for all committers of this process: they commit one after the other,
  * so that none takes the nonce of another. What the other gateways on the database take still shows
@@ -44,36 +50,8 @@ export class NonceUnknown extends Error {
  * compared before the first nonce is given out, whenever the chain shows its count (`noteCount`),
  * and after failures (`doubt`). The higher one counts.
  */
-export type RelayerNonces = {
-  /** Whose they are: address, 0x, lower case. */
-  readonly relayer: string
-  /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
-  refresh(): Promise<void>
-  /**
-   * Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it
-   * is read anew.
-   */
-  use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result>
-  /** Says how many transactions of the relayer the chain was seen to have. Cheap. */
-  noteCount(count: number): void
-  /**
-   * Says that the database may not be what it was: the chain is asked with the next `refresh`, if
-   * it can be reached.
-   */
-  doubt(): void
-}
-
-/** Nonces of `relayer`, as database and chain count them. */
-export function createRelayerNonces(options: {
-  readonly commits: NonceStore
-  readonly relayer: NoncedRelayer
-  readonly log?: Pick<Logger, 'error'>
-}): RelayerNonces {
-  return new ComparedNonces(options)
-}
-
-class ComparedNonces implements RelayerNonces {
-  readonly #options: Parameters<typeof createRelayerNonces>[0]
+export class RelayerNonces {
+  readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
   /** The chain was seen to have so many. No nonce under it is free. */
@@ -89,14 +67,16 @@ class ComparedNonces implements RelayerNonces {
    */
   #comparison: 'must' | 'should' | 'done' = 'must'
 
-  constructor(options: Parameters<typeof createRelayerNonces>[0]) {
+  constructor(options: NoncesOptions) {
     this.#options = options
   }
 
+  /** Whose they are: address, 0x, lower case. */
   get relayer(): string {
     return this.#options.relayer.address
   }
 
+  /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
   refresh(): Promise<void> {
     return this.#queue.run(async () => {
       this.#next = null
@@ -104,6 +84,10 @@ class ComparedNonces implements RelayerNonces {
     })
   }
 
+  /**
+   * Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it
+   * is read anew.
+   */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
       const nonce = this.#next ?? (await this.#read())
@@ -116,12 +100,19 @@ class ComparedNonces implements RelayerNonces {
     })
   }
 
-  // A function value, so that it can be passed on without its object.
+  /**
+   * Says how many transactions of the relayer the chain was seen to have. Cheap. A function value,
+   * so that it can be passed on without its object.
+   */
   readonly noteCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
   }
 
+  /**
+   * Says that the database may not be what it was: the chain is asked with the next `refresh`, if
+   * it can be reached.
+   */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
   }

@@ -8,21 +8,10 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
 import { type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** What the enclave's process says in its ready line (enclave/main.ts). */
-type EnclaveReady = {
-  readonly event: 'ready'
-  readonly socket: string
-  readonly notary: string
-  readonly nsm: string
-}
-
-type EnclaveOptions = {
+type EnclaveOptions = LogDomain & {
   /** Where it listens; the kernel takes about 100 bytes. */
   readonly socketPath: string
-  readonly chainId: number
-  readonly contract: string
-  /** Null: no demonstration. */
-  readonly demoOrigin: string | null
+  readonly demoOrigin: string
   /** Where the simulated security module keeps its root. */
   readonly nsmRootFile: string
   /** How long it waits for running calls when it is stopped. */
@@ -122,7 +111,7 @@ const STOP_MARGIN_MS = 2_000
 async function startEnclaveProcess(
   options: EnclaveOptions,
   log: Logger,
-): Promise<SupervisedProcess<EnclaveReady>> {
+): Promise<Pick<SupervisedProcess<unknown>, 'stop'>> {
   const nsm = await serveNsm(options)
   const environment = {
     ...options.variables,
@@ -131,7 +120,7 @@ async function startEnclaveProcess(
     NSM_SOCKET: nsm.socketPath,
     CHAIN_ID: String(options.chainId),
     CONTRACT_ADDRESS: options.contract,
-    DEMO_PROVIDER_ORIGIN: options.demoOrigin ?? '',
+    DEMO_PROVIDER_ORIGIN: options.demoOrigin,
     SHUTDOWN_GRACE_MS: String(options.shutdownGraceMs),
   }
   const plan = {
@@ -145,8 +134,7 @@ async function startEnclaveProcess(
   }
   try {
     const enclave = await superviseProcess(plan, log)
-    const stop = () => enclave.stop().finally(nsm.close)
-    return { ...enclave, stop }
+    return { stop: () => enclave.stop().finally(nsm.close) }
   } catch (error) {
     await nsm.close()
     throw error
@@ -165,13 +153,12 @@ async function serveNsm({ socketPath, nsmRootFile }: EnclaveOptions): Promise<Ns
   )
 }
 
-function parseReady(notice: unknown): EnclaveReady | null {
+/** The enclave says in its ready line where it listens (enclave/main.ts). */
+function parseReady(notice: unknown): { readonly socket: string } | null {
   const value = typeof notice === 'string' ? parseObject(notice) : null
-  if (value?.event !== 'ready') return null
-  const { socket, notary, nsm } = value
-  if (typeof socket !== 'string' || typeof notary !== 'string' || typeof nsm !== 'string')
-    return null
-  return { event: 'ready', socket, notary, nsm }
+  return value?.event === 'ready' && typeof value.socket === 'string'
+    ? { socket: value.socket }
+    : null
 }
 
 /** Its log is JSON lines; those of level error say what is wrong in `fault` or `message`. */

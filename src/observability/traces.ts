@@ -19,6 +19,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
+import { createFaultLog } from '../runtime/fault-log.ts'
 import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './call-scope.ts'
 import type { Logger } from './logger.ts'
 import type { TraceConfig } from './trace-settings.ts'
@@ -112,17 +113,15 @@ function warning(
   options: { readonly endpoint: string; readonly now: () => number; readonly log: Logger },
 ): SpanExporter {
   const { endpoint, now, log } = options
-  let warnedAtMs = Number.NEGATIVE_INFINITY
+  const faults = createFaultLog(WARN_INTERVAL_MS, now)
   return {
     export(spans: ReadableSpan[], done: (result: ExportResult) => void) {
       exporter.export(spans, (result) => {
-        if (result.code === ExportResultCode.FAILED && now() - warnedAtMs >= WARN_INTERVAL_MS) {
-          warnedAtMs = now()
+        if (result.code === ExportResultCode.FAILED && faults.isDue())
           log.warn(
             { spans: spans.length, endpoint, error: causeOf(result.error) },
             'traces could not be sent',
           )
-        }
         done(result)
       })
     },

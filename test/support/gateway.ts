@@ -10,7 +10,7 @@ import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import type { Anchoring } from '../../src/chain/anchoring.ts'
 import { relayerWith } from '../../src/chain/open-chain.ts'
-import { createRelayerNonces } from '../../src/chain/relayer-nonces.ts'
+import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { compose, type OwnParts } from '../../src/compose.ts'
 import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
 import type { InferencesStore } from '../../src/nodes/inferences-store.ts'
@@ -151,7 +151,7 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
   return {
     domain: SCRIPTED_DOMAIN,
     relayer,
-    nonces: createRelayerNonces({ commits: createCommitsStore(database), relayer, log }),
+    nonces: new RelayerNonces({ commits: createCommitsStore(database), relayer, log }),
     sign: (nonce, head) =>
       signAnchorTransaction({ ...SCRIPTED_DOMAIN, relayerKey, nonce, head, fees }),
     notify: () => undefined,

@@ -11,7 +11,7 @@ import { fetchBlock } from '../../src/chain/read-block.ts'
 import { createReanchorer, type Reanchorer } from '../../src/chain/reanchorer.ts'
 import { createReanchorsStore } from '../../src/chain/reanchors-store.ts'
 import { createRelayerFollowers, type RelayerFollowers } from '../../src/chain/relayer-followers.ts'
-import { createRelayerNonces } from '../../src/chain/relayer-nonces.ts'
+import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { createRelayersStore, type RelayersStore } from '../../src/chain/relayers-store.ts'
 import { createRpc } from '../../src/chain/rpc.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
@@ -144,7 +144,7 @@ async function startGateway(
     options.countTransactions ??
     ((signal?: AbortSignal) => countTransactions(rpc, { address: relayer, chainId }, signal))
   const noted = { address: relayer, countTransactions: count }
-  const nonces = createRelayerNonces({ commits, relayer: noted, log: logger })
+  const nonces = new RelayerNonces({ commits, relayer: noted, log: logger })
   const relayers = createRelayersStore(database)
   const followers = createRelayerFollowers({
     ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
-  createRelayerNonces,
   NONCES_SKIPPED_MAX,
   NonceUnknown,
+  RelayerNonces,
 } from '../../../src/chain/relayer-nonces.ts'
 
 const ADDRESS = `0x${'01'.repeat(20)}`
@@ -25,10 +25,10 @@ function startDatabase(
     },
   }
   const relayer = { address: ADDRESS, countTransactions }
-  return { database, nonces: createRelayerNonces({ commits, relayer }) }
+  return { database, nonces: new RelayerNonces({ commits, relayer }) }
 }
 
-describe('createRelayerNonces', () => {
+describe('RelayerNonces', () => {
   it('begins where the database is, or where the chain is when the database knows no relayer', async () => {
     expect(await startDatabase(70).nonces.use(async (nonce) => nonce)).toBe(70)
     expect(await startDatabase(null).nonces.use(async (nonce) => nonce)).toBe(40)

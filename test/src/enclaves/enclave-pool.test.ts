@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
+import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
 import { EnclavePool } from '../../../src/enclaves/enclave-pool.ts'
 import { ENCLAVES_MAX } from '../../../src/enclaves/settings.ts'
@@ -51,7 +51,7 @@ function open(...names: readonly string[]): void {
   const records = createRecordsStore(database)
   const logs = createLogsStore(database)
   const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
-  const nonces = createRelayerNonces({ commits, relayer })
+  const nonces = new RelayerNonces({ commits, relayer })
   committed = createEnclaveCommits(records)
   const follow = (enclave: EnclaveEndpoint) => {
     const committer = createCommitter({

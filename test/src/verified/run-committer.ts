@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { createRelayerNonces } from '../../../src/chain/relayer-nonces.ts'
+import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { Logger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import {
@@ -93,7 +93,7 @@ export function runCommitter(
     commits,
     records,
     domain: TEST_DOMAIN,
-    nonces: createRelayerNonces({
+    nonces: new RelayerNonces({
       commits,
       relayer: {
         address: relayer,
