@@ -1,12 +1,14 @@
 import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { CallFailure, RequestState } from '../../../src/api/context.ts'
-import { ApiError } from '../../../src/api/errors.ts'
-import { streamEvents } from '../../../src/api/event-stream.ts'
+import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
+import { createEventWriter, type EventWriter, streamEvents } from '../../../src/api/event-stream.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
+import { connectRaw } from '../../support/raw-http.ts'
 
 const FAULTS: Readonly<Record<string, unknown>> = {
   '/ours': new ApiError('not_ready', 'Come back later', {
@@ -69,4 +71,114 @@ it('notes a fault that is told in full, and does not log it besides', async () =
   await read('/plain')
   await expect.poll(() => failures).toEqual([{ code: 'shutting_down', status: 503 }])
   expect(lines).toEqual([])
+})
+
+const ends: (() => void)[] = []
+afterEach(() => {
+  for (const end of ends.splice(0)) end()
+})
+
+const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
+
+async function start(options: { keepAliveMs?: number; drainTimeoutMs?: number } = {}) {
+  let opened = 0
+  const ready = Promise.withResolvers<{ writer: EventWriter; response: ServerResponse }>()
+  const server = createServer((_, response) => {
+    const writer = createEventWriter({
+      response,
+      keepAliveMs: 60_000,
+      drainTimeoutMs: 60_000,
+      ...options,
+      onOpen: () => opened++,
+    })
+    ends.push(() => writer.close())
+    ready.resolve({ writer, response })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  ends.push(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const connection = await connectRaw((server.address() as AddressInfo).port)
+  connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
+  return { connection, ...(await ready.promise), countOpened: () => opened }
+}
+
+describe('createEventWriter', () => {
+  it('sends the head when it is opened, once', async () => {
+    const { connection, writer, countOpened } = await start()
+    expect(writer.isOpen()).toBe(false)
+    writer.open()
+    writer.open()
+    const head = await connection.until(/\r\n\r\n/)
+    expect(head).toMatch(/^HTTP\/1.1 200/)
+    expect(head).toContain('content-type: text/event-stream; charset=utf-8')
+    expect(head).toContain('cache-control: no-cache')
+    expect(head).toContain('x-accel-buffering: no')
+    expect(countOpened()).toBe(1)
+  })
+
+  it('opens itself and sends comments while nothing comes', async () => {
+    const { connection, writer } = await start({ keepAliveMs: 20 })
+    await connection.until(/200 OK[\s\S]*: ping\n\n[\s\S]*: ping\n\n/)
+    await writer.write('data: 1\n\n')
+    writer.end('data: [DONE]\n\n')
+    await connection.until(/0\r\n\r\n$/)
+    const whole = connection.received()
+    await sleep(60)
+    expect(connection.received()).toBe(whole)
+  })
+
+  it('ends with an error event and no [DONE]', async () => {
+    const { connection, writer } = await start()
+    await writer.write('data: 1\n\n')
+    writer.fail(new ApiError('provider_error', 'broke'))
+    const text = await connection.until(/0\r\n\r\n$/)
+    expect(text).toContain('event: error\ndata: {"response":"NOK","error":{"status_code":502,')
+    expect(text).not.toContain('[DONE]')
+  })
+
+  it('cuts what was not ended, so that half an answer does not look whole', async () => {
+    const { connection, writer } = await start()
+    await writer.write('data: 1\n\n')
+    writer.close()
+    expect(await connection.closed).not.toMatch(/0\r\n\r\n$/)
+  })
+
+  it('holds its writer back while the reader does not read, and goes on when it does', async () => {
+    const { connection, writer } = await start()
+    connection.socket.pause()
+    let written = 0
+    const writing = (async () => {
+      for (; written < 40; written++) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+    })()
+    await sleep(300)
+    expect(written).toBeLessThan(40)
+    connection.socket.resume()
+    await writing
+    expect(written).toBe(40)
+  })
+
+  it('cuts off a reader that does not read for too long', async () => {
+    const { connection, writer } = await start({ drainTimeoutMs: 100, keepAliveMs: 10 })
+    connection.socket.pause()
+    const flood = async () => {
+      while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+    }
+    await expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
+    expect(process.memoryUsage().arrayBuffers).toBeLessThan(200e6)
+  })
+
+  it('says that the caller left, also while it waits for room', async () => {
+    const { connection, writer } = await start()
+    connection.socket.pause()
+    const flood = async () => {
+      while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+    }
+    const failure = expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
+    await sleep(50)
+    connection.socket.destroy()
+    await failure
+    expect(() => writer.end('data: 1\n\n')).toThrow(CallerLeftError)
+  })
 })
