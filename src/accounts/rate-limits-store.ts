@@ -27,7 +27,8 @@ export type UsedWindows = {
  * What calls that are over used in truth, of those that one process admitted in the same windows.
  */
 export type Settlement = {
-  readonly processId: string
+  /** Null where nothing was reserved. */
+  readonly processId: string | null
   readonly minute: number
   readonly day: number
   /** Tokens that they had reserved together. */

@@ -134,7 +134,7 @@ export function createCommitter(options: CommitterOptions): Committer {
 
 class LogFollower implements Committer {
   private readonly options: CommitterOptions
-  private readonly waiters = createCommitWaiters()
+  private readonly waiters = new CommitWaiters()
   private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
   private fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -193,7 +193,7 @@ class LogFollower implements Committer {
       notary: session?.notary.address ?? null,
       size: session?.log.edge.size ?? 0,
       ...this.figures,
-      waiting: this.waiters.count(),
+      waiting: this.waiters.count,
     }
   }
 
@@ -377,7 +377,10 @@ type Waiter = {
 }
 
 /** Everybody who waits, by the leaf they wait for. */
-type CommitWaiters = {
+export class CommitWaiters {
+  readonly #waiting = new Set<Waiter>()
+  readonly #byLeaf = new Map<string, Set<Waiter>>()
+
   /**
    * Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of
    * the waiter.
@@ -386,67 +389,63 @@ type CommitWaiters = {
     notary: string,
     index: number,
     signal: AbortSignal,
-  ): { readonly waiter: Waiter; readonly record: Promise<StoredRecord> }
-  /** Those who wait for this leaf. */
-  of(notary: string, index: number): readonly Waiter[]
-  /** Everybody, in the order they came. */
-  all(): readonly Waiter[]
-  /** How many wait. */
-  count(): number
-}
-
-/** Gives an empty registry. */
-export function createCommitWaiters(): CommitWaiters {
-  const waiting = new Set<Waiter>()
-  const byLeaf = new Map<string, Set<Waiter>>()
-
-  function enter(waiter: Waiter): void {
-    waiting.add(waiter)
-    const key = keyOf(waiter.notary, waiter.index)
-    byLeaf.set(key, (byLeaf.get(key) ?? new Set()).add(waiter))
-  }
-
-  function leave(waiter: Waiter): void {
-    waiting.delete(waiter)
-    const key = keyOf(waiter.notary, waiter.index)
-    const others = byLeaf.get(key)
-    others?.delete(waiter)
-    if (others?.size === 0) byLeaf.delete(key)
-  }
-
-  return {
-    add(notary, index, signal) {
-      const { promise, resolve, reject } = Promise.withResolvers<StoredRecord>()
-      const end = () => {
-        leave(waiter)
-        signal.removeEventListener('abort', abort)
-      }
-      const abort = () => {
+  ): { readonly waiter: Waiter; readonly record: Promise<StoredRecord> } {
+    const { promise, resolve, reject } = Promise.withResolvers<StoredRecord>()
+    const end = () => {
+      this.#leave(waiter)
+      signal.removeEventListener('abort', abort)
+    }
+    const abort = () => {
+      end()
+      reject(signal.reason)
+    }
+    const waiter: Waiter = {
+      notary,
+      index,
+      resolve(record) {
         end()
-        reject(signal.reason)
-      }
-      const waiter: Waiter = {
-        notary,
-        index,
-        resolve(record) {
-          end()
-          resolve(record)
-        },
-        reject(error) {
-          end()
-          reject(error)
-        },
-      }
-      if (signal.aborted) reject(signal.reason)
-      else {
-        enter(waiter)
-        signal.addEventListener('abort', abort)
-      }
-      return { waiter, record: promise }
-    },
-    of: (notary, index) => [...(byLeaf.get(keyOf(notary, index)) ?? [])],
-    all: () => [...waiting],
-    count: () => waiting.size,
+        resolve(record)
+      },
+      reject(error) {
+        end()
+        reject(error)
+      },
+    }
+    if (signal.aborted) reject(signal.reason)
+    else {
+      this.#enter(waiter)
+      signal.addEventListener('abort', abort)
+    }
+    return { waiter, record: promise }
+  }
+
+  /** Those who wait for this leaf. */
+  of(notary: string, index: number): readonly Waiter[] {
+    return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
+  }
+
+  /** Everybody, in the order they came. */
+  all(): readonly Waiter[] {
+    return [...this.#waiting]
+  }
+
+  /** How many wait. */
+  get count(): number {
+    return this.#waiting.size
+  }
+
+  #enter(waiter: Waiter): void {
+    this.#waiting.add(waiter)
+    const key = keyOf(waiter.notary, waiter.index)
+    this.#byLeaf.set(key, (this.#byLeaf.get(key) ?? new Set()).add(waiter))
+  }
+
+  #leave(waiter: Waiter): void {
+    this.#waiting.delete(waiter)
+    const key = keyOf(waiter.notary, waiter.index)
+    const others = this.#byLeaf.get(key)
+    others?.delete(waiter)
+    if (others?.size === 0) this.#byLeaf.delete(key)
   }
 }
 

@@ -121,7 +121,7 @@ type RateLimiterOptions = {
 
 /** Gives the limiter over a store that all gateways share. */
 export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
-  const { store, tiers, lease } = options
+  const { store, tiers } = options
   const queue = new StepQueue(options)
 
   async function admit({ accountId, tier, estimate, ...call }: LimitedCall): Promise<Decision> {
@@ -129,8 +129,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
     const bucket = { accountId, group, limits }
     if (Object.values(limits).every((limit) => limit === null)) {
       queue.count(bucket)
-      const free = { processId: lease.id(), minute: 0, day: 0, reserved: 0 }
-      return { kind: 'admitted', permit: openPermit(queue, bucket, free, null) }
+      return { kind: 'admitted', permit: openPermit(queue, bucket, NOTHING_RESERVED, null) }
     }
     const reserved = limits.tokensPerMinute === null && limits.tokensPerDay === null ? 0 : estimate
     const { isAdmitted, used, at, processId: holder } = await queue.take(bucket, reserved)
@@ -150,12 +149,10 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
   }
 }
 
-type Ticket = {
-  readonly processId: string
-  readonly minute: number
-  readonly day: number
-  readonly reserved: number
-}
+type Ticket = Pick<Settlement, 'processId' | 'minute' | 'day' | 'reserved'>
+
+/** Of a call that nothing limits: what it uses counts in the windows that are open at its end. */
+const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved: 0 }
 
 function openPermit(
   queue: StepQueue,

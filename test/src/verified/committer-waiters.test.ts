@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createCommitWaiters } from '../../../src/verified/committer.ts'
+import { CommitWaiters } from '../../../src/verified/committer.ts'
 import type { StoredRecord } from '../../../src/verified/records-store.ts'
 
 const record = { id: 'a record' } as StoredRecord
@@ -25,7 +25,7 @@ function countListeners() {
 
 describe('commit waiters', () => {
   it('gives a record to everybody who waits for that leaf, and to nobody else', async () => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const first = waiters.add('log', 1, never)
     const second = waiters.add('log', 1, never)
     waiters.add('log', 2, never)
@@ -33,30 +33,30 @@ describe('commit waiters', () => {
     for (const waiter of waiters.of('log', 1)) waiter.resolve(record)
     expect(await first.record).toBe(record)
     expect(await second.record).toBe(record)
-    expect(waiters.count()).toBe(2)
+    expect(waiters.count).toBe(2)
     expect(waiters.of('log', 1)).toEqual([])
   })
 
   it('rejects with the reason of the signal', async () => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const controller = new AbortController()
     const { record: waiting } = waiters.add('log', 1, controller.signal)
     const reason = new Error('enough')
     controller.abort(reason)
     await expect(waiting).rejects.toBe(reason)
-    expect(waiters.count()).toBe(0)
+    expect(waiters.count).toBe(0)
     expect(waiters.of('log', 1)).toEqual([])
   })
 
   it('rejects at once when the signal was aborted before', async () => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const { record: waiting } = waiters.add('log', 1, AbortSignal.abort(new Error('too late')))
     await expect(waiting).rejects.toThrow('too late')
-    expect(waiters.count()).toBe(0)
+    expect(waiters.count).toBe(0)
   })
 
   it.each(['resolved', 'rejected', 'aborted'])('leaves no listener behind when %s', async (how) => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const { controller, signal, listeners } = countListeners()
     const { waiter, record: waiting } = waiters.add('log', 1, signal)
     expect(listeners()).toBe(1)
@@ -69,7 +69,7 @@ describe('commit waiters', () => {
   })
 
   it('ends each waiter once', async () => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const { waiter, record: waiting } = waiters.add('log', 1, never)
     waiter.resolve(record)
     waiter.reject(new Error('later'))
@@ -77,7 +77,7 @@ describe('commit waiters', () => {
   })
 
   it('gives everybody in the order they came', () => {
-    const waiters = createCommitWaiters()
+    const waiters = new CommitWaiters()
     const added = [3, 1, 2].map((index) => waiters.add('log', index, never).waiter)
     expect(waiters.all()).toEqual(added)
   })
