@@ -100,12 +100,22 @@ function describeAnswer(bytes: Uint8Array): string {
   }
 }
 
-async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
+function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
+  const tooLarge = () => new CliError(`expected at most ${bytesMax} bytes of input`)
+  return collectBytes(parts, bytesMax, tooLarge)
+}
+
+/** All bytes of the parts, in order. Throws `tooLarge` when they are over `bytesMax`. */
+export async function collectBytes(
+  parts: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+  tooLarge: () => Error,
+): Promise<Uint8Array> {
   const kept: Uint8Array[] = []
   let size = 0
   for await (const part of parts) {
     size += part.length
-    if (size > bytesMax) throw new CliError(`expected at most ${bytesMax} bytes of input`)
+    if (size > bytesMax) throw tooLarge()
     kept.push(part)
   }
   return Buffer.concat(kept)

@@ -6,8 +6,13 @@ import { chooseKey, type GatewayKey } from '../gateway-access.ts'
 import type { BundleOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
-import type { AuditTools } from './audit-context.ts'
-import { type AuditReport, type AuditScope, digestScope, type LogReport } from './audit-context.ts'
+import {
+  type AuditReport,
+  type AuditScope,
+  type AuditTools,
+  digestScope,
+  type LogReport,
+} from './audit-context.ts'
 import { auditLog } from './audit-log.ts'
 import {
   type AuditProgress,
@@ -68,14 +73,13 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   const { signal } = interrupt
   const pause = (durationMs: number) =>
     sleep(durationMs, undefined, { signal }).catch(() => signal.throwIfAborted())
-  const timeoutMs = options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }
   const http = openGatewayHttp({
     url,
     apiKey: key?.apiKey ?? null,
     keyHint: key?.keyHint ?? null,
     signal,
     sleep: pause,
-    ...timeoutMs,
+    ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
   })
   const chain = await openChain(options.rpc, { sleep: pause, signal })
   try {
@@ -182,18 +186,12 @@ async function runAudit(
   }
   if (found !== null && logs.length === 0) ledger.find('no_log', NO_LOG)
   if (found !== null) {
-    const listed = new Set([...found.map((log) => log.notary), ...state.notaries()])
-    const isOneLog = notary !== null
     const audited = {
       ...tools,
-      payers,
-      named,
-      ledger,
-      found,
+      ...{ payers, named, ledger, found, newestBlock },
       reports: logs,
-      listed,
-      newestBlock,
-      isOneLog,
+      listed: new Set([...found.map((log) => log.notary), ...state.notaries()]),
+      isOneLog: notary !== null,
     }
     await auditEarlierLogs(audited)
     await auditContracts(audited)
@@ -212,7 +210,7 @@ async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promi
     return chain === null ? null : await chain.fetchNewestBlock()
   } catch (fault) {
     if (!(fault instanceof ChainFault)) throw fault
-    ledger.find('chain_unreachable', { where: 'chain', message: fault.message })
+    ledger.find(fault.code, fault)
     ledger.skipAll('the chain did not say which block is its newest')
     return null
   }
@@ -264,12 +262,9 @@ function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge
-  const counts = {
-    startSize: size,
-    endSize: size,
-    headCount: 0,
-    matched: saved.head,
-    isComplete: false,
+  return {
+    ...{ notary, size, startSize: size, endSize: size, headCount: 0 },
+    ...{ matched: saved.head, isComplete: false },
+    ...{ checks: ledger.checks(), findings: ledger.findings() },
   }
-  return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }

@@ -51,11 +51,7 @@ export async function auditLog(
     isComplete = await run.audit()
   } catch (fault) {
     if (!(fault instanceof GatewayFault) && !(fault instanceof ChainFault)) throw fault
-    const isChain = fault instanceof ChainFault
-    ledger.find(isChain ? 'chain_unreachable' : fault.code, {
-      where: isChain ? 'chain' : fault.where,
-      message: fault.message,
-    })
+    ledger.find(fault.code, fault)
   } finally {
     await run.end()
   }

@@ -26,6 +26,9 @@ const BACK_OFF = { minMs: 250, maxMs: 8_000 }
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
+  /** What it is as a finding. */
+  readonly code = 'chain_unreachable'
+  readonly where = 'chain'
 }
 
 const Bytes = HexBytes.transform((text) => decodeHex(text))

@@ -1,14 +1,10 @@
 import { errors, Pool } from 'undici'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import {
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../../attestation/json/value.ts'
 import { backOffMs } from '../../runtime/back-off.ts'
-import { checkKeySafety } from '../files.ts'
+import { memberAt } from '../evidence/read-evidence.ts'
+import { checkKeySafety, collectBytes } from '../files.ts'
 import type { FindingCode } from './findings.ts'
 
 /** Longest that one answer may take, from connect to the last byte, milliseconds. */
@@ -64,7 +60,12 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
     const signal = AbortSignal.any([options.signal, timeout])
     try {
       const answer = await pool.request({ method: 'GET', path: `${base}${path}`, headers, signal })
-      const body = await collect(answer.body, { bytesMax, where: path })
+      const tooLarge = () =>
+        new GatewayFault('answer_too_large', {
+          where: path,
+          message: `expected an answer of at most ${bytesMax} bytes`,
+        })
+      const body = await collectBytes(answer.body, bytesMax, tooLarge)
       return { status: answer.statusCode, retryAfter: answer.headers['retry-after'], body }
     } catch (fault) {
       options.signal.throwIfAborted()
@@ -79,26 +80,22 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
     }
   }
 
-  async function fetchObject(
-    path: string,
-    { bytesMax }: { readonly bytesMax: number },
-  ): Promise<JsonObject> {
-    for (let tried = 1; ; tried++) {
-      const outcome = await attempt(path, bytesMax).catch(asFault)
-      const fault =
-        outcome instanceof GatewayFault
-          ? outcome
-          : judgeStatus(outcome, path, options.keyHint ?? null)
-      if (!(outcome instanceof GatewayFault) && fault === null)
-        return readObject(outcome.body, path)
-      if (fault === null || !mayRetry(fault, tried)) throw fault
-      const wished = outcome instanceof GatewayFault ? undefined : outcome.retryAfter
-      await options.sleep(pauseOf(tried, wished))
-      options.signal.throwIfAborted()
-    }
+  return {
+    async fetchObject(path, { bytesMax }) {
+      for (let tried = 1; ; tried++) {
+        try {
+          const answer = await attempt(path, bytesMax)
+          if (answer.status === 200) return readObject(answer.body, path)
+          throw refusalOf(answer, path, options.keyHint)
+        } catch (fault) {
+          if (!(fault instanceof GatewayFault) || !mayRetry(fault, tried)) throw fault
+          await options.sleep(pauseOf(tried, fault.retryAfter))
+          options.signal.throwIfAborted()
+        }
+      }
+    },
+    close: () => pool.destroy(),
   }
-
-  return { fetchObject, close: () => pool.destroy() }
 }
 
 type Answer = {
@@ -107,17 +104,11 @@ type Answer = {
   readonly body: Uint8Array
 }
 
-function asFault(fault: unknown): GatewayFault {
-  if (fault instanceof GatewayFault) return fault
-  throw fault
-}
-
-function judgeStatus(
-  { status, body }: Answer,
+function refusalOf(
+  { status, body, retryAfter }: Answer,
   where: string,
-  keyHint: string | null,
-): GatewayFault | null {
-  if (status === 200) return null
+  keyHint: string | null = null,
+): GatewayFault {
   if (status >= 300 && status < 400)
     return new GatewayFault('redirected', {
       where,
@@ -128,6 +119,7 @@ function judgeStatus(
   return new GatewayFault(isPassing ? 'gateway_unreachable' : 'answer_refused', {
     where,
     status,
+    retryAfter,
     message: `the gateway answered ${status}${wordsOf(body)}${status === 401 && keyHint ? ` (${keyHint})` : ''}`,
   })
 }
@@ -146,24 +138,6 @@ function pauseOf(tried: number, wished: Answer['retryAfter']): number {
   return Math.min(Math.max(own, seconds * 1000), BACK_OFF_MAX_MS)
 }
 
-async function collect(
-  parts: AsyncIterable<Uint8Array>,
-  { bytesMax, where }: { readonly bytesMax: number; readonly where: string },
-): Promise<Uint8Array> {
-  const kept: Uint8Array[] = []
-  let size = 0
-  for await (const part of parts) {
-    size += part.length
-    if (size > bytesMax)
-      throw new GatewayFault('answer_too_large', {
-        where,
-        message: `expected an answer of at most ${bytesMax} bytes`,
-      })
-    kept.push(part)
-  }
-  return Buffer.concat(kept)
-}
-
 function readObject(body: Uint8Array, where: string): JsonObject {
   try {
     const value = parseExactJson(body)
@@ -179,9 +153,7 @@ function readObject(body: Uint8Array, where: string): JsonObject {
 /** The message of the gateway's error envelope, when the answer is one. */
 function wordsOf(body: Uint8Array): string {
   try {
-    const envelope = parseExactJson(body)
-    const error: Json | undefined = isJsonObject(envelope) ? memberOf(envelope, 'error') : undefined
-    const message = isJsonObject(error) ? memberOf(error, 'message') : undefined
+    const message = memberAt(parseExactJson(body), 'error', 'message')
     return typeof message === 'string' ? `: ${message}` : ''
   } catch {
     return ''
@@ -217,14 +189,19 @@ export class GatewayFault extends Error {
   readonly where: string
   /** Of an answer; null when there was none. */
   readonly status: number | null
+  /** How long the answer wishes that the next question waits, as it says. */
+  readonly retryAfter: Answer['retryAfter']
 
   constructor(
     code: GatewayFaultCode,
-    fault: { readonly where: string; readonly message: string; readonly status?: number },
+    fault: { readonly where: string; readonly message: string } & Partial<
+      Pick<Answer, 'status' | 'retryAfter'>
+    >,
   ) {
     super(fault.message)
     this.code = code
     this.where = fault.where
     this.status = fault.status ?? null
+    this.retryAfter = fault.retryAfter
   }
 }

@@ -43,7 +43,7 @@ export async function auditContracts(audited: GatewayContext): Promise<void> {
     else ledger.skip('transactions of relayers', unwalked)
   } catch (fault) {
     if (!(fault instanceof ChainFault)) throw fault
-    ledger.find('chain_unreachable', { where: 'chain', message: fault.message })
+    ledger.find(fault.code, fault)
     ledger.skipAll('the chain was not read to the end')
   }
 }
@@ -160,7 +160,7 @@ async function reasonAgainst(
     return (await isConsistent({ size, root }, matched, { gateway, notary })) ? null : other
   } catch (fault) {
     if (!(fault instanceof GatewayFault)) throw fault
-    ledger.find(fault.code, { where: fault.where, message: fault.message })
+    ledger.find(fault.code, fault)
     return 'unknown'
   }
 }

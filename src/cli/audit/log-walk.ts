@@ -241,7 +241,7 @@ class Walk {
       return await this.parts.leaves.take(countMax)
     } catch (fault) {
       if (!(fault instanceof GatewayFault) || fault.code !== 'leaf_missing') throw fault
-      this.parts.ledger.find('leaf_missing', { where: fault.where, message: fault.message })
+      this.parts.ledger.find(fault.code, fault)
       this.isWhole = false
       return null
     }

@@ -17,6 +17,7 @@ import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { readAhead } from '../../runtime/read-ahead.ts'
+import { memberAt } from '../evidence/read-evidence.ts'
 import { orNull } from '../faults.ts'
 import { isoOf } from '../printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
@@ -245,8 +246,7 @@ function indexRecords(
 ): Entry[] {
   let least = from
   return records.map((record) => {
-    const receipt = isJsonObject(record) ? memberOf(record, 'receipt') : undefined
-    const index = isJsonObject(receipt) ? memberOf(receipt, 'index') : undefined
+    const index = memberAt(record, 'receipt', 'index')
     if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < least || index >= to)
       throw new GatewayFault('answer_invalid', {
         where: `/v1/log/${notary}/records?start=${from}`,
