@@ -3,14 +3,12 @@ import { z } from 'zod'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { appendLeaves, type Edge, rootOf } from '../../../attestation/merkle/edge.ts'
+import type { TreeHead } from '../../../attestation/tree-head.ts'
 import { CliError, EXIT_CODES, orNull } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { printable } from '../printable.ts'
-import { FINDING_KINDS, type Finding, type FindingCode } from './findings.ts'
-import type { ServedHead } from './gateway.ts'
-import type { SignedHead } from './known-heads.ts'
+import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
-import type { TimeBracket } from './records.ts'
 
 /** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
@@ -36,7 +34,7 @@ export async function openAuditState(
   async function flush(): Promise<void> {
     if (path === null || !isDirty) return
     const written = Object.fromEntries(
-      [...logs].map(([notary, saved]) => [notary, writeSavedLog(saved)]),
+      [...logs].map(([notary, saved]) => [notary, SavedLogForm.encode(saved)]),
     )
     // When the payers of some logs were not noted, those of the others would pass for all.
     const noted = payers.isWhole ? { relayers: payers.write() } : {}
@@ -115,41 +113,6 @@ async function readText(path: string): Promise<string | null> {
   }
 }
 
-/** Where the audit of one log stands, for the next run to go on from. */
-export type SavedLog = {
-  /** The tree at `head`. */
-  readonly edge: Edge
-  /** The newest head that was compared with it; null when there is none yet. */
-  readonly head: SignedHead | null
-  /** Heads whose anchor was in no block yet. */
-  readonly waiting: readonly ServedHead[]
-  /** Newest block whose events were read; null: of none. */
-  readonly eventBlock: number | null
-  readonly bracket: TimeBracket
-  readonly findings: readonly Finding[]
-}
-
-/** Gives what is saved of a log as JSON. */
-function writeSavedLog({ edge, head, waiting, ...rest }: SavedLog): z.input<typeof SavedLogForm> {
-  return {
-    edge: { size: edge.size, hashes: edge.hashes.map(encodeHex) },
-    head: head && writeHead(head),
-    waiting: waiting.map((one) => ({
-      ...writeHead(one),
-      createdAt: one.createdAt,
-      anchor: { ...one.anchor, replaces: [...one.anchor.replaces] },
-    })),
-    ...rest,
-    findings: [...rest.findings],
-  }
-}
-
-/** Gives a log as it was saved; its findings are those of earlier runs now. Throws ZodError. */
-function readSavedLog(json: unknown): SavedLog {
-  const saved = SavedLogForm.parse(json)
-  return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }
-}
-
 const Count = z.int().min(0).max(Number.MAX_SAFE_INTEGER)
 const Hash = bytesOf(32)
 const SignatureBytes = bytesOf(65)
@@ -178,16 +141,29 @@ const FindingForm = z.object({
 
 const SavedLogForm = z
   .strictObject({
-    edge: z.object({ size: Count, hashes: z.array(Hash).max(53) }),
+    /** The tree at `head`. */
+    edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
+    /** The newest head that was compared with it; null when there is none yet. */
     head: HeadForm.nullable(),
-    waiting: z.array(WaitingForm),
+    /** Heads whose anchor was in no block yet. */
+    waiting: z.array(WaitingForm).readonly(),
+    /** Newest block whose events were read; null: of none. */
     eventBlock: Count.nullable(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
-    findings: z.array(FindingForm),
+    findings: z.array(FindingForm).readonly(),
   })
   .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
 
-function isEdgeOf(edge: Edge, head: SignedHead | null): boolean {
+/** Where the audit of one log stands, for the next run to go on from. */
+export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
+
+/** Gives a log as it was saved; its findings are those of earlier runs now. Throws ZodError. */
+function readSavedLog(json: unknown): SavedLog {
+  const saved = SavedLogForm.parse(json)
+  return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }
+}
+
+function isEdgeOf(edge: Edge, head: TreeHead | null): boolean {
   if (head === null) return edge.size === 0 && edge.hashes.length === 0
   const whole = orNull(() => appendLeaves(edge, []).edge, FormatError)
   return whole !== null && whole.size === head.size && equalBytes(rootOf(whole), head.root)
@@ -195,12 +171,6 @@ function isEdgeOf(edge: Edge, head: SignedHead | null): boolean {
 
 /** Hex without prefix in the file, bytes here. */
 function bytesOf(length: number) {
-  return z
-    .string()
-    .regex(new RegExp(`^[0-9a-f]{${2 * length}}$`))
-    .transform((text) => decodeHex(text))
-}
-
-function writeHead({ size, root, signature }: SignedHead) {
-  return { size, root: encodeHex(root), signature: encodeHex(signature) }
+  const text = z.string().regex(new RegExp(`^[0-9a-f]{${2 * length}}$`))
+  return z.codec(text, z.custom<Uint8Array>(), { decode: decodeHex, encode: encodeHex })
 }
