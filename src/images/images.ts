@@ -11,7 +11,7 @@ import {
   type KeptImage,
   StoreFullError,
   SWEEP_INTERVAL_MS,
-} from './file-store.ts'
+} from './expiring-images.ts'
 import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
 import { createNodeImages } from './node-images.ts'
 

@@ -8,7 +8,7 @@ import {
   type KeptImage,
   StoreFullError,
   SWEEP_INTERVAL_MS,
-} from '../../../src/images/file-store.ts'
+} from '../../../src/images/expiring-images.ts'
 
 const TTL_MS = 60_000
 const BYTES_MAX = 1000
