@@ -61,7 +61,7 @@ export async function openLogDestination(): Promise<DestinationStream> {
 }
 
 /** Members whose values never reach a log, compared without case, `_` and `-`. */
-export const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
+const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   ...['authorization', 'finetuneauthorization', 'cookie', 'headers', 'xaffidavitcall'],
   ...[
     'credential',
@@ -88,9 +88,9 @@ export const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
 ])
 
 /** Deeper values, longer lists and longer texts are cut, so that a log line stays a line. */
-export const LOG_DEPTH_MAX = 5
-export const LOG_ITEMS_MAX = 50
-export const LOG_TEXT_LENGTH_MAX = 2048
+const LOG_DEPTH_MAX = 5
+const LOG_ITEMS_MAX = 50
+const LOG_TEXT_LENGTH_MAX = 2048
 
 const MASK = '[redacted]'
 

@@ -29,7 +29,7 @@ export type Tables = {
   readonly idempotency_keys: IdempotencyKeyRow
 }
 
-/** Query builder over Affidavit's tables; never leaves src/stores. */
+/** Query builder over Affidavit's tables; never leaves this room and the stores of the others. */
 export type Queries = Kysely<Tables>
 
 type AccountRow = {
