@@ -1,6 +1,6 @@
-import { concatBytes, decodeBase64, encodeUtf8, equalBytes } from '../bytes.ts'
+import { decodeBase64, equalBytes } from '../bytes.ts'
 import { CborError, scanCbor } from '../nitro/cbor-scanner.ts'
-import { decodeScannedCbor } from '../nitro/cose.ts'
+import { decodeScannedCbor, signedBytes } from '../nitro/cose.ts'
 import {
   DER_TAGS,
   DerError,
@@ -77,7 +77,7 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   return {
     pcr0: parsePayload(payload),
     signature: new Uint8Array(signature),
-    toBeSigned: new Uint8Array(encodeSigStructure({ protectedHeader, payload })),
+    toBeSigned: signedBytes({ protectedHeader, payload }),
   }
 }
 
@@ -98,30 +98,6 @@ function parsePayload(payload: Uint8Array): Uint8Array {
 }
 
 const ALGORITHM_LABEL = 1
-
-/**
- * Sig_structure (RFC 9052, 4.4) without external data. Section sizes keep both parts far below 64
- * KiB.
- */
-function encodeSigStructure(parts: {
-  protectedHeader: Uint8Array
-  payload: Uint8Array
-}): Uint8Array {
-  return concatBytes(
-    Uint8Array.of(0x84, 0x6a),
-    encodeUtf8('Signature1'),
-    encodeByteString(parts.protectedHeader),
-    encodeByteString(new Uint8Array()),
-    encodeByteString(parts.payload),
-  )
-}
-
-function encodeByteString(bytes: Uint8Array): Uint8Array {
-  const { length } = bytes
-  if (length < 24) return concatBytes(Uint8Array.of(0x40 | length), bytes)
-  if (length < 256) return concatBytes(Uint8Array.of(0x58, length), bytes)
-  return concatBytes(Uint8Array.of(0x59, length >> 8, length & 0xff), bytes)
-}
 
 /** One strict CBOR item, read in the one way there is to read it. */
 function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {

@@ -12,7 +12,7 @@ import {
   hasAnchoredEvent,
 } from './block.ts'
 import type { BundleBlock, EvidenceBundle } from './bundle.ts'
-import type { BundleCheck } from './bundle-report.ts'
+import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
 import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 
@@ -27,32 +27,17 @@ export function checkAnchor(
   const { block } = bundle
   const transaction = attempt(() => decodeAnchorTransaction(decodeHex(bundle.transaction)))
   const header = attempt(() => decodeBlockHeader(decodeHex(needBlock(block).header)))
-  const whenMined = (find: (block: BundleBlock) => Finding) => () =>
-    block === null ? { notChecked: NOT_MINED } : find(block)
+  const checkMined = (name: BundleCheckName, find: (mined: BundleBlock) => Finding) =>
+    check(name, () => (block === null ? { notChecked: NOT_MINED } : find(block)))
   return [
     check('transaction hash', () => checkTransactionHash(bundle)),
     check('anchor', () => checkCall(bundle, need(transaction))),
-    check(
-      'block header',
-      whenMined((mined) => checkHeader(mined, need(header))),
-    ),
-    check(
-      'anchor time',
-      whenMined(() => checkAnchorTime(bundle, need(header))),
-    ),
-    check(
-      'transaction in block',
-      whenMined((mined) => checkInclusion(bundle, mined, need(header))),
-    ),
-    check(
-      'anchor outcome',
-      whenMined((mined) => checkOutcome(bundle, mined, need(header))),
-    ),
-    check(
-      'block on chain',
-      whenMined(({ number, hash }) =>
-        checkBlockOnChain({ chainId: bundle.record.log.chain_id, number, hash }, given),
-      ),
+    checkMined('block header', (mined) => checkHeader(mined, need(header))),
+    checkMined('anchor time', () => checkAnchorTime(bundle, need(header))),
+    checkMined('transaction in block', (mined) => checkInclusion(bundle, mined, need(header))),
+    checkMined('anchor outcome', (mined) => checkOutcome(bundle, mined, need(header))),
+    checkMined('block on chain', ({ number, hash }) =>
+      checkBlockOnChain({ chainId: bundle.record.log.chain_id, number, hash }, given),
     ),
   ]
 }

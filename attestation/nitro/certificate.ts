@@ -1,4 +1,4 @@
-import { encodeHex, sha256 } from '../bytes.ts'
+import { encodeHex, equalBytes, sha256 } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
 import {
   DER_TAGS,
@@ -111,10 +111,7 @@ function checkVersion(field: DerNode | undefined, where: string): void {
 type Algorithms = { readonly inner: DerNode; readonly outer: DerNode }
 
 function checkAlgorithms({ inner, outer }: Algorithms, where: string): void {
-  const same =
-    inner.encoding.length === outer.encoding.length &&
-    inner.encoding.every((byte, index) => byte === outer.encoding[index])
-  if (!same) {
+  if (!equalBytes(inner.encoding, outer.encoding)) {
     const message = `${where}: expected the same signature algorithm inside and outside`
     throw new AttestationError('certificate_algorithm_mismatch', message)
   }

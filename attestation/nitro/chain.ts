@@ -172,10 +172,7 @@ function checkIssuer(
 }
 
 function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean {
-  return (
-    issuer.encoding.length === subject.encoding.length &&
-    issuer.encoding.every((byte, index) => byte === subject.encoding[index])
-  )
+  return equalBytes(issuer.encoding, subject.encoding)
 }
 
 /**

@@ -198,10 +198,16 @@ export async function verifySignature(cose: CoseSign1, key: P384Key): Promise<vo
 }
 
 /**
- * Sig_structure ["Signature1", protected, h'', payload] over the bytes as they came, never a
- * re-encoding.
+ * What is signed (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload] over
+ * the bytes as they came, never a re-encoding. Both are below 64 KiB.
  */
-function signedBytes({ protectedHeader, payload }: CoseSign1): Uint8Array<ArrayBuffer> {
+export function signedBytes({
+  protectedHeader,
+  payload,
+}: {
+  readonly protectedHeader: Uint8Array
+  readonly payload: Uint8Array
+}): Uint8Array<ArrayBuffer> {
   const parts = [
     SIGNATURE1,
     byteStringHead(protectedHeader.length),
