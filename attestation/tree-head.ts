@@ -2,6 +2,7 @@ import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf, type PointRecovery, recoverPublicKey } from './account.ts'
 import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
+import { isCount } from './json/value.ts'
 
 /** State of a notary's log: how many leaves, and their Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
@@ -28,7 +29,7 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
       `expected a size of 0 to 2^53-1 and a root of ${HASH_BYTES} bytes`,
     )
   const structHash = keccak_256(
-    concatBytes(TREE_HEAD_TYPE_HASH, encodeUint256(head.size), head.root),
+    concatBytes(TREE_HEAD_TYPE_HASH, encodeUintWord(head.size), head.root),
   )
   return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), structHash))
 }
@@ -73,18 +74,21 @@ function domainSeparator(domain: LogDomain): Uint8Array {
     )
   const contract = concatBytes(new Uint8Array(12), decodeHex(domain.contract))
   return keccak_256(
-    concatBytes(DOMAIN_TYPE_HASH, NAME_HASH, VERSION_HASH, encodeUint256(domain.chainId), contract),
+    concatBytes(
+      DOMAIN_TYPE_HASH,
+      NAME_HASH,
+      VERSION_HASH,
+      encodeUintWord(domain.chainId),
+      contract,
+    ),
   )
 }
 
-function encodeUint256(value: number): Uint8Array {
-  const bytes = new Uint8Array(32)
-  new DataView(bytes.buffer).setBigUint64(24, BigInt(value))
-  return bytes
-}
-
-function isCount(value: number): boolean {
-  return Number.isSafeInteger(value) && value >= 0
+/** A number of 0 to 2^53-1 as a word of the contract ABI: 32 bytes, big-endian. */
+export function encodeUintWord(value: number): Uint8Array {
+  const word = new Uint8Array(HASH_BYTES)
+  new DataView(word.buffer).setBigUint64(HASH_BYTES - 8, BigInt(value))
+  return word
 }
 
 function hashText(text: string): Uint8Array {

@@ -2,6 +2,7 @@ import { keccak_256 } from '@noble/hashes/sha3.js'
 import { addressOf, recoverPublicKey, SIGNATURE_BYTES } from '../account.ts'
 import { concatBytes, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
+import { encodeUintWord } from '../tree-head.ts'
 import {
   decodeRlp,
   encodeRlp,
@@ -132,13 +133,6 @@ export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Ar
     signature,
     new Uint8Array(SIGNATURE_WORDS * WORD_BYTES - SIGNATURE_BYTES),
   )
-}
-
-/** A number of 0 to 2^53-1 as a word of the contract ABI: 32 bytes, big-endian. */
-export function encodeUintWord(value: number): Uint8Array {
-  const word = new Uint8Array(WORD_BYTES)
-  new DataView(word.buffer).setBigUint64(WORD_BYTES - 8, BigInt(value))
-  return word
 }
 
 const WORD_BYTES = 32

@@ -1,8 +1,7 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
-import type { TreeHead } from '../tree-head.ts'
-import { encodeUintWord } from './anchor-transaction.ts'
+import { encodeUintWord, type TreeHead } from '../tree-head.ts'
 import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
 
 /**

@@ -6,6 +6,7 @@ import { canonicalizeJson } from '../json/canonical.ts'
 import { formsOf } from '../json/forms.ts'
 import {
   hasExactMembers,
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -134,8 +135,7 @@ function parseHead(json: Json): BootHead {
   const { notary, size, root, signature } = json
   if (typeof notary !== 'string' || !ADDRESS_FORM.test(notary))
     throw invalid('notary in lower case')
-  if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 1)
-    throw invalid('size from 1 to 2^53-1')
+  if (!isCount(size) || size === 0) throw invalid('size from 1 to 2^53-1')
   return {
     notary,
     size,

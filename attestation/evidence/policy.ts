@@ -1,4 +1,5 @@
 import { HASH_BYTES } from '../bytes.ts'
+import { isCount } from '../json/value.ts'
 import {
   type AttestationPolicy,
   checkMeasurementSet,
@@ -200,10 +201,6 @@ function bytesOf(length: number | null): Form {
 
 function checkCount(value: unknown, name: string): void {
   if (!isCount(value)) throw unfit(name, 'a whole number from 0 to 2^53-1')
-}
-
-function isCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 function isList(value: unknown): value is readonly unknown[] {

@@ -1,6 +1,13 @@
 import { decodeBase64 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
-import { hasExactMembers, isJsonArray, isJsonObject, type Json, type JsonObject } from './value.ts'
+import {
+  hasExactMembers,
+  isCount,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from './value.ts'
 
 /** What a text has to be; `expectation` says it in words. */
 type TextForm = { readonly form: RegExp; readonly expectation: string }
@@ -55,8 +62,7 @@ export function formsOf(code: string, prefix = '') {
 
     /** A whole number from 0 to 2^53-1. */
     countOf(json: Json | undefined, name: string): number {
-      if (typeof json !== 'number' || !Number.isSafeInteger(json) || json < 0)
-        throw invalid(name, 'a whole number from 0 to 2^53-1')
+      if (!isCount(json)) throw invalid(name, 'a whole number from 0 to 2^53-1')
       return json
     },
 

@@ -2,6 +2,7 @@ import { FormatError } from '../../attestation/errors.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import {
   hasExactMembers,
+  isCount,
   isJsonObject,
   type Json,
   type JsonObject,
@@ -75,10 +76,6 @@ function decodeObject(bytes: Uint8Array): JsonObject & Readonly<Record<string, J
  */
 function isCredential(text: string): boolean {
   return /^[\x20-\x7e]+$/.test(text) && text.length <= CREDENTIAL_BYTES_MAX
-}
-
-function isCount(value: Json | undefined): value is number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 function invalid(message: string): CallFault {

@@ -1,4 +1,5 @@
 import {
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -139,10 +140,6 @@ function usageOf(completion: string): Readonly<Record<string, unknown>> {
     readonly usage?: Readonly<Record<string, unknown>> | null
   }
   return usage ?? {}
-}
-
-function isCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 /**

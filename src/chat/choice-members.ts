@@ -1,5 +1,6 @@
 import { arrayOf, invalidChunk, objectOf } from '../../attestation/chunk-forms.ts'
 import {
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -62,7 +63,7 @@ function findCall(
 
 function readIndex(index: Json | undefined): number | null {
   if (index === undefined || index === null) return null
-  if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < 0)
+  if (!isCount(index))
     throw invalidChunk('expected the index of a tool call to be a whole number from 0')
   return index
 }

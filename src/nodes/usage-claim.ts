@@ -1,4 +1,5 @@
 import {
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -101,7 +102,7 @@ function completionTokensMax({ textLength, tokenChunks }: RunEvidence): number {
 }
 
 function countOf(value: Json | undefined): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
+  return isCount(value) ? value : null
 }
 
 /** Details a backend counts, by whatever names; all but counts up to `max` is left out. */

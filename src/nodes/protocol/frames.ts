@@ -1,4 +1,5 @@
 import {
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -353,8 +354,7 @@ function statusCodeOf(code: Json | undefined): number | null {
 
 /** Seconds that a node may ask for, at most a day; null for what is no such number. */
 function retryAfterOf(value: Json | undefined): number | null {
-  const isWait = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
-  return isWait ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
+  return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
 
 /**
