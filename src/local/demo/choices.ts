@@ -1,4 +1,4 @@
-import { type DemoModel, findModel } from './models.ts'
+import { DEMO_MODELS, type DemoModel, findModel } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { type Callable, type DemoMessage, type DemoRequest, textOf } from './request.ts'
 import { exampleOf } from './schema-example.ts'
@@ -17,7 +17,7 @@ type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
  * without example.
  */
 export function makeChoices(request: DemoRequest): readonly Choice[] {
-  const model = findModel(request.model)
+  const model = findModel(request.model, DEMO_MODELS)
   const calls = planToolCalls(request)
   const call = planFunctionCall(request)
   return Array.from({ length: request.n ?? 1 }, (_, index): Choice => {

@@ -54,7 +54,11 @@ async function serve(
   if (route === 'GET /v1/models')
     return sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
   if (route.startsWith('GET /v1/models/'))
-    return sendJson(response, 200, describeModel(findModel(route.slice('GET /v1/models/'.length))))
+    return sendJson(
+      response,
+      200,
+      describeModel(findModel(route.slice('GET /v1/models/'.length), DEMO_MODELS)),
+    )
   throw new DemoError({ status: 404, message: `Unknown request: ${route}.` })
 }
 
