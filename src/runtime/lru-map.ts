@@ -20,6 +20,15 @@ export class LruMap<Key, Value> {
     return value
   }
 
+  /** The value of a key, made and kept when there is none. */
+  getOrMake(key: Key, make: () => Value): Value {
+    const known = this.get(key)
+    if (known !== undefined) return known
+    const value = make()
+    this.set(key, value)
+    return value
+  }
+
   /** Adds or replaces an entry; the one that was used longest ago makes room. */
   set(key: Key, value: Value): void {
     this.#entries.delete(key)

@@ -273,9 +273,11 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
   )
 }
 
+const EVENT_KINDS = ['anchored', 'equivocation'] as const
+
 /** What the contract says of a notary. Roots are 32 bytes. */
 export type AnchorEvent = {
-  readonly kind: 'anchored' | 'equivocation'
+  readonly kind: (typeof EVENT_KINDS)[number]
   /** Whoever else emits the same topics is not the contract: 0x, lower case. */
   readonly address: string
   readonly notary: string
@@ -297,13 +299,8 @@ const EVENT_TOPICS = {
 /** The event that a log entry of the chain is, or null when it is none of the contract's. */
 export function decodeAnchorEvent(entry: z.infer<typeof LogForm>): AnchorEvent | null {
   const [topic, notary, size] = entry.topics
-  const kind =
-    topic === EVENT_TOPICS.anchored
-      ? 'anchored'
-      : topic === EVENT_TOPICS.equivocation
-        ? 'equivocation'
-        : null
-  if (kind === null || notary === undefined || size === undefined || entry.topics.length !== 3)
+  const kind = EVENT_KINDS.find((one) => EVENT_TOPICS[one] === topic)
+  if (kind === undefined || notary === undefined || size === undefined || entry.topics.length !== 3)
     return null
   if (entry.data.length !== (kind === 'anchored' ? 32 : 64) || !/^0x0{24}/.test(notary)) return null
   const count = BigInt(size)
@@ -336,7 +333,7 @@ export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,
   { contract, notary, fromBlock, toBlock }: EventQuery,
 ): AsyncGenerator<readonly AnchorEvent[]> {
-  const kinds = [EVENT_TOPICS.anchored, EVENT_TOPICS.equivocation]
+  const kinds = EVENT_KINDS.map((kind) => EVENT_TOPICS[kind])
   const topics = notary === null ? [kinds] : [kinds, `0x${'0'.repeat(24)}${notary.slice(2)}`]
   let span = Math.min(toBlock - fromBlock + 1, BLOCKS_PER_QUESTION_MAX)
   for (let from = fromBlock; from <= toBlock; ) {
@@ -354,25 +351,18 @@ export async function* readEventPages(
       span = Math.ceil(Math.min(span, to - from + 1) / 2)
       continue
     }
-    yield readEvents(entries, { contract, notary })
+    const parsed = Entries.safeParse(entries)
+    if (!parsed.success) throw new ChainFault("the endpoint's events are not what they should be")
+    yield parsed.data
+      .map(decodeAnchorEvent)
+      .filter((event) => event !== null)
+      .filter((event) => event.address === contract && (notary === null || event.notary === notary))
     from = to + 1
     span = Math.min(span * 2, BLOCKS_PER_QUESTION_MAX)
   }
 }
 
 const Entries = z.array(LogForm)
-
-function readEvents(
-  entries: unknown,
-  { contract, notary }: Pick<EventQuery, 'contract' | 'notary'>,
-): readonly AnchorEvent[] {
-  const parsed = Entries.safeParse(entries)
-  if (!parsed.success) throw new ChainFault("the endpoint's events are not what they should be")
-  return parsed.data
-    .map(decodeAnchorEvent)
-    .filter((event) => event !== null)
-    .filter((event) => event.address === contract && (notary === null || event.notary === notary))
-}
 
 function asRefusal(fault: unknown): RpcError {
   if (fault instanceof RpcError) return fault

@@ -67,16 +67,10 @@ export function createDocumentJudge(context: LogContext): DocumentJudge {
   const decoded = new LruMap<string, AttestationDocument>(DOCUMENTS_MAX)
   return {
     decode: (document) =>
-      remember(decoded, hash('sha256', document), () => decodeAttestationPayload(document)),
+      decoded.getOrMake(hash('sha256', document), () => decodeAttestationPayload(document)),
     judge: (base64) =>
-      remember(verdicts, hash('sha256', base64), () => judgeDocument(base64, context)),
+      verdicts.getOrMake(hash('sha256', base64), () => judgeDocument(base64, context)),
   }
-}
-
-function remember<Value>(known: LruMap<string, Value>, key: string, make: () => Value): Value {
-  const value = known.get(key) ?? make()
-  known.set(key, value)
-  return value
 }
 
 async function judgeDocument(

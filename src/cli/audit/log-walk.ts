@@ -4,7 +4,7 @@ import type { AnchorAudit } from './anchors.ts'
 import type { LogContext } from './audit-context.ts'
 import { type HeadJudge, isSigned } from './compare-heads.ts'
 import type { AttestationAudit, AttestedHead } from './documents.ts'
-import type { ServedHead, ServedLog } from './gateway.ts'
+import type { ServedHead } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import type { RecordAudit, RecordReader } from './records.ts'
 import type { TreeWalk } from './tree.ts'
@@ -66,7 +66,9 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   for await (const page of readAhead(gateway.headPages(log.notary, after))) {
     walk.takeAttested(await parts.attestations(page.attestations, { after, through: page.cursor }))
     after = page.cursor
-    servedSize = Math.max(servedSize, largestSigned(page.heads, log))
+    // From the end: the largest is looked for.
+    const signed = page.heads.findLast((head) => isSigned(head, log))
+    servedSize = Math.max(servedSize, signed?.size ?? 0)
     const reach = page.heads.filter(({ size }) => size <= log.size)
     for (let start = 0; start < reach.length && walk.size < end; start += STEP_HEADS) {
       const taken = await walk.walkHeads(reach.slice(start, start + STEP_HEADS), end)
@@ -88,14 +90,6 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
     attestedSize: walk.attestedSize,
     isWhole: walk.isWhole,
   }
-}
-
-/**
- * Size of the largest head of the page that the notary signed; 0 for none. Looks for it from the
- * end.
- */
-function largestSigned(heads: readonly ServedHead[], log: ServedLog): number {
-  return heads.findLast((head) => isSigned(head, log))?.size ?? 0
 }
 
 /** What the leaves hash to at the size of an attestation, hex. */

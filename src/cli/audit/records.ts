@@ -271,9 +271,7 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = new LruMap<string, Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
     const key = `${encodeHex(signed.digest)}${encodeHex(signed.compact)}${signed.recoveryBit}`
-    const point = known.get(key) ?? recover(signed)
-    known.set(key, point)
-    return point
+    return known.getOrMake(key, () => recover(signed))
   }
 }
 

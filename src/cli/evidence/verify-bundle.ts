@@ -8,7 +8,7 @@ import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
-import { createRpc, RpcError } from '../../chain/rpc.ts'
+import { createRpc, Quantity, RpcError } from '../../chain/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import type { BundleOptions } from '../options.ts'
 import {
@@ -51,11 +51,10 @@ export async function reportBundle(
     ...(chain === null ? {} : { chain }),
   })
   const exchange = compareKept(isJsonObject(record) ? record : {}, kept)
+  const acceptance = { exchange, required: options.require }
   return {
-    output: options.json
-      ? printBundleJson(report, { exchange, required: options.require })
-      : printBundleText(report, exchange),
-    isOk: isAccepted(report, { exchange, required: options.require }),
+    output: options.json ? printBundleJson(report, acceptance) : printBundleText(report, exchange),
+    isOk: isAccepted(report, acceptance),
   }
 }
 
@@ -229,9 +228,3 @@ async function fetchChainFacts(url: string, blockNumber: number | null): Promise
     await rpc.close()
   }
 }
-
-const Quantity = z
-  .string()
-  .regex(/^0x[0-9a-fA-F]{1,14}$/)
-  .transform((text) => Number.parseInt(text, 16))
-  .refine(Number.isSafeInteger)

@@ -200,20 +200,12 @@ async function readKeyFile(path: string): Promise<string> {
 }
 
 function parsePrivateKey(bytes: Uint8Array, source: string): KeyObject {
-  const key = tryParsePrivateKey(bytes)
+  const key = orNull(() => createPrivateKey({ key: Buffer.from(bytes), format: 'pem' }), Error)
   if (key?.asymmetricKeyType === 'ed25519') return key
   throw new CliError(
     `${printable(source)}: expected an Ed25519 private key in PEM (PKCS #8), not encrypted`,
     EXIT_CODES.usage,
   )
-}
-
-function tryParsePrivateKey(bytes: Uint8Array): KeyObject | null {
-  try {
-    return createPrivateKey({ key: Buffer.from(bytes), format: 'pem' })
-  } catch {
-    return null
-  }
 }
 
 function secretOf(key: KeyObject): Uint8Array {

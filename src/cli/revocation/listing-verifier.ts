@@ -61,10 +61,9 @@ export function createListingVerifier(
 
   function remember({ ders }: ReadDocument): Promise<readonly ListOfChain[]> {
     const key = ders.map((der) => hash('sha256', der)).join()
-    const found =
-      known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
-    known.set(key, found)
-    return found
+    return known.getOrMake(key, () =>
+      Promise.all(lists.map((parsed) => findListOfChain(parsed, ders))),
+    )
   }
 
   return {

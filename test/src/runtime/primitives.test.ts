@@ -93,6 +93,14 @@ describe('LruMap', () => {
     expect(map.delete('a')).toBe(true)
     expect(map.size).toBe(1)
   })
+
+  it('makes a value once, and again when it was forgotten', () => {
+    const map = new LruMap<string, number>(1)
+    expect(map.getOrMake('a', () => 1)).toBe(1)
+    expect(map.getOrMake('a', () => 2)).toBe(1)
+    expect(map.getOrMake('b', () => 3)).toBe(3)
+    expect(map.getOrMake('a', () => 4)).toBe(4)
+  })
 })
 
 describe('createLoop', () => {
