@@ -98,7 +98,7 @@ async function listEnclaves() {
 }
 
 const stateOf = async ({ url }: FleetEnclave) =>
-  (await listEnclaves()).find((seat) => seat.url === url)?.state
+  (await listEnclaves()).find((enclave) => enclave.url === url)?.state
 
 async function countState(state: string): Promise<number | undefined> {
   const text = await (await fetch(service.metricsUrl)).text()

@@ -62,14 +62,15 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
   await (await operations()).withGateway(async ({ enclaves }) => {
     checkOutcome(await enclaves.drain(url), url)
     while (wait) {
-      const seat = await find(enclaves, url)
-      if (seat === undefined) throw new CliError(`${printable(url)} was removed meanwhile`)
-      if (seat.state === 'drained') break
-      if (seat.state === 'unreachable')
+      const enclave = await find(enclaves, url)
+      if (enclave === undefined) throw new CliError(`${printable(url)} was removed meanwhile`)
+      if (enclave.state === 'drained') break
+      if (enclave.state === 'unreachable')
         throw new CliError(
           `${printable(url)} is out of reach, and not all of its log may be committed`,
         )
-      if (seat.state !== 'draining') throw new CliError(`${printable(url)} is ${seat.state} again`)
+      if (enclave.state !== 'draining')
+        throw new CliError(`${printable(url)} is ${enclave.state} again`)
       await sleep(POLL_MS)
     }
   })
@@ -90,7 +91,7 @@ async function find(
   url: string,
 ): Promise<EnclaveDescription | undefined> {
   const path = (text: string) => text.replace(/^unix:(\/\/(?=\/))?/, '')
-  return (await enclaves.list()).find((seat) => path(seat.url) === path(url))
+  return (await enclaves.list()).find((enclave) => path(enclave.url) === path(url))
 }
 
 function checkOutcome(
@@ -113,8 +114,8 @@ function checkOutcome(
 
 const TITLES = ['URL', 'STATE', 'CALLS', 'COMMITTED', 'NOTARY', 'FAULT']
 
-function toRow(seat: EnclaveDescription): readonly string[] {
-  const { url, state, calls, committed, notary, fault } = seat
+function toRow(enclave: EnclaveDescription): readonly string[] {
+  const { url, state, calls, committed, notary, fault } = enclave
   return [
     url,
     state,
