@@ -1,5 +1,6 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import { keccak_256 } from '@noble/hashes/sha3.js'
@@ -152,6 +153,10 @@ const UPKEEP_INTERVAL_MS = 1_000
  */
 const SAVE_PAUSE_FACTOR = 20
 
+/** How long a chain that is stopped may take to stand still, so that its last state is saved. */
+const LAST_SAVE_WAIT_MS = 2_000
+const LAST_SAVE_POLL_MS = 10
+
 export type ChainUpkeep = {
   /** Stops looking; with `save`, the chain's last state is saved first. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
@@ -212,11 +217,21 @@ export function keepUpChain(options: {
     return null
   }
 
+  /** A transaction that was just mined counts as waiting for a moment longer. */
+  async function saveAtStandstill(): Promise<void> {
+    const until = performance.now() + LAST_SAVE_WAIT_MS
+    try {
+      while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)
+    } catch (error) {
+      log.debug({ err: error }, 'local chain not saved at its end')
+    }
+  }
+
   loop.start()
   return {
     stop: async ({ save }) => {
       await loop.stop()
-      if (save) await state.save(rpc).catch(() => false)
+      if (save) await saveAtStandstill()
     },
   }
 }

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Rpc } from '../../../src/chain/rpc.ts'
-import { openChainState } from '../../../src/local/chain-state.ts'
-import { signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
+import { keepUpChain, openChainState } from '../../../src/local/chain-state.ts'
+import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 
 let chain: TestChain
 let folder: string
@@ -17,6 +17,9 @@ afterEach(async () => {
   await chain.dispose()
   await rm(folder, { recursive: true, force: true })
 })
+
+/** Account 8 of anvil's own mnemonic. */
+const RELAYER = '0x23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f'
 
 type State = {
   readonly accounts: Readonly<Record<string, { readonly nonce: number }>>
@@ -103,6 +106,21 @@ describe('a saved state', () => {
       await expect(state.save(ill)).rejects.toThrow()
     }
     expect(await readFile(join(folder, 'state.json'))).toEqual(before)
+    expect(await readdir(folder)).toEqual(['state.json'])
+  })
+
+  it('is written at the end though a mined transaction still counts as waiting', async () => {
+    const state = await openChainState(folder)
+    let lagging = 3
+    const rpc: Rpc = {
+      ...chain.rpc,
+      call: async (method, params) =>
+        method === 'txpool_status' && lagging-- > 0
+          ? { pending: '0x1', queued: '0x0' }
+          : await chain.rpc.call(method, params),
+    }
+    const upkeep = keepUpChain({ rpc, state, relayer: RELAYER, log: recordLog().log })
+    await upkeep.stop({ save: true })
     expect(await readdir(folder)).toEqual(['state.json'])
   })
 })
