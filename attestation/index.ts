@@ -156,6 +156,12 @@ export {
   verifyRelease,
   verifyReleaseList,
 } from './release/verify-release.ts'
+export {
+  parseSavedProof,
+  SAVED_PROOF_FORMAT,
+  type SavedProof,
+  writeSavedProof,
+} from './saved-proof.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export {
   type RecordCheck,

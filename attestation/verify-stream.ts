@@ -61,7 +61,11 @@ function decode(stream: Uint8Array): string {
   }
 }
 
-function readEvent(text: string): readonly string[] {
+/**
+ * The data of one event, of lines that end with a line feed: none of a comment, else one. Throws
+ * FormatError `invalid_stream` as splitEvents.
+ */
+export function readEvent(text: string): readonly string[] {
   // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves
   // as it is.
   const lines = text.split('\n').filter((line) => line !== '')

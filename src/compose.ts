@@ -26,6 +26,7 @@ import { openImages } from './images/images.ts'
 import type { GatewayFacts } from './local/banner.ts'
 import { demoEmbeddings, demoImages } from './local/demo-provider.ts'
 import type { LocalEnclaves } from './local/enclave-process.ts'
+import { writeExpectations } from './local/expectations.ts'
 import { LOCAL_DOMAIN, startLocalChain } from './local/local-chain.ts'
 import { startDemoAgent } from './local/node-agent.ts'
 import type { NodeLimits } from './nodes/limits.ts'
@@ -254,6 +255,14 @@ export async function compose(
     now: unixMs,
     makeRequestId: () => `req_${makeId()}`,
   })
+  const expectFile =
+    home === null || local === null
+      ? null
+      : await writeExpectations({
+          dataFolder: home.dataFolder,
+          rootFile: local.rootFile,
+          documents: enclaves.notaries().map(({ attestation }) => attestation),
+        })
   const url = await listenAt(config, app)
   // The app is closed first, because the agent may be serving its last calls.
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
@@ -291,6 +300,7 @@ export async function compose(
       nodeId: agent?.ready.nodeId ?? null,
       demoOrigin,
       rootFile: local?.rootFile ?? null,
+      expectFile,
       isDatabaseEmbedded: config.databaseUrl === null,
     },
     stop: () => running.disposeAsync(),

@@ -22,6 +22,8 @@ export type GatewayFacts = {
    */
   readonly demoOrigin: string | null
   readonly rootFile: string | null
+  /** What the client is to expect of that enclave (expectations.ts). */
+  readonly expectFile: string | null
   readonly isDatabaseEmbedded: boolean
 }
 
@@ -50,7 +52,10 @@ export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: n
 
 type Row = readonly [string, string]
 
-function listAddresses(config: ShownConfig, { url, apiKey, chain }: GatewayFacts): readonly Row[] {
+function listAddresses(
+  config: ShownConfig,
+  { url, apiKey, chain, expectFile }: GatewayFacts,
+): readonly Row[] {
   const kept =
     config.devApiKey === null ? ` (kept in ${join(config.dataFolder, KEY_FILE)})` : ' (DEV_API_KEY)'
   return [
@@ -59,6 +64,9 @@ function listAddresses(config: ShownConfig, { url, apiKey, chain }: GatewayFacts
     ['chain RPC', `${chain.url ?? 'CHAIN_RPC_URL'} (chain id ${chain.id})`],
     ['contract', `${chain.contract} (relayer ${chain.relayer})`],
     ['data', config.dataFolder],
+    ...(expectFile === null
+      ? []
+      : [['expect', `${expectFile} (what the client is to expect of this enclave)`] as const]),
   ]
 }
 

@@ -23,6 +23,7 @@ export const ROOMS: readonly string[] = [
   'enclave/protocol',
   'enclave',
   'enclave/image',
+  'client',
   'src/runtime',
   'src/observability',
   'src/storage',
@@ -109,6 +110,7 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
     return mayComputeImports(file) ? null : 'imports are literal, so that they can be checked'
   if (inside(file, 'attestation') && !ATTESTATION_PACKAGES.includes(name))
     return `attestation/ is pure: it imports only ${ATTESTATION_PACKAGES.join(', ')}`
+  if (inside(file, 'client')) return 'client/ runs in browsers: it imports attestation/ alone'
   if (inside(file, 'enclave/image')) return null
   if (inside(file, 'enclave') && !specifier.startsWith('node:') && !ENCLAVE_PACKAGES.includes(name))
     return `enclave/ is small: it imports only node: and ${ENCLAVE_PACKAGES.join(', ')}`
@@ -126,6 +128,8 @@ function brokenRoomRule(file: string, target: string): string | null {
   const to = roomOf(target)
   if (to === null) return 'sources import sources alone'
   if (from === null || from === to) return null
+  if (from === 'client' && to !== 'attestation')
+    return 'client/ runs in browsers: it imports attestation/ alone'
   if (inside(from, 'src') && to === 'enclave')
     return 'of the enclave, src/ knows its protocol alone'
   if (ROOMS.indexOf(to) > ROOMS.indexOf(from)) return `${from} stands below ${to}`

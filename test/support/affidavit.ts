@@ -25,6 +25,8 @@ export type Affidavit = {
   readonly nodeId: string
   /** Certificate of the development root. */
   readonly rootFile: string
+  /** What the client is to expect of the enclave. */
+  readonly expectFile: string
   readonly dataFolder: string
   /** The gateway's pid; its parts are its children (test/bench/processes.ts lists them). */
   readonly pid: number
@@ -76,6 +78,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
     providerUrl: ready.demoOrigin ?? '',
     nodeId: ready.nodeId ?? '',
     rootFile: ready.rootFile ?? '',
+    expectFile: ready.expectFile ?? '',
     dataFolder,
     pid: child.pid ?? 0,
     output,

@@ -31,8 +31,8 @@ export function registerVerify(program: Command): void {
 }
 
 const HELP = `
-The source is an evidence bundle, a record, a page of the history, or (with --request) an answer or event
-stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url, which must give
+The source is an evidence bundle, a proof that the client saved, a record, a page of the history, or (with
+--request) an answer or event stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url, which must give
 the one of this hash: anything else is refused.
 With --request and --answer, what you sent and got is compared with the evidence; a difference is INVALID.
 What was asked and said is printed as the evidence has it, cut to a bounded length and escaped.

@@ -11,6 +11,7 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
+import { parseSavedProof, SAVED_PROOF_FORMAT } from '../../../attestation/saved-proof.ts'
 import { splitEvents } from '../../../attestation/verify-stream.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
@@ -34,10 +35,10 @@ type Input =
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
- * Gives what there is to check in an input: an evidence bundle (it has a `format`), a stored
- * record, a page of the history (each of its records), an answer of the verified endpoint, or the
- * event stream of one as it came; the last two with the request's body. Throws CliError for
- * anything else.
+ * Gives what there is to check in an input: an evidence bundle (it has a `format`), a call that the
+ * client saved, a stored record, a page of the history (each of its records), an answer of the
+ * verified endpoint, or the event stream of one as it came; the last two with the request's body.
+ * Throws CliError for anything else.
  */
 export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
   if (isEventStream(input)) {
@@ -45,8 +46,19 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
   }
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
+  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT)
+    return { kind: 'records', subjects: [readProof(value)] }
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
+}
+
+/** A call that the client saved: its request, and its answer or the chunks of its stream. */
+function readProof(value: JsonObject): Subject {
+  const tell = ({ message }: FormatError) => new CliError(`the saved proof: ${message}`)
+  const { request, answer } = telling(() => parseSavedProof(value), FormatError, tell)
+  if (answer.kind === 'whole') return { record: answer.answer, request }
+  const chunks = answer.chunks.filter(isJsonObject)
+  return { record: chunks.at(-1) ?? {}, request, chunks }
 }
 
 /**

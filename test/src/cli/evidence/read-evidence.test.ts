@@ -51,6 +51,14 @@ describe('readInput', () => {
     expect(readInput(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
   })
 
+  it('takes a call that the client saved, with its request, whole or as chunks', () => {
+    const saved = { format: 'affidavit-proof', version: 1, request: asked }
+    expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked }])
+    const chunks = [chunk('hello'), proof]
+    expect(read({ ...saved, chunks })).toEqual([{ record: proof, request: asked, chunks }])
+    expect(() => read({ ...saved, answer, chunks })).toThrow(CliError)
+  })
+
   it('takes an answer with the body of its request', () => {
     expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
   })

@@ -1,0 +1,158 @@
+import { compareExchange } from '../attestation/compare-exchange.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
+import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
+import type { ChainFacts } from '../attestation/evidence/policy.ts'
+import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
+import { AffidavitError, reasonOf, telling } from './errors.ts'
+import type { ExpectedPolicy } from './expectations.ts'
+import { askGateway, type Fetch, type GatewayOptions, pause, readAtMost } from './gateway.ts'
+import type { Proof } from './proof.ts'
+
+/** How long to wait for an anchor, and whom to ask about its block. */
+export type AnchoredOptions = {
+  /** URL of a JSON-RPC endpoint of the chain; believed as far as whoever runs it. */
+  readonly rpc?: string
+  /** How deep the block must be, itself included; with `rpc`. Default 1. */
+  readonly confirmations?: number
+  /** Default 120,000 ms. */
+  readonly timeoutMs?: number
+  readonly signal?: AbortSignal
+}
+
+/** The evidence of a call whose anchor is in a block. */
+export type AnchoredEvidence = {
+  readonly bundle: EvidenceBundle
+  /** The bundle as the gateway gave it: the text of a file that `affidavit verify` takes. */
+  readonly text: string
+  /** `verified`, or `consistent` without `rpc`; with every check. */
+  readonly report: BundleReport
+}
+
+const TIMEOUT_MS_DEFAULT = 120_000
+const POLL_MS_MIN = 250
+const POLL_MS_MAX = 5_000
+
+/**
+ * Waits until a block has the anchor of a call, and gives its evidence bundle, checked: of this
+ * call, and with `rpc` that the block is on the chain. Throws AffidavitError `not_anchored` when it
+ * takes too long, `other_evidence`, `invalid_evidence`, and as askGateway, but for an evidence that
+ * is not there yet.
+ */
+export async function awaitAnchor(
+  proof: Proof,
+  so: {
+    readonly gateway: GatewayOptions
+    readonly policy: ExpectedPolicy
+    readonly options: AnchoredOptions
+  },
+): Promise<AnchoredEvidence> {
+  const { gateway, policy, options } = so
+  const { timeoutMs = TIMEOUT_MS_DEFAULT, confirmations = 1, rpc, signal } = options
+  const endMs = performance.now() + timeoutMs
+  const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
+  for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
+    const { json, text } = await askGateway(gateway, path, {
+      withKey: true,
+      ...(signal === undefined ? {} : { signal }),
+    })
+    const bundle = telling('invalid_evidence', () => parseEvidenceBundle(json))
+    checkSame(bundle, proof)
+    if (bundle.block !== null) {
+      const chain =
+        rpc === undefined ? null : await askChain(gateway, rpc, { number: bundle.block.number })
+      const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
+      // A block that another one replaced may come again, in another.
+      const isThere = chain === null || chain.blockHash === bundle.block.hash
+      if (isDeep && isThere) {
+        const report = await verifyBundle(
+          json,
+          { ...policy, confirmationsMin: confirmations },
+          chain === null ? {} : { chain },
+        )
+        refuseInvalid(report)
+        return { bundle, text, report }
+      }
+    }
+    if (performance.now() + pauseMs > endMs)
+      throw new AffidavitError(
+        'not_anchored',
+        `no block has the anchor of ${proof.hash} after ${timeoutMs} ms; it may come later`,
+      )
+    await pause(pauseMs, signal)
+  }
+}
+
+/** The bundle is of the call that was made: its request, its answer, its receipt. */
+function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void {
+  const differing = compareExchange(record, { request, answer }).find(
+    ({ outcome }) => outcome !== 'passed',
+  )
+  if (differing !== undefined)
+    throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
+}
+
+function refuseInvalid({ verdict, checks }: BundleReport): void {
+  if (verdict !== 'invalid') return
+  const failed = checks.find(({ outcome }) => outcome === 'failed')
+  throw new AffidavitError('invalid_evidence', `${failed?.name}: ${failed?.detail}`)
+}
+
+/** Answers of a chain's endpoint to the three questions, bytes. */
+const RPC_BYTES_MAX = 1024 * 1024
+
+async function askChain(
+  { fetch, timeoutMs }: GatewayOptions,
+  url: string,
+  { number }: { readonly number: number },
+): Promise<ChainFacts> {
+  const ask = (method: string, params: readonly unknown[]) =>
+    callRpc(url, { fetch, timeoutMs, method, params })
+  const [chainId, block, newest] = await Promise.all([
+    ask('eth_chainId', []),
+    ask('eth_getBlockByNumber', [`0x${number.toString(16)}`, false]),
+    ask('eth_blockNumber', []),
+  ])
+  const hash = isJsonObject(block) ? memberOf(block, 'hash') : null
+  if (hash !== null && typeof hash !== 'string') throw badChain(url)
+  return { chainId: countOf(chainId, url), blockHash: hash, newestBlock: countOf(newest, url) }
+}
+
+async function callRpc(
+  url: string,
+  so: {
+    readonly fetch: Fetch
+    readonly timeoutMs: number
+    readonly method: string
+    readonly params: readonly unknown[]
+  },
+): Promise<Json | undefined> {
+  const { fetch, timeoutMs, method, params } = so
+  let bytes: Uint8Array | null
+  try {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+      redirect: 'error',
+      signal: AbortSignal.timeout(timeoutMs),
+    })
+    bytes = await readAtMost(response, RPC_BYTES_MAX)
+    const json = bytes === null ? null : parseExactJson(bytes)
+    const result = isJsonObject(json) ? memberOf(json, 'result') : undefined
+    if (result !== undefined) return result
+  } catch (cause) {
+    throw new AffidavitError('unreachable', `the chain's endpoint: ${reasonOf(cause)}`, { cause })
+  }
+  throw badChain(url)
+}
+
+function countOf(value: Json | undefined, url: string): number {
+  if (typeof value === 'string' && /^0x[0-9a-f]{1,13}$/.test(value)) return Number(value)
+  throw badChain(url)
+}
+
+function badChain(url: string): AffidavitError {
+  return new AffidavitError('unreachable', `expected a chain's answers from ${new URL(url).origin}`)
+}

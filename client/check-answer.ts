@@ -1,0 +1,233 @@
+import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import { checkOutcome } from '../attestation/evidence/document-checks.ts'
+import { type Check, check } from '../attestation/finding.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { parseLogProof } from '../attestation/log-proof.ts'
+import { parseReceipt, type Receipt } from '../attestation/receipt.ts'
+import { type RecordCheckName, verifyRecord } from '../attestation/verify-record.ts'
+import { AffidavitError, type AffidavitErrorCode, shown, telling } from './errors.ts'
+import type { AttestedNotary, Notaries } from './notaries.ts'
+
+/** What an answer is checked for, in the order of the report. */
+export type AnswerCheckName =
+  | RecordCheckName
+  | 'notary' //               its enclave was shown to be an expected one
+  | 'attestation document' // genuine, valid now, of that enclave
+  | 'log domain' //           the log is for the chain and contract that the enclave was booted with
+  | 'provider' //             one of those that the enclave was booted with
+  | 'outcome' //              the answer has its end
+  | 'attempt' //              the enclave was asked as often as this client asked
+
+/** One check's outcome. Not checked is not passed. */
+export type AnswerCheck = Check<AnswerCheckName>
+
+/** The call that an answer must be of. */
+export type SentCall = {
+  /** The body as it was sent, read strictly. */
+  readonly request: JsonObject
+  /**
+   * How often this very body was sent from here; null when its nonce is the caller's own, who may
+   * have sent it elsewhere too.
+   */
+  readonly sends: number | null
+}
+
+/** What was established of an answer. */
+export type CheckedAnswer = {
+  readonly checks: readonly AnswerCheck[]
+  readonly notary: AttestedNotary
+  readonly receipt: Receipt
+  /** Hex, 64 digits, no prefix. */
+  readonly hash: string
+  /** The transaction that the gateway says anchors the log's head: 0x and 32 bytes of hex. */
+  readonly txHash: string
+}
+
+/**
+ * Checks an answer, whole or all chunks of its stream, against the call and the notaries. Throws
+ * AffidavitError with a code for the first thing that is wrong, and all checks that were made.
+ *
+ * Does NOT prove: that the log's head is anchored, now or ever (a bundle shows that); that the
+ * provider ran the model it names; that nobody read the call on its way.
+ */
+export async function checkAnswer(
+  answer: KeptAnswer,
+  { call, notaries }: { readonly call: SentCall; readonly notaries: Notaries },
+): Promise<CheckedAnswer> {
+  const proof = proofOf(answer)
+  const receipt = telling('wrong_receipt', () => parseReceipt(memberOf(proof, 'receipt') ?? null))
+  const { checks } = verifyRecord(proof, {
+    request: call.request,
+    ...(answer.kind === 'stream' ? { chunks: answer.chunks.filter(isJsonObject) } : {}),
+  })
+  refuseFailed(checks)
+  refuseUnmade(checks, answer)
+  const publicKey = String(memberOf(proof, 'public_key'))
+  const notary = await withChecks(checks, () => notaries.find(publicKey))
+  const document = await withChecks(checks, () =>
+    notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
+  )
+  const made: readonly AnswerCheck[] = [
+    ...checks,
+    passed(
+      'notary',
+      `${notary.notary}, shown to be an expected one at ${notary.attestedAt.toISOString()}`,
+    ),
+    passed('attestation document', document),
+    check('log domain', () => checkDomain(proof, notaries.bootFactsOf(notary))),
+    check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
+    check('outcome', () => checkOutcome(receipt)),
+    check('attempt', () => checkAttempt(receipt, call)),
+  ]
+  refuseFailed(made)
+  refuseCut(made)
+  return {
+    checks: made,
+    notary,
+    receipt,
+    hash: receipt.hash,
+    txHash: readTxHash(proof, made),
+  }
+}
+
+/** The object that carries the proof: the answer, or the last chunk of its stream. */
+function proofOf(answer: KeptAnswer): JsonObject {
+  const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
+  if (isJsonObject(proof) && memberOf(proof, 'receipt') !== undefined) return proof
+  if (isJsonObject(proof) && memberOf(proof, 'error') !== undefined)
+    throw new AffidavitError('error_in_answer', describeError(memberOf(proof, 'error')))
+  throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
+}
+
+/** An error that the gateway told in place of an answer. */
+export function describeError(error: unknown): string {
+  const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
+  const { code, message } = members
+  const said = [code, message].filter((text) => typeof text === 'string').map((text) => shown(text))
+  return `the gateway gave an error in place of an answer: ${said.join(': ') || 'no message'}`
+}
+
+/** Of checks that failed, the code of each. Those that may be open are not here. */
+const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
+  'request hash': 'wrong_request',
+  'response hash': 'wrong_response',
+  'stream hash': 'wrong_stream',
+  hash: 'wrong_hash',
+  'public key': 'wrong_key',
+  signature: 'wrong_signature',
+  receipt: 'wrong_receipt',
+  created_at: 'invalid_answer',
+  'attestation key': 'wrong_key',
+  'receipt in log': 'not_in_log',
+  'tree head': 'wrong_head',
+  anchor: 'invalid_evidence',
+  notary: 'unknown_notary',
+  'attestation document': 'invalid_document',
+  'log domain': 'wrong_head',
+  provider: 'wrong_provider',
+  outcome: 'incomplete',
+  attempt: 'asked_again',
+}
+
+/**
+ * The order in which failed checks are told: what an answer is not is told before what follows from
+ * it. A changed answer fails its hash and its signature, too.
+ */
+const ORDER: readonly AnswerCheckName[] = [
+  'public key',
+  'attestation key',
+  'request hash',
+  'stream hash',
+  'response hash',
+  'hash',
+  'signature',
+  'receipt',
+]
+
+function refuseFailed(checks: readonly AnswerCheck[]): void {
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  const first = ORDER.flatMap((name) => failed.filter((made) => made.name === name))[0] ?? failed[0]
+  if (first === undefined) return
+  throw refusal(first, checks)
+}
+
+/** Checks without which nothing binds the answer, or what its receipt says. */
+const NEEDED: readonly AnswerCheckName[] = [
+  ...(['request hash', 'hash', 'public key', 'signature', 'receipt'] as const),
+  ...(['attestation key', 'receipt in log', 'tree head'] as const),
+]
+
+/** Not checked is not passed. A stream is bound by its chunks, or by what they amount to. */
+function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
+  const hasPassed = (name: AnswerCheckName) =>
+    checks.some((made) => made.name === name && made.outcome === 'passed')
+  const unmade = NEEDED.find((name) => !hasPassed(name))
+  const isBound = hasPassed('response hash') || (kind === 'stream' && hasPassed('stream hash'))
+  const open = unmade ?? (isBound ? undefined : 'response hash')
+  const found = checks.find(({ name }) => name === open)
+  if (found !== undefined) throw refusal(found, checks)
+}
+
+function refuseCut(checks: readonly AnswerCheck[]): void {
+  const outcome = checks.find(({ name }) => name === 'outcome')
+  if (outcome !== undefined && outcome.outcome !== 'passed') throw refusal(outcome, checks)
+}
+
+function refusal({ name, detail }: AnswerCheck, checks: readonly AnswerCheck[]): AffidavitError {
+  return new AffidavitError(CODES[name], `${name}: ${detail}`, { checks })
+}
+
+function checkDomain(
+  proof: JsonObject,
+  { chainId, contract }: ReturnType<Notaries['bootFactsOf']>,
+): string {
+  const log = parseLogProof(memberOf(proof, 'log') ?? null)
+  if (log.chain_id !== chainId || log.contract !== contract)
+    throw new Error(`expected a log for contract ${contract} on chain ${chainId}`)
+  return `contract ${contract} on chain ${chainId}`
+}
+
+function checkProvider(
+  { provider: { name, origin } }: Receipt,
+  { providers }: ReturnType<Notaries['bootFactsOf']>,
+): string {
+  if (!providers.some((entry) => entry.name === name && entry.origin === origin))
+    throw new Error('expected a provider that the enclave was booted with')
+  return `${name} at ${origin}`
+}
+
+function checkAttempt(receipt: Receipt, { sends }: SentCall) {
+  const attempt = receipt.version === 2 ? receipt.attempt : null
+  if (attempt === null) return { notChecked: 'a receipt of version 1 has none' }
+  if (sends === null)
+    return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
+  if (attempt > sends)
+    throw new Error(
+      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can ask until it likes the answer`,
+    )
+  return `asked ${attempt} times, sent ${sends} times`
+}
+
+/** The gateway's word; what it is worth shows in the bundle. */
+function readTxHash(proof: JsonObject, checks: readonly AnswerCheck[]): string {
+  const txHash = memberOf(proof, 'tx_hash')
+  if (typeof txHash === 'string' && /^0x[0-9a-f]{64}$/.test(txHash)) return txHash
+  throw new AffidavitError('no_proof', 'expected tx_hash to be 0x and 32 bytes of hex', { checks })
+}
+
+function passed(name: AnswerCheckName, detail: string): AnswerCheck {
+  return { name, outcome: 'passed', detail }
+}
+
+/** What is thrown on the way has the checks that were made before it. */
+async function withChecks<Type>(
+  checks: readonly AnswerCheck[],
+  run: () => Promise<Type>,
+): Promise<Type> {
+  try {
+    return await run()
+  } catch (fault) {
+    if (!(fault instanceof AffidavitError)) throw fault
+    throw new AffidavitError(fault.code, fault.message, { cause: fault.cause, checks })
+  }
+}

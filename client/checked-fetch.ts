@@ -1,0 +1,243 @@
+import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../attestation/completion-hash.ts'
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson, parseStrictJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
+import { checkedStream } from './checked-stream.ts'
+import { AffidavitError } from './errors.ts'
+import { type Fetch, isRedirect, readAtMost } from './gateway.ts'
+import type { Notaries } from './notaries.ts'
+import { createProof, type Proof } from './proof.ts'
+
+/** What createCheckedFetch needs. */
+export type CheckedFetchOptions = {
+  /** Where verified calls go: the gateway's URL with `/v1/verified`. */
+  readonly baseURL: string
+  readonly fetch: Fetch
+  readonly notaries: Notaries
+  /** Whether a stream is given only when all of it was checked. */
+  readonly hold: boolean
+  /** Largest answer, bytes. */
+  readonly bytesMax: number
+  /** Takes each proof before the end of its answer is given. What it throws refuses the answer. */
+  readonly keep: (proof: Proof) => void | Promise<void>
+  /** Unix milliseconds. */
+  readonly now: () => number
+}
+
+/**
+ * Gives a `fetch` for `POST {baseURL}/chat/completions` whose answers were checked, and for `GET
+ * {baseURL}/models`. Everything else is refused with `unsupported_call`, so that nothing passes
+ * unchecked by mistake.
+ *
+ * A nonce is added to the body, unless it has one. An answer with an error status is passed on as
+ * it is: it is no completion, and is not signed. Of an answer that is refused, reading the body
+ * rejects with AffidavitError, of a stream before its end; so a client that repeats calls that
+ * failed on the way does not repeat this one.
+ */
+export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
+  const { baseURL, fetch } = options
+  const sentBefore = createSentCalls()
+  return async (input, init = {}) => {
+    const request = new Request(input, { ...init, ...HALF_DUPLEX })
+    const { url, method, headers } = request
+    switch (routeOf(url, { method, baseURL })) {
+      case 'models':
+        return await fetch(input, { ...init, redirect: 'error' })
+      case 'completion': {
+        const { body, call } = sentBefore.prepare(
+          new Uint8Array(await request.arrayBuffer()),
+          headers.get('idempotency-key'),
+        )
+        // Of the body as it was; whoever sends this one writes its own.
+        headers.delete('content-length')
+        const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
+        const signal = init.signal ?? request.signal
+        const response = await fetch(url, { ...sent, signal })
+        return await checkResponse(response, { call, options })
+      }
+    }
+  }
+}
+
+/** Needed of a body that is a stream, by some engines; not in the types of all. */
+const HALF_DUPLEX = { duplex: 'half' } as RequestInit
+
+function routeOf(
+  url: string,
+  { method, baseURL }: { readonly method: string; readonly baseURL: string },
+): 'completion' | 'models' {
+  const path = url.startsWith(`${baseURL}/`) ? url.slice(baseURL.length) : null
+  if (method === 'POST' && path === '/chat/completions') return 'completion'
+  if (method === 'GET' && path !== null && /^\/models(\/[^/?#]+)?$/.test(path)) return 'models'
+  throw new AffidavitError(
+    'unsupported_call',
+    `expected POST ${baseURL}/chat/completions, got ${method} ${url}: nothing else has a proof`,
+  )
+}
+
+/** The nonces of calls that may be repeated, by their Idempotency-Key. */
+const KEYED_CALLS_MAX = 1_000
+const NONCE_BYTES = 32
+
+type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
+
+/** Gives calls their nonces. A call that is repeated under its Idempotency-Key keeps its nonce. */
+function createSentCalls() {
+  const keyed = new Map<string, { readonly nonce: string; sends: number }>()
+
+  function prepare(body: Uint8Array, key: string | null): PreparedCall {
+    const request = readRequest(body)
+    if (memberOf(request, CALLER_MEMBER) !== undefined) {
+      checkCallerMember(request)
+      return { body: new Uint8Array(body), call: { request, sends: null } }
+    }
+    const { nonce, sends } = nonceFor(key, body)
+    const withNonce = addMember(body, nonce)
+    return { body: withNonce, call: { request: readRequest(withNonce), sends } }
+  }
+
+  function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {
+    if (key === null) return { nonce: randomNonce(), sends: 1 }
+    const name = `${encodeHex(sha256(body))} ${key}`
+    const known = keyed.get(name) ?? { nonce: randomNonce(), sends: 0 }
+    known.sends += 1
+    keyed.delete(name)
+    keyed.set(name, known)
+    for (const oldest of keyed.keys()) {
+      if (keyed.size <= KEYED_CALLS_MAX) break
+      keyed.delete(oldest)
+    }
+    return { nonce: known.nonce, sends: known.sends }
+  }
+
+  return { prepare }
+}
+
+function randomNonce(): string {
+  return encodeHex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)))
+}
+
+function readRequest(body: Uint8Array): JsonObject {
+  let request: Json
+  try {
+    request = parseStrictJson(body)
+  } catch (cause) {
+    if (!(cause instanceof JsonError)) throw cause
+    throw new AffidavitError('invalid_request', `the body: ${cause.message}`, { cause })
+  }
+  if (isJsonObject(request)) return request
+  throw new AffidavitError('invalid_request', 'expected the body to be a JSON object')
+}
+
+function checkCallerMember(request: JsonObject): void {
+  const member = memberOf(request, CALLER_MEMBER) ?? null
+  const nonce = isJsonObject(member) ? memberOf(member, 'nonce') : undefined
+  if (typeof nonce !== 'string' || !CALLER_NONCE_FORM.test(nonce))
+    throw new AffidavitError(
+      'invalid_request',
+      `expected ${CALLER_MEMBER} to be { "nonce": 16 to 64 bytes in lower-case hex }`,
+    )
+}
+
+/** Puts the nonce into the text of an object, whose other bytes stay as the caller wrote them. */
+function addMember(body: Uint8Array, nonce: string): Uint8Array<ArrayBuffer> {
+  const text = new TextDecoder().decode(body).trimStart()
+  const rest = text.slice(1)
+  const separator = rest.trimStart().startsWith('}') ? '' : ','
+  return new Uint8Array(encodeUtf8(`{"${CALLER_MEMBER}":{"nonce":"${nonce}"}${separator}${rest}`))
+}
+
+type Answered = { readonly call: SentCall; readonly options: CheckedFetchOptions }
+
+async function checkResponse(response: Response, so: Answered): Promise<Response> {
+  if (isRedirect(response))
+    return refuse(response, new AffidavitError('redirected', 'expected no redirection'))
+  // An error is no completion. What it says is the gateway's word.
+  if (!response.ok) return response
+  const type = response.headers.get('content-type') ?? ''
+  if (response.body !== null && /^text\/event-stream\b/i.test(type))
+    return checkStream(response, { ...so, body: response.body })
+  try {
+    return await checkWhole(response, so)
+  } catch (fault) {
+    return refuse(response, fault)
+  }
+}
+
+function checkStream(
+  response: Response,
+  { call, options, body }: Answered & { readonly body: ReadableStream<Uint8Array> },
+): Response {
+  const stream = checkedStream(body, {
+    check: (chunks) => prove({ kind: 'stream', chunks }, { call, options }),
+    hold: options.hold,
+    bytesMax: options.bytesMax,
+  })
+  return likewise(response, stream)
+}
+
+async function checkWhole(response: Response, so: Answered): Promise<Response> {
+  const bytes = await readAtMost(response, so.options.bytesMax)
+  if (bytes === null)
+    throw new AffidavitError('answer_too_large', `expected at most ${so.options.bytesMax} bytes`)
+  await prove({ kind: 'whole', answer: readAnswer(bytes) }, so)
+  return likewise(response, bytes)
+}
+
+function readAnswer(bytes: Uint8Array): JsonObject {
+  let answer: Json
+  try {
+    answer = parseExactJson(bytes)
+  } catch (cause) {
+    if (!(cause instanceof JsonError)) throw cause
+    throw new AffidavitError('invalid_answer', `the answer: ${cause.message}`, { cause })
+  }
+  if (!isJsonObject(answer))
+    throw new AffidavitError('invalid_answer', 'expected the answer to be a JSON object')
+  if (memberOf(answer, 'error') !== undefined && memberOf(answer, 'receipt') === undefined)
+    throw new AffidavitError('error_in_answer', describeError(memberOf(answer, 'error')))
+  return answer
+}
+
+/** Resolves when the answer is what an expected enclave signed, and its proof is kept. */
+async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<void> {
+  const { notaries, now, keep } = options
+  const checked = await checkAnswer(answer, { call, notaries })
+  await keep(createProof(checked, { request: call.request, answer, checkedAt: new Date(now()) }))
+}
+
+/** An answer like `response`, with another body, which is neither compressed nor as long. */
+function likewise(
+  { status, statusText, headers }: Response,
+  body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,
+): Response {
+  const kept = new Headers(headers)
+  kept.delete('content-encoding')
+  kept.delete('content-length')
+  return new Response(body, { status, statusText, headers: kept })
+}
+
+const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
+
+/**
+ * An answer in place of one that is refused: it has no content, and whatever reads it rejects with
+ * `fault`. Some engines put an error of their own in place of a stream's, so each way of reading is
+ * told.
+ */
+function refuse(response: Response, fault: unknown): Response {
+  void response.body?.cancel().catch(() => undefined)
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>(
+    { pull: (controller) => controller.error(fault) },
+    { highWaterMark: 0 },
+  )
+  const refused = new Response(body, {
+    status: 200,
+    headers: { 'content-type': response.headers.get('content-type') ?? 'application/json' },
+  })
+  for (const name of READERS)
+    Object.defineProperty(refused, name, { value: () => Promise.reject(fault) })
+  return refused
+}

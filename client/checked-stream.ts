@@ -1,0 +1,206 @@
+import { addChunk, emptyAssembly } from '../attestation/assemble-completion.ts'
+import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { readEvent } from '../attestation/verify-stream.ts'
+import { describeError } from './check-answer.ts'
+import { AffidavitError, reasonOf } from './errors.ts'
+import { joinBytes } from './gateway.ts'
+
+/** One event of a stream that was read whole: what it is, and its bytes. */
+type StreamEvent =
+  | { readonly kind: 'unshown' } // comments and such
+  | { readonly kind: 'chunk'; readonly chunk: JsonObject; readonly hasProof: boolean }
+  | { readonly kind: 'end' } //     [DONE]
+
+/**
+ * Gives a stream of server-sent events as it comes, but for its end: the chunk with the proof and
+ * `[DONE]` are given only when `check` accepts all chunks. It fails, with what `check` rejects with
+ * or AffidavitError, in place of an end that is not proved: `invalid_stream`, `cut_stream`,
+ * `error_in_answer`, `answer_too_large`, `no_proof`. Nothing that comes after `[DONE]` is given.
+ *
+ * With `hold`, nothing is given before all of it was checked. Back-pressure is passed on;
+ * cancelling it cancels `source`.
+ */
+export function checkedStream(
+  source: ReadableStream<Uint8Array>,
+  {
+    check,
+    hold,
+    bytesMax,
+  }: {
+    readonly check: (chunks: readonly JsonObject[]) => Promise<void>
+    readonly hold: boolean
+    readonly bytesMax: number
+  },
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const reader = source.getReader()
+  const events = createEventReader(bytesMax)
+  const held: Uint8Array<ArrayBuffer>[] = []
+  let isProven = false
+
+  /** Reads on until there is something to give, or the end. */
+  async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
+    for (;;) {
+      const { done, value } = await read()
+      if (done) throw cut(events.hasProof())
+      let isGiven = false
+      for (const { event, bytes } of events.add(value)) {
+        if (hold || events.hasProof()) held.push(bytes)
+        else {
+          controller.enqueue(bytes)
+          isGiven = true
+        }
+        if (event.kind !== 'end') continue
+        await check(events.chunks())
+        isProven = true
+        for (const part of held) controller.enqueue(part)
+        controller.close()
+        void reader.cancel().catch(() => undefined)
+        return
+      }
+      if (isGiven) return
+    }
+  }
+
+  async function read() {
+    try {
+      return await reader.read()
+    } catch (cause) {
+      throw new AffidavitError('cut_stream', `the stream ended early: ${reasonOf(cause)}`, {
+        cause,
+      })
+    }
+  }
+
+  return new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      async pull(controller) {
+        try {
+          await pull(controller)
+        } catch (fault) {
+          void reader.cancel(fault).catch(() => undefined)
+          throw fault
+        }
+      },
+      async cancel(reason) {
+        if (!isProven) await reader.cancel(reason)
+      },
+    },
+    // Nothing is read from the gateway before the caller asks for it.
+    { highWaterMark: 0 },
+  )
+}
+
+function cut(hasProof: boolean): AffidavitError {
+  return new AffidavitError(
+    'cut_stream',
+    hasProof
+      ? 'expected the stream to end with [DONE]'
+      : 'the stream ended without its proof: what is missing is not known',
+  )
+}
+
+/**
+ * Splits bytes into events and reads each. Lines end with a line feed alone: the gateway writes no
+ * other ends, and readers take others differently.
+ */
+function createEventReader(bytesMax: number) {
+  const assembly = emptyAssembly()
+  const chunks: JsonObject[] = []
+  /** What came since the last event, not joined before the event is whole. */
+  let rest: Uint8Array[] = []
+  let restLength = 0
+  let length = 0
+  let hasProof = false
+
+  function* add(
+    bytes: Uint8Array,
+  ): Generator<{ readonly event: StreamEvent; readonly bytes: Uint8Array<ArrayBuffer> }> {
+    length += bytes.length
+    if (length > bytesMax)
+      throw new AffidavitError('answer_too_large', `expected at most ${bytesMax} bytes`)
+    if (bytes.includes(CARRIAGE_RETURN))
+      throw invalid('expected lines to end with a line feed alone')
+    let start = 0
+    // The two line feeds may have come apart.
+    let end = rest.at(-1)?.at(-1) === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
+    for (;;) {
+      if (end < 0) end = findEventEnd(bytes, start)
+      if (end < 0) break
+      const part = joinBytes([...rest, bytes.subarray(start, end)], restLength + end - start)
+      rest = []
+      restLength = 0
+      start = end
+      end = -1
+      yield { event: readOne(part), bytes: part }
+    }
+    if (start === bytes.length) return
+    rest.push(bytes.subarray(start))
+    restLength += bytes.length - start
+  }
+
+  function readOne(bytes: Uint8Array): StreamEvent {
+    const text = decodeLines(bytes)
+    refuseError(text)
+    const [data] = telling(() => readEvent(text))
+    if (data === undefined) return { kind: 'unshown' }
+    if (data === '[DONE]') return { kind: 'end' }
+    if (hasProof) throw invalid('expected nothing but [DONE] after the chunk with the proof')
+    const chunk = telling(() => parseExactJson(new TextEncoder().encode(data)))
+    if (!isJsonObject(chunk)) throw invalid('expected every chunk to be an object')
+    if (memberOf(chunk, 'error') !== undefined)
+      throw new AffidavitError('error_in_answer', describeError(memberOf(chunk, 'error')))
+    telling(() => addChunk(assembly, chunk))
+    hasProof = memberOf(chunk, 'receipt') !== undefined
+    if (!hasProof && PROOF_MEMBERS.some((name) => Object.hasOwn(chunk, name)))
+      throw invalid('expected no part of a proof before the last chunk')
+    chunks.push(chunk)
+    return { kind: 'chunk', chunk, hasProof }
+  }
+
+  return { add, chunks: () => chunks, hasProof: () => hasProof }
+}
+
+/** How the gateway ends a stream that failed (interface, part 6). */
+function refuseError(text: string): void {
+  const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
+  if (data === undefined) return
+  const json = telling(() => parseExactJson(new TextEncoder().encode(data)))
+  const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
+  throw new AffidavitError('error_in_answer', describeError(error))
+}
+
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
+
+/** Where the first event from `from` on ends: behind two line feeds. -1 when it is not whole. */
+function findEventEnd(bytes: Uint8Array, from: number): number {
+  for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
+    if (bytes[at + 1] === LINE_FEED) return at + 2
+  return -1
+}
+
+/** Keeps byte order marks: some readers drop one at the beginning of a line. */
+function decodeLines(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw invalid('expected the stream to be UTF-8')
+  }
+}
+
+function telling<Type>(read: () => Type): Type {
+  try {
+    return read()
+  } catch (fault) {
+    if (!(fault instanceof FormatError || fault instanceof JsonError)) throw fault
+    throw new AffidavitError('invalid_stream', fault.message, { cause: fault })
+  }
+}
+
+function invalid(message: string): AffidavitError {
+  return new AffidavitError('invalid_stream', message)
+}

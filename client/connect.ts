@@ -1,0 +1,178 @@
+import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
+import { type AnchoredEvidence, type AnchoredOptions, awaitAnchor } from './anchored.ts'
+import { createCheckedFetch } from './checked-fetch.ts'
+import { AffidavitError, reasonOf } from './errors.ts'
+import { type Expectations, readExpectations } from './expectations.ts'
+import type { Fetch, GatewayOptions } from './gateway.ts'
+import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
+import { createProofs, type Proof, type Proofs } from './proof.ts'
+
+/** What connect takes. */
+export type ConnectOptions = {
+  /** The gateway: `https://…`, or `http://…` on this machine; a slash at its end does not matter. */
+  readonly url: string
+  /** Sent to the gateway for evidence. Calls carry the key that their client sets. */
+  readonly apiKey?: string
+  /** Which enclaves are acceptable. */
+  readonly expect: Expectations
+  /**
+   * Roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits, or 32
+   * bytes). Default: AWS's root.
+   */
+  readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
+  /** Accept enclaves whose memory their host can read. Default false. */
+  readonly allowDebug?: boolean
+  /** Give a stream only when all of it was checked. Default false: its chunks come as they come. */
+  readonly hold?: boolean
+  /** Proofs that are kept in `proofs`. Default 100. */
+  readonly proofsMax?: number
+  /** Largest answer, bytes. Default 64 MiB. */
+  readonly answerBytesMax?: number
+  /** For questions to the gateway that are no completions, milliseconds. Default 30,000. */
+  readonly timeoutMs?: number
+  /** Takes each proof before its answer's end is given; awaited. What it throws refuses that. */
+  readonly onProof?: (proof: Proof) => void | Promise<void>
+  /** In place of the global one: for proxies, and for tests. */
+  readonly fetch?: Fetch
+  /** Ends connecting. */
+  readonly signal?: AbortSignal
+}
+
+/** A gateway whose answers are checked here. */
+export type Affidavit = {
+  /** For the `baseURL` of an OpenAI client. */
+  readonly baseURL: string
+  /** For its `fetch`. Needs no `this`. */
+  readonly fetch: Fetch
+  /** The notaries whose enclaves are expected ones, with what was established of each. */
+  readonly notaries: readonly AttestedNotary[]
+  /** Those that the gateway named and that were refused, with the reason. */
+  readonly refused: readonly RefusedNotary[]
+  readonly proofs: Proofs
+  /** Adds a listener, as the option of the same name; gives what takes it away again. */
+  onProof(listener: (proof: Proof) => void | Promise<void>): () => void
+  /** Waits until the chain has a call's anchor; gives its evidence bundle, checked. */
+  anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
+  /** Has all enclaves show themselves again. Else it is done when it is due. */
+  refresh(): Promise<void>
+}
+
+const PROOFS_MAX_DEFAULT = 100
+const ANSWER_BYTES_MAX_DEFAULT = 64 * 1024 * 1024
+const TIMEOUT_MS_DEFAULT = 30_000
+
+/**
+ * Connects to a gateway: asks for its notaries, has each one's enclave make an attestation document
+ * over a nonce chosen here, and verifies it against what is expected. Resolves when at least one
+ * holds; answers of others are refused. Enclaves that come later are asked as they answer, and all
+ * of them again before their documents end.
+ *
+ * Does NOT hide a call from the gateway, which reads it. Throws AffidavitError `invalid_options`,
+ * `no_notary`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
+ */
+export async function connect(given: ConnectOptions): Promise<Affidavit> {
+  checkMembers(given)
+  const options = ownMembers(given)
+  const { expect, roots, allowDebug, hold = false, signal } = options
+  const url = readUrl(options.url)
+  const policy = readExpectations(expect, {
+    roots,
+    ...(allowDebug === undefined ? {} : { allowDebug }),
+  })
+  // Not a method of `globalThis` any more: browsers refuse to run it as one of another object.
+  const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
+  const gateway: GatewayOptions = {
+    url,
+    apiKey: options.apiKey ?? null,
+    fetch,
+    timeoutMs: countOf(options.timeoutMs, 'timeoutMs', TIMEOUT_MS_DEFAULT),
+  }
+  const now = () => Date.now()
+  const notaries = createNotaries(gateway, { policy, now })
+  const { proofs, add } = createProofs(countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT))
+  const listeners = new Set(options.onProof === undefined ? [] : [options.onProof])
+  const baseURL = `${url}/v1/verified`
+  const checkedFetch = createCheckedFetch({
+    baseURL,
+    fetch,
+    notaries,
+    hold,
+    bytesMax: countOf(options.answerBytesMax, 'answerBytesMax', ANSWER_BYTES_MAX_DEFAULT),
+    now,
+    keep: async (proof) => {
+      for (const listener of listeners) await listener(proof)
+      add(proof)
+    },
+  })
+  await notaries.refresh(signal)
+  return {
+    baseURL,
+    fetch: checkedFetch,
+    get notaries() {
+      return notaries.list().attested
+    },
+    get refused() {
+      return notaries.list().refused
+    },
+    proofs,
+    onProof(listener) {
+      listeners.add(listener)
+      return () => {
+        listeners.delete(listener)
+      }
+    },
+    anchored: (proof, waiting = {}) =>
+      awaitAnchor(proof, {
+        gateway,
+        policy,
+        options: typeof waiting === 'string' ? { rpc: waiting } : waiting,
+      }),
+    refresh: () => notaries.refresh(),
+  }
+}
+
+const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
+  ...(['url', 'apiKey', 'expect', 'roots', 'allowDebug', 'hold', 'proofsMax'] as const),
+  ...(['answerBytesMax', 'timeoutMs', 'onProof', 'fetch', 'signal'] as const),
+])
+
+/** Types do not bind callers in JavaScript: what is misspelt would not be checked. */
+function checkMembers(options: ConnectOptions): void {
+  if (!hasOwnMembersAlone(options)) throw invalid('expected options to be an object')
+  const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
+  if (unknown !== undefined)
+    throw invalid(`expected options without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
+  const { expect, allowDebug, hold, apiKey } = ownMembers(options)
+  if (expect === undefined) throw invalid('expected expect: which enclaves are acceptable')
+  for (const [name, value] of Object.entries({ allowDebug, hold }))
+    if (value !== undefined && typeof value !== 'boolean')
+      throw invalid(`expected ${name} to be true or false`)
+  if (apiKey !== undefined && (typeof apiKey !== 'string' || !/^[\x21-\x7e]{1,512}$/.test(apiKey)))
+    throw invalid('expected apiKey to be an API key')
+}
+
+/** Without a slash at its end. A key must not be sent in the clear over a network. */
+function readUrl(text: unknown): string {
+  let url: URL
+  try {
+    url = new URL(String(text))
+  } catch (cause) {
+    throw new AffidavitError('invalid_options', `url: ${reasonOf(cause)}`, { cause })
+  }
+  if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
+    throw invalid('expected url without a query, fragment, name or password')
+  const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname)
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLocal))
+    throw invalid('expected url to be https, or http on this machine')
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
+}
+
+function countOf(value: unknown, name: string, byDefault: number): number {
+  if (value === undefined) return byDefault
+  if (Number.isSafeInteger(value) && Number(value) > 0) return Number(value)
+  throw invalid(`expected ${name} to be a whole number from 1`)
+}
+
+function invalid(message: string): AffidavitError {
+  return new AffidavitError('invalid_options', message)
+}

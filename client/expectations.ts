@@ -1,0 +1,193 @@
+import { decodeHex, encodeUtf8 } from '../attestation/bytes.ts'
+import { FormatError, ProofError } from '../attestation/errors.ts'
+import {
+  digestBootConfiguration,
+  parseBootConfiguration,
+} from '../attestation/evidence/boot-configuration.ts'
+import { type BundlePolicy, readPolicy } from '../attestation/evidence/policy.ts'
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { type MeasurementSet, PolicyError, parseRoots } from '../attestation/nitro/policy.ts'
+import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
+import {
+  configurationOf,
+  parseSignedRelease,
+  RELEASE_FORMAT,
+} from '../attestation/release/release.ts'
+import {
+  entryOf,
+  parseSignedReleaseList,
+  type ReleaseEntry,
+} from '../attestation/release/release-list.ts'
+import { parseReleaseKey, type ReleaseTrust } from '../attestation/release/release-signatures.ts'
+import { verifyRelease, verifyReleaseList } from '../attestation/release/verify-release.ts'
+import { AffidavitError, reasonOf } from './errors.ts'
+
+/** One thing or several. */
+type OneOrMore<Type> = Type | readonly Type[]
+
+/**
+ * Which enclaves are acceptable: their code, by signed releases or by measurements, and what they
+ * were booted with. Never take any of it from the gateway that is checked.
+ */
+export type Expectations = {
+  /**
+   * Signed releases, or lists of them, as published: text, or the JSON value of it. With
+   * `releaseKeys`.
+   */
+  readonly releases?: OneOrMore<string | object>
+  /** Keys that sign releases, 64 hex digits each. */
+  readonly releaseKeys?: OneOrMore<string>
+  /** How many of `releaseKeys` must have signed. Default 1. */
+  readonly releaseSigners?: number
+  /** Sets of measurements, one of which must be found: hex by name (`PCR0`), or bytes by index. */
+  readonly measurements?: OneOrMore<MeasurementSet | Readonly<Record<string, string>>>
+  /**
+   * Boot configurations: the digest (64 hex digits, or 32 bytes), or the configuration itself.
+   * Needed unless every release names its own.
+   */
+  readonly configurations?: OneOrMore<string | Uint8Array | object>
+}
+
+/** What an enclave is held against, as the attestation library takes it. */
+export type ExpectedPolicy = BundlePolicy
+
+/**
+ * Gives the policy that `expect` and `roots` say. Throws AffidavitError `invalid_options` for what
+ * is malformed, unsigned or unknown, and when no code or no configuration is expected: then nothing
+ * would be checked.
+ */
+export function readExpectations(
+  expect: Expectations,
+  {
+    roots,
+    allowDebug,
+  }: { readonly roots?: OneOrMore<string | Uint8Array> | undefined; readonly allowDebug?: boolean },
+): ExpectedPolicy {
+  if (!hasOwnMembersAlone(expect)) throw invalid('expected expect to be an object')
+  const unknown = Object.keys(expect).find((name) => !MEMBERS.has(name))
+  if (unknown !== undefined)
+    throw invalid(`expected expect without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
+  const { measurements, configurations, ...signed } = ownMembers(expect)
+  const releases = telling('expect.releases', () => readReleases(signed))
+  const policy: BundlePolicy = {
+    measurements: telling('expect.measurements', () => listOf(measurements).map(readMeasurements)),
+    ...(releases === null ? {} : { releases }),
+    configurations: telling('expect.configurations', () =>
+      listOf(configurations).map(readConfiguration),
+    ),
+    ...(roots === undefined
+      ? {}
+      : { roots: telling('roots', () => listOf(roots).flatMap(readRoot)) }),
+    ...(allowDebug === undefined ? {} : { allowDebug }),
+  }
+  checkDemands(policy)
+  return telling('expect', () => readPolicy(policy))
+}
+
+const MEMBERS: ReadonlySet<string> = new Set([
+  'releases',
+  'releaseKeys',
+  'releaseSigners',
+  'measurements',
+  'configurations',
+])
+
+/** An expectation that expects nothing would pass everything. */
+function checkDemands({
+  measurements = [],
+  releases = [],
+  configurations = [],
+}: BundlePolicy): void {
+  if (measurements.length === 0 && releases.length === 0)
+    throw invalid('expected expect to name releases or measurements: who signs must be known')
+  const isConfigured = ({ release }: ReleaseEntry) => configurationOf(release) !== null
+  if (configurations.length === 0 && (measurements.length > 0 || !releases.every(isConfigured)))
+    throw invalid(
+      'expected expect.configurations, or releases that all name theirs: an operator could boot expected code with providers of its own',
+    )
+}
+
+function readReleases({
+  releases,
+  releaseKeys,
+  releaseSigners,
+}: Pick<Expectations, 'releases' | 'releaseKeys' | 'releaseSigners'>):
+  | readonly ReleaseEntry[]
+  | null {
+  if (releases === undefined) {
+    if (releaseKeys === undefined && releaseSigners === undefined) return null
+    throw invalid('expected expect.releases with expect.releaseKeys: a key says nothing by itself')
+  }
+  const keys = listOf(releaseKeys).map(parseReleaseKey)
+  if (keys.length === 0)
+    throw invalid('expected expect.releaseKeys with expect.releases: anyone can write a release')
+  const trust: ReleaseTrust = {
+    keys,
+    ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }),
+  }
+  return listOf(releases).flatMap((release) => readEntries(jsonOf(release), trust))
+}
+
+function readEntries(json: Json, trust: ReleaseTrust): readonly ReleaseEntry[] {
+  if (isJsonObject(json) && memberOf(json, 'format') === RELEASE_FORMAT)
+    return [entryOf(verifyRelease(parseSignedRelease(json), trust).release)]
+  return verifyReleaseList(parseSignedReleaseList(json), trust).list.releases
+}
+
+function readMeasurements(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
+  if (set instanceof Map) return set
+  if (!hasOwnMembersAlone(set)) throw invalid('expected each set to be an object or a Map')
+  return new Map(
+    Object.entries(set).map(([name, value]) => {
+      const [, index] = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/.exec(name) ?? []
+      if (index === undefined || typeof value !== 'string')
+        throw invalid('expected each measurement to be hex by name, as in { PCR0: "…" }')
+      return [Number(index), decodeHex(value)]
+    }),
+  )
+}
+
+function readConfiguration(value: string | Uint8Array | object): Uint8Array {
+  if (value instanceof Uint8Array) return value
+  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return decodeHex(value)
+  const json = jsonOf(value)
+  parseBootConfiguration(json)
+  return digestBootConfiguration(json as JsonObject)
+}
+
+const FINGERPRINT_BYTES = 32
+
+function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
+  if (typeof root === 'string')
+    return /^[0-9a-f]{64}$/.test(root) ? [decodeHex(root)] : parseRoots(encodeUtf8(root))
+  return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
+}
+
+/** Text is read exactly; a value that was parsed is written and read again, so that it is JSON. */
+function jsonOf(value: string | object): Json {
+  return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
+}
+
+function listOf<Type>(given: OneOrMore<Type> | undefined): readonly Type[] {
+  if (given === undefined) return []
+  return Array.isArray(given) ? given : [given as Type]
+}
+
+function telling<Type>(name: string, read: () => Type): Type {
+  try {
+    return read()
+  } catch (fault) {
+    if (fault instanceof AffidavitError) throw fault
+    const isTheirs = [FormatError, ProofError, JsonError, PolicyError, TypeError].some(
+      (known) => fault instanceof known,
+    )
+    if (!isTheirs) throw fault
+    throw new AffidavitError('invalid_options', `${name}: ${reasonOf(fault)}`, { cause: fault })
+  }
+}
+
+function invalid(message: string): AffidavitError {
+  return new AffidavitError('invalid_options', message)
+}

@@ -1,0 +1,171 @@
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { AffidavitError, reasonOf, shown } from './errors.ts'
+
+/** A `fetch` as browsers and Node have it. */
+export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
+
+/** Where the gateway is, and how it is reached. */
+export type GatewayOptions = {
+  /** Without a path of the API and without a slash at its end. */
+  readonly url: string
+  readonly apiKey: string | null
+  readonly fetch: Fetch
+  readonly timeoutMs: number
+}
+
+/** Answers of the gateway that are no completions: documents, evidence. Bytes. */
+const REPLY_BYTES_MAX = 64 * 1024 * 1024
+
+/** What the gateway answered: its body as JSON, read exactly, and the text of it. */
+export type GatewayReply = { readonly json: JsonObject; readonly text: string }
+
+/**
+ * Asks the gateway for `path`. Throws AffidavitError `unreachable`, `gateway_error` (with the
+ * status), `redirected`, `invalid_reply`; and what `signal` was aborted with.
+ */
+export async function askGateway(
+  { url, apiKey, fetch, timeoutMs }: GatewayOptions,
+  path: string,
+  { withKey = false, signal }: { readonly withKey?: boolean; readonly signal?: AbortSignal } = {},
+): Promise<GatewayReply> {
+  const timeout = AbortSignal.timeout(timeoutMs)
+  const init: RequestInit = {
+    headers: {
+      accept: 'application/json',
+      ...(withKey && apiKey !== null ? { authorization: `Bearer ${apiKey}` } : {}),
+    },
+    redirect: 'manual',
+    signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+  }
+  const response = await sendAgain(`${url}${path}`, { fetch, init, path })
+  if (isRedirect(response))
+    throw new AffidavitError('redirected', `${path}: expected no redirection`)
+  const bytes = await readBody(response, path)
+  if (!response.ok)
+    throw new AffidavitError(
+      'gateway_error',
+      `${path}: status ${response.status}: ${messageOf(bytes)}`,
+    )
+  return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
+}
+
+/** A browser hides what a redirection says: its status is then 0. */
+export function isRedirect({ status, type }: Response): boolean {
+  return type === 'opaqueredirect' || (status >= 300 && status < 400)
+}
+
+/** Gives a body of at most `bytesMax` bytes, null when it is longer. Rejects as its stream does. */
+export async function readAtMost(
+  response: Response,
+  bytesMax: number,
+): Promise<Uint8Array<ArrayBuffer> | null> {
+  if (response.body === null) return new Uint8Array()
+  const reader = response.body.getReader()
+  const parts: Uint8Array[] = []
+  let length = 0
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) break
+    length += value.length
+    if (length > bytesMax) {
+      void reader.cancel().catch(() => undefined)
+      return null
+    }
+    parts.push(value)
+  }
+  return joinBytes(parts, length)
+}
+
+/** The parts one after the other; `length` is that of them all. */
+export function joinBytes(parts: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length)
+  let at = 0
+  for (const part of parts) {
+    bytes.set(part, at)
+    at += part.length
+  }
+  return bytes
+}
+
+/** A gateway makes so many documents a second, for all who ask. */
+const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
+const TRIES_MAX = 4
+const TRY_PAUSE_MS = 500
+
+async function sendAgain(url: string, so: Parameters<typeof send>[1]): Promise<Response> {
+  for (let tries = 1; ; tries += 1) {
+    const response = await send(url, so)
+    if (!OVERLOADED.has(response.status) || tries === TRIES_MAX) return response
+    await response.body?.cancel().catch(() => undefined)
+    await pause(TRY_PAUSE_MS * tries, so.init.signal ?? undefined)
+  }
+}
+
+/** Rejects with the signal's reason when it is aborted meanwhile. */
+export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const abort = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', abort)
+      resolve()
+    }, ms)
+    if (signal?.aborted) abort()
+    else signal?.addEventListener('abort', abort, { once: true })
+  })
+}
+
+async function send(
+  url: string,
+  so: { readonly fetch: Fetch; readonly init: RequestInit; readonly path: string },
+): Promise<Response> {
+  try {
+    return await so.fetch(url, so.init)
+  } catch (cause) {
+    throw unreachable(so.path, cause)
+  }
+}
+
+async function readBody(response: Response, path: string): Promise<Uint8Array> {
+  let bytes: Uint8Array | null
+  try {
+    bytes = await readAtMost(response, REPLY_BYTES_MAX)
+  } catch (cause) {
+    throw unreachable(path, cause)
+  }
+  if (bytes === null)
+    throw new AffidavitError('invalid_reply', `${path}: over ${REPLY_BYTES_MAX} bytes`)
+  return bytes
+}
+
+function readReply(bytes: Uint8Array, path: string): JsonObject {
+  let json: Json
+  try {
+    json = parseExactJson(bytes)
+  } catch (cause) {
+    if (!(cause instanceof JsonError)) throw cause
+    throw new AffidavitError('invalid_reply', `${path}: ${cause.message}`, { cause })
+  }
+  if (isJsonObject(json)) return json
+  throw new AffidavitError('invalid_reply', `${path}: expected a JSON object`)
+}
+
+/** What an error answer says, as far as it is one of ours. */
+function messageOf(bytes: Uint8Array): string {
+  try {
+    const json = parseExactJson(bytes)
+    const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
+    const message = isJsonObject(error) ? memberOf(error, 'message') : undefined
+    return typeof message === 'string' ? shown(message) : 'no message'
+  } catch {
+    return 'no message'
+  }
+}
+
+function unreachable(path: string, cause: unknown): AffidavitError {
+  return new AffidavitError('unreachable', `${path}: ${reasonOf(cause)}`, { cause })
+}

@@ -1,0 +1,361 @@
+import { addressOf } from '../attestation/account.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
+import {
+  type BootFacts,
+  digestBootConfiguration,
+  parseBootConfiguration,
+} from '../attestation/evidence/boot-configuration.ts'
+import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
+import { type Check, check } from '../attestation/finding.ts'
+import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { AttestationError } from '../attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '../attestation/nitro/document.ts'
+import type { AttestationFacts } from '../attestation/nitro/facts.ts'
+import {
+  type AttestationVerifier,
+  createAttestationVerifier,
+} from '../attestation/nitro/verify-attestation.ts'
+import { nameRelease } from '../attestation/release/release-list.ts'
+import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
+import type { ExpectedPolicy } from './expectations.ts'
+import { askGateway, type GatewayOptions } from './gateway.ts'
+
+/** What was established of a notary's enclave. */
+export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
+
+/** A notary whose enclave showed that it is an expected one. */
+export type AttestedNotary = {
+  /** Its address: 0x, lower case. */
+  readonly notary: string
+  /** 0x and 65 bytes of hex. */
+  readonly publicKey: string
+  /** When it showed it, and until when that holds: the end of its document's certificates. */
+  readonly attestedAt: Date
+  readonly validUntil: Date
+  /** What it was booted with: providers, certificate authorities, chain, contract. */
+  readonly configuration: JsonObject
+  readonly checks: readonly Check<NotaryCheckName>[]
+  /** What its document proves. */
+  readonly facts: AttestationFacts
+}
+
+/** A notary that the gateway names, whose enclave was not shown to be an expected one. */
+export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
+
+/** The notaries that were found, and what answers are held against. */
+export type Notaries = {
+  /** Those that hold now, and those that were refused when they were asked last. */
+  list(): {
+    readonly attested: readonly AttestedNotary[]
+    readonly refused: readonly RefusedNotary[]
+  }
+  /**
+   * Asks the gateway for its notaries and has each enclave make a new document. Throws
+   * AffidavitError `no_notary` when none holds, and as askGateway.
+   */
+  refresh(signal?: AbortSignal): Promise<void>
+  /**
+   * The notary of a public key (0x, hex), which holds now: a new one is asked for a document, and
+   * one whose document ended. Throws AffidavitError `unknown_notary` with the cause.
+   */
+  find(publicKey: string): Promise<AttestedNotary>
+  /**
+   * Checks the document that an answer carries: genuine and valid now, of the notary's key, code
+   * and configuration. Gives what it is, in words. Throws AffidavitError.
+   */
+  checkDocument(notary: AttestedNotary, base64: string): Promise<string>
+  /** What of a notary's configuration answers are compared with. */
+  bootFactsOf(notary: AttestedNotary): BootFacts
+}
+
+/** Bytes of the nonce that a document is asked over. */
+const NONCE_BYTES = 32
+/** Notaries that a gateway may name. More enclaves behind one gateway are found as they answer. */
+const NOTARIES_MAX = 64
+/** A document is renewed when it has so little left, milliseconds: leaves of AWS live 3 hours. */
+const RENEW_BEFORE_MS = 30 * 60_000
+/** But not asked for again before this, milliseconds: a module may reuse a leaf to its end. */
+const RENEW_PAUSE_MS = 60_000
+/** How long a key that was refused is not asked about again: a hostile gateway names any number. */
+const REFUSAL_MS = 10_000
+/** Documents of answers that are remembered. An enclave makes a few a day. */
+const DOCUMENTS_MAX = 64
+
+/** What of a document was found, to be found again. */
+type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
+
+/** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
+export function createNotaries(
+  gateway: GatewayOptions,
+  { policy, now }: { readonly policy: ExpectedPolicy; readonly now: () => number },
+): Notaries {
+  const verifier = createAttestationVerifier()
+  const attested = new Map<string, AttestedNotary>()
+  const refused = new Map<string, RefusedNotary & { readonly atMs: number }>()
+  const asking = new Map<string, Promise<AttestedNotary>>()
+  const documents = new Map<string, KnownDocument>()
+
+  /** One question at a time for each notary. */
+  function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
+    const running = asking.get(notary)
+    if (running !== undefined) return running
+    const question = askNotary(gateway, { notary, policy, verifier, now, signal })
+      .then((found) => {
+        refused.delete(notary)
+        attested.set(notary, found)
+        return found
+      })
+      .catch((fault: unknown) => {
+        const reason = faultOf(fault)
+        refused.delete(notary)
+        refused.set(notary, { notary, reason, atMs: now() })
+        for (const oldest of refused.keys()) if (refused.size > NOTARIES_MAX) refused.delete(oldest)
+        throw reason
+      })
+      .finally(() => asking.delete(notary))
+    asking.set(notary, question)
+    return question
+  }
+
+  function listAttested(): readonly AttestedNotary[] {
+    return [...attested.values()].filter(({ validUntil }) => validUntil.getTime() > now())
+  }
+
+  async function refresh(signal?: AbortSignal): Promise<void> {
+    const { json } = await askGateway(
+      gateway,
+      '/v1/notaries',
+      signal === undefined ? {} : { signal },
+    )
+    const named = readNotaries(json)
+    for (const known of attested.keys()) if (!named.includes(known)) attested.delete(known)
+    const outcomes = await Promise.allSettled(named.map((notary) => attest(notary, signal)))
+    signal?.throwIfAborted()
+    if (outcomes.some(({ status }) => status === 'fulfilled')) return
+    const reasons = outcomes.flatMap((outcome) =>
+      outcome.status === 'rejected' ? [faultOf(outcome.reason)] : [],
+    )
+    throw new AffidavitError(
+      'no_notary',
+      reasons.length === 0
+        ? 'the gateway has no enclave in use'
+        : `no enclave of the gateway is an expected one: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
+      { cause: reasons[0] },
+    )
+  }
+
+  async function find(publicKey: string): Promise<AttestedNotary> {
+    const notary = addressOfKey(publicKey)
+    const known = attested.get(notary)
+    const leftMs = known === undefined ? 0 : known.validUntil.getTime() - now()
+    if (known !== undefined && leftMs > 0) {
+      // While the old document holds, nobody waits for the new one.
+      const isFresh = now() - known.attestedAt.getTime() < RENEW_PAUSE_MS
+      if (leftMs < RENEW_BEFORE_MS && !isFresh) attest(notary).catch(() => undefined)
+      return known
+    }
+    attested.delete(notary)
+    const lately = refused.get(notary)
+    const isRefused = lately !== undefined && now() - lately.atMs < REFUSAL_MS
+    try {
+      if (isRefused) throw lately.reason
+      return await attest(notary)
+    } catch (fault) {
+      const { code, message } = faultOf(fault)
+      throw new AffidavitError(
+        'unknown_notary',
+        `the answer is signed by ${notary}, which no expected enclave was shown to be: ${code}: ${message}`,
+        { cause: fault },
+      )
+    }
+  }
+
+  async function verifyAnswersDocument(base64: string): Promise<AttestationFacts> {
+    const bytes = telling('invalid_document', () => decodeBase64(base64))
+    const digest = encodeHex(sha256(bytes))
+    const known = documents.get(digest)
+    if (known !== undefined && known.endMs > now()) return known.facts
+    const facts = await verifyDocument(bytes, { policy, verifier, atMs: now() })
+    documents.set(digest, { facts, endMs: endOf(facts) })
+    for (const oldest of documents.keys())
+      if (documents.size > DOCUMENTS_MAX) documents.delete(oldest)
+    return facts
+  }
+
+  return {
+    list: () => ({
+      attested: listAttested(),
+      refused: [...refused.values()].map(({ notary, reason }) => ({ notary, reason })),
+    }),
+    refresh,
+    find,
+    checkDocument: async ({ publicKey, facts: { userData } }, base64) => {
+      const facts = await verifyAnswersDocument(base64)
+      if (!equalBytes(facts.publicKey ?? EMPTY, decodeHex(publicKey)))
+        throw new AffidavitError('wrong_key', "expected the document to carry the answer's key")
+      if (!equalBytes(facts.userData ?? EMPTY, userData ?? EMPTY))
+        throw new AffidavitError(
+          'unexpected_configuration',
+          'expected the document to state the configuration that its enclave stated before',
+        )
+      return `${facts.moduleId} at ${new Date(facts.timestampMs).toISOString()}, ${nameCode(facts)}`
+    },
+    bootFactsOf: ({ configuration }) => parseBootConfiguration(configuration),
+  }
+}
+
+const EMPTY = new Uint8Array()
+
+/** The notaries that a gateway names. What it says of them is asked of each enclave itself. */
+function readNotaries(json: JsonObject): readonly string[] {
+  const list = memberOf(json, 'notaries')
+  if (!isJsonArray(list) || list.length > NOTARIES_MAX)
+    throw invalidReply(`notaries: expected an array of at most ${NOTARIES_MAX}`)
+  const named = list.map((entry) => (isJsonObject(entry) ? memberOf(entry, 'notary') : undefined))
+  if (!named.every((notary) => typeof notary === 'string' && ADDRESS.test(notary)))
+    throw invalidReply('notaries: expected the address of each')
+  return [...new Set(named as readonly string[])]
+}
+
+const ADDRESS = /^0x[0-9a-f]{40}$/
+
+/** Has the enclave of a notary make a document over a nonce of ours, and holds it to the policy. */
+async function askNotary(
+  gateway: GatewayOptions,
+  so: {
+    readonly notary: string
+    readonly policy: ExpectedPolicy
+    readonly verifier: AttestationVerifier
+    readonly now: () => number
+    readonly signal: AbortSignal | undefined
+  },
+): Promise<AttestedNotary> {
+  const { notary, policy, now, signal } = so
+  const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
+  const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
+  const { json } = await askGateway(gateway, path, signal === undefined ? {} : { signal })
+  const attestation = memberOf(json, 'attestation')
+  const configuration = memberOf(json, 'boot_configuration')
+  if (typeof attestation !== 'string' || !isJsonObject(configuration))
+    throw invalidReply('expected attestation and boot_configuration')
+  const bytes = telling('invalid_document', () => decodeBase64(attestation))
+  const atMs = now()
+  const facts = await verifyDocument(bytes, { ...so, nonce, atMs })
+  const key = facts.publicKey
+  if (key === null || addressOfKey(`0x${encodeHex(key)}`) !== notary)
+    throw new AffidavitError('invalid_document', `expected the document of ${notary}`)
+  return {
+    notary,
+    publicKey: `0x${encodeHex(key)}`,
+    attestedAt: new Date(atMs),
+    validUntil: new Date(endOf(facts)),
+    configuration,
+    facts,
+    checks: [
+      passed(
+        'attestation document',
+        `${facts.moduleId}, made ${new Date(facts.timestampMs).toISOString()}`,
+      ),
+      passed('nonce', `made over ${encodeHex(nonce)}, which was chosen here`),
+      passed('measurements', nameCode(facts)),
+      passed('configuration', checkConfiguration(configuration, { facts, bytes, policy })),
+    ],
+  }
+}
+
+/** Of its digest, and an expected one. */
+function checkConfiguration(
+  configuration: JsonObject,
+  so: {
+    readonly facts: AttestationFacts
+    readonly bytes: Uint8Array
+    readonly policy: ExpectedPolicy
+  },
+): string {
+  telling('invalid_reply', () => parseBootConfiguration(configuration))
+  const digest = digestBootConfiguration(configuration)
+  if (!equalBytes(so.facts.userData ?? EMPTY, digest))
+    throw new AffidavitError(
+      'invalid_document',
+      'expected the document to state the digest of the boot configuration',
+    )
+  const document = { value: decodeAttestationPayload(so.bytes) }
+  const { outcome, detail } = check('configuration', () =>
+    checkExpectedConfiguration(digest, { document, policy: so.policy }),
+  )
+  // Not checked is not passed.
+  if (outcome !== 'passed') throw new AffidavitError('unexpected_configuration', detail)
+  return detail
+}
+
+/** The facts of a document that is valid at `atMs` under the policy. Throws AffidavitError. */
+async function verifyDocument(
+  bytes: Uint8Array,
+  so: {
+    readonly policy: ExpectedPolicy
+    readonly verifier: AttestationVerifier
+    readonly atMs: number
+    readonly nonce?: Uint8Array
+  },
+): Promise<AttestationFacts> {
+  const { measurements = [], releases, roots, revoked, allowDebug } = so.policy
+  try {
+    return await so.verifier.verify(
+      bytes,
+      {
+        measurements,
+        ...(releases === undefined ? {} : { releases }),
+        ...(roots === undefined ? {} : { roots }),
+        ...(revoked === undefined ? {} : { revoked }),
+        ...(allowDebug === undefined ? {} : { allowDebug }),
+        ...(so.nonce === undefined ? {} : { nonce: so.nonce }),
+      },
+      new Date(so.atMs),
+    )
+  } catch (fault) {
+    if (!(fault instanceof AttestationError)) throw fault
+    throw new AffidavitError(codeOf(fault), `${fault.code}: ${fault.message}`, { cause: fault })
+  }
+}
+
+/** What the reader does about a document that is refused, by the rule that it breaks. */
+function codeOf({ rule }: AttestationError): AffidavitErrorCode {
+  switch (rule) {
+    case 18:
+    case 21:
+      return 'document_expired'
+    case 23:
+    case 24:
+      return 'unexpected_code'
+    default:
+      return 'invalid_document'
+  }
+}
+
+/** When a document's first certificate ends, Unix milliseconds. */
+function endOf({ certificates }: AttestationFacts): number {
+  return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
+}
+
+function nameCode({ release, measurements }: AttestationFacts): string {
+  if (release !== null) return nameRelease(release)
+  return `PCR0 ${encodeHex(measurements.get(0) ?? EMPTY)}`
+}
+
+function addressOfKey(publicKey: string): string {
+  return telling('wrong_key', () => addressOf(decodeHex(publicKey)))
+}
+
+function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
+  return { name, outcome: 'passed', detail }
+}
+
+/** Whatever went wrong, as what the client throws. */
+function faultOf(fault: unknown): AffidavitError {
+  if (fault instanceof AffidavitError) return fault
+  return new AffidavitError('unreachable', shown(reasonOf(fault)), { cause: fault })
+}
+
+function invalidReply(message: string): AffidavitError {
+  return new AffidavitError('invalid_reply', message)
+}

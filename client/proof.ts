@@ -1,0 +1,107 @@
+import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import type { JsonObject } from '../attestation/json/value.ts'
+import type { Receipt } from '../attestation/receipt.ts'
+import { writeSavedProof } from '../attestation/saved-proof.ts'
+import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
+
+/** One call whose answer was checked: what was asked, what was said, and why to believe it. */
+export type Proof = {
+  /** The completion's hash, which its answer carries too: 64 hex digits. */
+  readonly hash: string
+  /** The enclave's signing account: 0x, lower case. */
+  readonly notary: string
+  /** The transaction that the gateway says anchors it. */
+  readonly txHash: string
+  readonly receipt: Receipt
+  /** Every check, in its order, with what was found. */
+  readonly checks: readonly AnswerCheck[]
+  readonly checkedAt: Date
+  /** The body as it was sent, with its nonce. */
+  readonly request: JsonObject
+  readonly answer: KeptAnswer
+  /** The text of a file that `affidavit verify` takes. */
+  save(): string
+  /** The checks, one to a line. */
+  toString(): string
+}
+
+/** Gives what is kept of a call whose answer was checked. */
+export function createProof(
+  { hash, notary, txHash, receipt, checks }: CheckedAnswer,
+  kept: { readonly request: JsonObject; readonly answer: KeptAnswer; readonly checkedAt: Date },
+): Proof {
+  const { request, answer } = kept
+  return {
+    hash,
+    notary: notary.notary,
+    txHash,
+    receipt,
+    checks,
+    ...kept,
+    save: () => writeSavedProof({ request, answer }),
+    toString: () => printChecks(checks),
+  }
+}
+
+const OUTCOME_WIDTH = 'not checked'.length
+
+/** Checks for people, one to a line. Texts of the gateway's are escaped. */
+export function printChecks(
+  checks: readonly { name: string; outcome: string; detail: string }[],
+): string {
+  const width = Math.max(...checks.map(({ name }) => name.length))
+  return checks
+    .map(
+      ({ name, outcome, detail }) =>
+        `${outcome.padEnd(OUTCOME_WIDTH)}  ${name.padEnd(width)}  ${escapeControls(detail)}`,
+    )
+    .join('\n')
+}
+
+function escapeControls(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
+  )
+}
+
+/** The proofs of this client's latest answers, by hash. The oldest goes when there are too many. */
+export type Proofs = Iterable<Proof> & {
+  readonly size: number
+  /** The proof of a completion's hash (64 hex digits, with or without 0x). */
+  get(hash: string): Proof | undefined
+  /** The newest one. */
+  readonly latest: Proof | undefined
+  /** Forgets one, or all. */
+  delete(hash: string): boolean
+  clear(): void
+}
+
+/** Keeps up to `max` proofs; `add` takes in another. */
+export function createProofs(max: number): { readonly proofs: Proofs; add(proof: Proof): void } {
+  const kept = new Map<string, Proof>()
+  let latest: Proof | undefined
+  return {
+    proofs: {
+      get size() {
+        return kept.size
+      },
+      get: (hash) => kept.get(hash.replace(/^0x/, '').toLowerCase()),
+      get latest() {
+        return latest
+      },
+      delete: (hash) => kept.delete(hash.replace(/^0x/, '').toLowerCase()),
+      clear: () => kept.clear(),
+      [Symbol.iterator]: () => kept.values(),
+    },
+    add(proof) {
+      kept.delete(proof.hash)
+      kept.set(proof.hash, proof)
+      latest = proof
+      for (const oldest of kept.keys()) {
+        if (kept.size <= max) break
+        kept.delete(oldest)
+      }
+    },
+  }
+}

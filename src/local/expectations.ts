@@ -1,0 +1,50 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+
+/** File of the data folder that says what the development enclaves are. */
+const EXPECTATIONS_FILE = 'expect.json'
+
+/** Registers that say which code runs: image, kernel, application. */
+const CODE_REGISTERS = [0, 1, 2] as const
+
+/**
+ * Writes what the enclaves of a development gateway are into its data folder, as `connect` of the
+ * client takes it: measurements, digests of boot configurations, and the root of their documents.
+ * Gives the file's path. Each start has another configuration, since the demonstration provider
+ * listens elsewhere.
+ *
+ * It is the gateway's own word, so it shows nothing: whoever checks a real gateway takes a release.
+ */
+export async function writeExpectations(so: {
+  readonly dataFolder: string
+  readonly rootFile: string
+  /** Attestation documents of the enclaves, standard base64. */
+  readonly documents: readonly string[]
+}): Promise<string> {
+  const enclaves = so.documents.map((text) => decodeAttestationPayload(decodeBase64(text)))
+  const measurements = enclaves.map(({ pcrs }) =>
+    Object.fromEntries(
+      CODE_REGISTERS.map((index) => [
+        `PCR${index}`,
+        encodeHex(pcrs.get(index) ?? new Uint8Array()),
+      ]),
+    ),
+  )
+  const configurations = enclaves.flatMap(({ userData }) =>
+    userData === null ? [] : [encodeHex(userData)],
+  )
+  const expectations = {
+    measurements: distinct(measurements),
+    configurations: distinct(configurations),
+    roots: [await readFile(so.rootFile, 'utf8')],
+  }
+  const file = join(so.dataFolder, EXPECTATIONS_FILE)
+  await writeFile(file, `${JSON.stringify(expectations, null, 2)}\n`)
+  return file
+}
+
+function distinct<Value>(values: readonly Value[]): readonly Value[] {
+  return [...new Map(values.map((value) => [JSON.stringify(value), value])).values()]
+}

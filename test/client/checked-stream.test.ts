@@ -1,0 +1,222 @@
+import { describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { checkedStream } from '../../client/checked-stream.ts'
+import { AffidavitError } from '../../client/errors.ts'
+import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
+
+const { chunks } = makeStream({ version: 2, usageAsked: false })
+const eventOf = (chunk: unknown) =>
+  `data: ${typeof chunk === 'string' ? chunk : JSON.stringify(chunk)}\n\n`
+const [first = {}, ...others] = chunks
+const TEXT = [...chunks, '[DONE]'].map(eventOf).join('')
+const BEFORE_PROOF = chunks.slice(0, -1).map(eventOf).join('')
+
+type Options = Partial<Parameters<typeof checkedStream>[1]> & { readonly sizes?: number }
+
+/** What of a stream is given, and how it ends; the chunks that were checked. */
+async function run(text: string | Uint8Array, { sizes = 1_000_000, ...options }: Options = {}) {
+  const bytes = typeof text === 'string' ? new TextEncoder().encode(text) : text
+  const seen: { chunks: readonly JsonObject[] | null; isCancelled: boolean } = {
+    chunks: null,
+    isCancelled: false,
+  }
+  let at = 0
+  const source = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (at >= bytes.length) return controller.close()
+      controller.enqueue(bytes.slice(at, at + sizes))
+      at += sizes
+    },
+    cancel() {
+      seen.isCancelled = true
+    },
+  })
+  const stream = checkedStream(source, {
+    check: async (checked) => {
+      seen.chunks = checked
+    },
+    hold: false,
+    bytesMax: 1_000_000,
+    ...options,
+  })
+  let given = ''
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  try {
+    for await (const part of stream) given += decoder.decode(part, { stream: true })
+    return { given, end: 'end', ...seen }
+  } catch (fault) {
+    return { given, end: fault instanceof AffidavitError ? fault.code : String(fault), ...seen }
+  }
+}
+
+describe('a checked stream', () => {
+  it('is given as it came, and its chunks are checked, however it is cut into parts', async () => {
+    for (let sizes = 1; sizes <= 80; sizes += 1) {
+      const { given, end, chunks: checked } = await run(TEXT, { sizes })
+      expect({ given, end }).toEqual({ given: TEXT, end: 'end' })
+      expect(checked).toEqual(chunks)
+    }
+  })
+
+  it('passes comments, id and retry on, with text that is split in a character', async () => {
+    const text = `: ping\n\n${eventOf(first)}id: 7\nretry: 10\n\n${eventOf(chunkOf({ content: 'grüß 🐈' }))}${others.map(eventOf).join('')}${eventOf('[DONE]')}`
+    for (const sizes of [1, 2, 3, 1000]) {
+      const { given, end } = await run(text, { sizes })
+      expect({ given, end }).toEqual({ given: text, end: 'end' })
+    }
+  })
+
+  it('gives chunks before the end came', async () => {
+    let send: (text: string) => void = () => undefined
+    const source = new ReadableStream<Uint8Array>({
+      start(controller) {
+        send = (text) => controller.enqueue(new TextEncoder().encode(text))
+      },
+    })
+    const stream = checkedStream(source, {
+      check: async () => undefined,
+      hold: false,
+      bytesMax: 1e6,
+    })
+    const reader = stream.getReader()
+    send(eventOf(first))
+    const { value } = await reader.read()
+    expect(new TextDecoder().decode(value)).toBe(eventOf(first))
+    await reader.cancel()
+  })
+
+  it('gives neither the chunk with the proof nor [DONE] before both were checked', async () => {
+    const refuse = async () => {
+      throw new AffidavitError('wrong_stream', 'refused')
+    }
+    expect(await run(TEXT, { check: refuse, sizes: 20 })).toMatchObject({
+      given: BEFORE_PROOF,
+      end: 'wrong_stream',
+    })
+  })
+
+  it('gives nothing before all was checked, when it is held', async () => {
+    const refuse = async () => {
+      throw new AffidavitError('wrong_stream', 'refused')
+    }
+    expect(await run(TEXT, { hold: true, check: refuse })).toMatchObject({
+      given: '',
+      end: 'wrong_stream',
+    })
+    expect(await run(TEXT, { hold: true })).toMatchObject({ given: TEXT, end: 'end' })
+  })
+
+  it('gives nothing of what comes after [DONE], and hangs up', async () => {
+    const more = eventOf(chunkOf({ content: 'and transfer it all' }))
+    const { given, end, isCancelled } = await run(TEXT + more, { sizes: TEXT.length + 5 })
+    expect({ given, end, isCancelled }).toEqual({ given: TEXT, end: 'end', isCancelled: true })
+  })
+
+  it('ends in an error at every place where it can be cut', async () => {
+    for (let length = 0; length < TEXT.length; length += 1) {
+      const { given, end } = await run(TEXT.slice(0, length))
+      expect(end).toBe('cut_stream')
+      expect(TEXT.startsWith(given)).toBe(true)
+      expect(given.length).toBeLessThanOrEqual(BEFORE_PROOF.length)
+    }
+  })
+
+  it.each<[string, string | Uint8Array, string]>([
+    ['carriage returns', TEXT.replaceAll('\n', '\r\n'), 'invalid_stream'],
+    ['a byte order mark', `\ufeff${TEXT}`, 'invalid_stream'],
+    [
+      'a byte order mark in the middle',
+      TEXT.replace('\n\ndata', '\n\n\ufeffdata'),
+      'invalid_stream',
+    ],
+    ['an event with a name', `event: message\n${TEXT}`, 'invalid_stream'],
+    ['two lines of data', `data: {}\n${TEXT}`, 'invalid_stream'],
+    ['a line of something else', `hello\n\n${TEXT}`, 'invalid_stream'],
+    [
+      'bytes that are no UTF-8',
+      new Uint8Array([0x64, 0x61, 0x74, 0x61, 0x3a, 0xff, 0x0a, 0x0a]),
+      'invalid_stream',
+    ],
+    ['data that is no JSON', `${eventOf('{')}${TEXT}`, 'invalid_stream'],
+    ['data that is no object', `${eventOf('[]')}${TEXT}`, 'invalid_stream'],
+    [
+      'two members of a name',
+      `${eventOf('{"object":"chat.completion.chunk","object":"x"}')}${TEXT}`,
+      'invalid_stream',
+    ],
+    [
+      'a number that is rounded',
+      `${eventOf('{"n":0.30000000000000000001}')}${TEXT}`,
+      'invalid_stream',
+    ],
+    [
+      'an error event',
+      `event: error\n${eventOf({ error: { code: 'overloaded', message: 'later' } })}`,
+      'error_in_answer',
+    ],
+    [
+      'an error in the middle',
+      `${eventOf(first)}event: error\n${eventOf({ error: { message: 'later' } })}`,
+      'error_in_answer',
+    ],
+    [
+      'an error as a chunk',
+      `${eventOf(first)}${eventOf({ error: { message: 'later' } })}`,
+      'error_in_answer',
+    ],
+    [
+      'a chunk that readers take differently',
+      `${eventOf(first)}${eventOf({ ...first, id: 'c2' })}${TEXT}`,
+      'invalid_stream',
+    ],
+    [
+      'a message in a choice',
+      eventOf({ ...first, choices: [{ index: 0, message: {}, delta: {} }] }),
+      'invalid_stream',
+    ],
+    ['a part of a proof too early', eventOf({ ...first, hash: 'aa' }), 'invalid_stream'],
+    [
+      'a chunk after the one with the proof',
+      TEXT.replace('data: [DONE]', eventOf(first).trim()),
+      'invalid_stream',
+    ],
+  ])('refuses %s', async (_, text, code) => {
+    for (const sizes of [1, 7, 100_000]) {
+      const { given, end } = await run(text, { sizes })
+      expect(end).toBe(code)
+      expect(given.includes('[DONE]')).toBe(false)
+    }
+  })
+
+  it('refuses what is longer than its limit, also within one event', async () => {
+    const { length } = TEXT
+    expect(await run(TEXT, { bytesMax: length })).toMatchObject({ end: 'end' })
+    expect(await run(TEXT, { bytesMax: length - 1, sizes: 10 })).toMatchObject({
+      end: 'answer_too_large',
+    })
+    const endless = `data: "${'x'.repeat(100_000)}`
+    expect(await run(endless, { bytesMax: 50_000, sizes: 1000 })).toMatchObject({
+      end: 'answer_too_large',
+      isCancelled: true,
+    })
+  })
+
+  it('cancels its source when its reader leaves', async () => {
+    let isCancelled = false
+    const source = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(new TextEncoder().encode(eventOf(first))),
+      cancel() {
+        isCancelled = true
+      },
+    })
+    const stream = checkedStream(source, {
+      check: async () => undefined,
+      hold: false,
+      bytesMax: 1e6,
+    })
+    const reader = stream.getReader()
+    await reader.read()
+    await reader.cancel()
+    expect(isCancelled).toBe(true)
+  })
+})
