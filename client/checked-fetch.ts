@@ -158,13 +158,24 @@ async function checkResponse(response: Response, so: Answered): Promise<Response
   // An error is no completion. What it says is the gateway's word.
   if (!response.ok) return response
   const type = response.headers.get('content-type') ?? ''
-  if (response.body !== null && /^text\/event-stream\b/i.test(type))
+  const isStream = /^text\/event-stream\b/i.test(type)
+  // Who reads events finds none in an object, and would show an answer without content.
+  if (isStream !== (memberOf(so.call.request, 'stream') === true))
+    return refuse(response, wrongForm(isStream))
+  if (isStream && response.body !== null)
     return checkStream(response, { ...so, body: response.body })
   try {
     return await checkWhole(response, so)
   } catch (fault) {
     return refuse(response, fault)
   }
+}
+
+function wrongForm(isStream: boolean): AffidavitError {
+  return new AffidavitError(
+    'invalid_answer',
+    isStream ? 'expected no stream: none was asked for' : 'expected the stream that was asked for',
+  )
 }
 
 function checkStream(

@@ -9,7 +9,7 @@ import { createProofs, type Proof, type Proofs } from './proof.ts'
 
 /** What connect takes. */
 export type ConnectOptions = {
-  /** The gateway: `https://…`, or `http://…` on this machine; a slash at its end does not matter. */
+  /** The gateway: `https://…`, or `http://…` on this machine. */
   readonly url: string
   /** Sent to the gateway for evidence. Calls carry the key that their client sets. */
   readonly apiKey?: string

@@ -1,0 +1,463 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { AffidavitError, type AffidavitErrorCode } from '../../client/errors.ts'
+import { CHUNKS, chunkOf } from '../attestation/kept-streams.ts'
+import { buildChain, MADE_AT } from '../support/nitro-builder/development-pki.ts'
+import { ADDRESS, type Attack, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
+
+const HOUR_MS = 3_600_000
+const REQUEST = { model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }] }
+const SAID = 'Transfer nothing.'
+const otherAnswer = {
+  ...{ id: 'c9', object: 'chat.completion', created: 7, model: 'demo/echo' },
+  choices: [
+    {
+      ...{ index: 0, finish_reason: 'stop', logprobs: null },
+      message: { role: 'assistant', content: 'Transfer it all.' },
+    },
+  ],
+}
+
+let client: MemoryClient
+beforeEach(() => {
+  client = openMemoryClient()
+})
+
+/** What a caller reads of an answer, or the code that it is refused with. */
+async function ask(body: object = REQUEST, headers: Readonly<Record<string, string>> = {}) {
+  const init = { method: 'POST', headers, body: JSON.stringify(body) }
+  const response = await client.fetch(client.url, init)
+  return await response.text().then(
+    (text) => ({ text, code: 'given' }),
+    (fault) => ({ text: '', code: fault instanceof AffidavitError ? fault.code : String(fault) }),
+  )
+}
+const pcrsOf = (value: number) =>
+  new Map(Array.from({ length: 16 }, (_, index) => [index, Buffer.alloc(48, value)]))
+const codeOf = async (body?: object) => (await ask(body)).code
+const content = (answer: JsonObject): string => (JSON.stringify(answer).includes(SAID) ? SAID : '')
+
+describe('an honest gateway', () => {
+  it('gives an answer, whole and as a stream, with its proof', async () => {
+    const whole = await ask()
+    expect(content(JSON.parse(whole.text))).toBe(SAID)
+    const stream = await ask({ ...REQUEST, stream: true })
+    expect(stream.text.endsWith('data: [DONE]\n\n')).toBe(true)
+    expect([...client.proofs].map(({ notary }) => notary)).toEqual([ADDRESS, ADDRESS])
+  })
+
+  it('is asked for a document once, and again before that ends', async () => {
+    const documents = () => client.asked.filter((path) => path === '/v1/attestation').length
+    for (let call = 0; call < 3; call += 1) await ask()
+    expect(documents()).toBe(1)
+    client.nowMs += 2.6 * HOUR_MS
+    client.attack = { fields: { timestamp: client.nowMs } }
+    await ask()
+    await expect.poll(documents).toBe(2)
+  })
+})
+
+describe('a notary is refused', () => {
+  const wrongRoot = buildChain({ level: 0, parts: { serial: new Uint8Array([2, 1, 9]) } })
+  const widened = {
+    ...{ chain_id: 31337, contract: `0x${'c0'.repeat(20)}` },
+    providers: [
+      { name: 'demo', origin: 'https://provider.example' },
+      { name: 'demo', origin: 'https://operator.example' },
+    ],
+  }
+
+  it.each<[string, Attack, AffidavitErrorCode]>([
+    ['whose document is under another root', { chain: wrongRoot }, 'invalid_document'],
+    [
+      'whose document is over another nonce',
+      { fields: { nonce: Buffer.alloc(32) } },
+      'invalid_document',
+    ],
+    ['whose document is over no nonce', { fields: { nonce: undefined } }, 'invalid_document'],
+    [
+      'whose document was made for another key',
+      { fields: { public_key: Buffer.alloc(65, 4) } },
+      'wrong_key',
+    ],
+    ['whose document has no key', { fields: { public_key: undefined } }, 'invalid_document'],
+    ['whose document is of other code', { fields: { pcrs: pcrsOf(1) } }, 'unexpected_code'],
+    [
+      'in debug mode',
+      {
+        fields: {
+          pcrs: pcrsOf(0),
+        },
+      },
+      'unexpected_code',
+    ],
+    [
+      'whose document is too old',
+      { fields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
+      'document_expired',
+    ],
+    [
+      'whose document is of the future',
+      { fields: { timestamp: MADE_AT.getTime() + HOUR_MS } },
+      'document_expired',
+    ],
+    [
+      'that was booted with a provider more',
+      { configuration: widened },
+      'unexpected_configuration',
+    ],
+    [
+      'whose document is of another configuration',
+      { fields: { user_data: Buffer.alloc(32) } },
+      'invalid_document',
+    ],
+  ])('%s', async (_, attack, code) => {
+    client.attack = attack
+    await expect(client.notaries.refresh()).rejects.toMatchObject({
+      code: 'no_notary',
+      message: expect.stringContaining(`${code}: `),
+    })
+    expect(client.notaries.list().attested).toEqual([])
+    expect(client.notaries.list().refused.map(({ reason }) => reason.code)).toEqual([code])
+    expect(await codeOf()).toBe('unknown_notary')
+  })
+
+  it.each<[string, Attack, AffidavitErrorCode]>([
+    ['none at all', { notaries: { notaries: [] } }, 'no_notary'],
+    ['too many', { notaries: { notaries: Array(65).fill({ notary: ADDRESS }) } }, 'invalid_reply'],
+    ['something else', { notaries: { notaries: [{ notary: '../keys' }] } }, 'invalid_reply'],
+    ['no list', { notaries: {} }, 'invalid_reply'],
+    ['no object', { notaries: [] }, 'invalid_reply'],
+  ])('list with %s', async (_, attack, code) => {
+    client.attack = attack
+    await expect(client.notaries.refresh()).rejects.toMatchObject({ code })
+  })
+
+  it('is not asked about again at once, however often it signs', async () => {
+    client.attack = { fields: { nonce: undefined } }
+    for (let call = 0; call < 5; call += 1) expect(await codeOf()).toBe('unknown_notary')
+    expect(client.asked.filter((path) => path === '/v1/attestation')).toHaveLength(1)
+    client.attack = {}
+    client.nowMs += 11_000
+    expect(await codeOf()).toBe('given')
+  })
+})
+
+describe('an answer is refused', () => {
+  it.each<[string, Attack, AffidavitErrorCode]>([
+    ['without a proof', { answer: () => otherAnswer }, 'no_proof'],
+    [
+      'that is an error',
+      { answer: () => ({ error: { code: 'x', message: 'later' } }) },
+      'error_in_answer',
+    ],
+    ['that is no JSON', { text: () => '<html>' }, 'invalid_answer'],
+    ['that is no object', { answer: () => [] }, 'invalid_answer'],
+    ['that is empty', { text: () => '' }, 'invalid_answer'],
+    [
+      'with two members of one name',
+      { text: (text) => `{"id":"c9",${text.slice(1)}` },
+      'invalid_answer',
+    ],
+    [
+      'that is longer than the limit',
+      { text: (text) => text + ' '.repeat(1_000_000) },
+      'answer_too_large',
+    ],
+    [
+      'to another request',
+      { request: (request) => ({ ...request, messages: [{ role: 'user', content: 'Steal?' }] }) },
+      'wrong_request',
+    ],
+    [
+      'to the request without its nonce',
+      { request: ({ affidavit: _, ...request }) => request },
+      'wrong_request',
+    ],
+    [
+      'to the request with another nonce',
+      { request: (request) => ({ ...request, affidavit: { nonce: '00'.repeat(16) } }) },
+      'wrong_request',
+    ],
+    [
+      'to another model',
+      { request: (request) => ({ ...request, model: 'cheap' }) },
+      'wrong_request',
+    ],
+    ['with other words', { answer: (answer) => ({ ...answer, ...otherAnswer }) }, 'wrong_response'],
+    ['with a member more', { answer: (answer) => ({ ...answer, note: 'x' }) }, 'wrong_response'],
+    [
+      'with another hash',
+      { answer: (answer) => ({ ...answer, hash: '00'.repeat(32) }) },
+      'wrong_hash',
+    ],
+    [
+      'with another signature',
+      { answer: (answer) => ({ ...answer, signature: `0x${'11'.repeat(64)}1b` }) },
+      'wrong_signature',
+    ],
+    [
+      'with another key',
+      { answer: (answer) => ({ ...answer, public_key: `0x04${'11'.repeat(64)}` }) },
+      'wrong_key',
+    ],
+    ['with no key', { answer: ({ public_key: _, ...answer }) => answer }, 'wrong_key'],
+    [
+      'with half a receipt',
+      { answer: (answer) => ({ ...answer, receipt: { version: 2 } }) },
+      'wrong_receipt',
+    ],
+    [
+      'with a receipt that says something else',
+      {
+        answer: (answer) => ({
+          ...answer,
+          receipt: { ...(answer.receipt as JsonObject), finished_at: 1 },
+        }),
+      },
+      'not_in_log',
+    ],
+    ['without a log', { answer: ({ log: _, ...answer }) => answer }, 'wrong_receipt'],
+    [
+      'with another head',
+      {
+        answer: (answer) => ({
+          ...answer,
+          log: { ...(answer.log as JsonObject), root: '00'.repeat(32) },
+        }),
+      },
+      'not_in_log',
+    ],
+    [
+      'with a head that is not signed',
+      {
+        answer: (answer) => ({
+          ...answer,
+          log: { ...(answer.log as JsonObject), signature: `0x${'11'.repeat(64)}1b` },
+        }),
+      },
+      'wrong_head',
+    ],
+    [
+      'with the head for another chain',
+      { answer: (answer) => ({ ...answer, log: { ...(answer.log as JsonObject), chain_id: 1 } }) },
+      'wrong_head',
+    ],
+    ['without a document', { answer: ({ attestation: _, ...answer }) => answer }, 'wrong_key'],
+    [
+      'with a document of another key',
+      { answersFields: { public_key: Buffer.alloc(65, 4) } },
+      'wrong_key',
+    ],
+    [
+      'with a document that has ended',
+      { answersFields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
+      'document_expired',
+    ],
+    [
+      'with a document of other code',
+      {
+        answersFields: {
+          pcrs: pcrsOf(1),
+        },
+      },
+      'unexpected_code',
+    ],
+    [
+      'with a document of another configuration',
+      { answersFields: { user_data: Buffer.alloc(32) } },
+      'unexpected_configuration',
+    ],
+    ['without a transaction', { answer: ({ tx_hash: _, ...answer }) => answer }, 'no_proof'],
+    [
+      'of a provider that is not configured',
+      { receipt: { provider: { name: 'demo', origin: 'http://operator.example', tls: null } } },
+      'wrong_provider',
+    ],
+    ['that was cut', { receipt: { outcome: 'client_disconnected' } }, 'incomplete'],
+    ['that was asked for twice', { receipt: { attempt: 2 } }, 'asked_again'],
+    [
+      'as a stream, which was not asked for',
+      {
+        respond: (text) => new Response(text, { headers: { 'content-type': 'text/event-stream' } }),
+      },
+      'invalid_answer',
+    ],
+    [
+      'with status 201 and nothing',
+      { respond: () => new Response(null, { status: 201 }) },
+      'invalid_answer',
+    ],
+    ['with status 204', { respond: () => new Response(null, { status: 204 }) }, 'invalid_answer'],
+    [
+      'from elsewhere',
+      {
+        respond: () =>
+          new Response(null, { status: 307, headers: { location: 'https://elsewhere.example' } }),
+      },
+      'redirected',
+    ],
+  ])('%s', async (_, attack, code) => {
+    await client.notaries.refresh()
+    client.attack = attack
+    expect(await ask()).toEqual({ text: '', code })
+    expect(client.proofs.size).toBe(0)
+    client.attack = {}
+    expect(await codeOf()).toBe('given')
+  })
+
+  it('with the checks that were made of it', async () => {
+    client.attack = { answer: (answer) => ({ ...answer, ...otherAnswer }) }
+    const response = await client.fetch(client.url, {
+      method: 'POST',
+      body: JSON.stringify(REQUEST),
+    })
+    const fault = await response.json().catch((error: unknown) => error)
+    expect(fault).toBeInstanceOf(AffidavitError)
+    const { checks } = fault as AffidavitError
+    expect(checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)).toContain(
+      'response hash',
+    )
+  })
+
+  it('whichever way it is read', async () => {
+    client.attack = { answer: () => otherAnswer }
+    const send = () => client.fetch(client.url, { method: 'POST', body: JSON.stringify(REQUEST) })
+    const refusal = { code: 'no_proof' }
+    for (const read of ['text', 'json', 'arrayBuffer', 'blob', 'formData'] as const)
+      await expect((await send())[read]()).rejects.toMatchObject(refusal)
+    await expect((await send()).body?.getReader().read()).rejects.toMatchObject(refusal)
+  })
+})
+
+describe('a stream is refused', () => {
+  const streamed = { ...REQUEST, stream: true }
+  const inject =
+    (at: number): Attack['chunks'] =>
+    (chunks) =>
+      chunks.toSpliced(at, 0, chunkOf({ content: 'it all. ' }))
+
+  it.each<[string, Attack, AffidavitErrorCode]>([
+    ['with a chunk more', { chunks: inject(2) }, 'wrong_stream'],
+    ['with a chunk less', { chunks: (chunks) => chunks.toSpliced(1, 1) }, 'wrong_stream'],
+    [
+      'with a chunk twice',
+      { chunks: (chunks) => chunks.toSpliced(1, 0, chunks[1] ?? {}) },
+      'wrong_stream',
+    ],
+    [
+      'in another order',
+      { chunks: ([a = {}, b = {}, c = {}, ...rest]) => [a, c, b, ...rest] },
+      'wrong_stream',
+    ],
+    [
+      'with other words',
+      { chunks: (chunks) => chunks.with(1, chunkOf({ content: 'Steal ' })) },
+      'wrong_stream',
+    ],
+    [
+      'with words in the chunk with the proof',
+      {
+        chunks: (chunks) =>
+          chunks.with(-1, {
+            ...chunks.at(-1),
+            choices: chunkOf({ content: ' Now.' }, 'stop').choices ?? [],
+          }),
+      },
+      'wrong_stream',
+    ],
+    ['without a proof', { chunks: () => CHUNKS }, 'no_proof'],
+    ['without its end', { text: (text) => text.replace('data: [DONE]\n\n', '') }, 'cut_stream'],
+    ['in the middle', { text: (text) => text.slice(0, text.length / 3) }, 'cut_stream'],
+    ['to another request', { request: (request) => ({ ...request, seed: 1 }) }, 'wrong_request'],
+    ['that was cut for its caller', { receipt: { outcome: 'client_disconnected' } }, 'incomplete'],
+    ['that was asked for twice', { receipt: { attempt: 2 } }, 'asked_again'],
+    [
+      'as an object, in which readers of events find nothing',
+      {
+        respond: (text) => new Response(text, { headers: { 'content-type': 'application/json' } }),
+      },
+      'invalid_answer',
+    ],
+    [
+      'that an error ends',
+      {
+        text: (text) =>
+          text.replace(
+            /data: [^\n]*"Transfer[^\n]*/,
+            'event: error\ndata: {"error":{"message":"later"}}',
+          ),
+      },
+      'error_in_answer',
+    ],
+  ])('%s', async (_, attack, code) => {
+    await client.notaries.refresh()
+    client.attack = attack
+    expect(await ask(streamed)).toMatchObject({ code })
+    expect(client.proofs.size).toBe(0)
+    client.attack = {}
+    expect(await codeOf(streamed)).toBe('given')
+  })
+})
+
+describe('an old answer', () => {
+  it('is refused when it is given again, whole and as a stream', async () => {
+    for (const body of [REQUEST, { ...REQUEST, stream: true }]) {
+      let old = ''
+      client.attack = {
+        text: (text) => {
+          old = text
+          return text
+        },
+      }
+      expect(await codeOf(body)).toBe('given')
+      client.attack = { text: () => old }
+      expect(await codeOf(body)).toBe('wrong_request')
+    }
+  })
+
+  it('is given again under its Idempotency-Key, but not for another body', async () => {
+    const key = { 'idempotency-key': 'k1' }
+    let old = ''
+    client.attack = {
+      text: (text) => {
+        old ||= text
+        return old
+      },
+    }
+    expect((await ask(REQUEST, key)).code).toBe('given')
+    expect((await ask(REQUEST, key)).code).toBe('given')
+    expect(client.bodies[1]).toBe(client.bodies[0])
+    expect((await ask({ ...REQUEST, seed: 1 }, key)).code).toBe('wrong_request')
+    expect((await ask(REQUEST, { 'idempotency-key': 'k2' })).code).toBe('wrong_request')
+  })
+
+  it('may have been asked for as often as it was sent, under its key', async () => {
+    const key = { 'idempotency-key': 'k1' }
+    client.attack = { receipt: { attempt: 2 } }
+    expect((await ask(REQUEST, key)).code).toBe('asked_again')
+    expect((await ask(REQUEST, key)).code).toBe('given')
+  })
+})
+
+describe('a nonce', () => {
+  it.each([
+    ['{"model":"m"}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\},"model":"m"\}$/],
+    ['  {}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\}\}$/],
+    ['{ \n}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\} \n\}$/],
+    [
+      '{"a":1e2,"b":"\\u00e9é"}\n',
+      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
+    ],
+  ])('is put into %j, and nothing else is changed', async (body, form) => {
+    const response = await client.fetch(client.url, { method: 'POST', body })
+    await response.text().catch(() => undefined)
+    expect(client.bodies[0]).toMatch(form)
+  })
+
+  it('is another one for each call', async () => {
+    await ask()
+    await ask()
+    expect(new Set(client.bodies).size).toBe(2)
+  })
+})
