@@ -1,6 +1,7 @@
 import { decodeBase64, equalBytes } from '../bytes.ts'
 import { CborError, scanCbor } from '../nitro/cbor-scanner.ts'
-import { decodeScannedCbor, signedBytes } from '../nitro/cose.ts'
+import { signedBytes } from '../nitro/cose.ts'
+import { decodeScannedCbor } from '../nitro/decode-cbor.ts'
 import {
   DER_TAGS,
   DerError,

@@ -1,7 +1,7 @@
-import { Decoder } from 'cbor-x/decode-no-eval'
 import { concatBytes } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
 import { CborError, type CborFault, scanCbor } from './cbor-scanner.ts'
+import { decodeScannedCbor } from './decode-cbor.ts'
 import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
 
 /**
@@ -37,7 +37,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   const own = new Uint8Array(bytes)
   const start = own[0] === TAG_18 ? 1 : 0
   const end = scanEnvelope(own, start)
-  const parts: unknown = decoder.decode(own.subarray(start, end))
+  const parts: unknown = decodeScannedCbor(own.subarray(start, end))
   if (!Array.isArray(parts) || parts.length !== 4) {
     throw new AttestationError('envelope_shape', 'expected an array of exactly four items')
   }
@@ -61,21 +61,10 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   }
 }
 
-/**
- * Decodes one CBOR item that scanCbor accepted: maps become Map, byte strings Uint8Array, integers
- * of eight bytes bigint. The build without eval runs under a browser's content security policy;
- * records and tags never occur here, because the scanner refuses tags.
- */
-export function decodeScannedCbor(bytes: Uint8Array): unknown {
-  return decoder.decode(bytes)
-}
-
 /** The refusal for a fault in the encoding, where no rule but that of strict CBOR speaks. */
 export function refuseCbor(error: CborError, where: string): AttestationError {
   return new AttestationError(CODE_OF_FAULT[error.fault], `${where}: ${error.message}`)
 }
-
-const decoder = new Decoder({ mapsAsObjects: false, useRecords: false })
 
 /** Tag 18 (COSE_Sign1) in its minimal, single-byte form. */
 const TAG_18 = 0xd2
@@ -142,7 +131,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
     const end = bytes.length === 0 ? 0 : scanCbor(bytes, { offset: 0, indefiniteTop: false })
-    return end === 0 || end !== bytes.length ? null : decoder.decode(bytes)
+    return end === 0 || end !== bytes.length ? null : decodeScannedCbor(bytes)
   } catch (error) {
     if (!(error instanceof CborError)) throw error
     if (error.fault === 'duplicate_key' && error.path.length === 0) {

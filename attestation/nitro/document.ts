@@ -1,6 +1,7 @@
 import { AttestationError } from './attestation-error.ts'
 import { CborError, scanCbor } from './cbor-scanner.ts'
-import { decodeCose, decodeScannedCbor, refuseCbor } from './cose.ts'
+import { decodeCose, refuseCbor } from './cose.ts'
+import { decodeScannedCbor } from './decode-cbor.ts'
 
 /**
  * Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with

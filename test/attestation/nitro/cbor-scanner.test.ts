@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { CborError, scanCbor } from '../../../attestation/nitro/cbor-scanner.ts'
-import { decodeScannedCbor } from '../../../attestation/nitro/cose.ts'
+import { decodeScannedCbor } from '../../../attestation/nitro/decode-cbor.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
 const scan = (hex: string, indefiniteTop = false) =>
