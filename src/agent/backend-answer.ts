@@ -42,7 +42,7 @@ export function openAnswer(
 }
 
 class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
-  readonly opened = Promise.withResolvers<BackendAnswer>()
+  readonly opened = createDeferred<BackendAnswer>()
   status = 0
   retryAfterSeconds: number | null = null
   private readonly signal: AbortSignal
@@ -57,7 +57,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   private tailTimer: NodeJS.Timeout | undefined
   private phase: 'reading' | 'tail' | 'ended' = 'reading'
   private fault: { readonly reason: unknown } | null = null
-  private reader: PromiseWithResolvers<void> | null = null
+  private reader: Deferred<void> | null = null
 
   constructor(signal: AbortSignal) {
     this.signal = signal
@@ -66,7 +66,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
 
   async next(): Promise<Uint8Array | null> {
     if (this.packets.length === 0 && this.phase === 'reading') {
-      this.reader = Promise.withResolvers()
+      this.reader = createDeferred()
       await this.reader.promise
     }
     const packet = this.packets.shift()
@@ -160,3 +160,19 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
 
 /** Nobody is told it: whoever left knows. */
 const LEFT = new Error('the answer is not read any further')
+
+type Deferred<Value> = {
+  readonly promise: Promise<Value>
+  readonly resolve: (value: Value) => void
+  readonly reject: (reason: unknown) => void
+}
+
+/** What Promise.withResolvers gives from Node.js 22 on: the installed agent runs on 20, too. */
+function createDeferred<Value>(): Deferred<Value> {
+  let settle: Omit<Deferred<Value>, 'promise'> | undefined
+  const promise = new Promise<Value>((resolve, reject) => {
+    settle = { resolve, reject }
+  })
+  if (settle === undefined) throw new Error('expected an executor that runs at once')
+  return { promise, ...settle }
+}

@@ -77,12 +77,15 @@ export function openTraces(
   })
   return {
     tracer: provider.getTracer('affidavit', version),
-    close: async () => {
-      const { promise, resolve } = Promise.withResolvers<void>()
-      const timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)
-      await Promise.race([provider.shutdown().catch(() => {}), promise])
-      clearTimeout(timer)
-    },
+    close: () =>
+      new Promise((resolve) => {
+        const timer = setTimeout(resolve, CLOSE_TIMEOUT_MS)
+        void provider
+          .shutdown()
+          .catch(() => {})
+          .finally(() => clearTimeout(timer))
+          .then(resolve)
+      }),
   }
 }
 

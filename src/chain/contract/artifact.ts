@@ -1,4 +1,5 @@
-import { getCreate2Address, keccak256 } from 'ethers'
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { concatBytes, decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import artifact from './artifact.json' with { type: 'json' }
 
 /**
@@ -34,5 +35,12 @@ export const DEPLOYMENT: {
 } = {
   proxy: CREATE2_PROXY,
   data: `${SALT}${AFFIDAVIT.bytecode.slice(2)}`,
-  address: getCreate2Address(CREATE2_PROXY, SALT, keccak256(AFFIDAVIT.bytecode)).toLowerCase(),
+  address: create2Address(AFFIDAVIT.bytecode),
+}
+
+/** By hand, because audits load this file, and are installed without ethers. */
+function create2Address(bytecode: string): string {
+  const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
+  const code = keccak_256(decodeHex(bytecode.slice(2)))
+  return `0x${encodeHex(keccak_256(concatBytes(Uint8Array.of(0xff), ...parts, code)).subarray(-20))}`
 }

@@ -242,7 +242,7 @@ function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: 
   findEach(
     ledger,
     where,
-    Map.groupBy(told, ({ name }) => CODES[name] ?? 'head_attestation_invalid'),
+    told.map((check) => [CODES[check.name] ?? 'head_attestation_invalid', check]),
   )
 }
 
@@ -287,8 +287,11 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   const context = { attestations: verifier, recover: recoverPoint }
   const { checks, facts } = await verifyBootStatement(json, log, scope.policy, context)
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
-  const byCode = Map.groupBy(failed, ({ name }) => BOOT_CODES[name] ?? 'boot_statement_invalid')
-  findEach(ledger, 'boot statement', byCode)
+  findEach(
+    ledger,
+    'boot statement',
+    failed.map((check) => [BOOT_CODES[check.name] ?? 'boot_statement_invalid', check]),
+  )
   if (facts === null) return ledger.skip('boot statement', 'the one that is served is not genuine')
   ledger.pass('boot statement')
   for (const head of facts.heads) named.add(head, log.notary)
@@ -298,11 +301,14 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
 function findEach(
   ledger: Ledger,
   where: string,
-  byCode: ReadonlyMap<FindingCode, readonly Check[]>,
+  failed: readonly (readonly [FindingCode, Check])[],
 ): void {
-  for (const [code, checks] of byCode)
+  for (const code of new Set(failed.map(([code]) => code)))
     ledger.find(code, {
       where,
-      message: checks.map(({ name, detail }) => `${name}: ${detail}`).join('; '),
+      message: failed
+        .filter(([other]) => other === code)
+        .map(([, { name, detail }]) => `${name}: ${detail}`)
+        .join('; '),
     })
 }

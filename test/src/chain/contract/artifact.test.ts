@@ -1,12 +1,22 @@
 import { readFileSync } from 'node:fs'
+import { getCreate2Address, keccak256 } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { AFFIDAVIT } from '../../../../src/chain/contract/artifact.ts'
+import { AFFIDAVIT, DEPLOYMENT } from '../../../../src/chain/contract/artifact.ts'
 import { ARTIFACT_FILE, compileArtifact } from '../../../../src/chain/contract/compile.ts'
 import { startTestChain } from '../../../support/chain.ts'
 
 describe('the committed artifact', () => {
   it('is what the compiler makes of the source, byte for byte', () => {
     expect(readFileSync(ARTIFACT_FILE, 'utf8')).toBe(compileArtifact())
+  })
+
+  it('names the address that ethers finds for its deployment', () => {
+    const address = getCreate2Address(
+      DEPLOYMENT.proxy,
+      DEPLOYMENT.data.slice(0, 66),
+      keccak256(AFFIDAVIT.bytecode),
+    )
+    expect(DEPLOYMENT.address).toBe(address.toLowerCase())
   })
 
   it('says which bytecode stands on a chain after its deployment', async () => {
