@@ -15,7 +15,6 @@ import { parseSavedProof, SAVED_PROOF_FORMAT } from '../../../attestation/saved-
 import { splitEvents } from '../../../attestation/verify-stream.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
-import { chooseKey, evidenceUrl } from '../gateway-access.ts'
 import type { GatewayOptions } from '../options.ts'
 import { printable } from '../printable.ts'
 
@@ -172,6 +171,8 @@ export type EvidenceOptions = GatewayOptions & { readonly output?: string }
  * any other answer.
  */
 export async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
+  // Loaded where it is used: checks of files need none of it.
+  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
   const url = evidenceUrl(hash, options)
   const bytes = await readSource(url, chooseKey(url, options))
   const { record, block } = readBundle(bytes, 'the answer')

@@ -1,14 +1,11 @@
-import { z } from 'zod'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
 import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
-import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
-import { fetchBlockHashes } from '../../chain/chain-reads.ts'
-import { createRpc, Quantity, RpcError } from '../../chain/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import type { BundleOptions } from '../options.ts'
 import {
@@ -45,7 +42,7 @@ export async function reportBundle(
   const record = memberOf(given, 'record')
   const bundle = isJsonObject(record) ? { ...given, record: fillRecord(record, kept) } : given
   const chain =
-    options.rpc === undefined ? null : await fetchChainFacts(options.rpc, blockNumberOf(bundle))
+    options.rpc === undefined ? null : await askChain(options.rpc, blockNumberOf(bundle))
   const report: BundleReport = await verifyBundle(bundle, policy, {
     attestations: verifier,
     ...(chain === null ? {} : { chain }),
@@ -56,6 +53,12 @@ export async function reportBundle(
     output: options.json ? printBundleJson(report, acceptance) : printBundleText(report, exchange),
     isOk: isAccepted(report, acceptance),
   }
+}
+
+/** Loaded where it is used: a check without a chain starts in half the time. */
+async function askChain(url: string, blockNumber: number | null) {
+  const { fetchChainFacts } = await import('./chain-facts.ts')
+  return await fetchChainFacts(url, blockNumber)
 }
 
 /**
@@ -201,30 +204,4 @@ function conclude(
 
 function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {
   return `${isoOf(timestamp * 1000, `${timestamp} s`)}, block ${number} of the chain`
-}
-
-/**
- * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest
- * block, and its block of the number that the bundle names (null: of none). Throws CliError when
- * the endpoint cannot be asked.
- *
- * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
- */
-async function fetchChainFacts(url: string, blockNumber: number | null): Promise<ChainFacts> {
-  const rpc = createRpc({ url })
-  try {
-    const chainId = Quantity.parse(await rpc.call('eth_chainId', []))
-    const newestBlock = Quantity.parse(await rpc.call('eth_blockNumber', []))
-    const hashes =
-      blockNumber === null ? new Map<number, string>() : await fetchBlockHashes(rpc, [blockNumber])
-    return { chainId, newestBlock, blockHash: hashes.get(blockNumber ?? -1) ?? null }
-  } catch (fault) {
-    if (fault instanceof RpcError)
-      throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
-    if (fault instanceof z.ZodError)
-      throw new CliError('the chain cannot be asked: expected numbers in hex')
-    throw fault
-  } finally {
-    await rpc.close()
-  }
 }

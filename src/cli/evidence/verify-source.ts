@@ -9,8 +9,7 @@ import {
   readRevocationLists,
 } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
-import { isUrl, readSource } from '../files.ts'
-import { chooseKey, evidenceUrl } from '../gateway-access.ts'
+import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import { type KeptFiles, type KeptOptions, keptOf, readKeptFiles } from './kept-exchange.ts'
@@ -33,9 +32,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const policy = await completeBundlePolicy(expected, options)
   const openVerifier = await readRevocationLists(options, Date.now())
   const hash = isHash(source) ? hashOf(source) : null
-  const place = hash === null ? source : evidenceUrl(hash, options)
-  // The environment is looked at for a URL alone: a file needs no key, and no complaint about one.
-  const key = isUrl(place) ? chooseKey(place, options) : {}
+  const { place, key } = await locate(source, { hash, options })
   const files = await readKeptFiles(source, options)
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
@@ -48,6 +45,20 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
     case 'records':
       return await reportRecords(input.subjects, { expected, verifier, files }, options)
   }
+}
+
+/**
+ * Where a source is, and with which key it is fetched. The environment is looked at for a URL
+ * alone: a file needs no key, no complaint about one, and none of the modules that read it.
+ */
+async function locate(
+  source: string,
+  { hash, options }: { readonly hash: string | null; readonly options: VerifyOptions },
+): Promise<{ readonly place: string; readonly key: SourceOptions }> {
+  if (hash === null && !isUrl(source)) return { place: source, key: {} }
+  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
+  const place = hash === null ? source : evidenceUrl(hash, options)
+  return { place, key: chooseKey(place, options) }
 }
 
 /**
