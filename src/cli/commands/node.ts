@@ -4,10 +4,16 @@ import { addKeyOption, collectText } from '../options.ts'
 
 /** Adds `node run | create | status | stats | benchmark`, for whoever contributes a machine. */
 export function registerNode(program: Command): void {
-  const node = program
-    .command('node')
-    .description('contribute a machine: run a node agent, and look at what it does')
-    .helpCommand(false)
+  registerNodeCommands(
+    program
+      .command('node')
+      .description('contribute a machine: run a node agent, and look at what it does')
+      .helpCommand(false),
+  )
+}
+
+/** Adds `run | create | status | stats | benchmark` to a command, or to a program of its own. */
+export function registerNodeCommands(node: Command): void {
   addBackendOptions(addNodeIdOption(addAccessOptions(node.command('run'))))
     .description(
       'serve the models of a local inference server; SIGTERM finishes what runs, then ends',

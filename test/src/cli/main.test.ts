@@ -1,7 +1,28 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { childEnvironment } from '../../support/child-environment.ts'
 import { runCli } from '../../support/run-cli.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+
+/** Runs the command line, and reads nothing of what it prints. */
+async function runUnread(words: readonly string[]) {
+  const child = spawn(process.execPath, [join(ROOT, 'src/cli/main.ts'), ...words], {
+    cwd: ROOT,
+    env: childEnvironment(),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  child.stdout.destroy()
+  let complaint = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    complaint += text
+  })
+  const [code] = await once(child, 'close')
+  return { code, complaint }
+}
 
 describe('the command line', () => {
   it('explains itself', async () => {
@@ -65,5 +86,13 @@ describe('the command line', () => {
       ok: false,
       records: [{ hash: 'x', ok: false, holder: null }],
     })
+  })
+
+  it.each([
+    ['the help', 0, ['--help']],
+    ['that a record holds', 0, ['verify', 'test/vectors/records/second/stored.json', '--json']],
+    ['that a bundle fails', 1, ['verify', 'test/vectors/evidence/second/bundle.json', '--json']],
+  ])('ends quietly when nobody reads %s, with the same exit code', async (_, code, words) => {
+    expect(await runUnread(words)).toEqual({ code, complaint: '' })
   })
 })

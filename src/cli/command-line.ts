@@ -1,0 +1,72 @@
+import { Command, CommanderError } from 'commander'
+import { ConfigurationError } from '../runtime/read-settings.ts'
+import { VERSION } from '../runtime/version.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
+
+/** What makes one program of command files: its name, what it is for, which commands it has. */
+type Scope = {
+  readonly name: string
+  readonly description: string
+  /** Each adds its command, in the order of the help. */
+  readonly commands: readonly ((program: Command) => void)[]
+}
+
+/**
+ * Gives a program of these commands and no others. The checkout's (program.ts) has all of them; the
+ * packages' (packages/) have the ones that their users need, so that nothing else is loaded.
+ */
+export function createCommandLine({ name, description, commands }: Scope): Command {
+  const program = new Command(name)
+    .description(description)
+    .version(VERSION, '--version', 'print the version')
+    .helpCommand(false)
+    .showHelpAfterError('(--help tells more)')
+    .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
+  for (const register of commands) register(program)
+  return program
+}
+
+/**
+ * Runs the command that this process was started with, and sets the exit code (EXIT_CODES). Rejects
+ * with faults of ours alone.
+ */
+export async function runCommandLine(program: Command): Promise<void> {
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', passBrokenPipe)
+  throwAtExit(program)
+  try {
+    await program.parseAsync()
+  } catch (fault) {
+    process.exitCode = report(program, fault)
+  }
+}
+
+/**
+ * Whoever reads the output may have enough of it (`| head`). The command then goes on in silence:
+ * its exit code is a verdict, which does not depend on how much of it was read.
+ */
+function passBrokenPipe(fault: NodeJS.ErrnoException): void {
+  if (fault.code !== 'EPIPE') throw fault
+}
+
+/**
+ * Commander would end the process with its own exit codes, and cut off output that is still on its
+ * way.
+ */
+function throwAtExit(command: Command): void {
+  command.exitOverride()
+  for (const child of command.commands) throwAtExit(child)
+}
+
+function report(program: Command, fault: unknown): number {
+  if (fault instanceof CommanderError)
+    return fault.exitCode === 0 ? EXIT_CODES.done : EXIT_CODES.usage
+  if (fault instanceof CliError) {
+    console.error(`${program.name()}: ${fault.message}`)
+    return fault.exitCode
+  }
+  if (fault instanceof ConfigurationError) {
+    console.error(fault.message)
+    return EXIT_CODES.usage
+  }
+  throw fault
+}
