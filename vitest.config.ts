@@ -1,23 +1,28 @@
 import { defineConfig } from 'vitest/config'
 
-/** What boots images, kills processes, crowds, or sends what nobody should: `npm run test:slow`. */
+/**
+ * What boots images, installs packages, kills processes, crowds, or sends what nobody should: `npm
+ * run test:slow`.
+ */
 const SLOW = [
-  'chaos',
-  'crash',
-  'embedded-crash',
-  'enclave-faults',
-  'enclave-memory',
-  'fuzz-endpoints',
-  'hostile-drawers',
-  'hostile-node',
-  'hostile-provider',
-  'idempotency-crash',
-  'image',
-  'image-boot',
-  'postgres-crash',
-  'several-enclaves',
-  'start',
-].map((name) => `test/integration/${name}.test.ts`)
+  'integration/chaos',
+  'integration/crash',
+  'integration/embedded-crash',
+  'integration/enclave-faults',
+  'integration/enclave-memory',
+  'integration/fuzz-endpoints',
+  'integration/hostile-drawers',
+  'integration/hostile-node',
+  'integration/hostile-provider',
+  'integration/idempotency-crash',
+  'integration/image',
+  'integration/image-boot',
+  'integration/postgres-crash',
+  'integration/several-enclaves',
+  'integration/start',
+  'packages/build-packages',
+  'packages/install',
+].map((name) => `test/${name}.test.ts`)
 
 /** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */
 const POLL = { poll: { timeout: 30_000, interval: 20 } }
@@ -37,7 +42,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/integration/**'],
+          exclude: ['test/integration/**', ...SLOW],
           // Files share their worker and the modules it has loaded: a test leaves no global changed.
           isolate: false,
           expect: POLL,

@@ -28,7 +28,11 @@ export function runCommand(command: Command): Promise<Buffer> {
     execFile(command.file, command.arguments, options, (error, output, complaint) => {
       if (error === null) resolve(output)
       else if (error.code === 'ENOENT') reject(missingTool(command.file))
-      else reject(new BuildError('command_failed', `${describe(command)}: ${lastWords(complaint)}`))
+      else {
+        // A compiler's complaints are its output.
+        const words = lastWords(complaint) || lastWords(output) || 'failed without a word'
+        reject(new BuildError('command_failed', `${describe(command)}: ${words}`))
+      }
     })
   })
 }
@@ -47,5 +51,5 @@ function describe({ file, arguments: words }: Command): string {
 }
 
 function lastWords(complaint: Buffer): string {
-  return complaint.toString('utf8').trim().slice(-WORDS_MAX) || 'failed without a word'
+  return complaint.toString('utf8').trim().slice(-WORDS_MAX)
 }

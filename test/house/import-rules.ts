@@ -16,7 +16,7 @@ const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'cbor-x', 'koffi', 'tiny-secp
 
 /**
  * The rooms, from the ground up: a room imports those before it, never one after it. A folder of
- * `src/` is a room, and `src/` itself the last one; a folder in a room belongs to it.
+ * `src/` is a room, and `src/` itself the last one of them; a folder in a room belongs to it.
  */
 export const ROOMS: readonly string[] = [
   'attestation',
@@ -42,6 +42,7 @@ export const ROOMS: readonly string[] = [
   'src/local',
   'src/cli',
   'src',
+  'packages',
 ]
 
 /**

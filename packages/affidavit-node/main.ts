@@ -1,0 +1,13 @@
+#!/usr/bin/env node
+import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts'
+import { registerCompletions } from '../../src/cli/commands/completions.ts'
+import { registerNodeCommands } from '../../src/cli/commands/node.ts'
+
+// The program of the package `affidavit-node`: `affidavit node …` of the checkout, by itself.
+await runCommandLine(
+  createCommandLine({
+    name: 'affidavit-node',
+    description: 'Contribute a machine: run a node agent, and look at what it does.',
+    commands: [registerNodeCommands, registerCompletions],
+  }),
+)

@@ -1,0 +1,190 @@
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.ts'
+import { runCommand } from '../enclave/image/run-command.ts'
+import { bundlePackage } from './bundle.ts'
+import { formatNotices, listBundledPackages } from './bundled-packages.ts'
+import { PACKAGES, type PackageContents } from './contents.ts'
+import { type Declarations, declareModules } from './declarations.ts'
+import { type Project, rangesOf, readProject, writeManifest } from './manifest.ts'
+import {
+  type BuildFacts,
+  type BuiltPackage,
+  digestsOf,
+  writeProvenance,
+  writeSbom,
+} from './provenance.ts'
+import { packTarball } from './tarball.ts'
+
+/** Packages that were written into a folder. */
+export type PackageReport = {
+  readonly packages: readonly {
+    readonly file: string
+    readonly bytes: number
+    /** Of all files, as npm unpacks them. */
+    readonly unpackedBytes: number
+    readonly sha256: string
+  }[]
+  readonly commit: string
+  /** Sources that differ from the commit. */
+  readonly uncommitted: readonly string[]
+}
+
+/**
+ * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`, in
+ * place of earlier ones: for each a tarball that npm publishes and installs, an SBOM and a
+ * provenance statement, and for all of these SHA256SUMS. The tarballs' bytes follow from the
+ * sources alone, not from the machine, the folder or the time. Throws BuildError.
+ */
+export async function buildPackages(root: string, output: string): Promise<PackageReport> {
+  const project = await readProject(root)
+  const modules = PACKAGES.flatMap(({ library }) => library.map(({ module }) => module))
+  const declarations = await declareModules(root, modules)
+  const made = await Promise.all(
+    PACKAGES.map((contents) => buildPackage(root, { contents, project, declarations })),
+  )
+  const facts = await readFacts(root, [...new Set(made.flatMap(({ sources }) => sources))])
+  const packages = made.map(({ built }) => built)
+  await writePackages(output, packages, facts)
+  return {
+    packages: packages.map(({ file, tarball, files }) => ({
+      file,
+      bytes: tarball.length,
+      unpackedBytes: sizeOf(files),
+      sha256: digestsOf(tarball).sha256,
+    })),
+    commit: facts.commit,
+    uncommitted: facts.uncommitted,
+  }
+}
+
+async function buildPackage(
+  root: string,
+  made: {
+    readonly contents: PackageContents
+    readonly project: Project
+    readonly declarations: Declarations
+  },
+): Promise<{ readonly built: BuiltPackage; readonly sources: readonly string[] }> {
+  const { contents, project, declarations } = made
+  const bundle = await bundlePackage(root, contents)
+  const bundled = await listBundledPackages(root, bundle.sources)
+  const layout = {
+    program: bundle.program,
+    exports: contents.library.map(({ subpath, module }) => ({
+      subpath,
+      file: bundle.exports.get(subpath) ?? '',
+      types: declarations.fileOf.get(module) ?? '',
+    })),
+  }
+  const texts = new Map([
+    ['package.json', textFile(writeManifest(contents, project, layout))],
+    ['README.md', textFile(await readText(root, contents.readme))],
+    ['LICENSE', textFile(await readText(root, 'LICENSE'))],
+    ['NOTICE', textFile(await readText(root, 'packages/NOTICE'))],
+    ['THIRD-PARTY-LICENSES.txt', textFile(formatNotices(bundled))],
+  ])
+  const types: FileTree = contents.library.length === 0 ? new Map() : declarations.files
+  const files = mergeTrees(bundle.files, types, texts)
+  const { name } = contents
+  return {
+    built: {
+      name,
+      version: project.version,
+      license: project.license,
+      file: `${name}-${project.version}.tgz`,
+      tarball: packTarball(files),
+      files,
+      bundled,
+      dependencies: rangesOf(contents, project, { isOptional: false }),
+    },
+    sources: bundle.sources,
+  }
+}
+
+async function readText(root: string, path: string): Promise<string> {
+  return (await readFile(join(root, path), 'utf8')).replaceAll('\r\n', '\n')
+}
+
+/** What is built by, beside the sources that are in the packages. */
+const BUILT_BY = [
+  'packages',
+  'attestation',
+  'LICENSE',
+  'package.json',
+  'package-lock.json',
+  'tsconfig.json',
+]
+
+async function readFacts(root: string, sources: readonly string[]): Promise<BuildFacts> {
+  const git = async (...words: readonly string[]) =>
+    (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
+  const own = sources.filter((path) => !path.includes('node_modules/'))
+  const [head, status, ...tools] = await Promise.all([
+    git('-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD'),
+    git(
+      'status',
+      '--porcelain',
+      '-z',
+      '--untracked-files=all',
+      '--no-renames',
+      '--',
+      ...own,
+      ...BUILT_BY,
+    ),
+    ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
+  ])
+  const [commit = '', seconds = ''] = head.trim().split(' ')
+  return {
+    commit,
+    committedAtMs: Number(seconds) * 1000,
+    // Two letters and a space stand before each path.
+    uncommitted: status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)])),
+    tools: { node: process.versions.node, ...Object.fromEntries(tools) },
+  }
+}
+
+/** npm packages whose version changes what is built. */
+const TOOLS = ['esbuild', 'fflate', 'typescript']
+
+const versionSchema = z.object({ version: z.string() })
+
+async function readVersion(root: string, name: string): Promise<string> {
+  const text = await readFile(join(root, 'node_modules', name, 'package.json'), 'utf8')
+  return versionSchema.parse(JSON.parse(text)).version
+}
+
+async function writePackages(
+  output: string,
+  packages: readonly BuiltPackage[],
+  facts: BuildFacts,
+): Promise<void> {
+  const files = new Map<string, Uint8Array>()
+  for (const built of packages) {
+    const base = built.file.replace(/\.tgz$/, '')
+    files.set(built.file, built.tarball)
+    files.set(`${base}.cdx.json`, jsonBytes(writeSbom(built, facts)))
+    files.set(`${base}.provenance.json`, jsonBytes(writeProvenance(built, facts)))
+  }
+  const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
+  await mkdir(output, { recursive: true })
+  // Earlier versions, whose sums are not in the new list; anything else is somebody's own.
+  for (const name of await readdir(output))
+    if (WRITTEN.test(name)) await rm(join(output, name), { force: true })
+  for (const [name, bytes] of files) await writeFile(join(output, name), bytes)
+  await writeFile(join(output, 'SHA256SUMS'), sums.join(''))
+}
+
+const WRITTEN = /^affidavit(-node)?-\d.*\.(tgz|cdx\.json|provenance\.json)$/
+
+function jsonBytes(value: object): Uint8Array {
+  return new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`)
+}
+
+function sizeOf(files: FileTree): number {
+  return [...files.values()].reduce(
+    (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
+    0,
+  )
+}

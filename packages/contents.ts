@@ -1,0 +1,72 @@
+/** What one package is made of. Paths are from the repository's root. */
+export type PackageContents = {
+  readonly name: string
+  readonly description: string
+  readonly keywords: readonly string[]
+  /**
+   * What others import: the subpath of the package, and the module behind it. No Node built-ins,
+   * for they run in browsers too.
+   */
+  readonly library: readonly { readonly subpath: string; readonly module: string }[]
+  /** The module of the program, which is called as the package is. */
+  readonly program: string
+  readonly readme: string
+  /**
+   * npm packages that are installed beside this one. All others that it imports are in its files,
+   * so that a program starts quickly, and needs no more than was tested with it.
+   */
+  readonly dependencies: Readonly<Record<string, Dependency>>
+}
+
+/** How an npm package is named in `package.json`. */
+type Dependency = {
+  /** Default: the range of the repository's own package.json. */
+  readonly range?: string
+  /** Used where somebody installed it, and never installed by itself. */
+  readonly isOptional?: boolean
+}
+
+/**
+ * The oldest Node.js that the packages run on: the oldest that all their dependencies name. The
+ * first 20 in which modules behave as in 22.
+ */
+export const NODE_VERSION_MIN = '20.19.0'
+
+/** undici 8 is for Node.js 22 and later; its line 7 has the same calls, and is for 20, too. */
+const UNDICI: Dependency = { range: '^7.30.0' }
+
+/** The packages that `npm run package` builds. */
+export const PACKAGES: readonly PackageContents[] = [
+  {
+    name: 'affidavit',
+    description: 'Check sworn evidence of model completions: the library and the program',
+    keywords: ['attestation', 'enclave', 'evidence', 'llm', 'nitro', 'transparency', 'verify'],
+    library: [{ subpath: './attestation', module: 'attestation/index.ts' }],
+    program: 'packages/affidavit/main.ts',
+    readme: 'packages/affidavit/README.md',
+    dependencies: {
+      // The library's own: an application that has them too shares them, and their corrections.
+      '@noble/curves': {},
+      '@noble/hashes': {},
+      // The program's, for audits: with a file of WebAssembly, and as Node 20 needs it.
+      'tiny-secp256k1': {},
+      undici: UNDICI,
+    },
+  },
+  {
+    name: 'affidavit-node',
+    description: 'Serve the models of a local inference server to an Affidavit gateway',
+    keywords: ['agent', 'gpu', 'inference', 'llm', 'node'],
+    library: [],
+    program: 'packages/affidavit-node/main.ts',
+    readme: 'packages/affidavit-node/README.md',
+    dependencies: {
+      // With worker threads, native parts or programs of the system that they call.
+      pino: {},
+      'pino-pretty': { isOptional: true },
+      systeminformation: {},
+      undici: UNDICI,
+      ws: {},
+    },
+  },
+]

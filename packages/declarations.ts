@@ -1,0 +1,74 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { dirname, normalize } from 'node:path/posix'
+import { type FileTree, textFile } from '../enclave/image/file-tree.ts'
+import { runCommand } from '../enclave/image/run-command.ts'
+
+/** Folder of a package that has its types. */
+const TYPES_FOLDER = 'types'
+
+/** Types of the modules that others import. */
+export type Declarations = {
+  readonly files: FileTree
+  /** The declaration file of each module, by the module's path from the repository's root. */
+  readonly fileOf: ReadonlyMap<string, string>
+}
+
+/**
+ * Makes the declarations of modules, and of whatever these name. The compiler reads
+ * packages/tsconfig.json, which knows no more of JavaScript than the oldest Node.js that the
+ * packages run on: what that lacks is an error. Throws BuildError `command_failed`.
+ */
+export async function declareModules(
+  root: string,
+  modules: readonly string[],
+): Promise<Declarations> {
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-types-'))
+  try {
+    await runCommand({
+      file: process.execPath,
+      arguments: [
+        join(root, 'node_modules/typescript/bin/tsc'),
+        ...['-p', join(root, 'packages/tsconfig.json')],
+        ...['--noEmit', 'false', '--declaration', '--emitDeclarationOnly', '--outDir', folder],
+      ],
+      folder: root,
+    })
+    const files = new Map<string, string>()
+    for (const module of modules) await addDeclaration(files, folder, declarationOf(module))
+    return {
+      files: new Map([...files].map(([path, text]) => [`${TYPES_FOLDER}/${path}`, textFile(text)])),
+      fileOf: new Map(
+        modules.map((module) => [module, `${TYPES_FOLDER}/${declarationOf(module)}`]),
+      ),
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Takes a declaration in, and those that it imports. */
+async function addDeclaration(
+  files: Map<string, string>,
+  folder: string,
+  path: string,
+): Promise<void> {
+  if (files.has(path)) return
+  const text = await readFile(join(folder, path), 'utf8')
+  // A reader of declarations finds `x.d.ts` by `x.js`, whatever its settings are.
+  files.set(path, text.replaceAll(IMPORT, '$1$2.js$3'))
+  for (const [, , specifier = ''] of text.matchAll(IMPORT))
+    await addDeclaration(
+      files,
+      folder,
+      normalize(join(dirname(path), `${specifier.slice(1)}.d.ts`)),
+    )
+}
+
+/** `from './x.ts'`, `import './x.ts'`, `import('./x.ts')`. */
+const IMPORT = /(\bfrom |\bimport[ (])(['"]\.\.?\/[^'"\n]+)\.ts(['"])/g
+
+function declarationOf(module: string): string {
+  return module.replace(/\.ts$/, '.d.ts')
+}

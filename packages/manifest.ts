@@ -1,0 +1,87 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { BuildError } from '../enclave/image/build-error.ts'
+import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
+
+const rangesSchema = z.record(z.string(), z.string())
+const projectSchema = z.object({
+  version: z.string(),
+  license: z.string(),
+  dependencies: rangesSchema,
+  optionalDependencies: rangesSchema,
+})
+
+/** What of the repository's package.json the packages have, too. */
+export type Project = z.output<typeof projectSchema>
+
+/** Reads the repository's package.json. */
+export async function readProject(root: string): Promise<Project> {
+  return projectSchema.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
+}
+
+/** Where the parts of a package are, below its folder. */
+export type Layout = {
+  readonly program: string
+  readonly exports: readonly {
+    readonly subpath: string
+    readonly file: string
+    readonly types: string
+  }[]
+}
+
+/** Ranges of the npm packages that one of ours is installed with, by name, sorted. */
+export function rangesOf(
+  { dependencies }: Pick<PackageContents, 'dependencies'>,
+  project: Project,
+  { isOptional }: { readonly isOptional: boolean },
+): Readonly<Record<string, string>> {
+  const known = { ...project.optionalDependencies, ...project.dependencies }
+  const wanted = Object.entries(dependencies)
+    .filter(([, dependency]) => (dependency.isOptional ?? false) === isOptional)
+    .toSorted(([one], [other]) => (one < other ? -1 : 1))
+  return Object.fromEntries(
+    wanted.map(([name, { range = known[name] }]) => {
+      if (range !== undefined) return [name, range]
+      throw new BuildError('closure_incomplete', `package.json has no range of ${name}`)
+    }),
+  )
+}
+
+/** Gives the package.json of a package. */
+export function writeManifest(contents: PackageContents, project: Project, layout: Layout): string {
+  const optional = rangesOf(contents, project, { isOptional: true })
+  const subpaths = layout.exports.map(({ subpath, file, types }) => [
+    subpath,
+    { types: `./${types}`, default: `./${file}` },
+  ])
+  const main = layout.exports.find(({ subpath }) => subpath === '.')
+  const manifest = {
+    name: contents.name,
+    version: project.version,
+    description: contents.description,
+    keywords: contents.keywords,
+    license: project.license,
+    type: 'module',
+    engines: { node: `>=${NODE_VERSION_MIN}` },
+    bin: { [contents.name]: layout.program },
+    ...(main === undefined ? {} : { main: `./${main.file}`, types: `./${main.types}` }),
+    exports: { ...Object.fromEntries(subpaths), './package.json': './package.json' },
+    // The library's modules do nothing by being loaded: bundlers leave out what is not used.
+    sideEffects: ['./bin/*.js'],
+    files: ['bin', ...(layout.exports.length === 0 ? [] : ['lib', 'types']), ...LICENCES],
+    dependencies: rangesOf(contents, project, { isOptional: false }),
+    ...(Object.keys(optional).length === 0
+      ? {}
+      : {
+          peerDependencies: optional,
+          peerDependenciesMeta: Object.fromEntries(
+            Object.keys(optional).map((name) => [name, { optional: true }]),
+          ),
+        }),
+  }
+  return `${JSON.stringify(manifest, null, 2)}\n`
+}
+
+/** npm takes README.md, LICENSE and package.json by itself. */
+const LICENCES = ['NOTICE', 'THIRD-PARTY-LICENSES.txt']

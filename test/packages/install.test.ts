@@ -1,0 +1,358 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { decodeBase64 } from '../../attestation/bytes.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { buildPackages } from '../../packages/build-packages.ts'
+import { findMachineNode, type Place, runIn } from '../support/machine-node.ts'
+import { startOtlpCollector } from '../support/otlp-collector.ts'
+import { runCli } from '../support/run-cli.ts'
+import { answerWith, startScriptedBackend } from '../support/scripted-backend.ts'
+import { NODE_ID, NODE_KEY, startScriptedNodeGateway } from '../support/scripted-node-gateway.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const VECTORS = join(ROOT, 'test/vectors/evidence/second')
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+
+/** What installing must not exceed: the npm packages, ours included, and the bytes of their files. */
+const PACKAGES_MAX = 25
+const INSTALLED_BYTES_MAX = 15_000_000
+
+const temporary = mkdtempSync(join(tmpdir(), 'affidavit-installed-'))
+const tarballs = join(temporary, 'tarballs')
+const machine = findMachineNode()
+
+/** Why nothing can be installed here; null when it can. */
+let hindrance: string | null = machine === null ? 'this machine has no Node.js with npm' : null
+
+/** A folder in which a package is installed, as a stranger does it. */
+async function install(name: string): Promise<Place> {
+  const folder = join(temporary, name)
+  mkdirSync(folder)
+  const place = { folder, path: machine?.path ?? '' }
+  if (hindrance !== null) return place
+  const run = await runIn(
+    place,
+    'npm',
+    'install',
+    ...NPM_WORDS,
+    join(tarballs, `${name}-${version}.tgz`),
+  )
+  const unreachable = /\b(ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH)\b/
+  if (run.code !== 0 && unreachable.test(run.stderr)) hindrance = 'no npm registry can be reached'
+  else if (run.code !== 0) throw new Error(`npm install ${name}: ${run.stderr}`)
+  // A dependency that wants a newer Node.js would be told here.
+  else expect(run.stderr).not.toContain('EBADENGINE')
+  return { folder, path: `${join(folder, 'node_modules/.bin')}${delimiter}${place.path}` }
+}
+
+const NPM_WORDS = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=warn']
+
+let checker: Place
+let agent: Place
+
+beforeAll(async () => {
+  await buildPackages(ROOT, tarballs)
+  checker = await install('affidavit')
+  agent = await install('affidavit-node')
+  console.log(`installed with Node.js ${machine?.version ?? 'none'}`)
+})
+afterAll(() => rmSync(temporary, { recursive: true, force: true }))
+beforeEach((context) => {
+  if (hindrance !== null) context.skip(`cannot install packages: ${hindrance}`)
+})
+
+const installedIn = ({ folder }: Place): readonly string[] => {
+  const lock = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8'))
+  return Object.keys(lock.packages)
+    .filter((path) => path !== '' && existsSync(join(folder, path)))
+    .map((path) => path.replace(/^.*node_modules\//, ''))
+}
+
+function sizeOf(folder: string): number {
+  return readdirSync(folder, { recursive: true, withFileTypes: true }).reduce(
+    (sum, entry) => sum + (entry.isFile() ? statSync(join(entry.parentPath, entry.name)).size : 0),
+    0,
+  )
+}
+
+/** Certificate of the root that the vectors' documents are under, as a file. */
+function writeRoot(folder: string): string {
+  const { record } = JSON.parse(readFileSync(join(VECTORS, 'bundle.json'), 'utf8'))
+  const [root] = decodeAttestationPayload(decodeBase64(record.attestation)).cabundle
+  const file = join(folder, 'root.der')
+  writeFileSync(file, root ?? new Uint8Array())
+  return file
+}
+
+const { measurements, configurations } = JSON.parse(
+  readFileSync(join(VECTORS, 'expected.json'), 'utf8'),
+)
+
+/** What the vectors are expected to be, as options. */
+const expected = (folder: string): readonly string[] => [
+  ...['--root', writeRoot(folder), '--configuration', configurations[0]],
+  ...Object.entries(measurements).flatMap(([index, hex]) => ['--pcr', `${index}=${hex}`]),
+]
+
+/** Prints what bash would offer. */
+const OFFERED = `echo "\${COMPREPLY[@]}"`
+
+describe('affidavit, installed in an empty folder', () => {
+  const affidavit = (...words: readonly string[]) => runIn(checker, 'affidavit', ...words)
+
+  it('brings few packages, and no server, database or chain client', () => {
+    const names = installedIn(checker)
+    expect(names).toContain('affidavit')
+    expect(names.length).toBeLessThanOrEqual(PACKAGES_MAX)
+    for (const name of [
+      'koa',
+      'kysely',
+      'pg',
+      '@electric-sql/pglite',
+      'ethers',
+      'zod',
+      'commander',
+    ])
+      expect(names).not.toContain(name)
+    expect(sizeOf(join(checker.folder, 'node_modules'))).toBeLessThanOrEqual(INSTALLED_BYTES_MAX)
+  })
+
+  it('tells its version and its commands', async () => {
+    expect(await affidavit('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+    const { stdout } = await affidavit('--help')
+    const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
+    expect(commands).toEqual([
+      ...['verify', 'audit', 'evidence', 'redact', 'attestation', 'measure', 'release'],
+      'completions',
+    ])
+    expect((await affidavit('keys', 'list')).code).toBe(2)
+  })
+
+  it.each([
+    ['what is expected', () => expected(checker.folder), 0],
+    ['nothing that is expected', () => [], 1],
+    [
+      'another configuration',
+      () => [...expected(checker.folder), '--configuration', '00'.repeat(32)].toSpliced(2, 2),
+      1,
+    ],
+  ])('gives the same verdict as the checkout under %s', async (_, options, code) => {
+    const words = ['verify', join(VECTORS, 'bundle.json'), ...options()]
+    for (const form of [[], ['--json']]) {
+      const [installed, inCheckout] = await Promise.all([
+        affidavit(...words, ...form),
+        runCli([...words, ...form]),
+      ])
+      expect(installed).toEqual(inCheckout)
+      expect(installed.code).toBe(code)
+    }
+  })
+
+  it('does the rest of its commands as the checkout does', async () => {
+    const bundle = join(VECTORS, 'bundle.json')
+    const { record } = JSON.parse(readFileSync(bundle, 'utf8'))
+    const document = join(checker.folder, 'document.b64')
+    writeFileSync(document, record.attestation)
+    const eif = join(ROOT, 'test/vectors/eif')
+    const images = readdirSync(eif).filter((name) => name.endsWith('.eif'))
+    const root = ['--root', writeRoot(checker.folder)]
+    for (const words of [
+      ['redact', bundle, '--request'],
+      ['attestation', document, ...root, '--historical', '--any-measurement', '--json'],
+      ...images.map((image) => ['measure', join(eif, image), '--json']),
+      ['release', 'show', join(ROOT, 'test/vectors/releases/measurements.json'), '--json'],
+      ['verify', bundle, ...root, '--crl', document],
+    ])
+      expect([words, await affidavit(...words)]).toEqual([words, await runCli(words)])
+  })
+
+  it('makes and signs a release', async () => {
+    const key = join(checker.folder, 'release.key')
+    const made = await affidavit('release', 'key', key)
+    expect([made.code, made.stdout.trim()]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}$/)])
+    expect(statSync(key).mode & 0o777).toBe(0o600)
+  })
+
+  it('ends quietly when nobody reads on', async () => {
+    const verify = `affidavit verify ${join(VECTORS, 'bundle.json')} ${expected(checker.folder).join(' ')}`
+    for (const call of [
+      'affidavit --help | head -1',
+      `${verify} --json | head -c 10`,
+      `${verify} | true`,
+    ]) {
+      const run = await runIn(checker, 'bash', '-c', `set -o pipefail; ${call}`)
+      expect([call, run.code, run.stderr]).toEqual([call, 0, ''])
+    }
+  })
+
+  it('completes its own commands in bash', async () => {
+    const script = [
+      'source <(affidavit completions bash)',
+      "COMP_WORDS=(affidavit '') COMP_CWORD=1",
+      '_affidavit',
+      OFFERED,
+      'COMP_WORDS=(affidavit release list r) COMP_CWORD=3',
+      '_affidavit',
+      OFFERED,
+    ].join('\n')
+    const run = await runIn(checker, 'bash', '-c', script)
+    expect(run).toEqual({
+      code: 0,
+      stdout:
+        'verify audit evidence redact attestation measure release completions --version --help\nrevoke\n',
+      stderr: '',
+    })
+  })
+
+  it('verifies in a program, as its README has it', async () => {
+    const readme = readFileSync(join(checker.folder, 'node_modules/affidavit/README.md'), 'utf8')
+    const [, snippet = ''] =
+      /^```js\n([\s\S]*?affidavit\/attestation[\s\S]*?)^```$/m.exec(readme) ?? []
+    for (const name of ['bundle.json', 'expected.json'])
+      cpSync(join(VECTORS, name), join(checker.folder, name))
+    writeFileSync(join(checker.folder, 'check.mjs'), snippet)
+    const run = await runIn(checker, 'node', 'check.mjs')
+    expect([run.code, run.stderr]).toEqual([0, ''])
+    const [verdict, ...checks] = run.stdout.trim().split('\n')
+    expect(verdict).toBe('verified')
+    expect(checks.filter((line) => line.startsWith('passed ')).length).toBeGreaterThan(10)
+    expect(checks.filter((line) => line.startsWith('failed '))).toEqual([])
+  })
+
+  it.each([
+    ['browsers, by way of a bundler', { module: 'esnext', moduleResolution: 'bundler', types: [] }],
+    ['Node.js without the DOM', { ...NODENEXT, ...NODE_TYPES, lib: ['es2022'] }],
+    ['Node.js with the DOM', { ...NODENEXT, types: [] }],
+  ])('has types for %s', async (place, options) => {
+    const folder = join(checker.folder, place)
+    mkdirSync(folder)
+    writeFileSync(join(folder, 'consumer.mts'), CONSUMER)
+    const compilerOptions = {
+      ...options,
+      ...{ target: 'es2022', noEmit: true, strict: true, skipLibCheck: false },
+      exactOptionalPropertyTypes: true,
+    }
+    writeFileSync(
+      join(folder, 'tsconfig.json'),
+      JSON.stringify({ compilerOptions, include: ['*.mts'] }),
+    )
+    const tsc = join(ROOT, 'node_modules/typescript/bin/tsc')
+    const run = await runIn({ ...checker, folder }, process.execPath, tsc, '-p', folder)
+    expect(run).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+
+  it('audits a gateway as the checkout does', async () => {
+    const service: SharedAffidavit = await useAffidavit()
+    const asked = await fetch(`${service.url}/v1/verified/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'demo/echo',
+        messages: [{ role: 'user', content: 'asked by test/packages/install.test.ts' }],
+      }),
+    })
+    const { hash } = (await asked.json()) as { readonly hash: string }
+    const variables = { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey }
+    const place = { ...checker, variables }
+    const words = ['--rpc', service.rpcUrl, '--root', service.rootFile, '--any-measurement']
+    const audit = await runIn(place, 'affidavit', 'audit', service.url, ...words, '--json')
+    expect([audit.code, audit.stderr]).toEqual([0, ''])
+    const own = await runCli(['audit', service.url, ...words, '--json'], { variables })
+    const shapeOf = (text: string) => Object.keys(JSON.parse(text)).toSorted()
+    expect(shapeOf(audit.stdout)).toEqual(shapeOf(own.stdout))
+    const evidence = await runIn(place, 'affidavit', 'verify', hash, ...words, '--json')
+    expect(evidence.code).toBe(0)
+    expect(JSON.parse(evidence.stdout)).toMatchObject({ ok: true })
+  })
+})
+
+const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' }
+const NODE_TYPES = { types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')] }
+
+const CONSUMER = `
+import { decodeHex, FormatError, parseExactJson, verifyBundle, type BundleReport } from 'affidavit/attestation'
+const report: BundleReport = await verifyBundle(parseExactJson(new TextEncoder().encode('{}')), { configurations: [decodeHex('00')] })
+const verdict: 'verified' | 'consistent' | 'invalid' = report.verdict
+// @ts-expect-error: a verdict is none of these
+const other: 'passed' = report.verdict
+new FormatError('invalid_hash', other.concat(verdict)).code satisfies string
+// @ts-expect-error: there is nothing else to import
+import 'affidavit/lib/attestation.js'
+`
+
+describe('affidavit-node, installed in an empty folder', () => {
+  it('brings no server, database or chain client', () => {
+    const names = installedIn(agent)
+    for (const name of ['koa', 'kysely', 'pg', '@electric-sql/pglite', 'ethers', 'sharp'])
+      expect(names).not.toContain(name)
+  })
+
+  it('tells its version, its commands and its faults', async () => {
+    const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
+    expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+    const { stdout } = await run('--help')
+    for (const command of ['run', 'create', 'status', 'stats', 'benchmark', 'completions'])
+      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
+    const refused = await run('run')
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      expect.stringContaining('NODE_ID: expected'),
+    ])
+    const bash = `source <(affidavit-node completions bash); COMP_WORDS=(affidavit-node st) COMP_CWORD=1; _affidavit-node; ${OFFERED}`
+    expect((await runIn(agent, 'bash', '-c', bash)).stdout).toBe('status stats\n')
+  })
+
+  it('serves a backend, sends traces, and ends in good order', async () => {
+    const gateway = await startScriptedNodeGateway()
+    const backend = await startScriptedBackend(answerWith('a', 'b'))
+    const collector = await startOtlpCollector()
+    const variables = {
+      AFFIDAVIT_URL: gateway.url,
+      AFFIDAVIT_API_KEY: NODE_KEY,
+      BACKEND_URL: backend.url,
+      NODE_ID,
+      BENCHMARK_MS: '100',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    }
+    const child = spawn('affidavit-node', ['run'], {
+      cwd: agent.folder,
+      env: { PATH: agent.path, ...variables },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        output += text
+      })
+    const ended = once(child, 'close')
+    try {
+      await expect.poll(() => gateway.nodes.length).toBe(1)
+      const request = { model: 'model-a', messages: [{ role: 'user', content: 'hello' }] }
+      const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`
+      gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', traceparent, chat_request: request })
+      await expect.poll(() => gateway.nodes[0]?.frames.at(-1)?.status).toBe(2)
+      child.kill('SIGTERM')
+      expect(await ended).toEqual([0, null])
+      expect(output).toContain('connected')
+      expect(collector.spans()).toMatchObject([{ name: 'chat model-a', traceId: 'ab'.repeat(16) }])
+    } finally {
+      child.kill('SIGKILL')
+      await Promise.all([gateway.stop(), backend.stop(), collector.close()])
+    }
+  })
+})
