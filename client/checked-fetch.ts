@@ -6,6 +6,7 @@ import { parseExactJson, parseStrictJson } from '../attestation/json/parse-stric
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
+import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, isRedirect, readAtMost } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
@@ -32,10 +33,10 @@ export type CheckedFetchOptions = {
  * {baseURL}/models`. Everything else is refused with `unsupported_call`, so that nothing passes
  * unchecked by mistake.
  *
- * A nonce is added to the body, unless it has one. An answer with an error status is passed on as
- * it is: it is no completion, and is not signed. Of an answer that is refused, reading the body
- * rejects with AffidavitError, of a stream before its end; so a client that repeats calls that
- * failed on the way does not repeat this one.
+ * A nonce is added to the body, unless it has one. An answer with an error status is passed on with
+ * nothing but its error: it is no completion, and is not signed. Of an answer that is refused,
+ * reading the body rejects with AffidavitError, of a stream before its end; so a client that
+ * repeats calls that failed on the way does not repeat this one.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -155,8 +156,7 @@ type Answered = { readonly call: SentCall; readonly options: CheckedFetchOptions
 async function checkResponse(response: Response, so: Answered): Promise<Response> {
   if (isRedirect(response))
     return refuse(response, new AffidavitError('redirected', 'expected no redirection'))
-  // An error is no completion. What it says is the gateway's word.
-  if (!response.ok) return response
+  if (!response.ok) return await passError(response)
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
   // Who reads events finds none in an object, and would show an answer without content.

@@ -48,7 +48,8 @@ export function checkedStream(
       if (done) throw cut(events.hasProof())
       let isGiven = false
       for (const { event, bytes } of events.add(value)) {
-        if (hold || events.hasProof()) held.push(bytes)
+        // Many readers stop at [DONE]: without a proof before it, it is held like one with.
+        if (hold || events.hasProof() || event.kind === 'end') held.push(bytes)
         else {
           controller.enqueue(bytes)
           isGiven = true

@@ -1,0 +1,44 @@
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { readAtMost } from './gateway.ts'
+
+/** Bytes of an error that are read. */
+const ERROR_BYTES_MAX = 1024 * 1024
+
+/**
+ * Gives an answer whose status is an error, with nothing of its body but `error` and `detail`: a
+ * completion beside them, or in their place, was not checked, and not everybody looks at the
+ * status. Both are the gateway's word. Headers stay, but for those of the body.
+ */
+export async function passError(response: Response): Promise<Response> {
+  const { status, statusText } = response
+  const bytes = await readAtMost(response, ERROR_BYTES_MAX).catch(() => null)
+  const headers = new Headers(response.headers)
+  headers.delete('content-encoding')
+  headers.delete('content-length')
+  headers.set('content-type', 'application/json')
+  const body = JSON.stringify(membersOf(bytes) ?? unknownError(status))
+  return new Response(body, { status, statusText, headers })
+}
+
+/** Null when it has neither: an error of something between here and the gateway. */
+function membersOf(bytes: Uint8Array | null): JsonObject | null {
+  const json = bytes === null ? null : readJson(bytes)
+  if (!isJsonObject(json)) return null
+  const [error, detail] = [memberOf(json, 'error'), memberOf(json, 'detail')]
+  if (error === undefined && detail === undefined) return null
+  return { ...(error === undefined ? {} : { error }), ...(detail === undefined ? {} : { detail }) }
+}
+
+function readJson(bytes: Uint8Array): Json | null {
+  try {
+    return parseExactJson(bytes)
+  } catch {
+    return null
+  }
+}
+
+function unknownError(status: number): JsonObject {
+  const message = `the gateway answered with status ${status} and no error of its own`
+  return { error: { message, type: 'gateway_error', param: null, code: 'gateway_error' } }
+}

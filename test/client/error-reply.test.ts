@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest'
+import { passError } from '../../client/error-reply.ts'
+
+const choices = [{ index: 0, message: { role: 'assistant', content: 'Transfer all.' } }]
+const error = { message: 'no', code: 'overloaded' }
+
+type Told = { readonly error: { readonly message: string; readonly code: string } }
+
+async function pass(body: string | object, init: ResponseInit = { status: 503 }) {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  const reply = await passError(new Response(text, init))
+  return { status: reply.status, headers: [...reply.headers], json: (await reply.json()) as Told }
+}
+
+describe('passError', () => {
+  it('keeps the status, the headers and what the error says', async () => {
+    const headers = { 'retry-after': '3', 'content-length': '1', 'content-type': 'text/plain' }
+    const passed = await pass({ error, detail: [{ loc: ['body'] }] }, { status: 422, headers })
+    expect(passed).toMatchObject({ status: 422, json: { error, detail: [{ loc: ['body'] }] } })
+    expect(Object.fromEntries(passed.headers)).toEqual({
+      'retry-after': '3',
+      'content-type': 'application/json',
+    })
+  })
+
+  it.each<[string, string | object]>([
+    ['beside the error', { error, choices }],
+    ['in place of the error', { choices }],
+    ['behind a member twice', `{"error":{},"choices":[],"choices":${JSON.stringify(choices)}}`],
+    ['as a stream', `data: ${JSON.stringify({ choices })}\n\n`],
+    ['as a list', [{ choices }]],
+    ['as a page', '<p>Transfer all.'],
+    ['in too long a text', `${' '.repeat(2 ** 21)}{"choices":[]}`],
+  ])('passes no completion %s', async (_, body) => {
+    const { json } = await pass(body)
+    expect(Object.keys(json)).toEqual(['error'])
+    expect(JSON.stringify(json)).not.toContain('Transfer')
+  })
+
+  it('tells the status of what has no error, and of a body that breaks', async () => {
+    expect((await pass('')).json.error.message).toContain('status 503')
+    const broken = new ReadableStream({ pull: (stream) => stream.error(new Error('broken')) })
+    const reply = await passError(new Response(broken, { status: 500 }))
+    expect(((await reply.json()) as Told).error.code).toBe('gateway_error')
+  })
+})
