@@ -26,15 +26,37 @@ export function findChromium(): string | null {
  * demands) under a policy that forbids eval, and everything else but that script. Gives what `use`
  * gives.
  */
-export async function withPage<Result>(
+export function withPage<Result>(
   { executablePath, script }: { readonly executablePath: string; readonly script: string },
   use: (page: Page) => Promise<Result>,
 ): Promise<Result> {
+  return withSite(
+    {
+      executablePath,
+      page: '<!doctype html><script src="/script.js"></script>',
+      script: { path: '/script.js', text: script },
+      policy: "default-src 'none'; script-src 'self'",
+    },
+    use,
+  )
+}
+
+/** Opens an HTML page from a loopback address, with one script, under a content security policy. */
+export async function withSite<Result>(
+  site: {
+    readonly executablePath: string
+    readonly page: string
+    readonly script: { readonly path: string; readonly text: string }
+    readonly policy: string
+  },
+  use: (page: Page) => Promise<Result>,
+): Promise<Result> {
+  const { executablePath, script } = site
   const server = createServer((request, response) => {
-    const isScript = request.url === '/script.js'
+    const isScript = request.url === script.path
     response.setHeader('content-type', isScript ? 'text/javascript' : 'text/html')
-    response.setHeader('content-security-policy', "default-src 'none'; script-src 'self'")
-    response.end(isScript ? script : '<!doctype html><script src="/script.js"></script>')
+    response.setHeader('content-security-policy', site.policy)
+    response.end(isScript ? script.text : site.page)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const browser = await chromium.launch({ executablePath, headless: true, args: ARGUMENTS })

@@ -18,6 +18,13 @@ export type Vector = {
     readonly allowDebug: boolean
     readonly roots: readonly string[] | null
     readonly revoked: readonly { readonly issuer: string; readonly serial: string }[]
+    readonly revocationLists: readonly {
+      readonly issuer: string
+      readonly issuerKey: string
+      readonly serials: readonly string[]
+      readonly thisUpdateMs: number
+      readonly nextUpdateMs: number
+    }[]
   }
 }
 
@@ -41,6 +48,7 @@ export function encodePolicy(
     allowDebug,
     roots,
     revoked,
+    revocationLists,
   } = policy
   return {
     measurements:
@@ -60,6 +68,12 @@ export function encodePolicy(
       issuer: encode(issuer),
       serial: encode(serial),
     })),
+    revocationLists: (revocationLists ?? []).map(({ issuer, issuerKey, serials, ...times }) => ({
+      ...times,
+      issuer: encode(issuer),
+      issuerKey: encode(issuerKey),
+      serials: serials.map(encode),
+    })),
   }
 }
 
@@ -78,6 +92,7 @@ export function decodePolicy(
     allowDebug,
     roots,
     revoked,
+    revocationLists,
   } = policy
   return {
     measurements:
@@ -94,6 +109,12 @@ export function decodePolicy(
     revoked: revoked.map(({ issuer, serial }) => ({
       issuer: decode(issuer),
       serial: decode(serial),
+    })),
+    revocationLists: revocationLists.map(({ issuer, issuerKey, serials, ...times }) => ({
+      ...times,
+      issuer: decode(issuer),
+      issuerKey: decode(issuerKey),
+      serials: serials.map(decode),
     })),
   }
 }
