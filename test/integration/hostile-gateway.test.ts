@@ -1,0 +1,457 @@
+import { join } from 'node:path'
+import OpenAI from 'openai'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { AffidavitError, type AffidavitErrorCode } from '../../client/errors.ts'
+import { type Affidavit as Client, connect, type Proof } from '../../client/index.ts'
+import { readExpectedService } from '../support/expected-service.ts'
+import { type ForgedNotary, forgeNotary } from '../support/forged-notary.ts'
+import { answerAttacks } from '../support/gateway-attacks/answer-attacks.ts'
+import {
+  type AttackCase,
+  EVIL,
+  EVIL_CHUNKS,
+  EVIL_RESPONSE,
+  editing,
+  type ForgerName,
+  json,
+  type Loose,
+  rewriting,
+  saying,
+  textOf,
+} from '../support/gateway-attacks/attack-case.ts'
+import { documentAttacks, swappingNotaries } from '../support/gateway-attacks/document-attacks.ts'
+import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
+import {
+  type Attack,
+  both,
+  type HostileGateway,
+  startHostileGateway,
+} from '../support/hostile-gateway.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+let service: SharedAffidavit
+let hostile: HostileGateway
+let client: Client
+let options: Parameters<typeof connect>[0]
+const forgers = new Map<ForgerName, ForgedNotary>()
+const forge = (name: ForgerName): ForgedNotary => {
+  const forger = forgers.get(name)
+  if (forger === undefined) throw new Error(`there is no forger ${name}`)
+  return forger
+}
+
+const HOUR_MS = 3_600_000
+
+beforeAll(async () => {
+  service = await useAffidavit()
+  hostile = await startHostileGateway(service.url)
+  const { connect: expected, boot, measurements } = await readExpectedService(service)
+  options = { url: hostile.url, apiKey: service.apiKey, ...expected }
+  const evil = { name: 'evil', origin: 'http://evil.example', path: '/', models: ['evil/*'] }
+  const asExpected = {
+    rootFile: join(service.dataFolder, 'nsm', 'root.pem'),
+    measurements,
+    boot,
+  }
+  const other = new Uint8Array(48).fill(7)
+  const forms: Readonly<Record<ForgerName, Parameters<typeof forgeNotary>[0]>> = {
+    trusted: asExpected,
+    otherCode: { ...asExpected, measurements: { pcr0: other, pcr1: other, pcr2: other } },
+    otherRoot: { ...asExpected, rootFile: null },
+    otherConfiguration: {
+      ...asExpected,
+      boot: { ...boot, providers: [...(boot.providers as readonly JsonObject[]), evil] },
+    },
+    expired: { ...asExpected, now: () => Date.now() - 4 * HOUR_MS },
+  }
+  for (const [name, form] of Object.entries(forms))
+    forgers.set(name as ForgerName, await forgeNotary(form))
+  client = await connect(options)
+})
+afterEach(() => {
+  hostile.set(null)
+  hostile.pace(false)
+})
+afterAll(async () => {
+  await hostile.stop()
+})
+
+let prompts = 0
+/** A request that nobody made before. */
+const ask = (more: object = {}) => ({
+  model: 'demo/echo',
+  messages: [{ role: 'user' as const, content: `hostile gateway ${++prompts}: pay Ann 5` }],
+  ...more,
+})
+
+function post(request: object, through = client, signal?: AbortSignal): Promise<Response> {
+  return through.fetch(`${through.baseURL}/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+    body: JSON.stringify(request),
+    ...(signal === undefined ? {} : { signal }),
+  })
+}
+
+const openai = (through = client) =>
+  new OpenAI({ baseURL: through.baseURL, apiKey: service.apiKey, fetch: through.fetch })
+
+/** What a caller is given of a whole answer, or why there is none. */
+async function outcomeOf(call: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return { given: await call() }
+  } catch (fault) {
+    return codeOf(fault)
+  }
+}
+
+function codeOf(fault: unknown): unknown {
+  if (fault instanceof AffidavitError) return fault.code
+  return fault instanceof Error ? `${fault.name}: ${fault.message}` : fault
+}
+
+/** The text of a stream that was given out, and how it ended. */
+async function readStream(response: Promise<Response>) {
+  let text = ''
+  const end = await outcomeOf(async () => {
+    const reader = (await response).body?.pipeThrough(new TextDecoderStream()).getReader()
+    for (;;) {
+      const { done, value } = (await reader?.read()) ?? { done: true }
+      if (done) return text
+      text += value
+    }
+  })
+  return { text, end }
+}
+
+/** Each attack of every table must have met one call and altered what it got. */
+const expectApplied = () => expect(hostile.counts()).toEqual({ met: 1, altered: 1 })
+
+const rows = <Case extends { readonly name: string; readonly code: AffidavitErrorCode }>(
+  cases: readonly Case[],
+) => cases.map((one) => [one.name, one.code, one] as const)
+
+const WHOLE = answerAttacks(forge)
+const STREAMED = streamAttacks(forge)
+
+describe('the honest gateway behind the same harness', () => {
+  it('gives whole answers and streams, which are what it gave', async () => {
+    const whole = (await (await post(ask())).json()) as { choices: { message: object }[] }
+    expect(whole.choices[0]?.message).toMatchObject({
+      content: `[demonstration] You said: hostile gateway ${prompts}: pay Ann 5`,
+    })
+    const { text } = await readStream(post(ask({ stream: true })))
+    expect(text).toContain('Ann')
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+  })
+
+  it('gives them through the openai package', async () => {
+    const said = () => `[demonstration] You said: hostile gateway ${prompts}: pay Ann 5`
+    const whole = await openai().chat.completions.create(ask())
+    expect(whole.choices[0]?.message.content).toBe(said())
+    const stream = await openai().chat.completions.create({ ...ask(), stream: true })
+    const parts: string[] = []
+    for await (const chunk of stream) parts.push(chunk.choices[0]?.delta.content ?? '')
+    expect(parts.join('')).toBe(said())
+  })
+
+  it.each<[string, Attack]>([
+    ['JSON written in another way', editing(() => undefined)],
+    [
+      'JSON with its members in another order',
+      rewriting((text) =>
+        JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(text)).reverse()), null, 2),
+      ),
+    ],
+    [
+      'a transaction of another hash, which only the anchor shows',
+      editing((a) => (a.tx_hash = `0x${'00'.repeat(32)}`)),
+    ],
+  ])('is not taken for a hostile one for %s', async (_, attack) => {
+    hostile.set(attack)
+    expect(await (await post(ask())).json()).toHaveProperty('choices')
+    expect(hostile.counts().met).toBe(1)
+  })
+
+  it.each<[string, (text: string) => string | AsyncIterable<string>]>([
+    ['comments and ids', (text) => text.replaceAll('data: {', ': ping\nid: 7\nretry: 5\ndata: {')],
+    ['no space before its data', (text) => text.replaceAll('data: ', 'data:')],
+    ['an event for each byte', (text) => bytewise(text)],
+  ])('is not taken for a hostile one for a stream with %s', async (_, change) => {
+    hostile.set(
+      saying(async (call) => {
+        const answer = await call.ask()
+        return { ...answer, body: change(textOf(answer)) }
+      }),
+    )
+    const { text, end } = await readStream(post(ask({ stream: true })))
+    expect(end).toHaveProperty('given')
+    expect(text).toContain('[DONE]')
+    expectApplied()
+  })
+
+  it('would be fooled by who has the root key and measures as expected: the forgers forge well', async () => {
+    const fooled = await connectThrough(swappingNotaries(() => forge('trusted')))
+    hostile.set(forged('trusted'))
+    expect(await (await post(ask(), fooled)).json()).toMatchObject(EVIL_RESPONSE)
+    expect((await readStream(post(ask({ stream: true }), fooled))).text).toContain(EVIL)
+  })
+})
+
+async function* bytewise(text: string): AsyncIterable<string> {
+  for (const character of text) yield character
+}
+
+/** A client that was connected while the attack was on. */
+async function connectThrough(attack: Attack | null): Promise<Client> {
+  hostile.set(attack)
+  try {
+    return await connect(options)
+  } finally {
+    hostile.set(null)
+  }
+}
+
+/** Answers EVIL, whole or streamed, signed by a forger. */
+function forged(name: ForgerName): Attack {
+  return saying(async (call) => {
+    const request = JSON.parse(call.body) as JsonObject
+    if (request.stream !== true)
+      return json(await forge(name).answer({ request, response: EVIL_RESPONSE }))
+    const chunks = await forge(name).stream({ request, chunks: EVIL_CHUNKS })
+    const data = [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]']
+    return {
+      status: 200,
+      headers: { 'content-type': 'text/event-stream' },
+      body: data.map((one) => `data: ${one}\n\n`).join(''),
+    }
+  })
+}
+
+describe('a gateway that shows more than the stream', () => {
+  it.each<[string, string]>([
+    ['a chunk', `data: {"choices":[{"index":0,"delta":{"content":"${EVIL}"}}]}\n\n`],
+    ['the end twice', 'data: [DONE]\n\n'],
+    ['an error', `event: error\ndata: {"error":{"message":"${EVIL}"}}\n\n`],
+    ['anything', EVIL],
+  ])('gets nothing past its end: %s', async (_, more) => {
+    hostile.set(rewriting((text) => text + more))
+    const { text, end } = await readStream(post(ask({ stream: true })))
+    if (end === 'invalid_stream') expect(text).not.toContain('[DONE]')
+    else expect(text.endsWith('}\n\ndata: [DONE]\n\n')).toBe(true)
+    expect(text).not.toContain(EVIL)
+    expectApplied()
+  })
+})
+
+describe('a gateway that says no more', () => {
+  it('keeps a caller waiting only until he gives up', async () => {
+    for (const stream of [false, true]) {
+      hostile.set(
+        saying(async (call) => {
+          const answer = await call.ask()
+          return { ...answer, body: textOf(answer).slice(0, 400), after: 'stall' }
+        }),
+      )
+      const given = new AbortController()
+      const reply = post(ask({ stream }), client, given.signal)
+      const read = readStream(reply)
+      await expect.poll(() => hostile.counts().altered).toBe(1)
+      given.abort()
+      expect((await read).end).not.toHaveProperty('given')
+    }
+  })
+})
+
+describe('a gateway that alters whole answers', () => {
+  it.each(rows(WHOLE))('%s: %s', async (_, code, { attack, request }) => {
+    hostile.set(attack)
+    expect(await outcomeOf(async () => (await post(ask(request))).text())).toBe(code)
+    expectApplied()
+  })
+
+  it.each(rows(everySecond(WHOLE)))(
+    'through the openai package, asked once: %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      expect(await outcomeOf(() => openai().chat.completions.create(ask(request) as never))).toBe(
+        code,
+      )
+      expectApplied()
+    },
+  )
+})
+
+describe('a gateway that answers with an error', () => {
+  it.each([400, 404, 429, 500])('of status %d gives no completion under it', async (status) => {
+    const send = async (attack: Attack) => {
+      hostile.set(attack)
+      const reply = await post(ask())
+      expect(reply.ok).toBe(false)
+      return outcomeOf(() => reply.json())
+    }
+    expect(await send(saying(() => json({ error: { message: 'no' } }, status)))).toEqual({
+      given: { error: { message: 'no' } },
+    })
+    const evil = [EVIL_RESPONSE, { error: { message: 'no' }, ...EVIL_RESPONSE }]
+    for (const body of evil)
+      expect(await send(saying(() => json(body, status)))).not.toHaveProperty('given.choices')
+  })
+})
+
+describe('a gateway that alters streams', () => {
+  it.each(rows(STREAMED))('%s: %s', async (_, code, { attack, request }) => {
+    hostile.set(attack)
+    const { text, end } = await readStream(post(ask({ stream: true, ...request })))
+    expect(end).toBe(code)
+    expect(text).not.toContain('[DONE]')
+    expectApplied()
+  })
+
+  it.each(rows(STREAMED))('event by event: %s: %s', async (_, code, { attack, request }) => {
+    hostile.set(attack)
+    hostile.pace(true)
+    const { text, end } = await readStream(post(ask({ stream: true, ...request })))
+    expect(end).toBe(code)
+    expect(text).not.toContain('[DONE]')
+    expectApplied()
+  })
+
+  it.each(rows(STREAMED.filter((_, at) => at % 3 === 0)))(
+    'gives nothing of it when it is held: %s: %s',
+    async (_, code, { attack, request }) => {
+      const holding = await held()
+      hostile.set(attack)
+      const { text, end } = await readStream(post(ask({ stream: true, ...request }), holding))
+      expect({ text, end }).toEqual({ text: '', end: code })
+      expectApplied()
+    },
+  )
+
+  it.each(rows(everySecond(STREAMED)))(
+    'through the openai package, asked once: %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      const ended = await outcomeOf(async () => {
+        const stream = await openai().chat.completions.create({
+          ...ask(request),
+          stream: true,
+        })
+        const chunks = []
+        for await (const chunk of stream) chunks.push(chunk)
+        return chunks
+      })
+      expect(ended).toBe(code)
+      expectApplied()
+    },
+  )
+})
+
+let holding: Promise<Client> | null = null
+/** A client that gives nothing of a stream before all of it was checked. */
+function held(): Promise<Client> {
+  holding ??= connect({ ...options, hold: true })
+  return holding
+}
+
+describe('a gateway that shows other enclaves', () => {
+  it.each(rows(documentAttacks(forge)))(
+    'when a client connects: %s: %s',
+    async (_, code, { attack, cause }) => {
+      hostile.set(attack)
+      const fault = await connect(options).then(
+        () => null,
+        (error: unknown) => error,
+      )
+      expect(codeOf(fault)).toBe(code)
+      if (cause !== undefined) expect(codeOf((fault as Error).cause)).toBe(cause)
+      expect(hostile.counts().altered).toBeGreaterThan(0)
+    },
+  )
+
+  const swaps: readonly ForgerName[] = ['otherCode', 'otherRoot', 'otherConfiguration', 'expired']
+  it.each(swaps)(
+    'after it connected, by answers of %s, with its document or without',
+    async (name) => {
+      for (const documents of [null, swappingNotaries(() => forge(name))]) {
+        const connected = await connectThrough(null)
+        hostile.set(documents === null ? forged(name) : both(forged(name), documents))
+        const whole = () => post(ask(), connected).then((reply) => reply.text())
+        expect(await outcomeOf(whole)).toBe('unknown_notary')
+        const { text, end } = await readStream(post(ask({ stream: true }), connected))
+        expect(end).toBe('unknown_notary')
+        expect(text).not.toContain('[DONE]')
+      }
+    },
+  )
+})
+
+function everySecond(cases: readonly AttackCase[]): readonly AttackCase[] {
+  return cases.filter((_, at) => at % 2 === 0)
+}
+
+describe('a gateway that alters evidence', () => {
+  const evidence = (answer: Attack['answer']): Attack => ({ meets: 'evidence', answer })
+  const changed = (change: (bundle: Loose) => unknown) =>
+    evidence(async (call) => {
+      const answer = await call.ask()
+      const bundle = JSON.parse(textOf(answer))
+      change(bundle)
+      return { ...answer, body: JSON.stringify(bundle) }
+    })
+  const flip = (hex: string) => hex.slice(0, -1) + (hex.endsWith('0') ? '1' : '0')
+
+  async function prove(): Promise<Proof> {
+    await (await post(ask())).text()
+    const { latest } = client.proofs
+    if (latest === undefined) throw new Error('expected a proof')
+    return latest
+  }
+
+  it('is not what an honest one does', async () => {
+    const { report } = await client.anchored(await prove(), { rpc: service.rpcUrl })
+    expect(report.verdict).toBe('verified')
+  })
+
+  it.each<[string, AffidavitErrorCode, (other: Proof) => Attack]>([
+    [
+      'of another completion',
+      'other_evidence',
+      (other) =>
+        evidence((call) => call.get(`/v1/verified/chat/completions/${other.hash}/evidence`)),
+    ],
+    [
+      'with another text',
+      'invalid_evidence',
+      () => changed((b) => (b.record.response.model = 'x')),
+    ],
+    ['with another request', 'invalid_evidence', () => changed((b) => (b.record.request.seed = 1))],
+    ['without its text', 'invalid_evidence', () => changed((b) => (b.record.response = null))],
+    [
+      'with another receipt',
+      'other_evidence',
+      () => changed((b) => (b.record.receipt.finished_at += 1)),
+    ],
+    [
+      'with another transaction',
+      'invalid_evidence',
+      () => changed((b) => (b.transaction = flip(b.transaction))),
+    ],
+    ['that is no bundle', 'invalid_evidence', () => evidence(() => json({ verdict: 'verified' }))],
+    ['that is no JSON', 'invalid_reply', () => evidence(() => ({ ...json({}), body: '<p>' }))],
+    [
+      'that is nowhere',
+      'redirected',
+      () => evidence(() => ({ ...json({}, 302), headers: { location: '/' } })),
+    ],
+    ['never anchored', 'not_anchored', () => changed((b) => (b.block = null))],
+  ])('%s: %s', async (_, code, attackOf) => {
+    const other = await prove()
+    const proof = await prove()
+    await client.anchored(proof)
+    hostile.set(attackOf(other))
+    expect(await outcomeOf(() => client.anchored(proof, { timeoutMs: 600 }))).toBe(code)
+    expect(hostile.counts().altered).toBeGreaterThan(0)
+  })
+})

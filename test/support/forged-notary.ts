@@ -1,0 +1,144 @@
+import { randomBytes } from 'node:crypto'
+import { Wallet } from 'ethers'
+import { completionDigest } from '../../attestation/account.ts'
+import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { hashChunks, hashCompletion } from '../../attestation/completion-hash.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { hashReceipt } from '../../attestation/log-proof.ts'
+import type { ReceiptV2 } from '../../attestation/receipt.ts'
+import { treeHeadDigest } from '../../attestation/tree-head.ts'
+import { createNsmClient, type Nsm } from '../../enclave/nsm/nsm.ts'
+import { createCertificateChain } from '../../src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '../../src/local/nsm/development-root.ts'
+import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
+import { createSecurityModule } from '../../src/local/nsm/security-module.ts'
+
+/** An entry of `GET /v1/notaries`. */
+export type NotaryEntry = Readonly<Record<string, unknown>> & {
+  readonly notary: string
+  readonly public_key: string
+  readonly attestation: string
+  readonly boot_configuration: JsonObject
+}
+
+/** A notary that somebody makes who has the key of an attestation root, and says what he likes. */
+export type ForgedNotary = {
+  readonly notary: string
+  /** As the gateway would list it, its document over `nonce`, or over none. */
+  entry(nonce: Uint8Array | null): Promise<NotaryEntry>
+  /** A document (base64) of its code and configuration for anybody's public key, 0x and hex. */
+  vouch(publicKey: string, nonce?: Uint8Array): Promise<string>
+  /** The create response of any answer to any request, with a proof that is right in itself. */
+  answer(exchange: Exchange): Promise<JsonObject>
+  /** The same of a stream: its chunks, the last with the proof. */
+  stream(
+    exchange: Omit<Exchange, 'response'> & { chunks: readonly JsonObject[] },
+  ): Promise<readonly JsonObject[]>
+}
+
+type Exchange = {
+  readonly request: JsonObject
+  readonly response: JsonObject
+  readonly receipt?: Partial<ReceiptV2>
+}
+
+export type ForgedNotaryOptions = {
+  /** File with the key of the root; null: one of its own. */
+  readonly rootFile: string | null
+  readonly measurements: SourceMeasurements
+  readonly boot: JsonObject
+  /** Clock of its documents; Unix milliseconds. */
+  readonly now?: () => number
+}
+
+/** Makes one. Its log has one leaf at a time: the completion that it signed last. */
+export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedNotary> {
+  const { boot, now = Date.now } = options
+  const { signingKey, address } = Wallet.createRandom()
+  const nsm = await openModule(options)
+  const publicKey = decodeHex(signingKey.publicKey)
+  const userData = digestBootConfiguration(boot)
+  const attest = async (nonce: Uint8Array | null) =>
+    encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
+  const provider = (boot.providers as readonly JsonObject[])[0]
+
+  async function prove({ request, response, receipt = {} }: Exchange, streamHash: string | null) {
+    const hashes = hashCompletion({ request, response })
+    const full: ReceiptV2 = {
+      version: 2,
+      index: 0,
+      hash: hashes.hash,
+      request_hash: hashes.requestHash,
+      response_hash: hashes.responseHash,
+      forwarded_hash: 'a'.repeat(64),
+      received_hash: 'b'.repeat(64),
+      provider: { name: String(provider?.name), origin: String(provider?.origin), tls: null },
+      model: { requested: String(request.model), returned: String(response.model) },
+      outcome: 'complete',
+      stream_hash: streamHash,
+      attempt: 1,
+      encrypted: false,
+      started_at: now() - 5,
+      finished_at: now(),
+      ...receipt,
+    }
+    const root = hashReceipt(full)
+    const domain = { chainId: Number(boot.chain_id), contract: String(boot.contract) }
+    return {
+      hash: hashes.hash,
+      public_key: signingKey.publicKey,
+      signature: signingKey.sign(completionDigest(decodeHex(hashes.hash))).serialized,
+      tx_hash: `0x${'11'.repeat(32)}`,
+      attestation: await attest(null),
+      receipt: full,
+      log: {
+        size: 1,
+        root: encodeHex(root),
+        signature: signingKey.sign(treeHeadDigest(domain, { size: 1, root })).serialized,
+        path: [],
+        chain_id: domain.chainId,
+        contract: domain.contract,
+      },
+    }
+  }
+
+  return {
+    notary: address.toLowerCase(),
+    entry: async (nonce) => ({
+      notary: address.toLowerCase(),
+      public_key: signingKey.publicKey,
+      status: 'in_use',
+      attestation: await attest(nonce),
+      boot_configuration: boot,
+    }),
+    vouch: async (key, nonce) =>
+      encodeBase64(await nsm.attest({ publicKey: decodeHex(key), userData, nonce: nonce ?? null })),
+    answer: async (exchange) => ({ ...exchange.response, ...(await prove(exchange, null)) }),
+    stream: async ({ chunks, ...exchange }) => {
+      const response = assembleCompletion(chunks)
+      const proof = await prove({ ...exchange, response }, hashChunks(chunks))
+      return chunks.with(-1, { ...chunks.at(-1), ...proof })
+    },
+  }
+}
+
+/** A module whose clock, unlike its root's, may be wrong. */
+async function openModule({
+  rootFile,
+  measurements,
+  now = Date.now,
+}: ForgedNotaryOptions): Promise<Nsm> {
+  const root = await openDevelopmentRoot(rootFile, Date.now())
+  const identity = {
+    instanceId: `i-0${randomBytes(8).toString('hex')}`,
+    enclaveId: randomBytes(8),
+  }
+  const chainAt = createCertificateChain(root, identity)
+  const module = createSecurityModule({ identity, measurements, chainAt, now })
+  return createNsmClient('software', {
+    exchange: async (request) => module.processRequest(request),
+    close: () => undefined,
+  })
+}
