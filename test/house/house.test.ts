@@ -39,6 +39,8 @@ describe('import directions', () => {
     ['client/x.ts', "import { z } from 'zod'"],
     ['client/x.ts', "import { a } from '../enclave/protocol/messages.ts'"],
     ['client/x.ts', "import { a } from '../src/api/app.ts'"],
+    ['client/x.ts', "import './examples/openai.ts'"],
+    ['client/examples/x.ts', "import '../../src/api/app.ts'"],
     ['enclave/x.ts', "import { a } from '../client/index.ts'"],
     ['attestation/x.ts', "import { a } from '../client/index.ts'"],
     ['src/x.ts', "import { a } from '../enclave/notary-key.ts'"],
@@ -62,6 +64,10 @@ describe('import directions', () => {
     ['enclave/x.ts', "import { b } from '../attestation/bytes.ts'; import 'node:http'"],
     ['src/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
     ['client/x.ts', "import { b } from '../attestation/bytes.ts'"],
+    [
+      'client/examples/x.ts',
+      "import { b } from '../index.ts'; import OpenAI from 'openai'; import 'node:fs'",
+    ],
     ['src/verified/records-store.ts', "import { Kysely } from 'kysely'"],
   ])('allows in %s: %s', (file, source) => {
     expect(violationsOf(file, source)).toEqual([])

@@ -111,6 +111,7 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
     return mayComputeImports(file) ? null : 'imports are literal, so that they can be checked'
   if (inside(file, 'attestation') && !ATTESTATION_PACKAGES.includes(name))
     return `attestation/ is pure: it imports only ${ATTESTATION_PACKAGES.join(', ')}`
+  if (inside(file, EXAMPLES)) return null
   if (inside(file, 'client')) return 'client/ runs in browsers: it imports attestation/ alone'
   if (inside(file, 'enclave/image')) return null
   if (inside(file, 'enclave') && !specifier.startsWith('node:') && !ENCLAVE_PACKAGES.includes(name))
@@ -125,6 +126,7 @@ function brokenRoomRule(file: string, target: string): string | null {
   if (inside(file, MIGRATIONS))
     return inside(target, MIGRATIONS) ? null : 'migrations import nothing of ours'
   if (target.endsWith('/main.ts')) return 'nobody imports main'
+  if (inside(target, EXAMPLES) && !inside(file, EXAMPLES)) return 'nobody imports examples'
   const from = roomOf(file)
   const to = roomOf(target)
   if (to === null) return 'sources import sources alone'
@@ -143,6 +145,8 @@ export function roomOf(file: string): string | null {
   return rooms.toSorted((one, other) => other.length - one.length)[0] ?? null
 }
 
+/** What a reader of the client's may write: with packages of their own, and with Node. */
+const EXAMPLES = 'client/examples'
 const MIGRATIONS = 'src/storage/migrations'
 const DATABASE_PACKAGES = ['kysely', 'pg', '@electric-sql/pglite']
 

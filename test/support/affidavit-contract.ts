@@ -14,7 +14,7 @@ const SENDER = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
 
 /** Calls a view of the contract. */
 export async function readContract(
-  chain: TestChain,
+  chain: Pick<TestChain, 'rpc' | 'contract'>,
   name: string,
   values: readonly unknown[],
 ): Promise<Result> {
@@ -30,7 +30,7 @@ export type AnchorOutcome = {
 
 /** Sends an `anchor` transaction and gives what it did; throws when it reverts. */
 export async function sendAnchor(
-  chain: TestChain,
+  chain: Pick<TestChain, 'rpc' | 'contract'>,
   head: {
     readonly size: number | bigint
     readonly root: Uint8Array

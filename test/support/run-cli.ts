@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { childEnvironment } from './child-environment.ts'
 
-/** How a run of the command line ended. */
+/** How a run of a program ended. */
 export type CliRun = {
   readonly code: number | null
   readonly stdout: string
@@ -12,15 +12,23 @@ export type CliRun = {
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 
+type RunOptions = {
+  readonly variables?: Readonly<Record<string, string>>
+  readonly input?: string | Uint8Array
+}
+
 /** Runs `affidavit` with these words, in an environment of only these variables. */
-export async function runCli(
+export function runCli(words: readonly string[], options: RunOptions = {}): Promise<CliRun> {
+  return runProgram(MAIN, words, options)
+}
+
+/** Runs a TypeScript file with these words, in an environment of only these variables. */
+export async function runProgram(
+  file: string,
   words: readonly string[],
-  options: {
-    readonly variables?: Readonly<Record<string, string>>
-    readonly input?: string | Uint8Array
-  } = {},
+  options: RunOptions = {},
 ): Promise<CliRun> {
-  const child = spawn(process.execPath, [MAIN, ...words], {
+  const child = spawn(process.execPath, [file, ...words], {
     env: { ...childEnvironment(), ...options.variables },
     stdio: ['pipe', 'pipe', 'pipe'],
   })

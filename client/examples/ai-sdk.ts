@@ -1,0 +1,20 @@
+import { readFileSync } from 'node:fs'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { streamText } from 'ai'
+import { connect } from '../index.ts' // installed: from 'affidavit'
+
+const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
+const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))
+
+const affidavit = await connect({ url, apiKey, expect, roots })
+const { baseURL, fetch } = affidavit
+const provider = createOpenAICompatible({ name: 'affidavit', baseURL, apiKey, fetch })
+
+// The ai package tells errors of a stream apart from its text: without onError, they are printed.
+const faults: unknown[] = []
+const onError = ({ error }: { readonly error: unknown }) => void faults.push(error)
+const stream = streamText({ model: provider('demo/echo'), prompt, onError })
+for await (const part of stream.textStream) process.stdout.write(part)
+if (faults.length > 0) throw faults[0]
+console.log()
+console.log(String(affidavit.proofs.latest))

@@ -1,0 +1,70 @@
+import OpenAI from 'openai'
+import { AffidavitError, connect } from '../../index.ts' // installed: 'affidavit'
+
+const form = find('form', HTMLFormElement)
+const answer = find('#answer', HTMLElement)
+const verdict = find('#verdict', HTMLElement)
+const checks = find('#checks', HTMLElement)
+
+form.addEventListener('submit', (event) => {
+  event.preventDefault()
+  const fields = Object.fromEntries(new FormData(form))
+  answer.textContent = verdict.textContent = ''
+  checks.replaceChildren()
+  ask(fields as Readonly<Record<string, string>>).then(
+    () => show('checked', 'Every check passed.'),
+    (fault: unknown) => {
+      if (fault instanceof AffidavitError) list(fault.checks)
+      const code = fault instanceof AffidavitError ? fault.code : 'error'
+      show(
+        'refused',
+        `Do not trust this: ${code}: ${fault instanceof Error ? fault.message : fault}`,
+      )
+    },
+  )
+})
+
+/** Shows the answer as it comes, not yet to be trusted, and then what was checked of it. */
+async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
+  const { roots, ...expect } = JSON.parse(text)
+  const affidavit = await connect({ url, apiKey, expect, roots })
+  const { baseURL, fetch } = affidavit
+  // The key is of whoever sits before this page, and never leaves for anywhere but the gateway.
+  const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })
+  show('checking', 'Checking…')
+  const stream = await openai.chat.completions.create({
+    model: 'demo/echo',
+    messages: [{ role: 'user', content: prompt }],
+    stream: true,
+  })
+  for await (const chunk of stream) answer.append(chunk.choices[0]?.delta.content ?? '')
+  list(affidavit.proofs.latest?.checks ?? [])
+}
+
+function show(state: 'checking' | 'checked' | 'refused', words: string): void {
+  answer.dataset.state = verdict.dataset.verdict = state
+  verdict.textContent = words
+}
+
+type Check = { readonly outcome: string; readonly name: string; readonly detail: string }
+
+/** One row a check. Texts of the gateway's become text alone. */
+function list(made: readonly Check[]): void {
+  checks.replaceChildren(
+    ...made.map(({ name, outcome, detail }) => {
+      const row = document.createElement('tr')
+      for (const text of [outcome, name, detail]) {
+        const cell = document.createElement('td')
+        cell.textContent = text
+        row.append(cell)
+      }
+      return row
+    }),
+  )
+}
+
+function find<Type extends Element>(selector: string, type: new () => Type): Type {
+  const found = document.querySelector(selector)
+  if (found instanceof type) return found
+  throw new Error(`expected ${selector} in the page`)
+}

@@ -1,0 +1,14 @@
+import { readFileSync } from 'node:fs'
+import OpenAI from 'openai'
+import { connect } from '../index.ts' // installed: from 'affidavit'
+
+const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
+const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))
+
+const affidavit = await connect({ url, apiKey, expect, roots })
+const openai = new OpenAI({ baseURL: affidavit.baseURL, apiKey, fetch: affidavit.fetch })
+
+const messages = [{ role: 'user' as const, content: prompt }]
+const answer = await openai.chat.completions.create({ model: 'demo/echo', messages })
+console.log(answer.choices[0]?.message.content)
+console.log(String(affidavit.proofs.latest)) // every check that was made before the line above
