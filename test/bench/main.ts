@@ -12,6 +12,7 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   attestation: () => runScript('attestation.ts'),
   eif: () => runScript('eif.ts'),
   bundles: () => runScript('bundles.ts'),
+  client: () => runScript('client.ts'),
   audit: () => runScript('audit.ts'),
   history: () => runScript('history.ts'),
   'plain-chat': () => runScript('plain-chat.ts'),
