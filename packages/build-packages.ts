@@ -111,6 +111,7 @@ async function readText(root: string, path: string): Promise<string> {
 const BUILT_BY = [
   'packages',
   'attestation',
+  'client',
   'LICENSE',
   'package.json',
   'package-lock.json',

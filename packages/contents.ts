@@ -39,9 +39,13 @@ const UNDICI: Dependency = { range: '^7.30.0' }
 export const PACKAGES: readonly PackageContents[] = [
   {
     name: 'affidavit',
-    description: 'Check sworn evidence of model completions: the library and the program',
+    description:
+      'Check sworn evidence of model completions: the client, the library and the program',
     keywords: ['attestation', 'enclave', 'evidence', 'llm', 'nitro', 'transparency', 'verify'],
-    library: [{ subpath: './attestation', module: 'attestation/index.ts' }],
+    library: [
+      { subpath: '.', module: 'client/index.ts' },
+      { subpath: './attestation', module: 'attestation/index.ts' },
+    ],
     program: 'packages/affidavit/main.ts',
     readme: 'packages/affidavit/README.md',
     dependencies: {

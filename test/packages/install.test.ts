@@ -39,9 +39,9 @@ const machine = findMachineNode()
 /** Why nothing can be installed here; null when it can. */
 let hindrance: string | null = machine === null ? 'this machine has no Node.js with npm' : null
 
-/** A folder in which a package is installed, as a stranger does it. */
-async function install(name: string): Promise<Place> {
-  const folder = join(temporary, name)
+/** A folder in which a package is installed, as a stranger does it; with others, when named. */
+async function install(name: string, ...others: readonly string[]): Promise<Place> {
+  const folder = join(temporary, [name, ...others].join('-with-'))
   mkdirSync(folder)
   const place = { folder, path: machine?.path ?? '' }
   if (hindrance !== null) return place
@@ -51,6 +51,7 @@ async function install(name: string): Promise<Place> {
     'install',
     ...NPM_WORDS,
     join(tarballs, `${name}-${version}.tgz`),
+    ...others,
   )
   const unreachable = /\b(ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH)\b/
   if (run.code !== 0 && unreachable.test(run.stderr)) hindrance = 'no npm registry can be reached'
@@ -220,9 +221,7 @@ describe('affidavit, installed in an empty folder', () => {
   })
 
   it('verifies in a program, as its README has it', async () => {
-    const readme = readFileSync(join(checker.folder, 'node_modules/affidavit/README.md'), 'utf8')
-    const [, snippet = ''] =
-      /^```js\n([\s\S]*?affidavit\/attestation[\s\S]*?)^```$/m.exec(readme) ?? []
+    const [, snippet = ''] = snippetsOf(checker)
     for (const name of ['bundle.json', 'expected.json'])
       cpSync(join(VECTORS, name), join(checker.folder, name))
     writeFileSync(join(checker.folder, 'check.mjs'), snippet)
@@ -281,16 +280,67 @@ describe('affidavit, installed in an empty folder', () => {
   })
 })
 
+/** The programs in the README of the package as it is installed. */
+const snippetsOf = ({ folder }: Place): readonly string[] => {
+  const readme = readFileSync(join(folder, 'node_modules/affidavit/README.md'), 'utf8')
+  return [...readme.matchAll(/^```js\n([\s\S]*?)^```$/gm)].map(([, snippet = '']) => snippet)
+}
+
+describe('affidavit, installed beside openai', () => {
+  it('asks and checks, as its README has it, and keeps what the program verifies', async () => {
+    // The newest whose engines name Node.js 20.
+    const place = await install('affidavit', 'openai@^6.49.0')
+    const service: SharedAffidavit = await useAffidavit()
+    const expectations = readFileSync(join(service.dataFolder, 'expect.json'), 'utf8')
+    writeFileSync(join(place.folder, 'expect.json'), expectations)
+    const [snippet = ''] = snippetsOf(place)
+    const question = 'Hello from test/packages/install.test.ts'
+    writeFileSync(join(place.folder, 'ask.mjs'), snippet.replace("'Hello'", `'${question}'`))
+    const variables = { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey }
+    const run = await runIn({ ...place, variables }, 'node', 'ask.mjs')
+    expect(run).toEqual({ code: 0, stdout: expect.stringContaining(question), stderr: '' })
+
+    const { measurements } = JSON.parse(expectations)
+    const words = [
+      ...['--root', service.rootFile],
+      ...Object.entries(measurements[0]).flatMap(([name, hex]) => [
+        '--pcr',
+        `${name.replace('PCR', '')}=${hex}`,
+      ]),
+    ]
+    const verdict = await runIn(place, 'affidavit', 'verify', 'proof.json', '--json', ...words)
+    expect([verdict.stderr, verdict.code]).toEqual(['', 0])
+    expect(JSON.parse(verdict.stdout)).toMatchObject({ ok: true })
+
+    const others = JSON.stringify({
+      ...JSON.parse(expectations),
+      configurations: ['00'.repeat(32)],
+    })
+    writeFileSync(join(place.folder, 'expect.json'), others)
+    const refused = await runIn({ ...place, variables }, 'node', 'ask.mjs')
+    expect([refused.code, refused.stdout]).toEqual([1, ''])
+    expect(refused.stderr).toContain('AffidavitError')
+  })
+})
+
 const NODENEXT = { module: 'nodenext', moduleResolution: 'nodenext' }
 const NODE_TYPES = { types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')] }
 
 const CONSUMER = `
+import { AffidavitError, connect, type AffidavitErrorCode, type Proof } from 'affidavit'
 import { decodeHex, FormatError, parseExactJson, verifyBundle, type BundleReport } from 'affidavit/attestation'
 const report: BundleReport = await verifyBundle(parseExactJson(new TextEncoder().encode('{}')), { configurations: [decodeHex('00')] })
 const verdict: 'verified' | 'consistent' | 'invalid' = report.verdict
 // @ts-expect-error: a verdict is none of these
 const other: 'passed' = report.verdict
 new FormatError('invalid_hash', other.concat(verdict)).code satisfies string
+const affidavit = await connect({ url: '', expect: { measurements: [{ PCR0: '00' }], configurations: [] } })
+const proof: Proof | undefined = affidavit.proofs.get('')
+const fetchLike: typeof globalThis.fetch = affidavit.fetch
+const code: AffidavitErrorCode | null = fetchLike instanceof AffidavitError ? fetchLike.code : null
+export { code, proof }
+// @ts-expect-error: a client that expects nothing would pass everything
+void connect({ url: '' })
 // @ts-expect-error: there is nothing else to import
 import 'affidavit/lib/attestation.js'
 `
