@@ -300,6 +300,24 @@ describe('a gateway that answers with an error', () => {
   })
 })
 
+describe('a gateway that withholds an answer', () => {
+  it('does not detect that an error hides one: who asks again is given another', async () => {
+    let calls = 0
+    hostile.set(
+      saying(async (call) => {
+        const answer = await call.ask()
+        return ++calls === 1 ? json({ error: { message: 'try again' } }, 503) : answer
+      }),
+    )
+    const answer = await openai().chat.completions.create(ask())
+    expect(answer).toMatchObject({ receipt: { attempt: 1 } })
+    expect(hostile.counts()).toEqual({ met: 2, altered: 1 })
+    // Its leaf is in the log all the same.
+    const { receipt } = answer as unknown as { readonly receipt: { readonly index: number } }
+    expect(receipt.index).toBeGreaterThan(0)
+  })
+})
+
 describe('a gateway that alters streams', () => {
   it.each(rows(STREAMED))('%s: %s', async (_, code, { attack, request }) => {
     hostile.set(attack)
@@ -360,7 +378,7 @@ describe('a gateway that shows other enclaves', () => {
     'when a client connects: %s: %s',
     async (_, code, { attack, cause }) => {
       hostile.set(attack)
-      const fault = await connect(options).then(
+      const fault = await connect({ ...options, timeoutMs: 2_000 }).then(
         () => null,
         (error: unknown) => error,
       )

@@ -5,6 +5,7 @@ import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import { both, type GatewayAnswer } from '../hostile-gateway.ts'
 import {
+  ABYSS,
   type AttackCase,
   asking,
   casesOf,
@@ -99,6 +100,7 @@ const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
     'invalid_answer',
     rewriting((text) => text.replace(/"created":\d+/, '"created":12345678901234567891')),
   ],
+  ['a member of endless depth', 'invalid_answer', rewriting(inserting(`"x":${ABYSS}`))],
   ['a lone surrogate', 'invalid_answer', rewriting((text) => text.replace('You said', '\\ud800'))],
   [
     'bytes that are no UTF-8',

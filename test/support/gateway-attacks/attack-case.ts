@@ -107,6 +107,9 @@ export async function otherCompletion(call: PassingCall): Promise<string> {
   return textOf(await call.ask(JSON.stringify(other)))
 }
 
+/** JSON so deep that who reads it by recursion runs out of stack. */
+export const ABYSS = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+
 /** A completion that says EVIL. */
 export const EVIL_RESPONSE: JsonObject = {
   id: 'chatcmpl-evil',

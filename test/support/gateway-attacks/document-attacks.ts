@@ -2,7 +2,15 @@ import { decodeHex } from '../../../attestation/bytes.ts'
 import type { AffidavitErrorCode } from '../../../client/errors.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import type { Attack, GatewayAnswer, PassingCall } from '../hostile-gateway.ts'
-import { EVIL, type Forge, type ForgerName, json, type Loose, textOf } from './attack-case.ts'
+import {
+  ABYSS,
+  EVIL,
+  type Forge,
+  type ForgerName,
+  json,
+  type Loose,
+  textOf,
+} from './attack-case.ts'
 
 /** An attack on connect: `code` is what it rejects with, `cause` why the only notary was refused. */
 export type DocumentAttack = {
@@ -69,6 +77,10 @@ async function* spaces(count: number): AsyncIterable<string> {
   for (let left = count; left > 0; left -= 2 ** 20) yield ' '.repeat(2 ** 20)
   yield ']}'
 }
+
+/** Begins an answer, and never ends it. */
+const stalling = (path: '/v1/notaries' | '/v1/attestation') =>
+  answering(path, () => ({ ...json({}), body: '{', after: 'stall' }))
 
 /** Everything that is done to documents and lists of notaries while a client connects. */
 export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
@@ -137,7 +149,7 @@ export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
     [
       'an error in place of a document',
       'gateway_error',
-      answering('/v1/attestation', () => json({ error: { message: 'no' } }, 503)),
+      answering('/v1/attestation', () => json({ error: { message: 'no' } }, 500)),
     ],
     [
       'a redirection in place of a document',
@@ -184,6 +196,18 @@ export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
       name: 'lists in no JSON',
       code: 'invalid_reply',
       attack: fixed('<!doctype html>', { 'content-type': 'text/html' }),
+    },
+    {
+      name: 'lists in endless depth',
+      code: 'invalid_reply',
+      attack: fixed(`{"notaries":${ABYSS}}`),
+    },
+    { name: 'never ends its list', code: 'unreachable', attack: stalling('/v1/notaries') },
+    {
+      name: 'never ends a document',
+      code: 'no_notary',
+      cause: 'unreachable',
+      attack: stalling('/v1/attestation'),
     },
     {
       name: 'lists a member twice',

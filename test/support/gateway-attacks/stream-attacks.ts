@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { type Attack, both, type GatewayAnswer } from '../hostile-gateway.ts'
 import {
+  ABYSS,
   type AttackCase,
   asking,
   casesOf,
@@ -149,6 +150,11 @@ const FORMS: readonly AttackCase[] = casesOf('writes the stream so that readers 
         (data[2] ?? '').replace('{', `{"choices":[{"index":0,"delta":{"content":"${EVIL}"}}],`),
       ),
     ),
+  ],
+  [
+    'a chunk of endless depth',
+    'invalid_stream',
+    events((data) => data.with(2, (data[2] ?? '').replace('{', `{"x":${ABYSS},`))),
   ],
   ['data that is no JSON', 'invalid_stream', events((data) => data.toSpliced(2, 0, EVIL))],
   ['data that is no object', 'invalid_stream', events((data) => data.toSpliced(2, 0, '7'))],
