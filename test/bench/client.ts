@@ -3,7 +3,9 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
+import { Wallet } from 'ethers'
 import OpenAI from 'openai'
+import { recoverPublicKey } from '../../attestation/account.ts'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { type Affidavit, connect } from '../../client/index.ts'
@@ -52,6 +54,7 @@ async function measureAll(): Promise<void> {
     const affidavit = await open(`http://127.0.0.1:${port}`, notary)
     for (const [kind, body] of calls) await compare(kind, { body, affidavit })
     report()
+    measureFloor()
   } finally {
     await worker.terminate()
   }
@@ -203,6 +206,27 @@ function report(): void {
         `+ ${us(checked - bare)} µs`,
     )
   }
+}
+
+/** What no check of an answer can do without: its signature, and that of its head. */
+function measureFloor(): void {
+  const digest = crypto.getRandomValues(new Uint8Array(32))
+  const signature = decodeHex(Wallet.createRandom().signingKey.sign(digest).serialized)
+  const took: number[] = []
+  for (let round = 0; round < WARM_UP_ROUNDS + ROUNDS; round++) {
+    const start = performance.now()
+    for (let count = 0; count < 2; count++) recoverPublicKey({ digest, signature })
+    if (round >= WARM_UP_ROUNDS) took.push(performance.now() - start)
+  }
+  const floor = quantile(
+    took.toSorted((a, b) => a - b),
+    0.5,
+  )
+  const [bare, checked] = medians(`whole, ${TEXT.length} characters`, 'fetch')
+  console.log(
+    `  two bare recoveries of a signer ${us(floor)} µs: ` +
+      `checking a whole answer takes ${((checked - bare) / floor).toFixed(2)} × that`,
+  )
 }
 
 function medians(kind: string, pair: string): readonly [bare: number, checked: number] {
