@@ -17,6 +17,7 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   history: () => runScript('history.ts'),
   'plain-chat': () => runScript('plain-chat.ts'),
   'node-scale': () => runScript('node-scale.ts'),
+  packages: () => runScript('packages.ts'),
 }
 
 const wanted = process.argv.slice(2)

@@ -17,6 +17,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { buildPackages } from '../../packages/build-packages.ts'
+import { NODE_VERSION_MIN } from '../../packages/contents.ts'
 import { findMachineNode, type Place, runIn } from '../support/machine-node.ts'
 import { startOtlpCollector } from '../support/otlp-collector.ts'
 import { runCli } from '../support/run-cli.ts'
@@ -37,7 +38,17 @@ const tarballs = join(temporary, 'tarballs')
 const machine = findMachineNode()
 
 /** Why nothing can be installed here; null when it can. */
-let hindrance: string | null = machine === null ? 'this machine has no Node.js with npm' : null
+let hindrance: string | null =
+  machine === null
+    ? 'this machine has no Node.js with npm'
+    : isBefore(machine.version, NODE_VERSION_MIN)
+      ? `this machine has Node.js ${machine.version}`
+      : null
+
+/** Of versions of three numbers. */
+function isBefore(version: string, other: string): boolean {
+  return version.localeCompare(other, 'en', { numeric: true }) < 0
+}
 
 /** A folder in which a package is installed, as a stranger does it; with others, when named. */
 async function install(name: string, ...others: readonly string[]): Promise<Place> {
