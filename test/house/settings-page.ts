@@ -15,7 +15,11 @@ const PROCESSES = [
     file: 'enclave/config.ts',
     about: '`enclave/main.ts`; of an enclave that the gateway starts, it sets most itself',
   },
-  { title: 'A node agent', file: 'src/agent/config.ts', about: '`affidavit node run`' },
+  {
+    title: 'A node agent',
+    file: 'src/agent/config.ts',
+    about: '`affidavit node run`, `affidavit-node run`',
+  },
   { title: 'The command line', file: 'src/cli/config.ts', about: '`affidavit`' },
   {
     title: 'The demo provider',

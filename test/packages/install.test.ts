@@ -374,6 +374,9 @@ describe('affidavit-node, installed in an empty folder', () => {
       2,
       expect.stringContaining('NODE_ID: expected'),
     ])
+    expect((await run('completions', '--help')).stdout).toContain(
+      '<(affidavit-node completions bash)',
+    )
     const bash = `source <(affidavit-node completions bash); COMP_WORDS=(affidavit-node st) COMP_CWORD=1; _affidavit-node; ${OFFERED}`
     expect((await runIn(agent, 'bash', '-c', bash)).stdout).toBe('status stats\n')
   })

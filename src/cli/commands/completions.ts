@@ -2,6 +2,7 @@ import { Argument, type Command } from 'commander'
 
 /** Adds `completions SHELL`, which prints the shell's completions of the whole command line. */
 export function registerCompletions(program: Command): void {
+  const name = program.name()
   program
     .command('completions')
     .description('print tab completions for a shell, to be loaded by its start-up file')
@@ -11,9 +12,9 @@ export function registerCompletions(program: Command): void {
       [
         '',
         'Load them with:',
-        '  bash   source <(affidavit completions bash)',
-        '  zsh    source <(affidavit completions zsh)',
-        '  fish   affidavit completions fish | source',
+        `  bash   source <(${name} completions bash)`,
+        `  zsh    source <(${name} completions zsh)`,
+        `  fish   ${name} completions fish | source`,
       ].join('\n'),
     )
     .action((shell: Shell) => {
