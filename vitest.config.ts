@@ -20,6 +20,7 @@ const SLOW = [
   'integration/postgres-crash',
   'integration/several-enclaves',
   'integration/start',
+  'integration/verifier-mutants',
   'packages/build-packages',
   'packages/install',
 ].map((name) => `test/${name}.test.ts`)

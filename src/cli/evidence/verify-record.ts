@@ -1,5 +1,6 @@
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
+import type { Judgement } from '../../../attestation/evidence/verdict.ts'
 import { reasonOf } from '../../../attestation/finding.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
@@ -173,10 +174,21 @@ export function printText(reports: readonly SubjectReport[]): string {
 export function printJson(reports: readonly SubjectReport[]): string {
   const report = {
     ok: reports.every(({ ok }) => ok),
+    verdict: verdictOf(reports),
     conclusion: conclude(reports),
     records: reports,
   }
   return `${printableJson(report)}\n`
+}
+
+/**
+ * What `conclude` says, in the words of a bundle's report. `verified`: nothing failed, who holds
+ * the key was established, and nothing else is in doubt.
+ */
+function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
+  if (reports.some(({ ok }) => !ok)) return 'invalid'
+  const isOpen = reports.some(({ holder, doubts }) => holder === null || doubts.length > 0)
+  return isOpen ? 'consistent' : 'verified'
 }
 
 /** Says what it comes to, and no more than that. */

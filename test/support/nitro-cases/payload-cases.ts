@@ -1,4 +1,6 @@
 import { type CborValue, encodeCbor, encodePairs } from '../nitro-builder/cbor-encoder.ts'
+import { extension } from '../nitro-builder/certificate-builder.ts'
+import { octetString } from '../nitro-builder/der-encoder.ts'
 import {
   buildDocument,
   buildPayload,
@@ -10,6 +12,7 @@ import {
   standardChain,
 } from '../nitro-builder/document-builder.ts'
 import type { Acceptance, Refusal } from './case.ts'
+import { alsoExtended, unknown } from './certificate-documents.ts'
 
 const withFields = (fields: Fields, options?: DocumentOptions) =>
   buildDocument({ ...options, fields })
@@ -23,6 +26,11 @@ const pcrsOf = (indexes: readonly number[]) =>
 const pcr = new Uint8Array(48).fill(7)
 const kilobyte = new Uint8Array(1024).fill(1)
 const tooLong = new Uint8Array(1025).fill(1)
+/** Makes any certificate of the chain longer than 1024 bytes. */
+const LONG_EXTENSION = extension(unknown, {
+  critical: false,
+  value: octetString(new Uint8Array(800)),
+})
 const upTo = (count: number) => Array.from({ length: count }, (_, index) => index)
 
 /** Rules 7 to 12. */
@@ -149,6 +157,11 @@ export const payloadRefusals: readonly Refusal[] = [
   { code: 'pcr_missing', name: 'no PCR2', document: pcrsOf([0, 1, 3]) },
   {
     code: 'certificate_size',
+    name: 'a genuine one that is too long',
+    document: alsoExtended(4, LONG_EXTENSION),
+  },
+  {
+    code: 'certificate_size',
     name: 'empty',
     document: withFields({ certificate: new Uint8Array() }),
   },
@@ -166,6 +179,11 @@ export const payloadRefusals: readonly Refusal[] = [
     code: 'cabundle_count',
     name: '33 certificates',
     document: withFields({ cabundle: upTo(33).map(() => pcr) }),
+  },
+  {
+    code: 'cabundle_certificate_size',
+    name: 'a genuine one that is too long',
+    document: alsoExtended(2, LONG_EXTENSION),
   },
   {
     code: 'cabundle_certificate_size',

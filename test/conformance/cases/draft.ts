@@ -1,0 +1,86 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { isJsonArray, isJsonObject, type Json } from '../../../attestation/json/value.ts'
+import { BOOT_CONFIGURATION, digestOf } from '../../attestation/evidence/build-evidence.ts'
+import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import type { ConformanceCase, Demands, Expectation } from '../manifest.ts'
+
+/** A file of the vectors: one that is there, or what a new one holds. */
+export type Content =
+  | { readonly path: string }
+  | { readonly json: Json }
+  | { readonly bytes: Uint8Array; readonly extension: string }
+
+/** A case whose files are not written yet. */
+export type Draft = Omit<ConformanceCase, 'source' | 'demands'> & {
+  readonly source: Content
+  readonly demands: DraftDemands
+}
+
+export type DraftDemands = Omit<Demands, 'roots' | 'releases' | 'request' | 'answer' | 'crls'> & {
+  readonly roots?: readonly Content[]
+  readonly releases?: readonly Content[]
+  readonly request?: Content
+  readonly answer?: Content
+  readonly crls?: readonly Content[]
+}
+
+/** A certificate as PEM. */
+export function pemOf(der: Uint8Array): Content {
+  const lines =
+    Buffer.from(der)
+      .toString('base64')
+      .match(/.{1,64}/g) ?? []
+  const text = `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
+  return { bytes: Buffer.from(text), extension: 'pem' }
+}
+
+/** A text as a file. */
+export function textOf(text: string, extension = 'json'): Content {
+  return { bytes: Buffer.from(text), extension }
+}
+
+/** The development root of every document that is made here. */
+export const ROOT: Content = pemOf(standardChain.cabundle[0] ?? new Uint8Array())
+
+/** The measurements that every honest document here has. */
+export const PCRS = Object.fromEntries(
+  [0, 1, 2].map((index) => [String(index), encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())]),
+)
+
+export const CONFIGURATION = encodeHex(new Uint8Array(digestOf(BOOT_CONFIGURATION)))
+
+/** What a bundle made here verifies under. */
+export const EXPECTED: DraftDemands = {
+  roots: [ROOT],
+  pcrs: PCRS,
+  configurations: [CONFIGURATION],
+}
+
+/** What a record made here verifies under: it holds no boot configuration. */
+export const EXPECTED_OF_RECORD: DraftDemands = { roots: [ROOT], pcrs: PCRS }
+
+/** The value with another one at a place, whether or not something is there. */
+export function setAt(value: Json, [name, ...rest]: readonly (string | number)[], to: Json): Json {
+  if (name === undefined) return to
+  if (isJsonArray(value))
+    return value.with(Number(name), setAt(value[Number(name)] ?? null, rest, to))
+  const members = isJsonObject(value) ? value : {}
+  return { ...members, [name]: setAt(members[name] ?? null, rest, to) }
+}
+
+export const OFFLINE = 'block on chain'
+
+export function verified(...notChecked: readonly string[]): Expectation {
+  return { verdict: 'verified', failed: [], not_checked: notChecked }
+}
+
+export function consistent(...notChecked: readonly string[]): Expectation {
+  return { verdict: 'consistent', failed: [], not_checked: notChecked }
+}
+
+export function invalid(failed: readonly string[], ...notChecked: readonly string[]): Expectation {
+  return { verdict: 'invalid', failed, not_checked: notChecked }
+}
+
+/** Nothing can be read: no report is there to compare. */
+export const UNREADABLE: Expectation = { verdict: 'invalid', failed: null, not_checked: null }

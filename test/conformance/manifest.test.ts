@@ -1,0 +1,122 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { compareExchange } from '../../attestation/compare-exchange.ts'
+import { BUNDLE_CHECKS } from '../../attestation/evidence/bundle-report.ts'
+import { ATTESTATION_CODES } from '../../attestation/nitro/attestation-error.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
+import { type ConformanceCase, faultsOf, readManifest, VECTORS } from './manifest.ts'
+
+const manifest = readManifest()
+const { cases } = manifest
+
+/**
+ * Checks that never fail by themselves, because another one looks at the same value by the rules.
+ * They fail together with these.
+ */
+const TOGETHER: Readonly<Record<string, readonly string[]>> = {
+  'request hash': ['request hash', 'receipt'],
+  'public key': ['public key', 'signature', 'tree head'],
+  'attestation document': ['attestation document', 'attestation time'],
+}
+
+function failingExactly(name: string, kinds: readonly ConformanceCase['kind'][]): boolean {
+  const least = TOGETHER[name] ?? [name]
+  return cases.some(({ kind, expect: { failed } }) => {
+    if (!kinds.includes(kind) || failed === null) return false
+    // An account that is no point has no event either: the last check of bundles fails with it.
+    const rest = name === 'public key' ? failed.filter((one) => one !== 'anchor outcome') : failed
+    return rest.length === least.length && least.every((one) => rest.includes(one))
+  })
+}
+
+describe('the manifest', () => {
+  it('is of its schema, which refuses what is not', () => {
+    expect(faultsOf(manifest)).toBeNull()
+    const [first] = cases
+    expect(faultsOf({ ...manifest, cases: [{ ...first, source: '../secret.json' }] })).toMatch(
+      /pattern/,
+    )
+    expect(faultsOf({ ...manifest, cases: [{ ...first, more: 1 }] })).toMatch(/additional/)
+  })
+
+  it('names files that are there, and every file of conformance/', () => {
+    const named = new Set(
+      cases.flatMap(({ source, demands }) => [
+        source,
+        ...(demands.roots ?? []),
+        ...(demands.releases ?? []),
+        ...(demands.crls ?? []),
+        ...[demands.request, demands.answer].flatMap((file) => file ?? []),
+      ]),
+    )
+    expect([...named].filter((file) => !existsSync(join(VECTORS, file)))).toEqual([])
+    const files = readdirSync(join(VECTORS, 'conformance'), { recursive: true, encoding: 'utf8' })
+    const made = files.filter((file) => /\.[a-z]+$/.test(file)).map((file) => `conformance/${file}`)
+    expect(made.filter((file) => !named.has(file))).toEqual([])
+    expect(made.length).toBeGreaterThan(400)
+  })
+
+  it('has cases of every verdict and kind', () => {
+    const seen = new Set(cases.map(({ kind, expect: { verdict } }) => `${kind} ${verdict}`))
+    for (const kind of ['bundle', 'record', 'stream'])
+      for (const verdict of ['verified', 'consistent', 'invalid'])
+        expect(seen).toContain(`${kind} ${verdict}`)
+    for (const pair of ['answer verified', 'answer invalid', 'document verified'])
+      expect(seen).toContain(pair)
+  })
+})
+
+describe('every check has a case that fails nothing else', () => {
+  it.each(Object.keys(BUNDLE_CHECKS).filter((name) => name !== 'outcome'))(
+    '%s of a bundle',
+    (name) => {
+      expect(failingExactly(name, ['bundle'])).toBe(true)
+    },
+  )
+
+  it('but outcome, which is left open or passes', () => {
+    expect(cases.some(({ expect: { failed } }) => failed?.includes('outcome'))).toBe(false)
+    expect(
+      cases.some(
+        ({ expect: { verdict, not_checked: open } }) =>
+          verdict === 'consistent' && open?.includes('outcome') === true,
+      ),
+    ).toBe(true)
+  })
+
+  const recordChecks = verifyRecord({}).checks.map(({ name }) => name)
+  it.each([...recordChecks.filter((name) => name !== 'anchor'), 'attestation'])(
+    '%s of a record, an answer or a stream',
+    (name) => {
+      expect(failingExactly(name, ['record', 'answer', 'stream'])).toBe(true)
+    },
+  )
+
+  it('but anchor of a record, which is never made', () => {
+    expect(recordChecks).toContain('anchor')
+    const records = cases.filter(({ kind }) => kind !== 'bundle' && kind !== 'document')
+    expect(
+      records.every(
+        ({ expect: { not_checked: open } }) => open === null || open.includes('anchor'),
+      ),
+    ).toBe(true)
+  })
+
+  const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
+  it.each(compareExchange({}, kept).map(({ name }) => name))('%s', (name) => {
+    expect(failingExactly(name, ['bundle'])).toBe(true)
+    expect(failingExactly(name, ['record'])).toBe(true)
+  })
+
+  it('every code of a document, but those that the command line never comes to', () => {
+    const refused = new Set(
+      cases.flatMap(({ kind, expect: { failed } }) => (kind === 'document' ? (failed ?? []) : [])),
+    )
+    expect(Object.keys(ATTESTATION_CODES).filter((code) => !refused.has(code))).toEqual([
+      // Lists that say nothing of the document end the command before it is verified.
+      'revocation_list_foreign',
+      'revocation_list_not_yet_valid',
+    ])
+  })
+})

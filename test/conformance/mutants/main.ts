@@ -1,0 +1,91 @@
+import { judgeRun, type Result, type Strictness } from '../judge.ts'
+import { type ConformanceCase, readManifest } from '../manifest.ts'
+import { runCase } from './run-cases.ts'
+import { activate, type MutantKey, takeReached } from './switch.ts'
+
+/*
+ * Runs our own verifier through all cases, then once for each check with that check skipped, on the
+ * cases that reach it (`--baseline`: the former alone). Prints one JSON object. Run with
+ * node --import ./hook.ts.
+ */
+
+/** What a mutant is found by. */
+export type MutantReport = {
+  readonly key: MutantKey
+  /** Of the cases that reach it, the kinds there are. */
+  readonly kind: 'bundle' | 'record' | 'document'
+  /** A case whose verdict or exit code differs; null when there is none. */
+  readonly byVerdict: string | null
+  /** A case whose report differs; null when there is none. */
+  readonly byReport: string | null
+}
+
+/** What this prints. */
+export type MutantsOutput = {
+  /** Cases that our verifier, with nothing skipped, does not conform to. */
+  readonly different: readonly { readonly name: string; readonly differences: readonly string[] }[]
+  readonly mutants: readonly MutantReport[]
+}
+
+const { cases } = readManifest()
+const reachedBy = new Map<string, ConformanceCase[]>()
+const different: { name: string; differences: readonly string[] }[] = []
+/**
+ * Most cases that a throw statement is skipped in. What no case of so many notices is told as not
+ * found. Checks and codes are skipped in all of their cases.
+ */
+const CASES_OF_THROW_MAX = 24
+/** Of these a throw is skipped by the code that it refuses a document with, or not at all. */
+const BY_CODE = /^throw attestation\/(nitro|json|eif|release)\//
+
+for (const one of cases) {
+  takeReached()
+  const { differences } = await judge(one, 'report')
+  if (differences.length > 0) different.push({ name: one.name, differences })
+  for (const key of takeReached()) {
+    const place = `${kindOf(one)} ${key}`
+    reachedBy.set(place, [...(reachedBy.get(place) ?? []), one])
+  }
+}
+
+const mutants: MutantReport[] = []
+const isBaseline = process.argv.includes('--baseline')
+for (const [place, reaching] of isBaseline ? [] : reachedBy) {
+  const [kind = '', ...rest] = place.split(' ')
+  const key = rest.join(' ')
+  if (BY_CODE.test(key)) continue
+  mutants.push({ key, kind: kind as MutantReport['kind'], ...(await findCase(key, reaching)) })
+}
+const output: MutantsOutput = { different, mutants }
+process.stdout.write(`${JSON.stringify(output)}\n`)
+
+async function findCase(
+  key: MutantKey,
+  reaching: readonly ConformanceCase[],
+): Promise<Pick<MutantReport, 'byVerdict' | 'byReport'>> {
+  let byReport: string | null = null
+  // Cases that fail little are found out by little.
+  const sorted = reaching.toSorted(
+    (one, other) => (one.expect.failed?.length ?? 0) - (other.expect.failed?.length ?? 0),
+  )
+  const tried = key.startsWith('throw ') ? sorted.slice(0, CASES_OF_THROW_MAX) : sorted
+  for (const one of tried) {
+    activate(key)
+    const { differences } = await judge(one, 'report')
+    activate(null)
+    if (differences.length > 0) byReport ??= one.name
+    // What was not checked changes no verdict but where it is all that is open.
+    if (byReport !== null && key.startsWith('open ')) break
+    if (differences.some((difference) => /^(verdict|exit code)/.test(difference)))
+      return { byVerdict: one.name, byReport }
+  }
+  return { byVerdict: null, byReport }
+}
+
+async function judge(one: ConformanceCase, strictness: Strictness): Promise<Result> {
+  return judgeRun(one, await runCase(one), strictness)
+}
+
+function kindOf({ kind }: ConformanceCase): MutantReport['kind'] {
+  return kind === 'bundle' || kind === 'document' ? kind : 'record'
+}

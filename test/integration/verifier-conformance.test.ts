@@ -1,0 +1,157 @@
+import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+const ROOT = join(import.meta.dirname, '../..')
+const DRIVER = join(ROOT, 'test/conformance/run.ts')
+const MUTANTS = join(ROOT, 'test/conformance/mutants')
+const OURS = [process.execPath, join(ROOT, 'src/cli/main.ts')]
+const SKIPPING = [process.execPath, '--import', join(MUTANTS, 'hook.ts'), join(MUTANTS, 'skip.ts')]
+
+type Run = { readonly code: number; readonly stdout: string; readonly stderr: string }
+
+async function drive(...words: readonly string[]): Promise<Run> {
+  return await run([DRIVER, ...words])
+}
+
+async function run(words: readonly string[]): Promise<Run> {
+  const options = { maxBuffer: 64 * 1024 * 1024 }
+  try {
+    return { code: 0, ...(await promisify(execFile)(process.execPath, words, options)) }
+  } catch (fault) {
+    return fault as Run
+  }
+}
+
+describe('our own verifier', () => {
+  it('conforms in every case, in one process', async () => {
+    const { stdout, stderr } = await run([
+      ...['--import', join(MUTANTS, 'hook.ts')],
+      ...[join(MUTANTS, 'main.ts'), '--baseline'],
+    ])
+    expect(stderr).toBe('')
+    expect(JSON.parse(stdout)).toEqual({ different: [], mutants: [] })
+  })
+
+  it('conforms as a program, called by the driver', async () => {
+    const { code, stdout } = await drive('--only', '/anchor-', ...OURS)
+    expect(stdout).toMatch(/^CASE +EXPECTED +GOT +OK$/m)
+    expect(stdout).toMatch(/^CONFORMS: \d\d cases$/m)
+    expect(code).toBe(0)
+  })
+
+  it('is asked with a chain, where a case has one', async () => {
+    const { code, stdout } = await drive('--only', 'block-on-chain', '--json', ...OURS)
+    expect(code).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, cases: 4, different: 0, skipped: 0 })
+  })
+})
+
+describe('the driver', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-driver-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  async function save(name: string, source: string): Promise<readonly string[]> {
+    const path = join(folder, name)
+    await writeFile(path, source)
+    await chmod(path, 0o755)
+    return [process.execPath, path]
+  }
+
+  it('finds a verifier that skips one check, by its verdicts alone', async () => {
+    const skipping = [...SKIPPING, 'check anchor time']
+    const { code, stdout } = await drive('--verdicts', '--only', 'anchor-time', ...skipping)
+    expect(code).toBe(1)
+    expect(stdout).toMatch(/^bundle\/anchor-time\/\S+ +invalid: anchor time +verified +NO$/m)
+    expect(stdout).toMatch(/^ {2}verdict verified, expected invalid$/m)
+    expect(stdout).toMatch(/^DIFFERS: 3 of 3 cases$/m)
+  })
+
+  it('finds a verifier that says verified of everything, in every case that is not', async () => {
+    const report = { ok: true, bundle: { verdict: 'verified', checks: [] } }
+    const yes = await save('yes.mjs', `console.log(${JSON.stringify(JSON.stringify(report))})`)
+    const { code, stdout } = await drive('--verdicts', '--json', '--only', 'bundle/release', ...yes)
+    const { results } = JSON.parse(stdout) as {
+      readonly results: readonly { readonly expected: string; readonly differences: string[] }[]
+    }
+    expect(code).toBe(1)
+    expect(results.filter(({ differences }) => differences.length > 0).length).toBeGreaterThan(4)
+    for (const { expected, differences } of results)
+      expect(differences.length > 0).toBe(!expected.startsWith('verified'))
+  })
+
+  it('finds a verifier with the right verdict for another reason, unless told otherwise', async () => {
+    const checks = [{ name: 'hash', outcome: 'failed' }]
+    const no = await save(
+      'no.mjs',
+      `console.log(${JSON.stringify(JSON.stringify({ bundle: { verdict: 'invalid', checks } }))}); process.exitCode = 1`,
+    )
+    const strict = await drive('--only', 'anchor-time', ...no)
+    expect(strict.code).toBe(1)
+    expect(strict.stdout).toMatch(/^ {2}failed: hash, which is not expected$/m)
+    expect((await drive('--only', 'anchor-time', '--verdicts', ...no)).code).toBe(0)
+  })
+
+  it('finds a verifier whose exit code says otherwise than its verdict', async () => {
+    const checks = [{ name: 'anchor time', outcome: 'failed' }]
+    const zero = await save(
+      'zero.mjs',
+      `console.log(${JSON.stringify(JSON.stringify({ bundle: { verdict: 'invalid', checks } }))})`,
+    )
+    const { code, stdout } = await drive('--verdicts', '--only', 'anchor-time', ...zero)
+    expect(code).toBe(1)
+    expect(stdout).toMatch(/^ {2}exit code 0, expected 1$/m)
+  })
+
+  it('ends a program that does not end, with what that started, and one that never stops printing', async () => {
+    const mark = join(folder, 'still-there')
+    const late = `setTimeout(() => require('fs').writeFileSync(${JSON.stringify(mark)}, ''), 3000)`
+    const hanging = await save(
+      'hang.mjs',
+      `import { spawn } from 'node:child_process'
+      spawn(process.execPath, ['-e', ${JSON.stringify(late)}], { stdio: 'ignore' })
+      setInterval(() => undefined, 1000)`,
+    )
+    const hung = await drive('--timeout', '1', '--only', 'anchor-time/an-hour', ...hanging)
+    expect(hung.code).toBe(1)
+    expect(hung.stdout).toMatch(/no end within 1000 ms/)
+    const flooding = await save(
+      'flood.mjs',
+      `import { writeSync } from 'node:fs'
+for (;;) writeSync(1, 'x'.repeat(4096))`,
+    )
+    const flooded = await drive('--only', 'anchor-time/an-hour', ...flooding)
+    expect(flooded.stdout).toMatch(/more than \d+ bytes of output/)
+    await new Promise((resolve) => setTimeout(resolve, 2500))
+    expect(existsSync(mark)).toBe(false)
+  })
+
+  it('says of a program that is not there that it cannot be started', async () => {
+    const { code, stdout } = await drive('--only', 'anchor-time/an-hour', join(folder, 'nothing'))
+    expect(code).toBe(1)
+    expect(stdout).toMatch(/cannot be started: spawn \S+ ENOENT/)
+  })
+
+  it('skips what a program cannot do, and says how much that is', async () => {
+    const { code, stdout } = await drive(
+      '--without',
+      'rpc',
+      '--only',
+      'bundle/anchor-time',
+      ...OURS,
+    )
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^CONFORMS: 3 cases$/m)
+    const none = await drive('--without', 'rpc', '--only', 'block-on-chain', ...OURS)
+    expect(none.code).toBe(1)
+    expect(none.stdout).toMatch(/^NO CASES, 4 skipped$/m)
+    expect((await drive('--without', 'nothing', ...OURS)).stderr).toMatch(/expected some of rpc/)
+  })
+})

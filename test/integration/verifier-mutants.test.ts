@@ -1,0 +1,187 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { compareExchange } from '../../attestation/compare-exchange.ts'
+import { BUNDLE_CHECKS } from '../../attestation/evidence/bundle-report.ts'
+import { ATTESTATION_CODES } from '../../attestation/nitro/attestation-error.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
+import type { MutantReport, MutantsOutput } from '../conformance/mutants/main.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const MUTANTS = join(ROOT, 'test/conformance/mutants')
+const BUFFER = { maxBuffer: 256 * 1024 * 1024 }
+const runNode = async (...words: readonly string[]) =>
+  await promisify(execFile)(process.execPath, words, BUFFER)
+
+let output: MutantsOutput
+beforeAll(async () => {
+  const { stdout } = await runNode('--import', join(MUTANTS, 'hook.ts'), join(MUTANTS, 'main.ts'))
+  output = JSON.parse(stdout)
+}, 600_000)
+
+const find = (key: string, kind: MutantReport['kind']) =>
+  output.mutants.find((mutant) => mutant.key === key && mutant.kind === kind)
+
+/**
+ * Checks whose mutant no verdict can show: by the rules, what makes them fail makes another check
+ * fail. That they were skipped shows in the report.
+ */
+const SHADOWED_CHECKS: Readonly<Record<string, string>> = {
+  'request hash': 'the check receipt compares the same hash',
+  'public key': 'the checks signature and tree head need the same point',
+  'attestation document': 'the check attestation time needs what a genuine document establishes',
+}
+
+/** What can be left open in a bundle: a verifier must not say that it passed. */
+const OPEN_IN_BUNDLES = [
+  ...['request hash', 'response hash', 'measurements', 'expected configuration', 'outcome'],
+  ...['block header', 'anchor time', 'transaction in block', 'anchor outcome', 'block on chain'],
+]
+
+describe('a verifier that skips one check of a bundle', () => {
+  it.each(Object.keys(BUNDLE_CHECKS).filter((name) => name !== 'outcome'))(
+    '%s is found',
+    (name) => {
+      const mutant = find(`check ${name}`, 'bundle')
+      expect(mutant?.byReport).toEqual(expect.any(String))
+      if (name in SHADOWED_CHECKS) expect(mutant?.byVerdict).toBeNull()
+      else expect(mutant?.byVerdict).toEqual(expect.any(String))
+    },
+  )
+
+  it('or does not verify the document at all, is found by its verdict', () => {
+    expect(find('verification attestation document', 'bundle')?.byVerdict).toEqual(
+      expect.any(String),
+    )
+  })
+
+  it.each(OPEN_IN_BUNDLES)('or says that %s passed, which was not made, is found', (name) => {
+    expect(find(`open ${name}`, 'bundle')?.byReport).toEqual(expect.any(String))
+  })
+
+  it('or takes a cut answer for a whole one, is found by its verdict', () => {
+    expect(find('open outcome', 'bundle')?.byVerdict).toEqual(expect.any(String))
+  })
+})
+
+describe('a verifier that skips one check of a record', () => {
+  const names = verifyRecord({}).checks.map(({ name }) => name)
+  it.each([...names.filter((name) => name !== 'anchor'), 'attestation'])('%s is found', (name) => {
+    const mutant = find(`check ${name}`, 'record')
+    expect(mutant?.byReport).toEqual(expect.any(String))
+    if (name in SHADOWED_CHECKS) expect(mutant?.byVerdict).toBeNull()
+    else expect(mutant?.byVerdict).toEqual(expect.any(String))
+  })
+
+  it.each(['anchor', 'stream hash', 'created_at', 'receipt', 'receipt in log', 'tree head'])(
+    'or says that %s passed, which was not made, is found',
+    (name) => {
+      expect(find(`open ${name}`, 'record')?.byReport).toEqual(expect.any(String))
+    },
+  )
+
+  it('or says that the document passed, of which nothing was expected, is found by its verdict', () => {
+    expect(find('open attestation', 'record')?.byReport).toEqual(expect.any(String))
+  })
+})
+
+describe('a verifier that skips one comparison with what was kept', () => {
+  const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
+  const names = compareExchange({}, kept).map(({ name }) => name)
+  it.each(names)('%s is found by its verdict', (name) => {
+    for (const kind of ['bundle', 'record'] as const)
+      expect(find(`check ${name}`, kind)?.byVerdict).toEqual(expect.any(String))
+  })
+})
+
+/**
+ * Codes whose rule another one catches: a verifier without it refuses the same documents, for
+ * another reason. All others are found by a verdict.
+ */
+const SHADOWED_CODES: Readonly<Record<string, string>> = {
+  document_too_large: 'payload and signature have bounds, and nothing may follow: a bound on work',
+  envelope_tag: 'what has another tag decodes to no array',
+  protected_header_malformed: 'no algorithm is read from it',
+  protected_header_crit: 'it is an unexpected key too',
+  unprotected_header_malformed: 'the decoder gives it no size, or another one than zero',
+  payload_malformed: 'there are no bytes to scan',
+  signature_malformed: 'no signature is there to verify',
+  signature_size: 'no signature of another size verifies',
+  cbor_truncated: 'the decoder refuses it',
+  cbor_reserved: 'the decoder refuses it',
+  cbor_chunked_string: 'the decoder gives other values of it than were signed',
+  payload_not_map: 'no field is found in it',
+  pcrs_malformed: 'no PCR is found in it',
+  pcrs_count: 'none lacks PCR0, and the 33rd has an index beyond 31',
+  cabundle_malformed: 'no root is found in it',
+  cabundle_count: 'none has no root, and of 33 the path length or a signature fails',
+  chain_order: 'what is first instead is no trusted root',
+  certificate_signature_malformed: 'no such signature verifies',
+  certificate_algorithm: 'the signature is verified as ecdsa-with-SHA384',
+  certificate_key_type: 'no point on P-384 is read from it',
+  certificate_point: 'the platform imports no such key',
+  signature_out_of_range: 'no such signature verifies',
+  nonce_missing: 'none is not the one that is expected',
+}
+
+/** Refused before the document is verified, by the command line. */
+const NEVER_REACHED = ['revocation_list_foreign', 'revocation_list_not_yet_valid']
+
+describe('a verifier that skips one rule of documents', () => {
+  it.each(Object.keys(ATTESTATION_CODES).filter((code) => !NEVER_REACHED.includes(code)))(
+    '%s is found by its verdict, or refuses the same by another rule',
+    (code) => {
+      const found = output.mutants.filter(({ key }) => key === `code ${code}`)
+      expect(found).not.toEqual([])
+      const byVerdict = found.filter((mutant) => mutant.byVerdict !== null)
+      if (code in SHADOWED_CODES) expect(byVerdict).toEqual([])
+      else expect(byVerdict).not.toEqual([])
+    },
+  )
+})
+
+/** Refusals of the evidence that another one catches, by their text. */
+const SHADOWED_THROWS: readonly RegExp[] = [
+  // Not thrown as a refusal of its own: passed on, or put into the words of another one.
+  /finding\.ts: attempted\.fault/,
+  /verify-bundle\.ts: fault/,
+  /anchor-checks\.ts: new ProofError\('not_mined'/,
+  // The point is needed again for every signature.
+  /account\.ts: new FormatError\( 'invalid_public_key'/,
+  // What follows cannot go on with what is there, or finds another difference in it.
+  /merkle\/verify\.ts: invalidProof\(/,
+  /trie\.ts: invalid\('expected nothing after the leaf'/,
+  /anchor-checks\.ts: new ProofError\('not_on_chain', `expected the chain to have/,
+  /bytes\.ts: new FormatError\('invalid_base64', `unexpected character/,
+  /compare-exchange\.ts: new ProofError\('other_answer', `\$\{failed\.name\}/,
+  /verify-record\.ts: new ProofError\( 'wrong_stream', 'expected the chunks that the enclave/,
+  /check-chunk\.ts: changed\('expected content to be text, parts or null'/,
+  /verify-stream\.ts: invalid\('the stream is not whole/,
+  /verify-stream\.ts: invalid\('expected events without a name/,
+]
+
+describe('a verifier that goes on where ours refuses', () => {
+  it('is found, wherever a case comes to that refusal, unless another one catches the same', () => {
+    const throws = output.mutants.filter(({ key }) => key.startsWith('throw '))
+    expect(throws.length).toBeGreaterThan(80)
+    const places = new Set(throws.map(({ key }) => key))
+    const missed = [...places].filter((place) =>
+      throws.every(({ key, byVerdict }) => key !== place || byVerdict === null),
+    )
+    expect(missed.filter((place) => !SHADOWED_THROWS.some((one) => one.test(place)))).toEqual([])
+  })
+})
+
+describe('the whole manifest', () => {
+  it('is conformed to by our verifier with nothing skipped, but for how it is loaded', () => {
+    expect(output.different).toEqual([])
+  })
+
+  it('is conformed to by our program, called by the driver once for each case', async () => {
+    const driver = join(ROOT, 'test/conformance/run.ts')
+    const ours = [process.execPath, join(ROOT, 'src/cli/main.ts')]
+    const { stdout } = await runNode(driver, '--failures', ...ours)
+    expect(stdout).toMatch(/^CONFORMS: \d{3} cases$/m)
+  }, 900_000)
+})
