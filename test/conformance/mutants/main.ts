@@ -74,10 +74,10 @@ async function findCase(
     const { differences } = await judge(one, 'report')
     activate(null)
     if (differences.length > 0) byReport ??= one.name
-    // What was not checked changes no verdict but where it is all that is open.
-    if (byReport !== null && key.startsWith('open ')) break
     if (differences.some((difference) => /^(verdict|exit code)/.test(difference)))
       return { byVerdict: one.name, byReport }
+    // What was not checked changes no verdict but where it is all that is open.
+    if (byReport !== null && key.startsWith('open ')) break
   }
   return { byVerdict: null, byReport }
 }

@@ -469,6 +469,15 @@ describe('affidavit verify, with what the caller sent and got', () => {
 })
 
 describe('affidavit verify, of a record', () => {
+  it('gives programs the verdict in the words of a bundle’s report', async () => {
+    const place = await save('told-record.json', bundle.record)
+    const forged = await save('forged-record.json', { ...bundle.record, created_at: 1 })
+    const told = async (...words: readonly string[]) => (await verify(...words)).report.verdict
+    expect(await told(place, ...trust, ...pcrs)).toBe('verified')
+    expect(await told(place)).toBe('consistent')
+    expect(await told(forged, ...trust, ...pcrs)).toBe('invalid')
+  })
+
   it('does not call an answer VALID that came without log, nor tell its provider', async () => {
     const { log: _, ...answer } = { ...RESPONSE, ...proofOf(bundle.record) }
     const request = ['--request', await save('request.json', REQUEST)]

@@ -1,0 +1,383 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { readManifest, VECTORS } from '../conformance/manifest.ts'
+
+const ACTION = join(import.meta.dirname, '../../deploy/action')
+const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+
+type Yaml = string | readonly Yaml[] | { readonly [name: string]: Yaml }
+type Mapping = Readonly<Record<string, Yaml>>
+
+/**
+ * What action.yml is written in: mappings, sequences of mappings, plain and double-quoted scalars,
+ * comments. Throws on any other line, so that nothing is read otherwise than a whole reader would.
+ */
+function readYaml(text: string): Yaml {
+  const lines = text
+    .split('\n')
+    .filter((line) => !/^\s*(#|$)/.test(line))
+    .flatMap((line) => {
+      const [, before = '', rest = ''] = /^( *)- (.*)$/.exec(line) ?? []
+      return rest === '' ? [line] : [`${before}-`, `${before}  ${rest}`]
+    })
+  let at = 0
+  const depthOf = (line = '') => line.length - line.trimStart().length
+  const block = (depth: number): Yaml => {
+    const items: Yaml[] = []
+    const members: Record<string, Yaml> = {}
+    while (at < lines.length && depthOf(lines[at]) === depth) {
+      const line = lines[at] ?? ''
+      at += 1
+      if (line.trim() === '-') {
+        items.push(block(depth + 2))
+        continue
+      }
+      const [, name, value] = /^ *([A-Za-z0-9_-]+):(?: (.+))?$/.exec(line) ?? []
+      if (name === undefined || name in members) throw new Error(`not read: ${line}`)
+      members[name] = value === undefined ? block(depthOf(lines[at])) : scalar(value)
+    }
+    return items.length > 0 ? items : members
+  }
+  const value = block(0)
+  if (at < lines.length) throw new Error(`not read: ${lines[at]}`)
+  return value
+}
+
+function scalar(text: string): string {
+  const [, quoted] = /^"([^"\\]*)"$/.exec(text) ?? []
+  if (quoted !== undefined) return quoted
+  if (/^['"&*!|>%@`[{]|: | #/.test(text)) throw new Error(`not a plain scalar: ${text}`)
+  return text
+}
+
+const action = readYaml(readFileSync(join(ACTION, 'action.yml'), 'utf8')) as Mapping
+const inputs = action.inputs as Readonly<Record<string, Readonly<Record<string, string>>>>
+const outputs = action.outputs as Readonly<Record<string, Readonly<Record<string, string>>>>
+const { using, steps } = action.runs as { readonly using: string; readonly steps: readonly Step[] }
+type Step = {
+  readonly id: string
+  readonly shell: string
+  readonly run: string
+  readonly env: Readonly<Record<string, string>>
+}
+
+describe('action.yml', () => {
+  it('is the metadata of a composite action', () => {
+    expect(Object.keys(action).sort()).toEqual(
+      ['author', 'branding', 'description', 'inputs', 'name', 'outputs', 'runs'].sort(),
+    )
+    expect(using).toBe('composite')
+    for (const input of Object.values(inputs)) {
+      expect(Object.keys(input).sort()).toEqual(['default', 'description', 'required'])
+      expect(input.required).toBe('false')
+    }
+    for (const [name, output] of Object.entries(outputs))
+      expect(output).toEqual({
+        description: expect.any(String),
+        value: `\${{ steps.check.outputs.${name} }}`,
+      })
+    for (const step of steps) {
+      expect(Object.keys(step).sort()).toEqual(['env', 'id', 'run', 'shell'])
+      expect(step.shell).toBe('bash')
+    }
+  })
+
+  it('has no expression in the text of a script: what is in one would be run', () => {
+    for (const { run } of steps) expect(run).toMatch(/^node "\$GITHUB_ACTION_PATH\/\w+\.mjs"$/)
+  })
+
+  it('gives every input to one step, by the environment, and nothing else', () => {
+    const given = steps.flatMap(({ env }) => Object.entries(env))
+    const expected = Object.keys(inputs).map((name) => [
+      `INPUT_${name.toUpperCase().replaceAll('-', '_')}`,
+      `\${{ inputs.${name} }}`,
+    ])
+    const program = ['AFFIDAVIT_PROGRAM', `\${{ steps.install.outputs.program }}`]
+    expect(given.toSorted()).toEqual([...expected, program].toSorted())
+  })
+})
+
+type Ended = {
+  readonly code: number | null
+  readonly printed: string
+  readonly outputs: Readonly<Record<string, string>>
+  readonly summary: string
+}
+
+const { cases } = readManifest()
+const caseOf = (name: string) => {
+  const found = cases.find((one) => one.name === name)
+  if (found === undefined) throw new Error(`expected a case ${name}`)
+  const { demands } = found
+  const fileOf = (path: string) => join(VECTORS, path)
+  return {
+    bundle: fileOf(found.source),
+    root: (demands.roots ?? []).map(fileOf).join('\n'),
+    pcr: Object.entries(demands.pcrs ?? {})
+      .map(([index, hex]) => `${index}=${hex}`)
+      .join('\n'),
+    configuration: (demands.configurations ?? []).join('\n'),
+  }
+}
+
+let workspace: string
+let program: string
+beforeAll(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'affidavit-program-'))
+  program = join(folder, 'affidavit')
+  await writeFile(program, `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
+  await chmod(program, 0o755)
+})
+afterAll(() => rm(dirname(program), { recursive: true }))
+beforeEach(async () => {
+  workspace = await mkdtemp(join(tmpdir(), 'affidavit-action-'))
+  await mkdir(join(workspace, 'runner'))
+})
+afterEach(() => rm(workspace, { recursive: true }))
+
+/** Runs the steps as the runner does: the inputs' values in place of the expressions of `env`. */
+async function runAction(given: Readonly<Record<string, string>>): Promise<Ended> {
+  const values: Record<string, string> = {}
+  for (const [name, input] of Object.entries(inputs))
+    values[`inputs.${name}`] = given[name] ?? input.default ?? ''
+  let printed = ''
+  for (const { id, run, env } of steps) {
+    const place = (name: string) => join(workspace, 'runner', `${id}-${name}`)
+    const script = place('script.sh')
+    await writeFile(script, run)
+    await writeFile(place('output'), '')
+    const child = spawn('bash', ['--noprofile', '--norc', '-eo', 'pipefail', script], {
+      cwd: workspace,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: {
+        PATH: `${dirname(process.execPath)}:/usr/bin:/bin`,
+        GITHUB_ACTION_PATH: ACTION,
+        GITHUB_WORKSPACE: workspace,
+        RUNNER_TEMP: join(workspace, 'runner'),
+        GITHUB_OUTPUT: place('output'),
+        GITHUB_STEP_SUMMARY: place('summary'),
+        ...Object.fromEntries(
+          Object.entries(env).map(([name, expression]) => {
+            const [, key = ''] = /^\$\{\{ ([\w.-]+) \}\}$/.exec(expression) ?? []
+            return [name, values[key] ?? '']
+          }),
+        ),
+      },
+    })
+    child.stdout.on('data', (text) => {
+      printed += text
+    })
+    child.stderr.on('data', (text) => {
+      printed += text
+    })
+    const [code] = (await once(child, 'close')) as [number | null]
+    const set = readOutputs(readFileSync(place('output'), 'utf8'))
+    for (const [name, value] of Object.entries(set)) values[`steps.${id}.outputs.${name}`] = value
+    if (code !== 0 || id === 'check') {
+      const summary = existsSync(place('summary')) ? readFileSync(place('summary'), 'utf8') : ''
+      return { code, printed, outputs: set, summary }
+    }
+  }
+  throw new Error('expected a step check')
+}
+
+/** Outputs as the runner reads them: `name<<end`, lines, `end`. */
+function readOutputs(text: string): Readonly<Record<string, string>> {
+  const lines = text.split('\n')
+  const found: Record<string, string> = {}
+  for (let at = 0; at < lines.length - 1; ) {
+    const [, name = '', end = ''] = /^([^=<]+)<<(.+)$/.exec(lines[at] ?? '') ?? []
+    const stop = lines.indexOf(end, at + 1)
+    if (name === '' || stop < 0) throw new Error(`not an output: ${lines[at]}`)
+    found[name] = lines.slice(at + 1, stop).join('\n')
+    at = stop + 1
+  }
+  return found
+}
+
+describe('the action', () => {
+  it('verifies a bundle, and tells its verdict, its report and each check', async () => {
+    const { code, outputs: set, summary } = await runAction({ program, ...caseOf('bundle/whole') })
+    expect(code).toBe(0)
+    expect(set).toEqual({ verdict: 'verified', report: expect.any(String) })
+    expect(JSON.parse(readFileSync(set.report ?? '', 'utf8'))).toMatchObject({
+      ok: true,
+      bundle: { verdict: 'verified' },
+    })
+    expect(summary).toMatch(/^### Evidence: verified$/m)
+    expect(summary).toContain('<tr><td>passed</td><td>anchor time</td>')
+  })
+
+  it('fails the step of evidence that does not hold', async () => {
+    const given = { program, ...caseOf('bundle/anchor-outcome/reverted') }
+    const { code, outputs: set, printed } = await runAction(given)
+    expect(code).toBe(1)
+    expect(set.verdict).toBe('invalid')
+    expect(printed).toMatch(/^::error title=Affidavit::INVALID: failed at anchor outcome/m)
+  })
+
+  it('fails the step of a bundle of which not all was checked, unless that will do', async () => {
+    const { root, bundle } = caseOf('bundle/whole')
+    const refused = await runAction({ program, bundle, root })
+    expect(refused).toMatchObject({ code: 1, outputs: { verdict: 'consistent' } })
+    expect(refused.printed).toMatch(/::error .*CONSISTENT: .*\(require is verified\)/)
+    const taken = await runAction({ program, bundle, root, require: 'consistent' })
+    expect(taken).toMatchObject({ code: 0, outputs: { verdict: 'consistent' } })
+  })
+
+  it('verifies a record, and a record that was cut is not enough', async () => {
+    const { configuration: _, ...whole } = caseOf('record/whole')
+    expect(await runAction({ program, ...whole })).toMatchObject({
+      code: 0,
+      outputs: { verdict: 'verified' },
+    })
+    const { configuration: __, ...cut } = caseOf('record/cut')
+    expect(await runAction({ program, ...cut })).toMatchObject({
+      code: 1,
+      outputs: { verdict: 'consistent' },
+    })
+  })
+
+  it('says failed of what cannot be read', async () => {
+    const {
+      code,
+      outputs: set,
+      printed,
+    } = await runAction({
+      program,
+      bundle: caseOf('bundle/unreadable/cut').bundle,
+    })
+    expect(code).toBe(1)
+    expect(set.verdict).toBe('failed')
+    expect(printed).toMatch(/^::error title=Affidavit::no report: affidavit: /m)
+  })
+
+  it.each<[string, Readonly<Record<string, string>>, RegExp]>([
+    ['neither version nor program', { bundle: 'x' }, /one of the inputs version and program/],
+    ['a version that is a range', { bundle: 'x', version: '^1.0.0' }, /exact version/],
+    [
+      'a version that is an address',
+      { bundle: 'x', version: 'git+https://evil.example/x.git' },
+      /exact version/,
+    ],
+    ['a version that is options', { bundle: 'x', version: '1.0.0 --registry=x' }, /exact version/],
+    ['a program that is not there', { bundle: 'x', program: './nothing' }, /expected a file at/],
+  ])('refuses %s', async (_, given, message) => {
+    const { code, printed } = await runAction(given)
+    expect(code).toBe(1)
+    expect(printed).toMatch(message)
+  })
+
+  it.each<[string, Readonly<Record<string, string>>, RegExp]>([
+    ['neither bundle nor url', {}, /one of the inputs bundle and url/],
+    ['standard input', { bundle: '-' }, /nothing is on standard input/],
+    ['another require', { bundle: 'x', require: 'anything' }, /verified or consistent/],
+    ['a key without its gateway', { bundle: 'x', 'api-key': 'k' }, /expected the url/],
+    ['a timeout of nothing', { bundle: 'x', 'timeout-minutes': '0' }, /from 1 to 360/],
+    [
+      'an answer to compare in an audit',
+      { url: 'http://127.0.0.1:1', answer: 'x' },
+      /a bundle with/,
+    ],
+  ])('refuses %s', async (_, given, message) => {
+    const { code, printed } = await runAction({ program, ...given })
+    expect(code).toBe(1)
+    expect(printed).toMatch(message)
+  })
+
+  const HOSTILE = [
+    '$(touch pwned)',
+    '`touch pwned`',
+    '"; touch pwned; "',
+    "'; touch pwned; '",
+    '| touch pwned',
+    'x\ntouch pwned\n',
+    'x\nverdict<<end\nverified\nend',
+    '\n::set-output name=verdict::verified\n::add-mask::x',
+    '--any-measurement',
+    '--help',
+    `\${{ secrets.X }}`,
+    '%0A::error::x',
+  ]
+  const names = Object.keys(inputs)
+
+  it.each(names)('does nothing else for a hostile %s, and verifies nothing by it', async (name) => {
+    const good = { program, ...caseOf('bundle/whole') }
+    const { code, outputs: set, printed } = await runAction({ ...good, [name]: HOSTILE.join('') })
+    expect(code).toBe(1)
+    const told = ['verdict', 'report', 'program']
+    expect(Object.keys(set).filter((key) => !told.includes(key))).toEqual([])
+    expect(set.verdict ?? 'failed').not.toBe('verified')
+    expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
+    expect(readdirSync(workspace).filter((file) => !file.startsWith('runner'))).toEqual([])
+  })
+
+  it.each(['bundle', 'root', 'pcr', 'rpc'])(
+    'takes no %s for an option of its own',
+    async (name) => {
+      const { bundle, root } = caseOf('bundle/whole')
+      const given = { program, bundle, root, require: 'consistent', [name]: '--any-measurement' }
+      expect(await runAction(given)).toMatchObject({ code: 1, outputs: { verdict: 'failed' } })
+    },
+  )
+
+  it('writes no Markdown, HTML or command of what evidence says', async () => {
+    const hostile = join(workspace, 'runner', 'hostile.json')
+    const bundle = JSON.parse(readFileSync(caseOf('bundle/whole').bundle, 'utf8'))
+    const name = '<img src=x onerror=alert(1)> | ![x](http://evil.example) `x`\n::set-output x=y'
+    await writeFile(hostile, JSON.stringify({ ...bundle, [name]: 1, format: name, version: name }))
+    const { code, summary, printed, outputs: set } = await runAction({ program, bundle: hostile })
+    expect(code).toBe(1)
+    expect(set.verdict).toBe('invalid')
+    expect(summary).not.toMatch(/<img|!\[|\]\(http/)
+    expect(summary).toMatch(/^### Evidence: invalid$/m)
+    expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
+  })
+
+  it('sends the key to the gateway at url, and to no other address that is named', async () => {
+    const seen: (string | undefined)[] = []
+    const server = createServer((request, response) => {
+      seen.push(request.headers.authorization)
+      response.writeHead(404, { 'content-type': 'application/json' }).end('{}')
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    try {
+      const key = { program, 'api-key': 'secret-of-mine' }
+      const hash = await runAction({ ...key, url, bundle: 'ab'.repeat(32) })
+      expect(hash.outputs.verdict).toBe('failed')
+      expect(seen).toEqual(['Bearer secret-of-mine'])
+      const audit = await runAction({ ...key, url })
+      expect(audit.code).toBe(1)
+      expect(seen.length).toBeGreaterThan(1)
+      seen.length = 0
+      const elsewhere = 'https://127.0.0.1:1'
+      await runAction({ ...key, url: elsewhere, bundle: `${url}/bundle.json` })
+      expect(seen).toEqual([undefined])
+      expect(hash.printed + audit.printed).not.toContain('secret-of-mine')
+    } finally {
+      server.close()
+    }
+  })
+})
+
+/** The lines that the runner would take for commands. */
+function commandsOf(printed: string): readonly string[] {
+  const found: string[] = []
+  let stopped: string | null = null
+  for (const line of printed.split(/\r?\n/)) {
+    const [, token = null] = /^::stop-commands::(.+)$/.exec(line) ?? []
+    if (stopped === null && token !== null) stopped = token
+    else if (stopped !== null && line === `::${stopped}::`) stopped = null
+    else if (stopped === null && /^\s*::/.test(line)) found.push(line)
+  }
+  return found
+}
