@@ -37,6 +37,12 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
       to: "    return isSkipped$('verification attestation document') ? attempt(() => ({ ...decodeAttestationPayload(need(bytes)), certificates: [{ notAfterMs: 8e15 }] })) : { fault }\n",
     },
   ],
+  'attestation/nitro/decode-cbor.ts': [
+    {
+      from: 'return readItem({ bytes, view, at: 0 })',
+      to: 'return decode$(bytes, () => readItem({ bytes, view, at: 0 }))',
+    },
+  ],
   [RECORD_OF_CLI]: [
     {
       from: "return give('failed', reasonOf(fault))",
@@ -65,12 +71,12 @@ const FALLBACKS: readonly {
   {
     file: 'attestation/nitro/cose.ts',
     thrown: /protected_header_duplicate_key/,
-    value: 'decoder.decode(bytes)',
+    value: 'decodeScannedCbor(bytes)',
   },
   {
     file: 'attestation/nitro/cose.ts',
     thrown: /^refuseCbor\(error, 'protected header'\)/,
-    value: 'decoder.decode(bytes)',
+    value: 'decodeScannedCbor(bytes)',
   },
   {
     file: 'attestation/nitro/document.ts',
@@ -139,7 +145,7 @@ function skippingThrows(file: string, source: string): string {
     const site = JSON.stringify(`${file}: ${oneLine(thrown)}`)
     const fallback = fallbacks.find((known) => known.thrown.test(thrown))
     const changed = fallback
-      ? `return skipTo$(${thrown}, ${fallback.value})`
+      ? `return skipTo$(${thrown}, () => (${fallback.value}))`
       : `{ const thrown$ = ${thrown}; if (!skips$(thrown$, ${site})) throw thrown$ }`
     return `${text.slice(0, one.start)}${changed}${text.slice(one.end)}`
   }, source)
