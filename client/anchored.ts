@@ -5,6 +5,7 @@ import type { ChainFacts } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
+import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
 import { AffidavitError, reasonOf, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'
 import { askGateway, type Fetch, type GatewayOptions, pause, readAtMost } from './gateway.ts'
@@ -31,30 +32,33 @@ export type AnchoredEvidence = {
 }
 
 const TIMEOUT_MS_DEFAULT = 120_000
+/** Evidence holds the request and the answer. */
+const EVIDENCE_BYTES_MAX = 64 * 1024 * 1024
 const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
  * Waits until a block has the anchor of a call, and gives its evidence bundle, checked: of this
- * call, and with `rpc` that the block is on the chain. Throws AffidavitError `not_anchored` when it
- * takes too long, `other_evidence`, `invalid_evidence`, and as askGateway, but for an evidence that
- * is not there yet.
+ * call, and with `rpc` that the block is on the chain. `options`: text is the `rpc` of them. Throws
+ * AffidavitError `invalid_options`, `not_anchored` when it takes too long, `other_evidence`,
+ * `invalid_evidence`, and as askGateway.
  */
 export async function awaitAnchor(
   proof: Proof,
   so: {
     readonly gateway: GatewayOptions
     readonly policy: ExpectedPolicy
-    readonly options: AnchoredOptions
+    readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {
-  const { gateway, policy, options } = so
-  const { timeoutMs = TIMEOUT_MS_DEFAULT, confirmations = 1, rpc, signal } = options
+  const { gateway, policy } = so
+  const { timeoutMs, confirmations, rpc, signal } = readOptions(so.options)
   const endMs = performance.now() + timeoutMs
   const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
   for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
     const { json, text } = await askGateway(gateway, path, {
       withKey: true,
+      bytesMax: EVIDENCE_BYTES_MAX,
       ...(signal === undefined ? {} : { signal }),
     })
     const bundle = telling('invalid_evidence', () => parseEvidenceBundle(json))
@@ -82,6 +86,33 @@ export async function awaitAnchor(
       )
     await pause(pauseMs, signal)
   }
+}
+
+/** A misspelt `confirmations` would count as 1, and a misspelt `rpc` as none. */
+function readOptions(given: AnchoredOptions | string) {
+  const asked = typeof given === 'string' ? { rpc: given } : given
+  if (!hasOwnMembersAlone(asked)) throw invalid('expected options to be an object')
+  const unknown = Object.keys(asked).find((name) => !OPTIONS.has(name))
+  if (unknown !== undefined)
+    throw invalid(`expected options without ${unknown}: there are ${[...OPTIONS].join(', ')}`)
+  const { timeoutMs = TIMEOUT_MS_DEFAULT, confirmations = 1, rpc, signal } = ownMembers(asked)
+  if (!(typeof timeoutMs === 'number' && timeoutMs >= 0))
+    throw invalid('expected timeoutMs to be 0 or more milliseconds')
+  if (!(Number.isSafeInteger(confirmations) && confirmations > 0))
+    throw invalid('expected confirmations to be a whole number from 1')
+  if (rpc !== undefined && !(typeof rpc === 'string' && URL.canParse(rpc)))
+    throw invalid('expected rpc to be a URL')
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw invalid('expected signal to be an AbortSignal')
+  return { timeoutMs, confirmations, rpc, signal }
+}
+
+const OPTIONS: ReadonlySet<string> = new Set<keyof AnchoredOptions>([
+  ...(['rpc', 'confirmations', 'timeoutMs', 'signal'] as const),
+])
+
+function invalid(message: string): AffidavitError {
+  return new AffidavitError('invalid_options', message)
 }
 
 /** The bundle is of the call that was made: its request, its answer, its receipt. */

@@ -7,7 +7,7 @@ import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/val
 import { readEvent } from '../attestation/verify-stream.ts'
 import { describeError } from './check-answer.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
-import { joinBytes } from './gateway.ts'
+import { createByteBuffer } from './gateway.ts'
 
 /** One event of a stream that was read whole: what it is, and its bytes. */
 type StreamEvent =
@@ -21,8 +21,8 @@ type StreamEvent =
  * or AffidavitError, in place of an end that is not proved: `invalid_stream`, `cut_stream`,
  * `error_in_answer`, `answer_too_large`, `no_proof`. Nothing that comes after `[DONE]` is given.
  *
- * With `hold`, nothing is given before all of it was checked. Back-pressure is passed on;
- * cancelling it cancels `source`.
+ * With `hold`, nothing is given before all of it was checked, and no comments. Back-pressure is
+ * passed on; cancelling it cancels `source`. When `signal` was aborted, it fails as `source` does.
  */
 export function checkedStream(
   source: ReadableStream<Uint8Array>,
@@ -30,10 +30,12 @@ export function checkedStream(
     check,
     hold,
     bytesMax,
+    signal,
   }: {
     readonly check: (chunks: readonly JsonObject[]) => Promise<void>
     readonly hold: boolean
     readonly bytesMax: number
+    readonly signal?: AbortSignal
   },
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = source.getReader()
@@ -48,9 +50,11 @@ export function checkedStream(
       if (done) throw cut(events.hasProof())
       let isGiven = false
       for (const { event, bytes } of events.add(value)) {
-        // Many readers stop at [DONE]: without a proof before it, it is held like one with.
-        if (hold || events.hasProof() || event.kind === 'end') held.push(bytes)
-        else {
+        // A reader that waits gets what is enqueued at once, and may stop at `[DONE]`.
+        if (hold || events.hasProof() || event.kind === 'end') {
+          // Comments without end would be as many objects, and nobody waits for them any more.
+          if (event.kind !== 'unshown') held.push(bytes)
+        } else {
           controller.enqueue(bytes)
           isGiven = true
         }
@@ -70,6 +74,8 @@ export function checkedStream(
     try {
       return await reader.read()
     } catch (cause) {
+      // Clients tell by it that their caller left.
+      if (signal?.aborted === true) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${reasonOf(cause)}`, {
         cause,
       })
@@ -111,9 +117,8 @@ function cut(hasProof: boolean): AffidavitError {
 function createEventReader(bytesMax: number) {
   const assembly = emptyAssembly()
   const chunks: JsonObject[] = []
-  /** What came since the last event, not joined before the event is whole. */
-  let rest: Uint8Array[] = []
-  let restLength = 0
+  /** What came since the last event. */
+  const rest = createByteBuffer()
   let length = 0
   let hasProof = false
 
@@ -127,20 +132,17 @@ function createEventReader(bytesMax: number) {
       throw invalid('expected lines to end with a line feed alone')
     let start = 0
     // The two line feeds may have come apart.
-    let end = rest.at(-1)?.at(-1) === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
+    let end = rest.last() === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
     for (;;) {
       if (end < 0) end = findEventEnd(bytes, start)
       if (end < 0) break
-      const part = joinBytes([...rest, bytes.subarray(start, end)], restLength + end - start)
-      rest = []
-      restLength = 0
+      rest.add(bytes.subarray(start, end))
+      const part = rest.take()
       start = end
       end = -1
       yield { event: readOne(part), bytes: part }
     }
-    if (start === bytes.length) return
-    rest.push(bytes.subarray(start))
-    restLength += bytes.length - start
+    rest.add(bytes.subarray(start))
   }
 
   function readOne(bytes: Uint8Array): StreamEvent {

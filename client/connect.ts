@@ -116,6 +116,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     },
     proofs,
     onProof(listener) {
+      if (typeof listener !== 'function') throw invalid('expected onProof to get a function')
       listeners.add(listener)
       return () => {
         listeners.delete(listener)
@@ -125,7 +126,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
       awaitAnchor(proof, {
         gateway,
         policy,
-        options: typeof waiting === 'string' ? { rpc: waiting } : waiting,
+        options: waiting,
       }),
     refresh: () => notaries.refresh(),
   }
@@ -142,13 +143,18 @@ function checkMembers(options: ConnectOptions): void {
   const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
   if (unknown !== undefined)
     throw invalid(`expected options without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
-  const { expect, allowDebug, hold, apiKey } = ownMembers(options)
+  const { expect, allowDebug, hold, apiKey, onProof, fetch, signal } = ownMembers(options)
   if (expect === undefined) throw invalid('expected expect: which enclaves are acceptable')
   for (const [name, value] of Object.entries({ allowDebug, hold }))
     if (value !== undefined && typeof value !== 'boolean')
       throw invalid(`expected ${name} to be true or false`)
   if (apiKey !== undefined && (typeof apiKey !== 'string' || !/^[\x21-\x7e]{1,512}$/.test(apiKey)))
     throw invalid('expected apiKey to be an API key')
+  for (const [name, value] of Object.entries({ onProof, fetch }))
+    if (value !== undefined && typeof value !== 'function')
+      throw invalid(`expected ${name} to be a function`)
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw invalid('expected signal to be an AbortSignal')
 }
 
 /** Without a slash at its end. A key must not be sent in the clear over a network. */

@@ -15,20 +15,29 @@ export type GatewayOptions = {
   readonly timeoutMs: number
 }
 
-/** Answers of the gateway that are no completions: documents, evidence. Bytes. */
-const REPLY_BYTES_MAX = 64 * 1024 * 1024
+/** Lists of notaries, and documents with their boot configuration: the default. Bytes. */
+const REPLY_BYTES_MAX = 4 * 1024 * 1024
 
 /** What the gateway answered: its body as JSON, read exactly, and the text of it. */
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**
- * Asks the gateway for `path`. Throws AffidavitError `unreachable`, `gateway_error` (with the
- * status), `redirected`, `invalid_reply`; and what `signal` was aborted with.
+ * Asks the gateway for `path`; `bytesMax` bounds the reply. Throws AffidavitError `unreachable`,
+ * `gateway_error` (with the status), `redirected`, `invalid_reply`; and what `signal` was aborted
+ * with.
  */
 export async function askGateway(
   { url, apiKey, fetch, timeoutMs }: GatewayOptions,
   path: string,
-  { withKey = false, signal }: { readonly withKey?: boolean; readonly signal?: AbortSignal } = {},
+  {
+    withKey = false,
+    bytesMax = REPLY_BYTES_MAX,
+    signal,
+  }: {
+    readonly withKey?: boolean
+    readonly bytesMax?: number
+    readonly signal?: AbortSignal
+  } = {},
 ): Promise<GatewayReply> {
   const timeout = AbortSignal.timeout(timeoutMs)
   const init: RequestInit = {
@@ -39,10 +48,10 @@ export async function askGateway(
     redirect: 'manual',
     signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
   }
-  const response = await sendAgain(`${url}${path}`, { fetch, init, path })
+  const response = await sendAgain(`${url}${path}`, { fetch, init, path, signal })
   if (isRedirect(response))
     throw new AffidavitError('redirected', `${path}: expected no redirection`)
-  const bytes = await readBody(response, path)
+  const bytes = await readBody(response, { path, bytesMax, signal })
   if (!response.ok)
     throw new AffidavitError(
       'gateway_error',
@@ -63,30 +72,49 @@ export async function readAtMost(
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (response.body === null) return new Uint8Array()
   const reader = response.body.getReader()
-  const parts: Uint8Array[] = []
-  let length = 0
+  const bytes = createByteBuffer()
   for (;;) {
     const { done, value } = await reader.read()
-    if (done) break
-    length += value.length
-    if (length > bytesMax) {
+    if (done) return bytes.take()
+    if (bytes.length() + value.length > bytesMax) {
       void reader.cancel().catch(() => undefined)
       return null
     }
-    parts.push(value)
+    bytes.add(value)
   }
-  return joinBytes(parts, length)
 }
 
-/** The parts one after the other; `length` is that of them all. */
-export function joinBytes(parts: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(length)
-  let at = 0
-  for (const part of parts) {
-    bytes.set(part, at)
-    at += part.length
+const BUFFER_BYTES_MIN = 1_024
+
+/**
+ * Bytes that come in parts. They are copied, not kept as parts: a gateway can send millions of one
+ * byte each, and an object for each takes a hundred times as much.
+ */
+export function createByteBuffer() {
+  let bytes = new Uint8Array()
+  let length = 0
+  return {
+    length: () => length,
+    /** The last byte; undefined when there is none. */
+    last: () => (length === 0 ? undefined : bytes[length - 1]),
+    add(part: Uint8Array): void {
+      if (length + part.length > bytes.length) {
+        const larger = new Uint8Array(
+          Math.max(2 * bytes.length, length + part.length, BUFFER_BYTES_MIN),
+        )
+        larger.set(bytes.subarray(0, length))
+        bytes = larger
+      }
+      bytes.set(part, length)
+      length += part.length
+    },
+    /** Gives what came since it was asked the last time. */
+    take(): Uint8Array<ArrayBuffer> {
+      const taken = bytes.slice(0, length)
+      length = 0
+      return taken
+    },
   }
-  return bytes
 }
 
 /** A gateway makes so many documents a second, for all who ask. */
@@ -119,26 +147,32 @@ export async function pause(ms: number, signal: AbortSignal | undefined): Promis
   })
 }
 
+/** A question to the gateway; `signal` is its caller's, who may leave. */
+type Asked = { readonly path: string; readonly signal: AbortSignal | undefined }
+
 async function send(
   url: string,
-  so: { readonly fetch: Fetch; readonly init: RequestInit; readonly path: string },
+  so: Asked & { readonly fetch: Fetch; readonly init: RequestInit },
 ): Promise<Response> {
   try {
     return await so.fetch(url, so.init)
   } catch (cause) {
-    throw unreachable(so.path, cause)
+    throw unreachable(so, cause)
   }
 }
 
-async function readBody(response: Response, path: string): Promise<Uint8Array> {
+async function readBody(
+  response: Response,
+  so: Asked & { readonly bytesMax: number },
+): Promise<Uint8Array> {
   let bytes: Uint8Array | null
   try {
-    bytes = await readAtMost(response, REPLY_BYTES_MAX)
+    bytes = await readAtMost(response, so.bytesMax)
   } catch (cause) {
-    throw unreachable(path, cause)
+    throw unreachable(so, cause)
   }
   if (bytes === null)
-    throw new AffidavitError('invalid_reply', `${path}: over ${REPLY_BYTES_MAX} bytes`)
+    throw new AffidavitError('invalid_reply', `${so.path}: over ${so.bytesMax} bytes`)
   return bytes
 }
 
@@ -166,6 +200,8 @@ function messageOf(bytes: Uint8Array): string {
   }
 }
 
-function unreachable(path: string, cause: unknown): AffidavitError {
+/** Throws in place of it what the caller left with, when that is the cause. */
+function unreachable({ path, signal }: Asked, cause: unknown): AffidavitError {
+  signal?.throwIfAborted()
   return new AffidavitError('unreachable', `${path}: ${reasonOf(cause)}`, { cause })
 }

@@ -70,34 +70,37 @@ export type Proofs = Iterable<Proof> & {
   readonly size: number
   /** The proof of a completion's hash (64 hex digits, with or without 0x). */
   get(hash: string): Proof | undefined
-  /** The newest one. */
+  /** The newest one that is there. */
   readonly latest: Proof | undefined
   /** Forgets one, or all. */
   delete(hash: string): boolean
   clear(): void
 }
 
+/** An answer that was not checked has no hash: its proof is none. */
+function keyOf(hash: string | undefined): string {
+  return String(hash).replace(/^0x/, '').toLowerCase()
+}
+
 /** Keeps up to `max` proofs; `add` takes in another. */
 export function createProofs(max: number): { readonly proofs: Proofs; add(proof: Proof): void } {
   const kept = new Map<string, Proof>()
-  let latest: Proof | undefined
   return {
     proofs: {
       get size() {
         return kept.size
       },
-      get: (hash) => kept.get(hash.replace(/^0x/, '').toLowerCase()),
+      get: (hash) => kept.get(keyOf(hash)),
       get latest() {
-        return latest
+        return [...kept.values()].at(-1)
       },
-      delete: (hash) => kept.delete(hash.replace(/^0x/, '').toLowerCase()),
+      delete: (hash) => kept.delete(keyOf(hash)),
       clear: () => kept.clear(),
       [Symbol.iterator]: () => kept.values(),
     },
     add(proof) {
       kept.delete(proof.hash)
       kept.set(proof.hash, proof)
-      latest = proof
       for (const oldest of kept.keys()) {
         if (kept.size <= max) break
         kept.delete(oldest)

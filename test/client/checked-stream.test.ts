@@ -95,6 +95,39 @@ describe('a checked stream', () => {
     })
   })
 
+  it('gives no [DONE] to a reader that waits for it, of a stream without a proof', async () => {
+    const text = chunks.slice(0, -1).map(eventOf).join('') + eventOf('[DONE]')
+    const refuse = async () => {
+      throw new AffidavitError('no_proof', 'refused')
+    }
+    for (const sizes of [1, eventOf('[DONE]').length, 1_000_000])
+      expect(await run(text, { check: refuse, sizes })).toMatchObject({
+        given: BEFORE_PROOF,
+        end: 'no_proof',
+      })
+  })
+
+  it('ends as its source does when its caller left, not as one that was cut', async () => {
+    const left = new Error('left')
+    const end = async (signal?: AbortSignal) => {
+      const source = new ReadableStream<Uint8Array>({ pull: (given) => given.error(left) })
+      const options = { check: async () => undefined, hold: false, bytesMax: 1e6 }
+      const stream = checkedStream(source, signal === undefined ? options : { ...options, signal })
+      return await stream
+        .getReader()
+        .read()
+        .catch((fault: unknown) => fault)
+    }
+    expect(await end(AbortSignal.abort())).toBe(left)
+    expect(await end(new AbortController().signal)).toMatchObject({ code: 'cut_stream' })
+  })
+
+  it('holds no comments, of which there may be any number', async () => {
+    const text = `: ping\n\n${TEXT}`
+    expect(await run(text, { hold: true })).toMatchObject({ given: TEXT, end: 'end' })
+    expect(await run(text)).toMatchObject({ given: text, end: 'end' })
+  })
+
   it('gives nothing before all was checked, when it is held', async () => {
     const refuse = async () => {
       throw new AffidavitError('wrong_stream', 'refused')

@@ -1,0 +1,43 @@
+import { describe, expect, it } from 'vitest'
+import { type ConnectOptions, connect } from '../../client/connect.ts'
+
+const OPTIONS = {
+  url: 'https://gateway.example',
+  expect: { measurements: { PCR0: 'a0'.repeat(48) }, configurations: 'c0'.repeat(32) },
+}
+
+describe('connect', () => {
+  it.each<[string, object]>([
+    ['a listener that is none', { onProof: null }],
+    ['a fetch that is none', { fetch: {} }],
+    ['a signal that is none', { signal: new AbortController() }],
+  ])('refuses %s', async (_, more) => {
+    const options = { ...OPTIONS, ...more } as ConnectOptions
+    await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })
+  })
+
+  it('rejects with what it was ended with', async () => {
+    const left = new Error('left')
+    const fetch = async (_: unknown, init?: RequestInit) =>
+      new Promise<never>((_, reject) => {
+        init?.signal?.addEventListener('abort', () => reject(init.signal?.reason))
+      })
+    const abort = new AbortController()
+    const connecting = connect({ ...OPTIONS, fetch, signal: abort.signal })
+    abort.abort(left)
+    await expect(connecting).rejects.toBe(left)
+  })
+
+  it('reads no more of a list of notaries than there can be of it', async () => {
+    let given = 0
+    const fetch = async () => {
+      const pull = (body: ReadableStreamDefaultController) => {
+        given += 65_536
+        body.enqueue(new Uint8Array(65_536))
+      }
+      return new Response(new ReadableStream({ pull }))
+    }
+    await expect(connect({ ...OPTIONS, fetch })).rejects.toMatchObject({ code: 'invalid_reply' })
+    expect(given).toBeLessThan(5_000_000)
+  })
+})
