@@ -41,7 +41,10 @@ export type Expectations = {
   readonly releaseKeys?: OneOrMore<string>
   /** How many of `releaseKeys` must have signed. Default 1. */
   readonly releaseSigners?: number
-  /** Sets of measurements, one of which must be found: hex by name (`PCR0`), or bytes by index. */
+  /**
+   * Sets of measurements, one of which must be found: hex by name (`PCR0`), or bytes by index. Each
+   * has PCR0: no other register says which image runs.
+   */
   readonly measurements?: OneOrMore<MeasurementSet | Readonly<Record<string, string>>>
   /**
    * Boot configurations: the digest (64 hex digits, or 32 bytes), or the configuration itself.
@@ -136,8 +139,18 @@ function readEntries(json: Json, trust: ReleaseTrust): readonly ReleaseEntry[] {
   return verifyReleaseList(parseSignedReleaseList(json), trust).list.releases
 }
 
-function readMeasurements(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
-  if (set instanceof Map) return set
+function readMeasurements(
+  given: MeasurementSet | Readonly<Record<string, string>>,
+): MeasurementSet {
+  const set = readSet(given)
+  if (set.has(IMAGE_REGISTER)) return set
+  throw invalid('expected each set to have PCR0: no other register says which image runs')
+}
+
+const IMAGE_REGISTER = 0
+
+function readSet(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
+  if (set instanceof Map) return new Map(set)
   if (!hasOwnMembersAlone(set)) throw invalid('expected each set to be an object or a Map')
   return new Map(
     Object.entries(set).map(([name, value]) => {

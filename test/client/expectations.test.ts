@@ -83,6 +83,14 @@ describe('expectations', () => {
       { measurements: { PCR32: PCRS.PCR0 }, configurations: CONFIGURATION },
     ],
     ['measurements without a configuration', { measurements: PCRS }],
+    [
+      'measurements that name no image',
+      { measurements: [PCRS, { PCR4: PCRS.PCR0 }], configurations: CONFIGURATION },
+    ],
+    [
+      'a Map that names no image',
+      { measurements: new Map([[1, decodeHex(PCRS.PCR1)]]), configurations: CONFIGURATION },
+    ],
     ['a configuration without measurements', { configurations: CONFIGURATION }],
     ['a digest that is too short', { measurements: PCRS, configurations: 'c0' }],
     ['a configuration that is none', { measurements: PCRS, configurations: { providers: [] } }],
