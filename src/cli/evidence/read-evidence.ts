@@ -37,7 +37,7 @@ type Input =
  * Gives what there is to check in an input: an evidence bundle (it has a `format`), a call that the
  * client saved, a stored record, a page of the history (each of its records), an answer of the
  * verified endpoint, or the event stream of one as it came; the last two with the request's body.
- * Throws CliError for anything else.
+ * Throws CliError for anything else, and for the body beside a saved call, which has its own.
  */
 export function readInput(input: Uint8Array, requestBody: Uint8Array | null): Input {
   if (isEventStream(input)) {
@@ -45,6 +45,11 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
   }
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw new CliError('expected the input to be a JSON object')
+  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null)
+    throw new CliError(
+      'expected no --request: the saved proof has the request that was sent',
+      EXIT_CODES.usage,
+    )
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT)
     return { kind: 'records', subjects: [readProof(value)] }
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }

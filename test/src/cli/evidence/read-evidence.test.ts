@@ -57,6 +57,8 @@ describe('readInput', () => {
     const chunks = [chunk('hello'), proof]
     expect(read({ ...saved, chunks })).toEqual([{ record: proof, request: asked, chunks }])
     expect(() => read({ ...saved, answer, chunks })).toThrow(CliError)
+    // It would not be compared with the one that was sent.
+    expect(() => read({ ...saved, answer }, asked)).toThrow('--request')
   })
 
   it('takes an answer with the body of its request', () => {
