@@ -57,7 +57,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
         const response = await fetch(url, { ...sent, signal })
-        return await checkResponse(response, { call, options })
+        return await checkResponse(response, { call, options, signal })
       }
     }
   }
@@ -151,7 +151,12 @@ function addMember(body: Uint8Array, nonce: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(`{"${CALLER_MEMBER}":{"nonce":"${nonce}"}${separator}${rest}`))
 }
 
-type Answered = { readonly call: SentCall; readonly options: CheckedFetchOptions }
+type Answered = {
+  readonly call: SentCall
+  readonly options: CheckedFetchOptions
+  /** The call's own: its caller may leave. */
+  readonly signal: AbortSignal
+}
 
 async function checkResponse(response: Response, so: Answered): Promise<Response> {
   if (isRedirect(response))
@@ -167,6 +172,8 @@ async function checkResponse(response: Response, so: Answered): Promise<Response
   try {
     return await checkWhole(response, so)
   } catch (fault) {
+    // Nothing was given yet: to whoever left, or waited too long, the call itself failed.
+    if (so.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
 }
@@ -180,12 +187,13 @@ function wrongForm(isStream: boolean): AffidavitError {
 
 function checkStream(
   response: Response,
-  { call, options, body }: Answered & { readonly body: ReadableStream<Uint8Array> },
+  { body, ...so }: Answered & { readonly body: ReadableStream<Uint8Array> },
 ): Response {
   const stream = checkedStream(body, {
-    check: (chunks) => prove({ kind: 'stream', chunks }, { call, options }),
-    hold: options.hold,
-    bytesMax: options.bytesMax,
+    check: (chunks) => prove({ kind: 'stream', chunks }, so),
+    hold: so.options.hold,
+    bytesMax: so.options.bytesMax,
+    signal: so.signal,
   })
   return likewise(response, stream)
 }
@@ -195,7 +203,10 @@ async function checkWhole(response: Response, so: Answered): Promise<Response> {
   if (bytes === null)
     throw new AffidavitError('answer_too_large', `expected at most ${so.options.bytesMax} bytes`)
   await prove({ kind: 'whole', answer: readAnswer(bytes) }, so)
-  return likewise(response, bytes)
+  const checked = likewise(response, bytes)
+  // Whatever the gateway calls it: some clients give text in place of an object for other types.
+  checked.headers.set('content-type', 'application/json')
+  return checked
 }
 
 function readAnswer(bytes: Uint8Array): JsonObject {

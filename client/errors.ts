@@ -51,6 +51,11 @@ export class AffidavitError extends Error {
   override readonly name = 'AffidavitError'
   readonly code: AffidavitErrorCode
   readonly checks: readonly Check<string>[]
+  /**
+   * 400 where a repeat does not help. LangChain repeats what has no HTTP status of such an error,
+   * and each repeat would give the gateway another answer to choose from.
+   */
+  readonly status: 400 | undefined
 
   constructor(
     code: AffidavitErrorCode,
@@ -60,8 +65,14 @@ export class AffidavitError extends Error {
     super(message, 'cause' in options ? { cause: options.cause } : undefined)
     this.code = code
     this.checks = options.checks ?? []
+    this.status = REPEATABLE.has(code) ? undefined : 400
   }
 }
+
+/** Those to try again later. */
+const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
+  ...(['unreachable', 'gateway_error', 'not_anchored'] as const),
+])
 
 /** A fault in words. */
 export function reasonOf(fault: unknown): string {

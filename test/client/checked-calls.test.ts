@@ -1,3 +1,5 @@
+import { ChatOpenAI } from '@langchain/openai'
+import OpenAI from 'openai'
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { AffidavitError, type AffidavitErrorCode } from '../../client/errors.ts'
@@ -327,6 +329,66 @@ describe('an answer is refused', () => {
     for (const read of ['text', 'json', 'arrayBuffer', 'blob', 'formData'] as const)
       await expect((await send())[read]()).rejects.toMatchObject(refusal)
     await expect((await send()).body?.getReader().read()).rejects.toMatchObject(refusal)
+  })
+})
+
+describe('clients', () => {
+  it('get an object, whatever type the gateway calls it', async () => {
+    client.attack = {
+      respond: (text) => new Response(text, { headers: { 'content-type': 'text/plain' } }),
+    }
+    const response = await client.fetch(client.url, {
+      method: 'POST',
+      body: JSON.stringify(REQUEST),
+    })
+    expect(response.headers.get('content-type')).toBe('application/json')
+  })
+
+  it('repeat no call whose answer was refused', async () => {
+    client.attack = { answer: () => otherAnswer }
+    const { fetch } = client
+    const baseURL = client.url.replace(/\/chat\/completions$/, '')
+    const openai = new OpenAI({ baseURL, apiKey: 'k', fetch })
+    await expect(openai.chat.completions.create(REQUEST as never)).rejects.toMatchObject({
+      code: 'no_proof',
+    })
+    const langchain = new ChatOpenAI({
+      ...{ model: 'demo/echo', apiKey: 'k', configuration: { baseURL, fetch } },
+    })
+    await expect(langchain.invoke('Pay?')).rejects.toMatchObject({ code: 'no_proof' })
+    expect(client.bodies).toHaveLength(2)
+  })
+
+  it('that wait no longer get what they left with, and no refusal', async () => {
+    const left = new Error('left')
+    const abort = new AbortController()
+    client.attack = {
+      respond: (_, headers) => {
+        const body = new ReadableStream({
+          pull(controller) {
+            abort.abort(left)
+            controller.error(left)
+          },
+        })
+        return new Response(body, { headers })
+      },
+    }
+    const init = { method: 'POST', body: JSON.stringify(REQUEST), signal: abort.signal }
+    await expect(client.fetch(client.url, init)).rejects.toBe(left)
+  })
+})
+
+describe('proofs', () => {
+  it('that were deleted are not the latest', async () => {
+    await ask()
+    await ask()
+    const [first, second] = client.proofs
+    expect(client.proofs.latest).toBe(second)
+    client.proofs.delete(`0x${second?.hash}`)
+    expect(client.proofs.latest).toBe(first)
+    client.proofs.clear()
+    expect(client.proofs.latest).toBeUndefined()
+    expect(client.proofs.get(undefined as never)).toBeUndefined()
   })
 })
 
