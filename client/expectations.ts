@@ -152,29 +152,35 @@ const IMAGE_REGISTER = 0
 function readSet(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
   if (set instanceof Map) return new Map(set)
   if (!hasOwnMembersAlone(set)) throw invalid('expected each set to be an object or a Map')
-  return new Map(
-    Object.entries(set).map(([name, value]) => {
-      const [, index] = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/.exec(name) ?? []
-      if (index === undefined || typeof value !== 'string')
-        throw invalid('expected each measurement to be hex by name, as in { PCR0: "…" }')
-      return [Number(index), decodeHex(value)]
-    }),
-  )
+  const read = new Map<number, Uint8Array>()
+  for (const [name, value] of Object.entries(set)) {
+    const [, index] = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/.exec(name) ?? []
+    if (index === undefined || typeof value !== 'string')
+      throw invalid('expected each measurement to be hex by name, as in { PCR0: "…" }')
+    if (read.has(Number(index))) throw invalid(`expected PCR${index} once in each set`)
+    read.set(Number(index), decodeHex(value))
+  }
+  return read
 }
 
 function readConfiguration(value: string | Uint8Array | object): Uint8Array {
   if (value instanceof Uint8Array) return value
-  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return decodeHex(value)
+  if (typeof value === 'string' && DIGEST.test(value)) return decodeHex(value)
+  if (typeof value === 'string' && !value.trimStart().startsWith('{'))
+    throw invalid('expected each configuration to be a digest, 64 hex digits, or the JSON of one')
   const json = jsonOf(value)
   parseBootConfiguration(json)
   return digestBootConfiguration(json as JsonObject)
 }
 
+const DIGEST = /^[0-9a-f]{64}$/i
 const FINGERPRINT_BYTES = 32
 
 function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   if (typeof root === 'string')
-    return /^[0-9a-f]{64}$/.test(root) ? [decodeHex(root)] : parseRoots(encodeUtf8(root))
+    return DIGEST.test(root) ? [decodeHex(root)] : parseRoots(encodeUtf8(root))
+  if (!(root instanceof Uint8Array))
+    throw invalid('expected each root to be PEM, 64 hex digits, or bytes')
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 

@@ -51,7 +51,15 @@ describe('expectations', () => {
 
   it('are of configurations by digest, in bytes, or as they are', () => {
     const digest = digestBootConfiguration(boot)
-    for (const configurations of [encodeHex(digest), digest, boot, [boot], JSON.stringify(boot)])
+    const hex = encodeHex(digest)
+    for (const configurations of [
+      hex,
+      hex.toUpperCase(),
+      digest,
+      boot,
+      [boot],
+      JSON.stringify(boot),
+    ])
       expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
   })
 
@@ -91,6 +99,10 @@ describe('expectations', () => {
       'a Map that names no image',
       { measurements: new Map([[1, decodeHex(PCRS.PCR1)]]), configurations: CONFIGURATION },
     ],
+    [
+      'two measurements of a register',
+      { measurements: { ...PCRS, 0: PCRS.PCR1 }, configurations: CONFIGURATION },
+    ],
     ['a configuration without measurements', { configurations: CONFIGURATION }],
     ['a digest that is too short', { measurements: PCRS, configurations: 'c0' }],
     ['a configuration that is none', { measurements: PCRS, configurations: { providers: [] } }],
@@ -119,6 +131,7 @@ describe('expectations', () => {
       { measurements: PCRS, configurations: CONFIGURATION },
       { roots: 'root.pem' },
     ],
+    ['nothing for a root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: null }],
     ['no root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: [] }],
   ])('are refused when they demand nothing or are malformed: %s', (_, expectations, more) => {
     expect(codeOf(expectations, more)).toBe('invalid_options')
