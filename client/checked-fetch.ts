@@ -4,6 +4,7 @@ import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../attestation/completion-hash
 import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import { createAnswerSize } from './answer-size.ts'
 import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
 import { passError } from './error-reply.ts'
@@ -210,6 +211,7 @@ async function checkWhole(response: Response, so: Answered): Promise<Response> {
 }
 
 function readAnswer(bytes: Uint8Array): JsonObject {
+  createAnswerSize().add(bytes)
   let answer: Json
   try {
     answer = parseExactJson(bytes)

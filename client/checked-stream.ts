@@ -5,6 +5,7 @@ import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { readEvent } from '../attestation/verify-stream.ts'
+import { createAnswerSize } from './answer-size.ts'
 import { describeError } from './check-answer.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
 import { createByteBuffer } from './gateway.ts'
@@ -116,6 +117,7 @@ function cut(hasProof: boolean): AffidavitError {
  */
 function createEventReader(bytesMax: number) {
   const assembly = emptyAssembly()
+  const size = createAnswerSize()
   const chunks: JsonObject[] = []
   /** What came since the last event. */
   const rest = createByteBuffer()
@@ -152,6 +154,7 @@ function createEventReader(bytesMax: number) {
     if (data === undefined) return { kind: 'unshown' }
     if (data === '[DONE]') return { kind: 'end' }
     if (hasProof) throw invalid('expected nothing but [DONE] after the chunk with the proof')
+    size.add(data)
     const chunk = telling(() => parseExactJson(new TextEncoder().encode(data)))
     if (!isJsonObject(chunk)) throw invalid('expected every chunk to be an object')
     if (memberOf(chunk, 'error') !== undefined)
@@ -171,6 +174,7 @@ function createEventReader(bytesMax: number) {
 function refuseError(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
   if (data === undefined) return
+  createAnswerSize().add(data)
   const json = telling(() => parseExactJson(new TextEncoder().encode(data)))
   const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
   throw new AffidavitError('error_in_answer', describeError(error))

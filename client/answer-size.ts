@@ -1,0 +1,38 @@
+import {
+  ANSWER_SIZE_MAX,
+  isWithinSize,
+  type JsonSize,
+  measureJson,
+} from '../attestation/json/json-size.ts'
+import { AffidavitError } from './errors.ts'
+
+/** Of an answer with its proof, or of all chunks of a stream, each of which repeats its frame. */
+const SIZE_MAX: JsonSize = {
+  containers: 4 * ANSWER_SIZE_MAX.containers,
+  members: 4 * ANSWER_SIZE_MAX.members,
+  items: 2 * ANSWER_SIZE_MAX.items,
+}
+
+/**
+ * Counts the values of one answer, which comes as JSON in one text or in several, before any of
+ * them is built: 64 MiB of `0,` would take three gigabytes, and many seconds. `add` throws
+ * AffidavitError `answer_too_large` for more than an enclave signs.
+ */
+export function createAnswerSize(): { add(json: Uint8Array | string): void } {
+  let sum: JsonSize = { containers: 0, members: 0, items: 0 }
+  return {
+    add(json) {
+      const { containers, members, items } = measureJson(json)
+      sum = {
+        containers: sum.containers + containers,
+        members: sum.members + members,
+        items: sum.items + items,
+      }
+      if (!isWithinSize(sum, SIZE_MAX))
+        throw new AffidavitError(
+          'answer_too_large',
+          'the answer has more arrays, objects or members than any that an enclave signs',
+        )
+    },
+  }
+}

@@ -1,0 +1,31 @@
+import { describe, expect, it } from 'vitest'
+import { createAnswerSize } from '../../client/answer-size.ts'
+import { checkedStream } from '../../client/checked-stream.ts'
+
+const refusal = expect.objectContaining({ code: 'answer_too_large' })
+
+describe('the size of an answer', () => {
+  it.each([
+    ['items', '0,', 9_000_000],
+    ['objects', '{},', 5_000_000],
+    ['members', '"a":0,', 9_000_000],
+  ])('is refused for too many %s, in one text or in several', (_, unit, count) => {
+    const many = unit.repeat(count / 3)
+    expect(() => createAnswerSize().add(`[${many}${many}${many}0]`)).toThrow(refusal)
+    const size = createAnswerSize()
+    size.add(new TextEncoder().encode(`[${many}0]`))
+    size.add(`[${many}0]`)
+    expect(() => size.add(`[${many}0]`)).toThrow(refusal)
+  })
+
+  it('is that of the chunks of a stream, whatever stands beside them', async () => {
+    const text = `: "\ndata: {"x":[${'0,'.repeat(9_000_000)}0]}\n\n`
+    const source = new Response(text).body as ReadableStream<Uint8Array>
+    const stream = checkedStream(source, {
+      check: async () => undefined,
+      hold: false,
+      bytesMax: 64 * 1024 * 1024,
+    })
+    await expect(stream.getReader().read()).rejects.toThrow(refusal)
+  })
+})
