@@ -5,6 +5,7 @@ import { defineConfig } from 'vitest/config'
  * run test:slow`.
  */
 const SLOW = [
+  'deploy/action',
   'integration/chaos',
   'integration/crash',
   'integration/embedded-crash',
@@ -12,6 +13,7 @@ const SLOW = [
   'integration/enclave-memory',
   'integration/fuzz-endpoints',
   'integration/hostile-drawers',
+  'integration/hostile-gateway',
   'integration/hostile-node',
   'integration/hostile-provider',
   'integration/idempotency-crash',
@@ -20,6 +22,7 @@ const SLOW = [
   'integration/postgres-crash',
   'integration/several-enclaves',
   'integration/start',
+  'integration/verifier-conformance',
   'integration/verifier-mutants',
   'packages/build-packages',
   'packages/install',
